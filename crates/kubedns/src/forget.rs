@@ -41,7 +41,7 @@ pub(crate) async fn on_edits(
                 }
                 () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => late = None,
             }
-            forwarder.forget();
+            forwarder.clear_cache();
         }
     };
     stop.run_until_cancelled(follow).await;
@@ -53,7 +53,8 @@ mod tests {
 
     use skydns::Name;
     use skydns::forward::{
-        Cache, CacheLimits, CacheMetrics, ForwardMetrics, Limits, Query, TlsTrust,
+        CacheLimits, CacheMetrics, ForwardLimits, ForwardMetrics, ReplyCache, TlsTrust,
+        UpstreamQuery,
     };
     use skydns::wire::Transport;
     use testkit::upstream::Upstream;
@@ -63,12 +64,12 @@ mod tests {
     fn forwarder() -> Arc<Forwarder> {
         let registry = prometheus::Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
-        let cache = Cache::new(
+        let cache = ReplyCache::new(
             CacheLimits::default(),
             CacheMetrics::new(&registry).unwrap(),
         );
-        Arc::new(Forwarder::with(
-            Limits::default(),
+        Arc::new(Forwarder::with_trust_and_cache(
+            ForwardLimits::default(),
             metrics,
             TlsTrust::default(),
             cache,
@@ -96,7 +97,7 @@ mod tests {
         let dnsmasq = Upstream::answering("192.0.2.1").await;
         let forwarder = forwarder();
         let ask = async || {
-            let query = Query::new(Name::parse("x.test").unwrap().wire(), 1);
+            let query = UpstreamQuery::new(Name::parse("x.test").unwrap().wire(), 1);
             let servers = [dnsmasq.addr().into()].into();
             forwarder
                 .exchange(query, servers, Ipv4Addr::LOCALHOST.into(), Transport::Udp)

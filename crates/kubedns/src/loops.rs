@@ -99,7 +99,7 @@ impl LoopFinder {
         let mut pause = MIN_PAUSE;
         loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
-            self.forwarder.keep_only(&in_use(&settings));
+            self.forwarder.retain_upstreams(&in_use(&settings));
             self.probe(&routes(&settings, &self.fallthrough)).await;
             if !self.found.borrow().is_empty() {
                 pause = MIN_PAUSE;

@@ -17,7 +17,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use skydns::ZoneSerials;
 use skydns::engine::Identity;
-use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
+use skydns::forward::{CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache};
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
 use skydns::{FurtherZone, Name, Zone};
 use tokio::sync::{mpsc, watch};
@@ -486,15 +486,15 @@ fn forwarder(
     let nested = prometheus::Registry::new();
     let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
     let cache = match options.cache() {
-        Some(limits) => Cache::new(
+        Some(limits) => ReplyCache::new(
             limits,
             CacheMetrics::new(&nested).context("cannot set up metrics")?,
         ),
         None => None,
     };
     registry.register("the metrics of forwarding", Nested(nested))?;
-    let limits = Limits::default().within_descriptors(crate::descriptors::raise());
-    Ok(Arc::new(Forwarder::with(
+    let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise());
+    Ok(Arc::new(Forwarder::with_trust_and_cache(
         limits,
         metrics,
         options.tls_trust(),

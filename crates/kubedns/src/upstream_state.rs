@@ -85,7 +85,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
     use cluster::snapshot::Snapshot;
-    use skydns::forward::{ForwardMetrics, Limits, Query};
+    use skydns::forward::{ForwardLimits, ForwardMetrics, UpstreamQuery};
     use skydns::wire::Transport;
     use testkit::ports::free_port;
 
@@ -108,11 +108,12 @@ mod tests {
             zone.with_stub_domains([stub]),
         )));
         let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
-        let forwarder = Arc::new(Forwarder::new(Limits::default(), metrics));
+        let forwarder = Arc::new(Forwarder::new(ForwardLimits::default(), metrics));
         for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
             let servers = [dead.clone()].into();
             let client = Ipv4Addr::LOCALHOST.into();
-            let asked = forwarder.exchange(Query::new(name, 1), servers, client, Transport::Udp);
+            let asked =
+                forwarder.exchange(UpstreamQuery::new(name, 1), servers, client, Transport::Udp);
             assert!(asked.await.is_err());
         }
         let families = UpstreamState::new(forwarder, published).unwrap().collect();

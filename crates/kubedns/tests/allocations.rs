@@ -18,7 +18,7 @@ use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::external::ExternalAnswers;
 use skydns::forward::{
-    self, Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust,
+    self, CacheLimits, CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache, TlsTrust,
 };
 use skydns::metrics::Metrics;
 use skydns::resolve::{AnswerAttempt, Resolver};
@@ -255,18 +255,18 @@ fn cached_names_outside_are_answered_without_allocating() {
     };
     let upstreams = Arc::clone(&zone.upstreams);
     let registry = prometheus::Registry::new();
-    let cache = Cache::new(
+    let cache = ReplyCache::new(
         CacheLimits::default(),
         CacheMetrics::new(&registry).unwrap(),
     );
     let metrics = ForwardMetrics::new(&registry).unwrap();
-    let forwarder = Arc::new(Forwarder::with(
-        Limits::default(),
+    let forwarder = Arc::new(Forwarder::with_trust_and_cache(
+        ForwardLimits::default(),
         metrics,
         TlsTrust::default(),
         cache,
     ));
-    let question = forward::Query::new(Name::parse("www.outside.test").unwrap().wire(), 1);
+    let question = forward::UpstreamQuery::new(Name::parse("www.outside.test").unwrap().wire(), 1);
     let asking = forwarder.exchange(question, upstreams, [127, 0, 0, 1].into(), Transport::Udp);
     runtime.block_on(asking).unwrap();
     let records = Arc::new(Published::new(Snapshot::new(zone)));
@@ -302,7 +302,7 @@ fn cached_names_outside_are_answered_without_allocating() {
 fn known_clients_are_answered_without_allocating() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let forwarder = Forwarder::new(
-        Limits::default(),
+        ForwardLimits::default(),
         ForwardMetrics::new(&prometheus::Registry::new()).unwrap(),
     );
     let search = Some(Arc::new(Search::new(None, true, [])));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use skydns::Name;
 use skydns::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
-use skydns::forward::{self, Reply, Verdict};
+use skydns::forward::{self, ReplyCheck, UpstreamReply};
 use skydns::resolve;
 use skydns::wire::{Heading, Message, Query, Question, Record, Section, Transport, rtype};
 
@@ -97,15 +97,15 @@ fn again(record: &Record<'_>) {
 
 /// Checks that an accepted reply has the ID and the question of our query, and can be parsed.
 /// Returns the reply.
-fn judge(query: &Query<'_>, octets: &[u8]) -> Option<Reply> {
+fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
-    let asked = forward::Query::of_client(query);
-    if let Verdict::Reply(_) = forward::judge(&asked, id ^ 1, upstream, octets) {
+    let asked = forward::UpstreamQuery::of_client(query);
+    if let ReplyCheck::Valid(_) = forward::check_reply(&asked, id ^ 1, upstream, octets) {
         unreachable!("a reply with another ID was accepted");
     }
 
-    let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) else {
+    let ReplyCheck::Valid(reply) = forward::check_reply(&asked, id, upstream, octets) else {
         return None;
     };
     let read = Message::parse(&reply.message);
@@ -140,7 +140,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<Reply> {
 
 /// Checks that the answer for the client is no larger than the client accepts, has the ID, the
 /// question and an OPT record as the client's query, and has TC if it is truncated.
-fn pass_on(query: &Query<'_>, reply: &Reply) {
+fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     let mut out = b"before".to_vec();
     let truncated = reply.append_answer(query, &mut out);
     let answer = out.strip_prefix(b"before").unwrap_or_default();
@@ -183,8 +183,8 @@ fn pass_on(query: &Query<'_>, reply: &Reply) {
 
 /// Checks the answers for other clients that share the reply: their queries differ in ID, case,
 /// EDNS and transport.
-fn pass_on_to_others(query: &Query<'_>, reply: &Reply) {
-    let key = forward::Query::of_client(query);
+fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
+    let key = forward::UpstreamQuery::of_client(query);
     let upper = query.name.to_ascii_uppercase();
     // The octets of lengths are no letters.
     for (name, edns) in [
@@ -202,7 +202,7 @@ fn pass_on_to_others(query: &Query<'_>, reply: &Reply) {
                 unreachable!("a query of ours: {other:02x?}")
             };
             assert_eq!(
-                forward::Query::of_client(&other),
+                forward::UpstreamQuery::of_client(&other),
                 key,
                 "one query to the upstreams"
             );

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use dnsconfig::Upstream;
 
 use crate::backend::Zone;
-use crate::forward::{Failure, ForwardError};
+use crate::forward::{ForwardError, UpstreamFailure};
 use crate::wire::{
     EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype,
 };
@@ -38,7 +38,7 @@ pub(crate) enum Cause {
     /// The name has no upstreams.
     NoUpstreams,
     /// No upstream gave a usable reply. The failure is that of the most preferred upstream.
-    Upstream(Upstream, Failure),
+    Upstream(Upstream, UpstreamFailure),
     /// The reply of the upstream is SERVFAIL or REFUSED.
     Reply(Upstream, u16),
     /// No upstream replied before the deadline.
@@ -182,10 +182,10 @@ fn reply(upstream: &Upstream, rcode: u16) -> (u16, Cow<'static, str>) {
     }
 }
 
-fn code_of(failure: Failure) -> u16 {
+fn code_of(failure: UpstreamFailure) -> u16 {
     match failure {
-        Failure::Timeout => info::NO_REACHABLE_AUTHORITY,
-        Failure::NoSocket => info::OTHER,
+        UpstreamFailure::Timeout => info::NO_REACHABLE_AUTHORITY,
+        UpstreamFailure::NoSocket => info::OTHER,
         _ => info::NETWORK_ERROR,
     }
 }

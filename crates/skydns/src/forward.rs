@@ -1,8 +1,8 @@
 //! Forwards queries to upstream DNS servers on behalf of clients.
 //!
 //! [`Forwarder::exchange`] takes one query and an ordered list of upstreams. Within
-//! [`Limits::budget`] the result is an upstream's whole reply or an error. The caller follows
-//! aliases and chooses the upstreams for a name. Replies are cached if there is a [`Cache`].
+//! [`ForwardLimits::budget`] the result is an upstream's whole reply or an error. The caller follows
+//! aliases and chooses the upstreams for a name. Replies are cached if there is a [`ReplyCache`].
 //!
 //! # Choice of the reply
 //!
@@ -15,7 +15,7 @@
 //! * The client's flags RD, AD and CD, DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`Limits::patience`] or an equal part of the budget; in
+//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or an equal part of the budget; in
 //!   kube-dns, after two seconds. A late reply is still accepted while the next upstream is queried
 //!   (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
@@ -24,7 +24,7 @@
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`).
 //! * The rest of the question is our own (`query`): the name in lower case, an OPT record with our
 //!   UDP size. Clients whose questions are the same to an upstream share one query, which is sent
-//!   once (`inflight`), and one entry of the cache (`key`). Each client gets an answer with its own
+//!   once (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its own
 //!   ID, case, EDNS and size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
@@ -40,19 +40,19 @@
 //!
 //! # Bounds
 //!
-//! At most [`Limits::max_in_flight`] distinct queries are in flight. At most
-//! [`Limits::max_in_flight_per_route`] of these go to one list of upstreams, so that a dead stub
+//! At most [`ForwardLimits::max_in_flight`] distinct queries are in flight. At most
+//! [`ForwardLimits::max_in_flight_per_route`] of these go to one list of upstreams, so that a dead stub
 //! domain does not block other queries. One client may use a share of both limits (`shares`). A
 //! query beyond the client's share fails at once with [`ForwardError::Overloaded`]. Each query
-//! holds one task and at most [`Limits::max_open`] sockets. At most [`Limits::max_joined`] callers
+//! holds one task and at most [`ForwardLimits::max_open`] sockets. At most [`ForwardLimits::max_joined`] callers
 //! wait for an identical query of another caller.
 //!
-//! There are at most [`Limits::max_connections`] persistent connections. The number of connections
+//! There are at most [`ForwardLimits::max_connections`] persistent connections. The number of connections
 //! to each upstream, and the number of queries in flight on each connection, are bounded.
 //!
 //! A query or reply takes at most 64 KiB, and no more memory than its own size. The buffer of a
 //! reply over TCP grows only as octets arrive. EDNS options above 4 KiB are not forwarded.
-//! [`Limits::within_descriptors`] lowers all limits if few file descriptors are available. Every
+//! [`ForwardLimits::within_descriptors`] lowers all limits if few file descriptors are available. Every
 //! task ends at the end of its query's budget, even if no caller waits any more.
 
 mod answer;
@@ -61,7 +61,7 @@ mod cache;
 mod exchange;
 mod failure;
 mod health;
-mod inflight;
+mod in_flight;
 mod key;
 mod limits;
 mod loops;
@@ -84,24 +84,26 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub use cache::{Cache, CacheLimits, CacheMetrics};
-use exchange::Exchange;
-pub use exchange::{Verdict, judge};
-pub use failure::Failure;
-pub use limits::Limits;
+pub use cache::{CacheLimits, CacheMetrics, ReplyCache};
+use exchange::UpstreamExchange;
+pub use exchange::{ReplyCheck, check_reply};
+pub use failure::UpstreamFailure;
+pub use limits::ForwardLimits;
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
-pub use query::Query;
-pub use reply::Reply;
-pub use tls::{Pin, TlsTrust};
+pub use query::UpstreamQuery;
+pub use reply::UpstreamReply;
+pub use tls::{KeyPin, TlsTrust};
 
-use attempts::Attempts;
-use health::Health;
-use inflight::{Flight, InFlight, Outcome, QueryOwner, Role, Waiter};
-use key::Key;
-use loops::Loops;
-use pool::Pool;
-use tls::Tls;
+use attempts::UpstreamAttempts;
+use health::UpstreamHealth;
+use in_flight::{
+    ForwardOutcome, InFlightKey, InFlightQueries, JoinOutcome, OutcomeWaiter, QueryOwner,
+};
+use key::QueryKey;
+use loops::LoopProbes;
+use pool::ConnectionPool;
+use tls::TlsClient;
 
 use crate::wire::Transport;
 use crate::wire::name::Name;
@@ -117,8 +119,8 @@ pub enum ForwardError {
     #[error("no upstream servers")]
     NoUpstreams,
     /// No upstream gave a usable reply in time.
-    #[error("no usable reply from any upstream: {}", listed(.0))]
-    AllFailed(Arc<[(Upstream, Failure)]>),
+    #[error("no usable reply from any upstream: {}", failure_list(.0))]
+    AllFailed(Arc<[(Upstream, UpstreamFailure)]>),
     /// Too many queries are in flight already.
     #[error("too many queries in flight")]
     Overloaded,
@@ -131,7 +133,7 @@ pub enum ForwardError {
     Stopped,
 }
 
-fn listed(failures: &[(Upstream, Failure)]) -> String {
+fn failure_list(failures: &[(Upstream, UpstreamFailure)]) -> String {
     let failures: Vec<_> = failures
         .iter()
         .map(|(upstream, failure)| format!("{upstream}: {failure}"))
@@ -141,16 +143,16 @@ fn listed(failures: &[(Upstream, Failure)]) -> String {
 
 /// State shared by all queries.
 #[derive(Debug)]
-struct Shared {
-    limits: Limits,
+struct ForwarderState {
+    limits: ForwardLimits,
     metrics: ForwardMetrics,
-    health: Health,
-    pool: Pool,
-    in_flight: InFlight,
-    loops: Loops,
-    cache: Option<Cache>,
+    health: UpstreamHealth,
+    pool: ConnectionPool,
+    in_flight: InFlightQueries,
+    loops: LoopProbes,
+    cache: Option<ReplyCache>,
     /// Time of the last log line that named a client whose query was rejected.
-    warned: Mutex<Option<Instant>>,
+    last_warning: Mutex<Option<Instant>>,
     /// Owns every task; see [`Forwarder::shutdown`].
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -159,40 +161,43 @@ struct Shared {
 /// Forwards queries to upstreams. The process has one forwarder, shared behind an `Arc`.
 #[derive(Debug)]
 pub struct Forwarder {
-    shared: Arc<Shared>,
+    state: Arc<ForwarderState>,
     _stop_on_drop: DropGuard,
 }
 
 impl Forwarder {
     /// Creates a forwarder that counts in `metrics`, trusts the CAs of the system and has no cache.
-    pub fn new(limits: Limits, metrics: ForwardMetrics) -> Self {
-        Self::with(limits, metrics, TlsTrust::default(), None)
+    pub fn new(limits: ForwardLimits, metrics: ForwardMetrics) -> Self {
+        Self::with_trust_and_cache(limits, metrics, TlsTrust::default(), None)
     }
 
     /// Creates a forwarder that trusts TLS upstreams according to `trust`, and caches replies in
     /// `cache`.
-    pub fn with(
-        limits: Limits,
+    pub fn with_trust_and_cache(
+        limits: ForwardLimits,
         metrics: ForwardMetrics,
         trust: TlsTrust,
-        cache: Option<Cache>,
+        cache: Option<ReplyCache>,
     ) -> Self {
         let limits = limits.clamped();
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let shared = Shared {
-            pool: Pool::new(limits.max_connections, Tls::new(trust), &tasks, &stop),
-            health: Health::default(),
-            in_flight: InFlight::new(&limits, metrics.clone()),
-            loops: Loops::default(),
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let tls = TlsClient::new(trust);
+
+        let state = ForwarderState {
+            pool: ConnectionPool::new(limits.max_connections, tls, &tasks, &stop),
+            health: UpstreamHealth::default(),
+            in_flight: InFlightQueries::new(&limits, metrics.clone()),
+            loops: LoopProbes::default(),
             cache,
-            warned: Mutex::default(),
+            last_warning: Mutex::default(),
             limits,
             metrics,
             tasks,
             stop: stop.clone(),
         };
         Self {
-            shared: Arc::new(shared),
+            state: Arc::new(state),
             _stop_on_drop: stop.drop_guard(),
         }
     }
@@ -201,27 +206,29 @@ impl Forwarder {
     /// reply of one upstream. `transport` is that of the client: over TCP, the client needs a whole
     /// reply.
     ///
-    /// The result comes within [`Limits::budget`]. The future may be dropped at any time: other
+    /// The result comes within [`ForwardLimits::budget`]. The future may be dropped at any time: other
     /// callers of an identical query still get their reply.
     pub async fn exchange(
         &self,
-        query: Query,
+        query: UpstreamQuery,
         upstreams: Arc<[Upstream]>,
         client: IpAddr,
         transport: Transport,
-    ) -> Result<Arc<Reply>, ForwardError> {
-        let shared = &self.shared;
-        let deadline = Instant::now() + shared.limits.budget;
+    ) -> Result<Arc<UpstreamReply>, ForwardError> {
+        let deadline = Instant::now() + self.state.limits.budget;
         // Loop probes are recognized first: a loop must be noticed even if no upstream is left.
-        if shared.loops.notice(query.name()) {
+        if self.state.loops.record_return(query.name()) {
             return Err(ForwardError::Loop);
         }
         if upstreams.is_empty() {
             return Err(ForwardError::NoUpstreams);
         }
 
-        let key = Arc::new(Key { query, upstreams });
-        let reply = self.cached_or_asked(&key, client, transport).await?;
+        let key = Arc::new(QueryKey { query, upstreams });
+        let reply = self
+            .reply_from_cache_or_upstreams(&key, client, transport)
+            .await?;
+
         // A client over UDP retries over TCP after a truncated reply. A client over TCP cannot.
         if transport == Transport::Tcp && reply.is_cut_by_udp() {
             return self.whole_reply(key, client, deadline).await;
@@ -229,154 +236,165 @@ impl Forwarder {
         Ok(reply)
     }
 
-    async fn cached_or_asked(
+    async fn reply_from_cache_or_upstreams(
         &self,
-        key: &Arc<Key>,
+        key: &Arc<QueryKey>,
         client: IpAddr,
         transport: Transport,
-    ) -> Outcome {
-        let flight = Flight {
+    ) -> ForwardOutcome {
+        let query = InFlightKey {
             key: Arc::clone(key),
             over_tcp: false,
         };
-        let Some(cache) = &self.shared.cache else {
-            return self.ask(flight, client, transport)?.outcome().await;
+        let Some(cache) = &self.state.cache else {
+            let waiter = self.join_or_start_query(query, client, transport)?;
+            return waiter.outcome().await;
         };
 
-        let are_dead = || {
-            self.shared
-                .health
-                .are_all_dead(&key.upstreams, Instant::now())
-        };
-        if let Some((reply, refresh)) = cache.reply(key, are_dead) {
-            if refresh {
-                drop(self.ask(flight, client, transport));
+        let health = &self.state.health;
+        let found = cache.find_reply(key, || health.are_all_dead(&key.upstreams, Instant::now()));
+        if let Some(found) = found {
+            // Nobody waits for the refresh: its reply goes to the cache.
+            if found.refresh {
+                drop(self.join_or_start_query(query, client, transport));
             }
-            return Ok(reply);
+            return Ok(found.reply);
         }
 
-        let outcome = match self.ask(flight, client, transport) {
+        let outcome = match self.join_or_start_query(query, client, transport) {
             Ok(waiter) => waiter.outcome().await,
             Err(error) => Err(error),
         };
-        cache.instead_of(outcome, key)
+        cache.replace_failure(outcome, key)
     }
 
     /// Queries the upstreams over TCP alone, until `deadline` at most.
-    async fn whole_reply(&self, key: Arc<Key>, client: IpAddr, deadline: Instant) -> Outcome {
-        let flight = Flight {
+    async fn whole_reply(
+        &self,
+        key: Arc<QueryKey>,
+        client: IpAddr,
+        deadline: Instant,
+    ) -> ForwardOutcome {
+        let query = InFlightKey {
             key: Arc::clone(&key),
             over_tcp: true,
         };
-        let outcome = match self.ask(flight, client, Transport::Tcp) {
+        let outcome = match self.join_or_start_query(query, client, Transport::Tcp) {
             Ok(waiter) => timeout_at(deadline, waiter.outcome())
                 .await
-                .unwrap_or_else(|_| Err(late())),
+                .unwrap_or_else(|_| Err(out_of_time())),
             Err(error) => Err(error),
         };
-        match &self.shared.cache {
-            Some(cache) => cache.instead_of(outcome, &key),
+
+        match &self.state.cache {
+            Some(cache) => cache.replace_failure(outcome, &key),
             None => outcome,
         }
     }
 
     /// Returns the cached reply, fresh or stale, if the caller cannot wait for
     /// [`exchange`](Self::exchange).
-    pub(crate) fn kept(&self, query: Query, upstreams: Arc<[Upstream]>) -> Outcome {
-        match &self.shared.cache {
-            Some(cache) => cache.instead_of(Err(late()), &Arc::new(Key { query, upstreams })),
-            None => Err(late()),
-        }
+    pub(crate) fn cached_reply(
+        &self,
+        query: UpstreamQuery,
+        upstreams: Arc<[Upstream]>,
+    ) -> ForwardOutcome {
+        let Some(cache) = &self.state.cache else {
+            return Err(out_of_time());
+        };
+        let key = Arc::new(QueryKey { query, upstreams });
+        cache.replace_failure(Err(out_of_time()), &key)
     }
 
     /// Empties the cache. Call this after a change that may change the replies of upstreams.
     /// Replies to queries in flight are still cached.
-    pub fn forget(&self) {
-        if let Some(cache) = &self.shared.cache {
+    pub fn clear_cache(&self) {
+        if let Some(cache) = &self.state.cache {
             cache.clear();
         }
     }
 
-    /// Sends a query to the upstreams, or joins an identical query in flight. The query continues
+    /// Joins an identical query in flight, or sends the query to the upstreams. The query continues
     /// even if no caller waits any more.
-    fn ask(
+    fn join_or_start_query(
         &self,
-        flight: Flight,
+        query: InFlightKey,
         client: IpAddr,
         transport: Transport,
-    ) -> Result<Waiter, ForwardError> {
-        match self.shared.in_flight.join(&flight, client) {
-            Role::Overloaded => {
-                self.overloaded(client);
+    ) -> Result<OutcomeWaiter, ForwardError> {
+        match self.state.in_flight.join(&query, client) {
+            JoinOutcome::Overloaded => {
+                self.report_overload(client);
                 Err(ForwardError::Overloaded)
             }
-            Role::Waiter(waiter) => Ok(waiter),
-            Role::QueryOwner(owner, waiter) => {
-                let shared = Arc::clone(&self.shared);
-                self.shared
-                    .tasks
-                    .spawn(run_query(shared, flight, transport, owner));
+            JoinOutcome::Joined(waiter) => Ok(waiter),
+            JoinOutcome::Started(owner, waiter) => {
+                let state = Arc::clone(&self.state);
+                let running = run_query(state, query, transport, owner);
+                self.state.tasks.spawn(running);
                 Ok(waiter)
             }
         }
     }
 
-    pub(crate) fn cache(&self) -> Option<&Cache> {
-        self.shared.cache.as_ref()
+    pub(crate) fn cache(&self) -> Option<&ReplyCache> {
+        self.state.cache.as_ref()
     }
 
     /// The limits in force.
-    pub fn limits(&self) -> &Limits {
-        &self.shared.limits
+    pub fn limits(&self) -> &ForwardLimits {
+        &self.state.limits
     }
 
     /// Counts a query of `client` that was rejected because too many queries are in flight. A
     /// forwarding loop may be the cause, so `question` is still checked for a loop probe.
     /// `question` begins with the query name.
     pub(crate) fn count_rejected(&self, question: &[u8], client: IpAddr) {
-        self.shared.loops.notice(question);
-        self.overloaded(client);
+        self.state.loops.record_return(question);
+        self.report_overload(client);
     }
 
-    fn overloaded(&self, client: IpAddr) {
-        self.shared.metrics.overloaded.inc();
-        let mut warned = self.shared.warned.lock();
-        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            *warned = Some(Instant::now());
+    fn report_overload(&self, client: IpAddr) {
+        self.state.metrics.overloaded.inc();
+
+        let mut last_warning = self.state.last_warning.lock();
+        if last_warning.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            *last_warning = Some(Instant::now());
             tracing::warn!(%client, "too many forwarded queries in flight, further queries of this client get SERVFAIL");
         }
     }
 
     /// Checks whether upstreams forward queries below their domains to this server. The result for
     /// an upstream is `None` if neither a reply nor the query itself came back. All upstreams are
-    /// queried at once, within [`Limits::budget`] and without counting in the metrics. The caller's
+    /// queried at once, within [`ForwardLimits::budget`] and without counting in the metrics. The caller's
     /// server must be listening, and must pass queries that come back to [`Forwarder::exchange`].
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
-        join_all(
-            ways.iter()
-                .map(|(upstream, domain)| self.leads_back(upstream, domain)),
-        )
-        .await
+        let probes = ways
+            .iter()
+            .map(|(upstream, domain)| self.is_in_loop(upstream, domain));
+        join_all(probes).await
     }
 
-    async fn leads_back(&self, upstream: &Upstream, domain: &Name) -> Option<bool> {
-        let shared = &self.shared;
-        let probe = shared.loops.probe(domain)?;
-        let (query, metrics) = (probe.query(), shared.metrics.upstream(upstream));
-        let exchange = Exchange {
+    async fn is_in_loop(&self, upstream: &Upstream, domain: &Name) -> Option<bool> {
+        let state = &self.state;
+        let probe = state.loops.start_probe(domain)?;
+        let query = probe.query();
+        let metrics = state.metrics.upstream(upstream);
+        let exchange = UpstreamExchange {
             query: &query,
             upstream,
             over_tcp: false,
             // An upstream that rejects EDNS would not pass the query on.
             edns: false,
-            deadline: Instant::now() + shared.limits.budget,
-            limits: &shared.limits,
-            health: &shared.health,
-            pool: &shared.pool,
+            deadline: Instant::now() + state.limits.budget,
+            limits: &state.limits,
+            health: &state.health,
+            pool: &state.pool,
             metrics: &metrics,
         };
+
         // Only queries that came back to this server prove a loop; the content of the reply does
         // not matter.
         let replied = timeout_at(exchange.deadline, exchange.run_once())
@@ -389,48 +407,54 @@ impl Forwarder {
     /// Whether an upstream is failing: dead, or failed several times in a row. Failures older than
     /// a minute do not count.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
-        self.shared.health.is_down(upstream, Instant::now())
+        self.state.health.is_down(upstream, Instant::now())
     }
 
     /// Closes the connections to upstreams that are not in `in_use`, and removes their certificate
     /// metrics.
-    pub fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
-        self.shared.pool.keep_only(in_use);
-        self.shared.metrics.keep_only(in_use);
+    pub fn retain_upstreams(&self, in_use: &BTreeSet<&Upstream>) {
+        self.state.pool.retain_upstreams(in_use);
+        self.state.metrics.retain_upstreams(in_use);
     }
 
     /// Aborts all queries in flight and waits for their tasks to end. The callers get
     /// [`ForwardError::Stopped`].
     pub async fn shutdown(&self) {
-        self.shared.stop.cancel();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        self.state.stop.cancel();
+        self.state.tasks.close();
+        self.state.tasks.wait().await;
     }
 }
 
 /// The error of a caller that cannot wait for the upstreams.
-fn late() -> ForwardError {
+fn out_of_time() -> ForwardError {
     ForwardError::AllFailed([].into())
 }
 
 /// Queries the upstreams, and passes the outcome to all waiting callers. `client` is the transport
 /// of the first.
-async fn run_query(shared: Arc<Shared>, flight: Flight, client: Transport, owner: QueryOwner) {
-    let deadline = Instant::now() + shared.limits.budget;
-    let asking = Attempts::new(Arc::clone(&shared), flight.clone(), client, deadline).run();
-    let outcome = shared
+async fn run_query(
+    state: Arc<ForwarderState>,
+    query: InFlightKey,
+    client: Transport,
+    owner: QueryOwner,
+) {
+    let deadline = Instant::now() + state.limits.budget;
+    let attempts = UpstreamAttempts::new(Arc::clone(&state), query.clone(), client, deadline);
+    let outcome = state
         .stop
-        .run_until_cancelled(asking)
+        .run_until_cancelled(attempts.run())
         .await
         .unwrap_or(Err(ForwardError::Stopped));
     if let Err(error @ ForwardError::AllFailed(_)) = &outcome {
-        shared.metrics.failed.inc();
+        state.metrics.failed.inc();
         tracing::debug!(%error, "forwarding failed");
     }
 
+    // The cache comes first: a caller that asks after this outcome must find the reply there.
     let outcome = outcome.map(Arc::new);
-    if let Some(cache) = &shared.cache {
-        cache.settle(&flight.key, &outcome);
+    if let Some(cache) = &state.cache {
+        cache.record_outcome(&query.key, &outcome);
     }
     owner.finish(outcome);
 }

@@ -219,7 +219,7 @@ impl<B: Backend> Resolver<B> {
     ) -> Option<Reply> {
         let query = ask.query;
         let cache = self.forwarder.cache()?;
-        let found = cache.answer(query, ask.view.zone().servers_for(query.lower()).0)?;
+        let found = cache.find_answer(query, ask.view.zone().servers_for(query.lower()).0)?;
 
         let start = out.len();
         let truncated = found.append_answer(query, out);

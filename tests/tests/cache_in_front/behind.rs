@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skydns::engine::Identity;
-use skydns::forward::{ForwardMetrics, Forwarder, Limits};
+use skydns::forward::{ForwardLimits, ForwardMetrics, Forwarder};
 use skydns::metrics::Metrics;
 use skydns::server::{DnsServer, ServerConfig};
 use skydns::{Name, Search};
@@ -74,7 +74,7 @@ impl Behind {
                 version: "test".to_owned(),
             },
             forwarder: Arc::new(Forwarder::new(
-                Limits::default(),
+                ForwardLimits::default(),
                 ForwardMetrics::new(&prometheus::Registry::new()).expect("metrics"),
             )),
             metrics: Metrics::new("skydns", "skydns"),

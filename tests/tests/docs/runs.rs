@@ -151,7 +151,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
         "EDE",
         Test(
             "crates/skydns/tests/forward/cache.rs",
-            "a_whole_server_serves_stale_names_outside",
+            "server_serves_stale_external_names",
         ),
     ),
     (

@@ -4,12 +4,12 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use skydns::forward::Pin;
+use skydns::forward::KeyPin;
 use thiserror::Error;
 
 /// The pinned keys, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pins(pub Vec<Pin>);
+pub struct Pins(pub Vec<KeyPin>);
 
 /// Invalid pin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -29,10 +29,10 @@ impl FromStr for Pins {
     }
 }
 
-fn parse(text: &str) -> Option<Pin> {
+fn parse(text: &str) -> Option<KeyPin> {
     let (name, hash) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
     let sha256 = STANDARD.decode(hash).ok()?.try_into().ok()?;
-    Some(Pin {
+    Some(KeyPin {
         name: name.to_ascii_lowercase(),
         sha256,
     })

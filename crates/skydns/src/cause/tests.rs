@@ -106,27 +106,47 @@ fn the_first_cause_stays() {
 fn each_failure_of_an_upstream_has_a_code() {
     let upstream: Upstream = "192.0.2.1".parse().unwrap();
     for (failure, code, text) in [
-        (Failure::Timeout, 22, "192.0.2.1:53: no reply in time"),
-        (Failure::Refused, 23, "192.0.2.1:53: connection refused"),
-        (Failure::Unreachable, 23, "192.0.2.1:53: unreachable"),
         (
-            Failure::Garbage,
+            UpstreamFailure::Timeout,
+            22,
+            "192.0.2.1:53: no reply in time",
+        ),
+        (
+            UpstreamFailure::Refused,
+            23,
+            "192.0.2.1:53: connection refused",
+        ),
+        (
+            UpstreamFailure::Unreachable,
+            23,
+            "192.0.2.1:53: unreachable",
+        ),
+        (
+            UpstreamFailure::Garbage,
             23,
             "192.0.2.1:53: reply is not a DNS message",
         ),
         (
-            Failure::Flooded,
+            UpstreamFailure::Flooded,
             23,
             "192.0.2.1:53: too many replies with a wrong ID or question",
         ),
-        (Failure::Closed, 23, "192.0.2.1:53: connection closed early"),
         (
-            Failure::Certificate,
+            UpstreamFailure::Closed,
+            23,
+            "192.0.2.1:53: connection closed early",
+        ),
+        (
+            UpstreamFailure::Certificate,
             23,
             "192.0.2.1:53: TLS certificate not trusted",
         ),
-        (Failure::Handshake, 23, "192.0.2.1:53: TLS handshake failed"),
-        (Failure::NoSocket, 0, "192.0.2.1:53: no socket left"),
+        (
+            UpstreamFailure::Handshake,
+            23,
+            "192.0.2.1:53: TLS handshake failed",
+        ),
+        (UpstreamFailure::NoSocket, 0, "192.0.2.1:53: no socket left"),
     ] {
         let error = ForwardError::AllFailed([(upstream.clone(), failure)].into());
         assert_eq!(Cause::from(&error).parts(), (code, text.into()));

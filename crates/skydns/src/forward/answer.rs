@@ -6,14 +6,14 @@ use crate::wire::{
 };
 
 /// An answer that was written.
-pub(super) struct Written {
+pub(super) struct WrittenAnswer {
     pub(super) truncated: bool,
     /// Length of header, question and records without the OPT record, in octets.
     pub(super) length: usize,
 }
 
 /// The part of a message to keep: the first records.
-struct Kept {
+struct KeptRecords {
     end: usize,
     counts: [u16; 3],
     truncated: bool,
@@ -22,36 +22,36 @@ struct Kept {
 /// Appends the answer to a client's query to `out`. `message` is the reply to the same question
 /// without its OPT record, and `opt` is that record. The answer has the client's ID and question.
 /// It has an OPT record if the query has one (RFC 6891, section 6.1.1).
-pub(super) fn append(
+pub(super) fn append_answer(
     message: &[u8],
     opt: Option<Edns<&[u8]>>,
     rcode: u16,
     query: &wire::Query<'_>,
     out: &mut Vec<u8>,
-) -> Written {
+) -> WrittenAnswer {
     let Ok(header) = Header::parse(message) else {
-        return header_only(query, out);
+        return append_header_only(query, out);
     };
     let ours = query.edns.map(|edns| Edns::ours(edns.dnssec_ok));
     let mut opt = ours.map(|ours| opt.unwrap_or(ours));
     let limit = query.limit();
 
-    let kept = if message.len() + length_of(opt) <= limit {
+    let kept = if message.len() + opt_length(opt) <= limit {
         let [_, counts @ ..] = header.counts;
-        Kept {
+        KeptRecords {
             end: message.len(),
             counts,
             truncated: false,
         }
     } else {
         let Ok(parsed) = Message::parse(message) else {
-            return header_only(query, out);
+            return append_header_only(query, out);
         };
         // Options that leave no room for the question are removed.
         opt = opt
-            .filter(|opt| parsed.question_end() + length_of(Some(*opt)) <= limit)
+            .filter(|opt| parsed.question_end() + opt_length(Some(*opt)) <= limit)
             .or(ours);
-        keep_first(&parsed, limit.saturating_sub(length_of(opt)))
+        fit_records(&parsed, limit.saturating_sub(opt_length(opt)))
     };
 
     let start = out.len();
@@ -67,19 +67,20 @@ pub(super) fn append(
     if let Some(name) = answer.get_mut(HEADER..HEADER + query.name.len()) {
         name.copy_from_slice(query.name);
     }
-    Written {
+
+    WrittenAnswer {
         truncated: kept.truncated || header.is_truncated(),
         length: kept.end,
     }
 }
 
-fn length_of(opt: Option<Edns<&[u8]>>) -> usize {
+fn opt_length(opt: Option<Edns<&[u8]>>) -> usize {
     opt.map_or(0, |opt| OPT_LEN + opt.options.len())
 }
 
 fn answer_header(
     reply: Header,
-    kept: &Kept,
+    kept: &KeptRecords,
     has_opt: bool,
     rcode: u16,
     query: &wire::Query<'_>,
@@ -110,19 +111,16 @@ fn answer_header(
 /// Chooses the records to keep. Additional records are removed first, then authority records, then
 /// answers from the end. Compression pointers only point backwards, so the beginning of a message
 /// stays valid.
-fn keep_first(parsed: &Message<'_>, room: usize) -> Kept {
+fn fit_records(parsed: &Message<'_>, room: usize) -> KeptRecords {
     let answers: Vec<Record<'_>> = parsed.section(Section::Answer).collect();
     let authority: Vec<Record<'_>> = parsed.section(Section::Authority).collect();
-    let end = |records: &[Record<'_>], otherwise: usize| {
-        records.last().map_or(otherwise, |last| last.range().end)
-    };
-    let answers_end = end(&answers, parsed.question_end());
-    let authority_end = end(&authority, answers_end);
-    let count = |records: &[Record<'_>]| u16::try_from(records.len()).unwrap_or(u16::MAX);
+    let answers_end = section_end(&answers, parsed.question_end());
+    let authority_end = section_end(&authority, answers_end);
+
     if authority_end <= room {
-        return Kept {
+        return KeptRecords {
             end: authority_end,
-            counts: [count(&answers), count(&authority), 0],
+            counts: [count_of(&answers), count_of(&authority), 0],
             truncated: false,
         };
     }
@@ -132,21 +130,29 @@ fn keep_first(parsed: &Message<'_>, room: usize) -> Kept {
         .take_while(|record| record.range().end <= room)
         .count();
     let kept = answers.get(..fitting).unwrap_or_default();
-    // A negative answer without its SOA is incomplete, too.
-    let truncated = fitting < answers.len() || answers.is_empty();
-    Kept {
-        end: end(kept, parsed.question_end()),
-        counts: [count(kept), 0, 0],
-        truncated,
+    KeptRecords {
+        end: section_end(kept, parsed.question_end()),
+        counts: [count_of(kept), 0, 0],
+        // A negative answer without its SOA is incomplete, too.
+        truncated: fitting < answers.len() || answers.is_empty(),
     }
 }
 
+/// Offset behind the last of `records`, which follow the offset `start`.
+fn section_end(records: &[Record<'_>], start: usize) -> usize {
+    records.last().map_or(start, |last| last.range().end)
+}
+
+fn count_of(records: &[Record<'_>]) -> u16 {
+    u16::try_from(records.len()).unwrap_or(u16::MAX)
+}
+
 /// Writes an empty answer with TC, which makes the client retry over TCP.
-fn header_only(query: &wire::Query<'_>, out: &mut Vec<u8>) -> Written {
+fn append_header_only(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
     let start = out.len();
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
     Writer::new(query, out).finish(flags, rcode::NOERROR);
-    Written {
+    WrittenAnswer {
         truncated: true,
         length: out.len() - start,
     }

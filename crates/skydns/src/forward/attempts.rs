@@ -16,90 +16,100 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::exchange::Exchange;
-use super::failure::Failure;
-use super::health::Candidate;
-use super::inflight::Flight;
-use super::key::Key;
-use super::{ForwardError, Reply, Shared};
+use super::exchange::UpstreamExchange;
+use super::failure::UpstreamFailure;
+use super::health::UpstreamCandidate;
+use super::in_flight::InFlightKey;
+use super::key::QueryKey;
+use super::{ForwardError, ForwarderState, UpstreamReply};
 use crate::wire::{Transport, rcode};
 
 /// Minimum time before the next upstream is tried, for any number of upstreams.
-const LEAST_PATIENCE: Duration = Duration::from_millis(300);
+const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The attempt to get a reply from one upstream.
 #[derive(Clone)]
-struct Attempt {
+struct UpstreamAttempt {
     /// Position in the order in which upstreams were tried.
     index: usize,
-    candidate: Candidate,
+    candidate: UpstreamCandidate,
     asked: Instant,
     /// Time from which the upstream counts as silent.
     silent_from: Instant,
 }
 
-type Asking = Pin<Box<dyn Future<Output = (Attempt, Result<Reply, Failure>)> + Send>>;
+/// An attempt that has ended.
+struct FinishedAttempt {
+    attempt: UpstreamAttempt,
+    result: Result<UpstreamReply, UpstreamFailure>,
+}
+
+type RunningAttempt = Pin<Box<dyn Future<Output = FinishedAttempt> + Send>>;
+
+/// SERVFAIL or REFUSED of an upstream.
+struct RefusedAttempt {
+    /// Position of the upstream in the order in which upstreams were tried.
+    index: usize,
+    reply: UpstreamReply,
+}
 
 /// One query, and the attempts to get a reply to it.
-pub(super) struct Attempts {
-    shared: Arc<Shared>,
-    flight: Flight,
+pub(super) struct UpstreamAttempts {
+    state: Arc<ForwarderState>,
+    query: InFlightKey,
     /// Transport of the client that asked first, for the metrics.
     client: Transport,
     deadline: Instant,
     /// Upstreams still to try, those believed alive first.
-    plan: VecDeque<Candidate>,
+    plan: VecDeque<UpstreamCandidate>,
     /// Whether there are more upstreams than may be queried at the same time.
     crowded: bool,
     /// Whether to try all upstreams once more after all of them failed.
     retry_all: bool,
     next_attempt: Instant,
-    asking: FuturesUnordered<Asking>,
-    pending: Vec<Attempt>,
-    asked: usize,
-    /// SERVFAIL or REFUSED of the most preferred upstream that sent such a reply, with the position
-    /// of the upstream.
-    refusal: Option<(usize, Reply)>,
-    failures: Vec<(Upstream, Failure)>,
+    running: FuturesUnordered<RunningAttempt>,
+    pending: Vec<UpstreamAttempt>,
+    started: usize,
+    /// The refusal of the most preferred upstream that refused.
+    refusal: Option<RefusedAttempt>,
+    failures: Vec<(Upstream, UpstreamFailure)>,
 }
 
-impl Attempts {
+impl UpstreamAttempts {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        flight: Flight,
+        state: Arc<ForwarderState>,
+        query: InFlightKey,
         client: Transport,
         deadline: Instant,
     ) -> Self {
         let now = Instant::now();
-        let key = &flight.key;
-        let order = shared.health.order(&key.upstreams, now);
-        for (upstream, question) in order.probes {
-            probe(
-                &shared,
-                &upstream,
-                question.unwrap_or_else(|| Arc::clone(key)),
-            );
+        let key = &query.key;
+        let order = state.health.order(&key.upstreams, now);
+
+        for probe in order.probes {
+            let question = probe.question.unwrap_or_else(|| Arc::clone(key));
+            spawn_probe(&state, &probe.upstream, question);
         }
 
         Self {
-            crowded: order.candidates.len() > shared.limits.max_open,
-            shared,
-            flight,
+            crowded: order.candidates.len() > state.limits.max_open,
+            state,
+            query,
             client,
             deadline,
             plan: order.candidates.into(),
             retry_all: true,
             next_attempt: now,
-            asking: FuturesUnordered::new(),
+            running: FuturesUnordered::new(),
             pending: Vec::new(),
-            asked: 0,
+            started: 0,
             refusal: None,
             failures: Vec::new(),
         }
     }
 
     /// Queries upstreams until a reply is the answer, or no upstream is left to wait for.
-    pub(super) async fn run(mut self) -> Result<Reply, ForwardError> {
+    pub(super) async fn run(mut self) -> Result<UpstreamReply, ForwardError> {
         loop {
             if self.may_start() && self.next_attempt <= Instant::now() {
                 self.start_next();
@@ -107,8 +117,8 @@ impl Attempts {
 
             tokio::select! {
                 biased;
-                Some((attempt, result)) = self.asking.next() => {
-                    if let Some(reply) = self.settle(&attempt, result) {
+                Some(finished) = self.running.next() => {
+                    if let Some(reply) = self.finish_attempt(finished) {
                         self.record_timeouts();
                         return Ok(reply);
                     }
@@ -123,14 +133,15 @@ impl Attempts {
         }
 
         self.record_timeouts();
-        self.refusal
-            .map(|(_, reply)| reply)
-            .ok_or_else(|| ForwardError::AllFailed(self.failures.into()))
+        match self.refusal {
+            Some(refused) => Ok(refused.reply),
+            None => Err(ForwardError::AllFailed(self.failures.into())),
+        }
     }
 
     fn may_start(&self) -> bool {
         !self.plan.is_empty()
-            && self.pending.len() < self.shared.limits.max_open
+            && self.pending.len() < self.state.limits.max_open
             && self.next_attempt < self.deadline
     }
 
@@ -143,240 +154,289 @@ impl Attempts {
 
     fn start_next(&mut self) {
         let now = Instant::now();
-        let patience = self.patience(now);
+        let silence_timeout = self.silence_timeout(now);
         let Some(candidate) = self.plan.pop_front() else {
             return;
         };
-        self.next_attempt = now + patience;
-        let attempt = Attempt {
-            index: self.asked,
+
+        self.next_attempt = now + silence_timeout;
+        let attempt = UpstreamAttempt {
+            index: self.started,
             candidate,
             asked: now,
             silent_from: self.next_attempt,
         };
-        self.asked += 1;
+        self.started += 1;
+        self.pending.push(attempt.clone());
+
+        // With enough sockets for all upstreams, a late reply is accepted until the end.
         let until = if self.crowded {
-            self.give_up_at(now, patience)
+            self.give_up_at(now, silence_timeout)
         } else {
             self.deadline
         };
-        self.pending.push(attempt.clone());
-        let shared = Arc::clone(&self.shared);
-        let flight = self.flight.clone();
-        let client = self.client;
-        self.asking.push(Box::pin(async move {
-            let result = ask(&shared, &flight, client, &attempt, until).await;
-            (attempt, result)
-        }));
+        self.running.push(Box::pin(run_attempt(
+            Arc::clone(&self.state),
+            self.query.clone(),
+            self.client,
+            attempt,
+            until,
+        )));
     }
 
     /// Time at which to stop waiting for an upstream that is queried now. At most
-    /// [`Limits::max_open`](crate::forward::Limits::max_open) upstreams are queried at the same
-    /// time, so a later upstream can only be queried after that.
-    fn give_up_at(&self, now: Instant, patience: Duration) -> Instant {
-        let attempts = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
-        self.deadline.min(now + patience.saturating_mul(attempts))
+    /// [`ForwardLimits::max_open`](crate::forward::ForwardLimits::max_open) upstreams are queried
+    /// at the same time, so a later upstream can only be queried after that.
+    fn give_up_at(&self, now: Instant, silence_timeout: Duration) -> Instant {
+        let attempts = u32::try_from(self.state.limits.max_open).unwrap_or(u32::MAX);
+        self.deadline
+            .min(now + silence_timeout.saturating_mul(attempts))
     }
 
     /// Time for which the next upstream may be silent: an equal part of the remaining time, within
     /// limits. Upstreams believed dead get no part while others are left.
-    fn patience(&self, now: Instant) -> Duration {
+    fn silence_timeout(&self, now: Instant) -> Duration {
         let alive = self.plan.iter().filter(|candidate| !candidate.dead).count();
         let sharers = if alive > 0 { alive } else { self.plan.len() };
         let part = (self.deadline - now) / u32::try_from(sharers.max(1)).unwrap_or(u32::MAX);
-        part.max(LEAST_PATIENCE).min(self.shared.limits.patience)
+
+        part.max(MIN_SILENCE_TIMEOUT)
+            .min(self.state.limits.silence_timeout)
     }
 
     /// Records the outcome of an attempt; returns the reply if it is the answer.
     // Differs from kube-dns, which returns SERVFAIL and REFUSED to the client. dnsmasq and glibc
     // also try the next server.
-    fn settle(&mut self, attempt: &Attempt, result: Result<Reply, Failure>) -> Option<Reply> {
+    fn finish_attempt(&mut self, finished: FinishedAttempt) -> Option<UpstreamReply> {
+        let FinishedAttempt { attempt, result } = finished;
         let now = Instant::now();
         self.pending
             .retain(|pending| pending.index != attempt.index);
+
         // After a longer silence the next upstream was already tried.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }
+
         match result {
-            Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => {
-                return Some(reply);
-            }
-            Ok(reply) => self.refused(attempt.index, reply, now),
+            Ok(reply) if !is_refusal(&reply) => return Some(reply),
+            Ok(reply) => self.keep_refusal(attempt.index, reply, now),
             Err(failure) => {
-                self.failures
-                    .push((attempt.candidate.upstream.clone(), failure));
+                self.failures.push((attempt.candidate.upstream, failure));
                 self.plan_retry(failure);
             }
         }
         None
     }
 
-    /// Stores the error response of the most preferred upstream, and shortens the wait for the
+    /// Keeps the error response of the most preferred upstream, and shortens the wait for the
     /// other upstreams.
-    fn refused(&mut self, index: usize, reply: Reply, now: Instant) {
+    fn keep_refusal(&mut self, index: usize, reply: UpstreamReply, now: Instant) {
         if self.refusal.is_none() {
-            self.deadline = self.deadline.min(now + self.shared.limits.patience);
+            let limits = &self.state.limits;
+            self.deadline = self.deadline.min(now + limits.silence_timeout);
         }
-        if self.refusal.as_ref().is_none_or(|(held, _)| index < *held) {
-            self.refusal = Some((index, reply));
+
+        let kept = self.refusal.as_ref();
+        if kept.is_none_or(|kept| index < kept.index) {
+            self.refusal = Some(RefusedAttempt { index, reply });
         }
     }
 
     /// Plans a second round after a pause. Upstreams that all failed at the same time may be
     /// restarting.
-    fn plan_retry(&mut self, last: Failure) {
+    fn plan_retry(&mut self, last: UpstreamFailure) {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
-        if all_failed && self.retry_all && last != Failure::Timeout {
-            self.retry_all = false;
-            let failed = self.failures.iter().map(|(upstream, _)| upstream.clone());
-            self.plan.extend(failed.map(|upstream| Candidate {
-                upstream,
+        if !all_failed || !self.retry_all || last == UpstreamFailure::Timeout {
+            return;
+        }
+
+        self.retry_all = false;
+        self.next_attempt = Instant::now() + self.state.limits.retry_pause;
+        for (upstream, _) in &self.failures {
+            self.plan.push_back(UpstreamCandidate {
+                upstream: upstream.clone(),
                 dead: false,
                 edns: true,
-            }));
-            self.next_attempt = Instant::now() + self.shared.limits.retry_pause;
+            });
         }
     }
 
     /// Records a timeout of every upstream that is still silent after its part of the time.
     fn record_timeouts(&self) {
         let now = Instant::now();
-        for attempt in self
-            .pending
-            .iter()
-            .filter(|attempt| attempt.silent_from <= now)
-        {
-            failed(&self.shared, &self.flight.key, attempt, Failure::Timeout);
+        for attempt in &self.pending {
+            if attempt.silent_from <= now {
+                record_failure(
+                    &self.state,
+                    &self.query.key,
+                    attempt,
+                    UpstreamFailure::Timeout,
+                );
+            }
         }
     }
 }
 
+/// Whether another upstream may have a better reply.
+fn is_refusal(reply: &UpstreamReply) -> bool {
+    matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
+}
+
 /// Queries one upstream until `until` and records the outcome.
-async fn ask(
-    shared: &Arc<Shared>,
-    flight: &Flight,
+async fn run_attempt(
+    state: Arc<ForwarderState>,
+    query: InFlightKey,
     client: Transport,
-    attempt: &Attempt,
+    attempt: UpstreamAttempt,
     until: Instant,
-) -> Result<Reply, Failure> {
-    let Candidate { upstream, edns, .. } = &attempt.candidate;
-    let metrics = shared.metrics.upstream(upstream);
-    let exchange = Exchange {
-        query: &flight.key.query,
+) -> FinishedAttempt {
+    let UpstreamCandidate { upstream, edns, .. } = &attempt.candidate;
+    let metrics = state.metrics.upstream(upstream);
+    let exchange = UpstreamExchange {
+        query: &query.key.query,
         upstream,
-        over_tcp: flight.over_tcp,
+        over_tcp: query.over_tcp,
         edns: *edns,
         deadline: until,
-        limits: &shared.limits,
-        health: &shared.health,
-        pool: &shared.pool,
+        limits: &state.limits,
+        health: &state.health,
+        pool: &state.pool,
         metrics: &metrics,
     };
     let result = timeout_at(until, exchange.run(client))
         .await
-        .unwrap_or(Err(Failure::Timeout));
+        .unwrap_or(Err(UpstreamFailure::Timeout));
 
     match &result {
-        Ok(reply) => shared
-            .health
-            .answered(upstream, &flight.key, reply.rcode, Instant::now()),
-        Err(failure) => failed(shared, &flight.key, attempt, *failure),
+        Ok(reply) => {
+            let now = Instant::now();
+            state
+                .health
+                .record_answer(upstream, &query.key, reply.rcode, now);
+        }
+        Err(failure) => record_failure(&state, &query.key, &attempt, *failure),
     }
-    result
+    FinishedAttempt { attempt, result }
 }
 
-fn failed(shared: &Arc<Shared>, key: &Arc<Key>, attempt: &Attempt, failure: Failure) {
+/// Records the failure of an attempt, and probes the upstream if it was silent too often.
+fn record_failure(
+    state: &Arc<ForwarderState>,
+    key: &Arc<QueryKey>,
+    attempt: &UpstreamAttempt,
+    failure: UpstreamFailure,
+) {
     let upstream = &attempt.candidate.upstream;
-    shared.metrics.upstream(upstream).failure(failure);
-    let (now, silent) = (Instant::now(), failure == Failure::Timeout);
+    state.metrics.upstream(upstream).count_failure(failure);
+
+    // An attempt that ended early says nothing about the upstream.
+    let now = Instant::now();
+    let silent = failure == UpstreamFailure::Timeout;
     if silent && now < attempt.silent_from {
         return;
     }
-    note_failure(shared, upstream, failure, now);
-    if !silent {
-        return;
-    }
-    if let Some(question) = shared.health.silent(upstream, key, attempt.asked, now) {
-        probe(shared, upstream, question);
+
+    record_in_health(state, upstream, failure, now);
+    if silent
+        && let Some(question) = state
+            .health
+            .record_silence(upstream, key, attempt.asked, now)
+    {
+        spawn_probe(state, upstream, question);
     }
 }
 
 /// Records a failure of an upstream. Without a local socket the upstream was not queried, so
-/// [`Failure::NoSocket`] does not count.
-fn note_failure(shared: &Shared, upstream: &Upstream, failure: Failure, now: Instant) {
-    if failure != Failure::NoSocket {
-        shared
-            .health
-            .failed(upstream, failure == Failure::Timeout, now);
+/// [`UpstreamFailure::NoSocket`] does not count.
+fn record_in_health(
+    state: &ForwarderState,
+    upstream: &Upstream,
+    failure: UpstreamFailure,
+    now: Instant,
+) {
+    if failure != UpstreamFailure::NoSocket {
+        let silent = failure == UpstreamFailure::Timeout;
+        state.health.record_failure(upstream, silent, now);
     }
 }
 
 /// Probes an upstream with the query `question`, in a separate task.
-fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
-    let (owned, upstream, asked) = (Arc::clone(shared), upstream.clone(), Instant::now());
-    shared.tasks.spawn(async move {
-        let shared = owned;
-        let metrics = shared.metrics.upstream(&upstream);
-        let deadline = asked + shared.limits.budget;
-        let exchange = Exchange {
-            query: &question.query,
-            upstream: &upstream,
-            over_tcp: false,
-            edns: shared.health.knows_edns(&upstream, asked),
-            deadline,
-            limits: &shared.limits,
-            health: &shared.health,
-            pool: &shared.pool,
-            metrics: &metrics,
-        };
-        let result = shared
-            .stop
-            .run_until_cancelled(ask_as_probe(exchange))
-            .await;
-        match result {
-            Some(Ok(reply)) => {
-                shared
-                    .health
-                    .answered(&upstream, &question, reply.rcode, Instant::now());
-            }
-            Some(Err(failure)) => {
-                shared.metrics.upstream(&upstream).failure(failure);
-                let now = Instant::now();
-                note_failure(&shared, &upstream, failure, now);
-                shared
-                    .health
-                    .probe_failed(&upstream, asked, now, failure.means_dead());
-            }
-            None => {}
-        }
-    });
+fn spawn_probe(state: &Arc<ForwarderState>, upstream: &Upstream, question: Arc<QueryKey>) {
+    let asked = Instant::now();
+    let probe = probe_upstream(Arc::clone(state), upstream.clone(), question, asked);
+    state.tasks.spawn(probe);
 }
 
-/// Asks an upstream that was silent. An upstream that has never answered a query with an OPT
-/// record, and is silent to this one, is asked without: a device on the way to it may drop such
+async fn probe_upstream(
+    state: Arc<ForwarderState>,
+    upstream: Upstream,
+    question: Arc<QueryKey>,
+    asked: Instant,
+) {
+    let metrics = state.metrics.upstream(&upstream);
+    let exchange = UpstreamExchange {
+        query: &question.query,
+        upstream: &upstream,
+        over_tcp: false,
+        edns: state.health.knows_edns(&upstream, asked),
+        deadline: asked + state.limits.budget,
+        limits: &state.limits,
+        health: &state.health,
+        pool: &state.pool,
+        metrics: &metrics,
+    };
+    let Some(result) = state
+        .stop
+        .run_until_cancelled(exchange_probe(exchange))
+        .await
+    else {
+        return;
+    };
+
+    let now = Instant::now();
+    match result {
+        Ok(reply) => {
+            state
+                .health
+                .record_answer(&upstream, &question, reply.rcode, now);
+        }
+        Err(failure) => {
+            metrics.count_failure(failure);
+            record_in_health(&state, &upstream, failure, now);
+            state
+                .health
+                .record_probe_failure(&upstream, asked, now, failure.means_dead());
+        }
+    }
+}
+
+/// Queries an upstream that was silent. An upstream that has never answered a query with an OPT
+/// record, and is silent to this one, is queried without: a device on the way to it may drop such
 /// queries.
-async fn ask_as_probe(exchange: Exchange<'_>) -> Result<Reply, Failure> {
-    let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp)).await;
-    let result = result.unwrap_or(Err(Failure::Timeout));
+async fn exchange_probe(exchange: UpstreamExchange<'_>) -> Result<UpstreamReply, UpstreamFailure> {
+    let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp))
+        .await
+        .unwrap_or(Err(UpstreamFailure::Timeout));
     let may_drop_edns = exchange.edns && !exchange.health.has_answered_edns(exchange.upstream);
-    if !may_drop_edns || !matches!(result, Err(Failure::Timeout)) {
+    if !may_drop_edns || !matches!(result, Err(UpstreamFailure::Timeout)) {
         return result;
     }
 
     let deadline = Instant::now() + exchange.limits.budget;
-    let without = Exchange {
+    let without_edns = UpstreamExchange {
         edns: false,
         deadline,
         ..exchange
     };
-    let result = timeout_at(deadline, without.run(Transport::Udp))
+    let result = timeout_at(deadline, without_edns.run(Transport::Udp))
         .await
-        .unwrap_or(Err(Failure::Timeout));
+        .unwrap_or(Err(UpstreamFailure::Timeout));
+
     if result.is_ok() {
         exchange
             .health
-            .lacks_edns(exchange.upstream, Instant::now());
+            .record_lack_of_edns(exchange.upstream, Instant::now());
     }
     result
 }

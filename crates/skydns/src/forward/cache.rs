@@ -1,7 +1,7 @@
 //! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace
 //! failures of the upstreams (RFC 8767).
 //!
-//! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets a cache. Cluster names
+//! The cache is off unless [`Forwarder::with`](super::Forwarder::with_trust_and_cache) gets a cache. Cluster names
 //! are not forwarded and therefore not cached here.
 //!
 //! # Cached replies
@@ -16,7 +16,7 @@
 //!
 //! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while
 //! the upstreams fail. Failures are SERVFAIL, REFUSED, and no usable reply within
-//! [`Limits::budget`](super::Limits::budget), which is the client response timer of RFC 8767,
+//! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of RFC 8767,
 //! section 5. All TTLs of a stale answer are 30 seconds. After a failure of the upstreams, and
 //! while all of them are known to be dead, clients get the stale reply at once. The upstreams are
 //! then retried every [`CacheLimits::recheck`], and no client waits for the retry.
@@ -38,24 +38,24 @@ use foldhash::quality::RandomState;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
-use entry::{Entry, State};
+use entry::{CacheEntry, EntryState};
 pub use metrics::CacheMetrics;
-use outages::Outages;
+use outages::StaleOutages;
 
-use super::inflight::Outcome;
-use super::key::{BorrowedKey, Key, Upstreams};
-use super::{ForwardError, Reply};
+use super::in_flight::ForwardOutcome;
+use super::key::{BorrowedQueryKey, QueryKey, UpstreamList};
+use super::{ForwardError, UpstreamReply};
 use crate::wire::{self, rcode};
 
 /// Minimum size with which an entry counts, in octets.
-const SHARE: u64 = 1024;
+const MIN_WEIGHT: u64 = 1024;
 /// Minimum number of entries in a shard. The largest reply takes the space of half of a shard's
 /// entries.
-const PART: usize = 128;
+const MIN_SHARD: usize = 128;
 /// Maximum number of shards.
-const MAX_PARTS: usize = 16;
+const MAX_SHARDS: usize = 16;
 
-/// Limits of a [`Cache`] in size and time.
+/// Limits of a [`ReplyCache`] in size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
     /// Maximum number of entries, and maximum total size of the entries in KiB.
@@ -80,21 +80,27 @@ impl Default for CacheLimits {
 
 /// The cached replies.
 #[derive(Debug)]
-pub struct Cache {
-    table: quick_cache::sync::Cache<Arc<Key>, Arc<Entry>, Sizes, RandomState, Evictions>,
+pub struct ReplyCache {
+    table: quick_cache::sync::Cache<
+        Arc<QueryKey>,
+        Arc<CacheEntry>,
+        EntryWeighter,
+        RandomState,
+        EvictionCounter,
+    >,
     limits: CacheLimits,
     metrics: CacheMetrics,
-    outages: Outages,
+    outages: StaleOutages,
 }
 
 /// A cached reply that is used as the answer.
 #[derive(Debug)]
-pub(crate) struct Found {
-    entry: Arc<Entry>,
-    state: State,
+pub(crate) struct CachedReply {
+    entry: Arc<CacheEntry>,
+    state: EntryState,
 }
 
-impl Found {
+impl CachedReply {
     /// Appends the answer to the client's query to `out`. Returns whether it is truncated.
     pub(crate) fn append_answer(&self, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
         self.entry.append_answer(self.state, query, out)
@@ -104,93 +110,136 @@ impl Found {
         self.entry.rcode()
     }
 
-    fn reply(&self, key: &Key) -> Arc<Reply> {
-        Arc::new(self.entry.reply(self.state, &key.query))
+    fn to_reply(&self, key: &QueryKey) -> Arc<UpstreamReply> {
+        Arc::new(self.entry.aged_reply(self.state, &key.query))
     }
 }
 
-impl Cache {
+/// A cached reply to a query that would otherwise be forwarded.
+pub(super) struct FoundReply {
+    pub(super) reply: Arc<UpstreamReply>,
+    /// Whether the caller should still forward the query, to refresh the reply.
+    pub(super) refresh: bool,
+}
+
+impl ReplyCache {
     /// Creates an empty cache that counts in `metrics`; `None` for a limit of zero entries.
     pub fn new(limits: CacheLimits, metrics: CacheMetrics) -> Option<Self> {
         let octets = u64::try_from(limits.entries)
             .ok()?
-            .checked_mul(SHARE)
+            .checked_mul(MIN_WEIGHT)
             .filter(|octets| *octets > 0)?;
+
         let mut options = OptionsBuilder::new();
         options
             .weight_capacity(octets)
             .estimated_items_capacity(limits.entries);
-        options.shards((limits.entries / PART).clamp(1, MAX_PARTS));
-        let (hasher, evictions) = (RandomState::default(), Evictions(metrics.clone()));
-        let table =
-            quick_cache::sync::Cache::with_options(options.build().ok()?, Sizes, hasher, evictions);
+        options.shards((limits.entries / MIN_SHARD).clamp(1, MAX_SHARDS));
+
+        let table = quick_cache::sync::Cache::with_options(
+            options.build().ok()?,
+            EntryWeighter,
+            RandomState::default(),
+            EvictionCounter(metrics.clone()),
+        );
         Some(Self {
             table,
             limits,
             metrics,
-            outages: Outages::default(),
+            outages: StaleOutages::default(),
         })
     }
 
     /// The cached answer to a client's query; `None` if an upstream must be queried.
-    pub(crate) fn answer(&self, query: &wire::Query<'_>, upstreams: &Upstreams) -> Option<Found> {
-        let entry = self.table.get(&BorrowedKey::of_client(query, upstreams)?)?;
-        let state = entry.state(&self.limits, Instant::now())?;
-        (state != State::Stale { due: true }).then(|| self.found(entry, state))
+    pub(crate) fn find_answer(
+        &self,
+        query: &wire::Query<'_>,
+        upstreams: &UpstreamList,
+    ) -> Option<CachedReply> {
+        let key = BorrowedQueryKey::of_client(query, upstreams)?;
+        let entry = self.table.get(&key)?;
+        let state = entry.state_at(&self.limits, Instant::now())?;
+
+        // Somebody must retry the upstreams, which takes a task.
+        if state == (EntryState::Stale { due: true }) {
+            return None;
+        }
+        Some(self.count_use(entry, state))
     }
 
-    /// The cached reply to a query that would otherwise be forwarded. The second value tells
-    /// whether the caller should still forward the query, to refresh the reply. A stale reply is
-    /// also used before the upstreams have failed for this query, if they `are_dead`.
-    pub(super) fn reply(
+    /// The cached reply to a query that would otherwise be forwarded. A stale reply is also used
+    /// before the upstreams have failed for this query, if they `are_dead`.
+    pub(super) fn find_reply(
         &self,
-        key: &Arc<Key>,
+        key: &Arc<QueryKey>,
         are_dead: impl FnOnce() -> bool,
-    ) -> Option<(Arc<Reply>, bool)> {
+    ) -> Option<FoundReply> {
         if !key.is_cacheable() {
             return None;
         }
+
         let now = Instant::now();
         let known = self.table.get(key).and_then(|entry| {
-            let state = entry.state(&self.limits, now).or_else(|| {
-                let stale = entry.state_when_failing(&self.limits, now)?;
-                let due = State::Stale { due: true };
-                (matches!(stale, State::Stale { .. }) && are_dead()).then_some(due)
-            })?;
+            let state = self.usable_state(&entry, are_dead, now)?;
             Some((entry, state))
         });
         let Some((entry, state)) = known else {
             self.metrics.misses.inc();
             return None;
         };
-        let refresh =
-            state == State::Stale { due: true } && entry.claim_retry(self.limits.recheck, now);
-        Some((self.found(entry, state).reply(key), refresh))
+
+        let due = state == EntryState::Stale { due: true };
+        let refresh = due && entry.claim_retry(self.limits.recheck, now);
+        let reply = self.count_use(entry, state).to_reply(key);
+        Some(FoundReply { reply, refresh })
+    }
+
+    fn usable_state(
+        &self,
+        entry: &CacheEntry,
+        are_dead: impl FnOnce() -> bool,
+        now: Instant,
+    ) -> Option<EntryState> {
+        if let Some(state) = entry.state_at(&self.limits, now) {
+            return Some(state);
+        }
+
+        match entry.state_when_failing(&self.limits, now)? {
+            EntryState::Stale { .. } if are_dead() => Some(EntryState::Stale { due: true }),
+            EntryState::Stale { .. } | EntryState::Fresh(_) => None,
+        }
     }
 
     /// Caches the upstreams' reply, or records that the upstreams failed.
-    pub(super) fn settle(&self, key: &Arc<Key>, outcome: &Outcome) {
+    pub(super) fn record_outcome(&self, key: &Arc<QueryKey>, outcome: &ForwardOutcome) {
         let now = Instant::now();
         match outcome {
             Ok(reply) if matches!(reply.rcode, rcode::NOERROR | rcode::NXDOMAIN) => {
-                self.keep(key, reply, now);
+                self.insert_reply(key, reply, now);
             }
-            Err(ForwardError::AllFailed(_)) => self.failed(key, now),
-            Ok(reply) if is_failure(reply) => self.failed(key, now),
+            Err(ForwardError::AllFailed(_)) => self.record_failure(key, now),
+            Ok(reply) if is_failure(reply) => self.record_failure(key, now),
             Ok(_) | Err(_) => {}
         }
     }
 
     /// Replaces a failed outcome by the cached reply, if there is one.
-    pub(super) fn instead_of(&self, outcome: Outcome, key: &Arc<Key>) -> Outcome {
+    pub(super) fn replace_failure(
+        &self,
+        outcome: ForwardOutcome,
+        key: &Arc<QueryKey>,
+    ) -> ForwardOutcome {
         if !key.is_cacheable() || outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
             return outcome;
         }
-        let known = self.table.get(key).and_then(|entry| {
-            let state = entry.state_when_failing(&self.limits, Instant::now())?;
-            Some(self.found(entry, state))
-        });
-        known.map_or(outcome, |found| Ok(found.reply(key)))
+
+        let Some(entry) = self.table.get(key) else {
+            return outcome;
+        };
+        match entry.state_when_failing(&self.limits, Instant::now()) {
+            Some(state) => Ok(self.count_use(entry, state).to_reply(key)),
+            None => outcome,
+        }
     }
 
     /// Removes all replies.
@@ -200,62 +249,63 @@ impl Cache {
 
     /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases
     /// the older reply is obsolete.
-    fn keep(&self, key: &Arc<Key>, reply: &Arc<Reply>, now: Instant) {
-        self.outages
-            .answered(&key.upstreams, 2 * self.limits.recheck, now);
+    fn insert_reply(&self, key: &Arc<QueryKey>, reply: &Arc<UpstreamReply>, now: Instant) {
+        let quiet = 2 * self.limits.recheck;
+        self.outages.record_answer(&key.upstreams, quiet, now);
         if !key.is_cacheable() {
             return;
         }
-        match Entry::new(&key.query, reply, &self.metrics, now) {
+
+        match CacheEntry::new(&key.query, reply, &self.metrics, now) {
             Some(entry) => self.table.insert(Arc::clone(key), Arc::new(entry)),
             None => drop(self.table.remove(key)),
         }
     }
 
-    fn failed(&self, key: &Arc<Key>, now: Instant) {
+    fn record_failure(&self, key: &Arc<QueryKey>, now: Instant) {
         let Some(entry) = self.table.peek(key) else {
             return;
         };
-        if let Some(State::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
-            entry.failed(self.limits.recheck, now);
-            self.outages.failed(&key.upstreams, now);
+        if let Some(EntryState::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
+            entry.record_failure(self.limits.recheck, now);
+            self.outages.record_failure(&key.upstreams, now);
         }
     }
 
-    fn found(&self, entry: Arc<Entry>, state: State) -> Found {
+    fn count_use(&self, entry: Arc<CacheEntry>, state: EntryState) -> CachedReply {
         match state {
-            State::Fresh(_) => self.metrics.hits.inc(),
-            State::Stale { .. } => self.metrics.stale.inc(),
+            EntryState::Fresh(_) => self.metrics.hits.inc(),
+            EntryState::Stale { .. } => self.metrics.stale.inc(),
         }
-        Found { entry, state }
+        CachedReply { entry, state }
     }
 }
 
 /// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that reject the query itself,
 /// such as FORMERR, do not count.
-fn is_failure(reply: &Reply) -> bool {
+fn is_failure(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// The weight of an entry is its size, but at least [`SHARE`] octets. The limit on octets therefore
+/// The weight of an entry is its size, but at least [`MIN_WEIGHT`] octets. The limit on octets therefore
 /// also limits the number of entries.
 #[derive(Clone, Debug)]
-struct Sizes;
+struct EntryWeighter;
 
-impl Weighter<Arc<Key>, Arc<Entry>> for Sizes {
-    fn weight(&self, _: &Arc<Key>, entry: &Arc<Entry>) -> u64 {
-        u64::from(entry.size()).max(SHARE)
+impl Weighter<Arc<QueryKey>, Arc<CacheEntry>> for EntryWeighter {
+    fn weight(&self, _: &Arc<QueryKey>, entry: &Arc<CacheEntry>) -> u64 {
+        u64::from(entry.size()).max(MIN_WEIGHT)
     }
 }
 
 #[derive(Clone, Debug)]
-struct Evictions(CacheMetrics);
+struct EvictionCounter(CacheMetrics);
 
-impl Lifecycle<Arc<Key>, Arc<Entry>> for Evictions {
+impl Lifecycle<Arc<QueryKey>, Arc<CacheEntry>> for EvictionCounter {
     type RequestState = ();
 
     // Only evictions call this hook; `on_evict` is also called for replaced entries.
-    fn before_evict(&self, (): &mut (), _: &Arc<Key>, _: &mut Arc<Entry>) {
+    fn before_evict(&self, (): &mut (), _: &Arc<QueryKey>, _: &mut Arc<CacheEntry>) {
         self.0.evictions.inc();
     }
 }

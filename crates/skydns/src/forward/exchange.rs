@@ -1,6 +1,6 @@
 //! One query to one upstream.
 
-mod judge;
+mod reply_check;
 mod stream;
 mod tcp;
 mod udp;
@@ -11,14 +11,14 @@ use std::time::Duration;
 use dnsconfig::{Protocol, Upstream};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::Failure;
-use super::health::Health;
+use super::failure::UpstreamFailure;
+use super::health::UpstreamHealth;
 use super::metrics::UpstreamMetrics;
-use super::pool::Pool;
-use super::{Limits, Query, Reply};
+use super::pool::ConnectionPool;
+use super::{ForwardLimits, UpstreamQuery, UpstreamReply};
 use crate::wire::{Transport, rcode};
 
-pub use judge::{Verdict, judge};
+pub use reply_check::{ReplyCheck, check_reply};
 
 /// Time before the deadline at which the reply at hand is returned, although a better reply may
 /// still come.
@@ -26,45 +26,53 @@ const MARGIN: Duration = Duration::from_millis(10);
 
 /// A query to one upstream.
 #[derive(Clone, Copy)]
-pub(super) struct Exchange<'a> {
-    pub(super) query: &'a Query,
+pub(super) struct UpstreamExchange<'a> {
+    pub(super) query: &'a UpstreamQuery,
     pub(super) upstream: &'a Upstream,
     /// Whether to leave out the query over UDP, for clients that need a whole reply.
     pub(super) over_tcp: bool,
     /// Whether the upstream is believed to know EDNS.
     pub(super) edns: bool,
     pub(super) deadline: Instant,
-    pub(super) limits: &'a Limits,
-    pub(super) health: &'a Health,
-    pub(super) pool: &'a Pool,
+    pub(super) limits: &'a ForwardLimits,
+    pub(super) health: &'a UpstreamHealth,
+    pub(super) pool: &'a ConnectionPool,
     pub(super) metrics: &'a Arc<UpstreamMetrics>,
 }
 
-impl Exchange<'_> {
+impl UpstreamExchange<'_> {
     /// Queries the upstream until there is a usable reply or a failure. After SERVFAIL or a
     /// truncated reply, the retry ends before the deadline. The caller must limit the time of the
     /// first attempt. `client` is the transport of the client, for the metrics.
-    pub(super) async fn run(self, client: Transport) -> Result<Reply, Failure> {
+    pub(super) async fn run(self, client: Transport) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
-        self.metrics.request(client);
-        let mut reply = self.ask_with_or_without_edns().await?;
+        self.metrics.count_request(client);
+
+        let mut reply = self.query_with_edns_fallback().await?;
         if reply.rcode == rcode::SERVFAIL {
-            self.metrics.servfail();
-            reply = self.ask_again(reply).await?;
+            self.metrics.count_servfail();
+            reply = self.retry_after_servfail(reply).await?;
         }
-        self.metrics.replied(asked.elapsed());
+
+        self.metrics.observe_duration(asked.elapsed());
         Ok(reply)
     }
 
-    /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL
-    /// is returned. A failure of the retry is returned as the failure of the query.
-    async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
+    /// Queries once more, as kube-dns does. If the retry has no outcome in time, the SERVFAIL is
+    /// returned. A failure of the retry is returned as the failure of the query.
+    async fn retry_after_servfail(
+        self,
+        servfail: UpstreamReply,
+    ) -> Result<UpstreamReply, UpstreamFailure> {
         // A server that does not know EDNS may reply SERVFAIL to it.
-        let second = timeout_at(self.return_by(), self.ask_once(servfail.opt.is_some())).await;
-        second.unwrap_or_else(|_| {
-            self.metrics.failure(Failure::Timeout);
-            Ok(servfail)
-        })
+        let retry = self.query_once(servfail.opt.is_some());
+
+        timeout_at(self.return_by(), retry)
+            .await
+            .unwrap_or_else(|_| {
+                self.metrics.count_failure(UpstreamFailure::Timeout);
+                Ok(servfail)
+            })
     }
 
     /// Time at which a reply at hand must be returned.
@@ -74,10 +82,10 @@ impl Exchange<'_> {
 
     /// Queries for our own probes. Returns the first usable reply with any RCODE, and does not
     /// count in the metrics.
-    pub(super) async fn run_once(self) -> Result<Reply, Failure> {
+    pub(super) async fn run_once(self) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
-            Protocol::Udp => udp::ask(self, false).await,
-            Protocol::Tcp | Protocol::Tls => self.ask_with_or_without_edns().await,
+            Protocol::Udp => udp::query_upstream(self, false).await,
+            Protocol::Tcp | Protocol::Tls => self.query_with_edns_fallback().await,
         }
     }
 
@@ -85,27 +93,30 @@ impl Exchange<'_> {
     /// FORMERR or NOTIMP, without an OPT record (RFC 6891, section 7). This is remembered for a
     /// while.
     // Differs from kube-dns, which sends an OPT record if the client does.
-    async fn ask_with_or_without_edns(self) -> Result<Reply, Failure> {
-        let reply = self.ask_once(self.edns).await?;
+    async fn query_with_edns_fallback(self) -> Result<UpstreamReply, UpstreamFailure> {
+        let reply = self.query_once(self.edns).await?;
         if !self.edns || !rejects_edns(&reply) {
             return Ok(reply);
         }
 
-        let without = timeout_at(self.return_by(), self.ask_once(false)).await;
+        let without = timeout_at(self.return_by(), self.query_once(false)).await;
         let Ok(Ok(without)) = without else {
             return Ok(reply);
         };
+
+        // The same error again: the OPT record was not its cause.
         if without.rcode != reply.rcode {
-            self.health.lacks_edns(self.upstream, Instant::now());
+            self.health
+                .record_lack_of_edns(self.upstream, Instant::now());
         }
         Ok(without)
     }
 
-    async fn ask_once(self, edns: bool) -> Result<Reply, Failure> {
+    async fn query_once(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
             Protocol::Udp if self.over_tcp => self.retry_over_tcp(edns).await,
             Protocol::Udp => self.query_udp_then_tcp(edns).await,
-            Protocol::Tcp | Protocol::Tls => stream::ask(self, edns).await,
+            Protocol::Tcp | Protocol::Tls => stream::query_upstream(self, edns).await,
         }
     }
 
@@ -113,48 +124,51 @@ impl Exchange<'_> {
     /// query over TCP. Over TCP an attacker gains nothing by guessing IDs. If TCP fails, the result
     /// is that of UDP.
     // Differs from kube-dns, which queries over the client's transport.
-    async fn query_udp_then_tcp(self, edns: bool) -> Result<Reply, Failure> {
-        let over_udp = udp::ask(self, edns).await;
-        let retry = match &over_udp {
-            Ok(reply) => {
-                reply.truncated
-                    && !self
-                        .health
-                        .was_silent_over_tcp(self.upstream, Instant::now())
-            }
-            Err(failure) => *failure == Failure::Flooded,
+    async fn query_udp_then_tcp(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
+        let over_udp = udp::query_upstream(self, edns).await;
+        let needs_tcp = match &over_udp {
+            Ok(reply) => reply.truncated && !self.was_silent_over_tcp(),
+            Err(failure) => *failure == UpstreamFailure::Flooded,
         };
-        if retry {
+
+        if needs_tcp {
             self.retry_over_tcp(edns).await.or(over_udp)
         } else {
             over_udp
         }
     }
 
+    fn was_silent_over_tcp(self) -> bool {
+        self.health
+            .was_silent_over_tcp(self.upstream, Instant::now())
+    }
+
     /// Sends the query over TCP, within the time that is left.
-    async fn retry_over_tcp(self, edns: bool) -> Result<Reply, Failure> {
+    async fn retry_over_tcp(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
-        self.metrics.tcp_retry();
+        self.metrics.count_tcp_retry();
+
         let until = (asked + self.limits.tcp_retry).min(self.return_by());
-        let result = timeout_at(until, tcp::ask(self, edns))
+        let result = timeout_at(until, tcp::query_upstream(self, edns))
             .await
-            .unwrap_or(Err(Failure::Timeout));
+            .unwrap_or(Err(UpstreamFailure::Timeout));
         if let Err(failure) = &result {
-            self.metrics.failure(*failure);
+            self.metrics.count_failure(*failure);
         }
+
         // A late UDP reply leaves little time for TCP, so a timeout then does not prove that TCP
         // fails.
         let now = Instant::now();
-        let silent = matches!(result, Err(Failure::Timeout));
+        let silent = matches!(result, Err(UpstreamFailure::Timeout));
         if !silent || (now - asked) * 2 >= self.limits.tcp_retry {
-            self.health.over_tcp(self.upstream, now, silent);
+            self.health.record_tcp(self.upstream, now, silent);
         }
         result
     }
 }
 
 /// Whether the upstream did not understand a query because of its OPT record.
-fn rejects_edns(reply: &Reply) -> bool {
+fn rejects_edns(reply: &UpstreamReply) -> bool {
     reply.opt.is_none() && matches!(reply.rcode, rcode::FORMERR | rcode::NOTIMP)
         || reply.rcode == rcode::BADVERS
 }

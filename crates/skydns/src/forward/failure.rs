@@ -7,7 +7,7 @@ use nix::errno::Errno;
 /// Reason why an upstream gave no usable reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum UpstreamFailure {
     /// No usable reply arrived in time.
     #[error("no reply in time")]
     Timeout,
@@ -37,7 +37,7 @@ pub enum Failure {
     NoSocket,
 }
 
-impl Failure {
+impl UpstreamFailure {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -94,8 +94,18 @@ impl Failure {
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct OpenError {
-    pub(super) failure: Failure,
+    pub(super) failure: UpstreamFailure,
     pub(super) reason: String,
+}
+
+impl OpenError {
+    /// Whether the certificate or the handshake failed, which a retry at once would not change.
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(
+            self.failure,
+            UpstreamFailure::Certificate | UpstreamFailure::Handshake
+        )
+    }
 }
 
 #[cfg(test)]
@@ -103,20 +113,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_machine_lacks_is_not_the_upstreams_fault() {
+    fn missing_local_socket_is_not_upstream_failure() {
         for (errno, failure) in [
-            (Errno::EMFILE, Failure::NoSocket),
-            (Errno::ENFILE, Failure::NoSocket),
-            (Errno::ENOBUFS, Failure::NoSocket),
-            (Errno::EADDRNOTAVAIL, Failure::NoSocket),
-            (Errno::ECONNREFUSED, Failure::Refused),
-            (Errno::ENETUNREACH, Failure::Unreachable),
-            (Errno::EHOSTUNREACH, Failure::Unreachable),
-            (Errno::ETIMEDOUT, Failure::Timeout),
+            (Errno::EMFILE, UpstreamFailure::NoSocket),
+            (Errno::ENFILE, UpstreamFailure::NoSocket),
+            (Errno::ENOBUFS, UpstreamFailure::NoSocket),
+            (Errno::EADDRNOTAVAIL, UpstreamFailure::NoSocket),
+            (Errno::ECONNREFUSED, UpstreamFailure::Refused),
+            (Errno::ENETUNREACH, UpstreamFailure::Unreachable),
+            (Errno::EHOSTUNREACH, UpstreamFailure::Unreachable),
+            (Errno::ETIMEDOUT, UpstreamFailure::Timeout),
         ] {
-            let told = Failure::from_connecting(&errno.into());
-            assert_eq!(told, failure, "{errno}");
-            assert_eq!(told.means_dead(), failure != Failure::NoSocket, "{errno}");
+            let failed = UpstreamFailure::from_connecting(&errno.into());
+            assert_eq!(failed, failure, "{errno}");
+            assert_eq!(
+                failed.means_dead(),
+                failure != UpstreamFailure::NoSocket,
+                "{errno}"
+            );
         }
     }
 }

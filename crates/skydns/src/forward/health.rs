@@ -15,7 +15,7 @@ use dnsconfig::Upstream;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::key::Key;
+use super::key::QueryKey;
 use crate::wire::rcode;
 
 /// Maximum number of upstreams with a state. Beyond this, the least recently used state is removed.
@@ -38,15 +38,15 @@ const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 const IN_A_ROW: u32 = 3;
 
 #[derive(Debug, Default)]
-struct State {
+struct HealthState {
     last_used: Option<Instant>,
     last_answer: Option<Instant>,
     /// The last query with an answer (NOERROR or NXDOMAIN).
-    known: Option<Arc<Key>>,
+    known: Option<Arc<QueryKey>>,
     /// The first query without an answer since the last answer.
-    silent_to: Option<Arc<Key>>,
+    silent_to: Option<Arc<QueryKey>>,
     probing: bool,
-    dead: Option<Dead>,
+    dead: Option<DeadSince>,
     /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a
     /// name may be slow to resolve.
     failures: u32,
@@ -57,14 +57,14 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Dead {
+struct DeadSince {
     since: Instant,
     next_probe: Instant,
 }
 
 /// An upstream of a query.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
+pub(super) struct UpstreamCandidate {
     pub(super) upstream: Upstream,
     /// Whether the upstream is known to be dead.
     pub(super) dead: bool,
@@ -72,35 +72,40 @@ pub(super) struct Candidate {
     pub(super) edns: bool,
 }
 
+/// A dead upstream that is due for a probe.
+#[derive(Debug)]
+pub(super) struct DueProbe {
+    pub(super) upstream: Upstream,
+    /// A query that the upstream answered before, if there is one.
+    pub(super) question: Option<Arc<QueryKey>>,
+}
+
 /// The upstreams of a query, in the order in which to try them: those believed alive come first.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) candidates: Vec<Candidate>,
-    /// Dead upstreams that are due for a probe, each with a query that it answered before, if there
-    /// is one.
-    pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,
+pub(super) struct UpstreamOrder {
+    pub(super) candidates: Vec<UpstreamCandidate>,
+    pub(super) probes: Vec<DueProbe>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<HashMap<Upstream, State>>);
+pub(super) struct UpstreamHealth(Mutex<HashMap<Upstream, HealthState>>);
 
-impl Health {
+impl UpstreamHealth {
     /// Orders upstreams: first those believed alive, then the dead, each in the configured order
     /// and without repetition.
-    pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
+    pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> UpstreamOrder {
         let mut states = self.0.lock();
-        let mut candidates: Vec<Candidate> = Vec::with_capacity(upstreams.len());
+        let mut candidates: Vec<UpstreamCandidate> = Vec::with_capacity(upstreams.len());
         let mut probes = Vec::new();
 
         for upstream in upstreams {
-            if candidates
-                .iter()
-                .any(|candidate| candidate.upstream == *upstream)
-            {
+            let mut known = candidates.iter();
+            if known.any(|candidate| candidate.upstream == *upstream) {
                 continue;
             }
-            let state = remembered(&mut states, upstream, now);
-            candidates.push(Candidate {
+
+            let state = state_of(&mut states, upstream, now);
+            candidates.push(UpstreamCandidate {
                 upstream: upstream.clone(),
                 dead: state.dead.is_some(),
                 edns: state.knows_edns(now),
@@ -108,42 +113,48 @@ impl Health {
 
             if state.dead.is_some_and(|dead| dead.next_probe <= now) && !state.probing {
                 state.probing = true;
-                probes.push((upstream.clone(), state.known.clone()));
+                probes.push(DueProbe {
+                    upstream: upstream.clone(),
+                    question: state.known.clone(),
+                });
             }
         }
 
         // The sort is stable: each group stays in the configured order.
         candidates.sort_by_key(|candidate| candidate.dead);
-        Order { candidates, probes }
+        UpstreamOrder { candidates, probes }
     }
 
     /// Records the RCODE of a reply of the upstream to `question`.
-    pub(super) fn answered(
+    pub(super) fn record_answer(
         &self,
         upstream: &Upstream,
-        question: &Arc<Key>,
+        question: &Arc<QueryKey>,
         rcode: u16,
         now: Instant,
     ) {
         let mut states = self.0.lock();
-        let state = remembered(&mut states, upstream, now);
-        if let Some(Dead { since, .. }) = state.dead.take() {
+        let state = state_of(&mut states, upstream, now);
+        if let Some(DeadSince { since, .. }) = state.dead.take() {
             let lasted = now.saturating_duration_since(since);
             tracing::info!(%upstream, ?lasted, "upstream server answers again");
         }
+
         state.last_answer = Some(now);
         state.silent_to = None;
-        (state.probing, state.failures) = (false, 0);
+        state.probing = false;
+        state.failures = 0;
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             state.known = Some(Arc::clone(question));
         }
     }
 
     /// Records that the upstream gave no reply. `silent` is true for a timeout.
-    pub(super) fn failed(&self, upstream: &Upstream, silent: bool, now: Instant) {
+    pub(super) fn record_failure(&self, upstream: &Upstream, silent: bool, now: Instant) {
         let mut states = self.0.lock();
-        let state = remembered(&mut states, upstream, now);
+        let state = state_of(&mut states, upstream, now);
         state.last_failure = Some(now);
+
         // A timeout counts only if the upstream has not answered before: the upstream may be slow
         // for some names.
         if !silent || state.known.is_none() {
@@ -160,19 +171,22 @@ impl Health {
     }
 
     /// Records that a query sent at `asked` timed out. If a probe is due, returns the query for the
-    /// probe; the caller must then call [`Health::answered`] or [`Health::probe_failed`].
-    pub(super) fn silent(
+    /// probe; the caller must then call [`UpstreamHealth::record_answer`] or
+    /// [`UpstreamHealth::record_probe_failure`].
+    pub(super) fn record_silence(
         &self,
         upstream: &Upstream,
-        question: &Arc<Key>,
+        question: &Arc<QueryKey>,
         asked: Instant,
         now: Instant,
-    ) -> Option<Arc<Key>> {
+    ) -> Option<Arc<QueryKey>> {
         let mut states = self.0.lock();
-        let state = remembered(&mut states, upstream, now);
+        let state = state_of(&mut states, upstream, now);
         if state.probing || state.dead.is_some() || state.answered_since(asked) {
             return None;
         }
+
+        // Silence to a second name is suspicious. The same name again is not.
         let first = state.silent_to.get_or_insert_with(|| Arc::clone(question));
         if first.query.name() == question.query.name() {
             return None;
@@ -183,7 +197,7 @@ impl Health {
 
     /// Records that a probe sent at `asked` failed. `dead` is true if the failure means that the
     /// upstream is dead.
-    pub(super) fn probe_failed(
+    pub(super) fn record_probe_failure(
         &self,
         upstream: &Upstream,
         asked: Instant,
@@ -191,19 +205,21 @@ impl Health {
         dead: bool,
     ) {
         let mut states = self.0.lock();
-        let state = remembered(&mut states, upstream, now);
+        let state = state_of(&mut states, upstream, now);
         if !state.probing || state.answered_since(asked) {
             return;
         }
+
         state.probing = false;
         if !dead && state.dead.is_none() {
             return;
         }
+
         let since = state.dead.map_or(now, |dead| dead.since);
         if state.dead.is_none() {
             tracing::warn!(%upstream, "upstream server does not answer, trying it last until it does");
         }
-        state.dead = Some(Dead {
+        state.dead = Some(DeadSince {
             since,
             next_probe: now + PROBE_EVERY,
         });
@@ -217,8 +233,8 @@ impl Health {
     }
 
     /// Records whether the upstream was silent over TCP.
-    pub(super) fn over_tcp(&self, upstream: &Upstream, now: Instant, silent: bool) {
-        remembered(&mut self.0.lock(), upstream, now).tcp_silent = silent.then_some(now);
+    pub(super) fn record_tcp(&self, upstream: &Upstream, now: Instant, silent: bool) {
+        state_of(&mut self.0.lock(), upstream, now).tcp_silent = silent.then_some(now);
     }
 
     /// Whether the upstream is believed to know EDNS.
@@ -238,21 +254,22 @@ impl Health {
     }
 
     /// Records that the upstream does not know EDNS.
-    pub(super) fn lacks_edns(&self, upstream: &Upstream, now: Instant) {
-        remembered(&mut self.0.lock(), upstream, now).lacked_edns = Some(now);
+    pub(super) fn record_lack_of_edns(&self, upstream: &Upstream, now: Instant) {
+        state_of(&mut self.0.lock(), upstream, now).lacked_edns = Some(now);
     }
 
     /// Whether all upstreams are known to be dead, each with a failure within a minute.
     pub(super) fn are_all_dead(&self, upstreams: &[Upstream], now: Instant) -> bool {
         let states = self.0.lock();
-        let is_dead = |state: &State| state.dead.is_some() && state.failed_recently(now);
-        upstreams
-            .iter()
-            .all(|upstream| states.get(upstream).is_some_and(is_dead))
+        upstreams.iter().all(|upstream| {
+            states
+                .get(upstream)
+                .is_some_and(|state| state.dead.is_some() && state.failed_recently(now))
+        })
     }
 }
 
-impl State {
+impl HealthState {
     fn answered_since(&self, asked: Instant) -> bool {
         self.last_answer.is_some_and(|answer| answer > asked)
     }
@@ -268,19 +285,21 @@ impl State {
     }
 }
 
-fn remembered<'a>(
-    states: &'a mut HashMap<Upstream, State>,
-    key: &Upstream,
+/// The state of an upstream, marked as used. A new state may evict the least recently used one.
+fn state_of<'a>(
+    states: &'a mut HashMap<Upstream, HealthState>,
+    upstream: &Upstream,
     now: Instant,
-) -> &'a mut State {
-    if states.len() >= MAX_REMEMBERED && !states.contains_key(key) {
+) -> &'a mut HealthState {
+    if states.len() >= MAX_REMEMBERED && !states.contains_key(upstream) {
         let stalest = states
             .iter()
             .min_by_key(|(_, state)| state.last_used)
-            .map(|(key, _)| key.clone());
+            .map(|(upstream, _)| upstream.clone());
         stalest.and_then(|stalest| states.remove(&stalest));
     }
-    let state = states.entry(key.clone()).or_default();
+
+    let state = states.entry(upstream.clone()).or_default();
     state.last_used = Some(now);
     state
 }

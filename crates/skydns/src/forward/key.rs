@@ -9,34 +9,34 @@ use dnsconfig::Upstream;
 use quick_cache::Equivalent;
 
 use super::options;
-use super::query::{Query, QueryKind};
+use super::query::{QueryKind, UpstreamQuery};
 use crate::wire;
 
-pub(super) type Upstreams = Arc<[Upstream]>;
+pub(super) type UpstreamList = Arc<[Upstream]>;
 
 /// Query types that are not record types (RFC 6895, section 3.1), for example transfers and ANY.
 const QUESTIONS_ONLY: RangeInclusive<u16> = 128..=255;
 
 /// A query and its upstreams. Queries with equal keys get the same reply.
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) query: Query,
-    pub(super) upstreams: Upstreams,
+pub(super) struct QueryKey {
+    pub(super) query: UpstreamQuery,
+    pub(super) upstreams: UpstreamList,
 }
 
-impl Key {
+impl QueryKey {
     /// Whether the reply may be cached. If not, another client may get a different reply.
     pub(super) fn is_cacheable(&self) -> bool {
         self.query.options.is_empty() && !QUESTIONS_ONLY.contains(&self.query.kind.qtype)
     }
 
-    fn borrowed(&self) -> BorrowedKey<'_> {
-        let Query {
+    fn borrowed(&self) -> BorrowedQueryKey<'_> {
+        let UpstreamQuery {
             name,
             kind,
             options,
         } = &self.query;
-        BorrowedKey {
+        BorrowedQueryKey {
             name,
             kind: *kind,
             options,
@@ -45,23 +45,31 @@ impl Key {
     }
 }
 
-/// A [`Key`] with borrowed name and upstreams, for lookups without allocation.
+/// A [`QueryKey`] with borrowed name and upstreams, for lookups without allocation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BorrowedKey<'a> {
+pub(super) struct BorrowedQueryKey<'a> {
     /// QNAME in wire format, in lower case.
     name: &'a [u8],
     kind: QueryKind,
     options: &'a [u8],
-    upstreams: &'a Upstreams,
+    upstreams: &'a UpstreamList,
 }
 
-impl<'a> BorrowedKey<'a> {
+impl<'a> BorrowedQueryKey<'a> {
     /// The key of a client's query; `None` if its reply is not cached.
-    pub(super) fn of_client(query: &'a wire::Query<'_>, upstreams: &'a Upstreams) -> Option<Self> {
-        let forwarded = query.edns.map(|edns| options::forwarded(edns.options));
+    pub(super) fn of_client(
+        query: &'a wire::Query<'_>,
+        upstreams: &'a UpstreamList,
+    ) -> Option<Self> {
+        let forwarded = query
+            .edns
+            .map(|edns| options::forwarded_options(edns.options));
         let plain = forwarded.is_none_or(|options| options.is_empty());
-        let cacheable = plain && !QUESTIONS_ONLY.contains(&query.qtype);
-        cacheable.then(|| Self {
+        if !plain || QUESTIONS_ONLY.contains(&query.qtype) {
+            return None;
+        }
+
+        Some(Self {
             name: query.lower(),
             kind: QueryKind::of_client(query),
             options: &[],
@@ -69,24 +77,27 @@ impl<'a> BorrowedKey<'a> {
         })
     }
 
-    fn is_key(&self, key: &Key) -> bool {
-        let same_upstreams =
-            || Arc::ptr_eq(self.upstreams, &key.upstreams) || *self.upstreams == key.upstreams;
+    fn matches_key(&self, key: &QueryKey) -> bool {
         let query = &key.query;
         self.kind == query.kind
             && *self.name == *query.name
             && *self.options == *query.options
-            && same_upstreams()
+            && has_same_upstreams(self.upstreams, &key.upstreams)
     }
 }
 
-impl Equivalent<Arc<Key>> for BorrowedKey<'_> {
-    fn equivalent(&self, key: &Arc<Key>) -> bool {
-        self.is_key(key)
+/// Compares two lists, which are mostly one and the same.
+fn has_same_upstreams(one: &UpstreamList, other: &UpstreamList) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+impl Equivalent<Arc<QueryKey>> for BorrowedQueryKey<'_> {
+    fn equivalent(&self, key: &Arc<QueryKey>) -> bool {
+        self.matches_key(key)
     }
 }
 
-impl Hash for BorrowedKey<'_> {
+impl Hash for BorrowedQueryKey<'_> {
     // The hash leaves out the upstreams: few lists of upstreams are used for the same name.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
@@ -95,15 +106,15 @@ impl Hash for BorrowedKey<'_> {
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for QueryKey {
     fn eq(&self, other: &Self) -> bool {
-        self.borrowed().is_key(other)
+        self.borrowed().matches_key(other)
     }
 }
 
-impl Eq for Key {}
+impl Eq for QueryKey {}
 
-impl Hash for Key {
+impl Hash for QueryKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.borrowed().hash(state);
     }

@@ -8,7 +8,7 @@ const MAX_BUDGET: Duration = Duration::from_millis(1850);
 /// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production;
 /// tests use shorter times.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ForwardLimits {
     /// Maximum number of distinct queries in flight.
     pub max_in_flight: usize,
     /// Maximum number of distinct queries in flight to the same list of upstreams.
@@ -23,7 +23,7 @@ pub struct Limits {
     pub budget: Duration,
     /// Maximum time for which an upstream believed alive may be silent before the next upstream is
     /// tried. An equal part of the budget for each upstream may be shorter.
-    pub patience: Duration,
+    pub silence_timeout: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
     /// Timeout of the retry over TCP after a truncated reply. After the timeout the truncated reply
@@ -33,7 +33,7 @@ pub struct Limits {
     pub retry_pause: Duration,
 }
 
-impl Default for Limits {
+impl Default for ForwardLimits {
     fn default() -> Self {
         Self {
             max_in_flight: 1024,
@@ -42,7 +42,7 @@ impl Default for Limits {
             max_open: 3,
             max_connections: 128,
             budget: Duration::from_millis(1800),
-            patience: Duration::from_millis(800),
+            silence_timeout: Duration::from_millis(800),
             resend_after: Duration::from_millis(400),
             tcp_retry: Duration::from_millis(500),
             retry_pause: Duration::from_millis(150),
@@ -50,11 +50,12 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ForwardLimits {
     /// Lowers the limits, so that forwarding leaves almost half of `descriptors` for other uses.
     /// `descriptors` is, for example, the soft limit of `RLIMIT_NOFILE`.
     #[must_use]
     pub fn within_descriptors(self, descriptors: usize) -> Self {
+        // A query may have a socket for each upstream that it waits for.
         let max_in_flight = self
             .max_in_flight
             .min(descriptors / 2 / self.max_open.max(1));
@@ -62,6 +63,7 @@ impl Limits {
             .max_in_flight_per_route
             .min(max_in_flight - max_in_flight / 4);
         let max_connections = self.max_connections.min(descriptors / 16);
+
         Self {
             max_in_flight,
             max_in_flight_per_route,
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_leave_almost_half_the_descriptors() {
+    fn sockets_use_half_the_descriptors() {
         for (descriptors, in_flight, per_route) in [
             (1 << 20, 1024, 768),
             (7000, 1024, 768),
@@ -98,7 +100,7 @@ mod tests {
             (256, 42, 32),
             (0, 1, 1),
         ] {
-            let limits = Limits::default().within_descriptors(descriptors);
+            let limits = ForwardLimits::default().within_descriptors(descriptors);
             assert_eq!(
                 (limits.max_in_flight, limits.max_in_flight_per_route),
                 (in_flight, per_route)
@@ -116,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_leaves_time_within_two_seconds() {
-        let limits = Limits {
+    fn budget_is_below_two_seconds() {
+        let limits = ForwardLimits {
             budget: Duration::from_secs(5),
             max_in_flight: 0,
-            ..Limits::default()
+            ..ForwardLimits::default()
         }
         .clamped();
         assert_eq!((limits.budget, limits.max_in_flight), (MAX_BUDGET, 1));

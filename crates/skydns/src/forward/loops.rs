@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use dnsconfig::Upstream;
 use parking_lot::Mutex;
 
-use super::Query;
+use super::UpstreamQuery;
 use crate::wire::name::{MAX_NAME, Name};
 use crate::wire::rtype;
 
@@ -28,20 +28,21 @@ const DIGITS: u8 = 16;
 /// The probes in flight, with the number in the first label as key. The value tells whether the
 /// probe came back.
 #[derive(Debug, Default)]
-pub(super) struct Loops(Mutex<HashMap<u64, bool>>);
+pub(super) struct LoopProbes(Mutex<HashMap<u64, bool>>);
 
-impl Loops {
+impl LoopProbes {
     /// Creates a probe for a name below `domain`; `None` if the name would be too long. The probe
     /// is recognized until it is dropped.
-    pub(super) fn probe(&self, domain: &Name) -> Option<Probe<'_>> {
+    pub(super) fn start_probe(&self, domain: &Name) -> Option<LoopProbe<'_>> {
         let nonce: u64 = rand::random();
         let digits = format!("{nonce:016x}");
         let name = [&[DIGITS], digits.as_bytes(), LABEL, domain.wire()].concat();
         if name.len() > MAX_NAME {
             return None;
         }
+
         self.0.lock().insert(nonce, false);
-        Some(Probe {
+        Some(LoopProbe {
             loops: self,
             nonce,
             name: name.into(),
@@ -50,29 +51,31 @@ impl Loops {
 
     /// Whether `question` is one of our own probes, and records that the probe came back.
     /// `question` is a whole question, or a name alone.
-    pub(super) fn notice(&self, question: &[u8]) -> bool {
-        let Some(nonce) = nonce_of(question) else {
+    pub(super) fn record_return(&self, question: &[u8]) -> bool {
+        let Some(nonce) = parse_nonce(question) else {
             return false;
         };
-        self.0
-            .lock()
-            .get_mut(&nonce)
-            .map(|came_back| *came_back = true)
-            .is_some()
+
+        let mut probes = self.0.lock();
+        let Some(came_back) = probes.get_mut(&nonce) else {
+            return false;
+        };
+        *came_back = true;
+        true
     }
 }
 
 /// A query for a random name. In a loop the query comes back to this server.
-pub(super) struct Probe<'a> {
-    loops: &'a Loops,
+pub(super) struct LoopProbe<'a> {
+    loops: &'a LoopProbes,
     nonce: u64,
     name: Box<[u8]>,
 }
 
-impl Probe<'_> {
+impl LoopProbe<'_> {
     /// The query to send.
-    pub(super) fn query(&self) -> Query {
-        Query::new(&self.name, rtype::TXT)
+    pub(super) fn query(&self) -> UpstreamQuery {
+        UpstreamQuery::new(&self.name, rtype::TXT)
     }
 
     /// Whether the query has come back so far.
@@ -86,13 +89,13 @@ impl Probe<'_> {
     }
 }
 
-impl Drop for Probe<'_> {
+impl Drop for LoopProbe<'_> {
     fn drop(&mut self) {
         self.loops.0.lock().remove(&self.nonce);
     }
 }
 
-fn nonce_of(question: &[u8]) -> Option<u64> {
+fn parse_nonce(question: &[u8]) -> Option<u64> {
     let (label, below) = question.split_at_checked(usize::from(DIGITS) + 1)?;
     let (length, digits) = label.split_first()?;
     // A length octet is never a letter, so the comparison may ignore case.
@@ -109,27 +112,32 @@ fn nonce_of(question: &[u8]) -> Option<u64> {
 /// local address is then removed, too. The function makes system calls: call it when the
 /// configuration changes, not for every query.
 pub fn usable_upstreams(upstreams: &[Upstream], listening: &[SocketAddr]) -> Vec<Upstream> {
-    let is_us = |upstream: &Upstream| {
-        listening
-            .iter()
-            .any(|ours| leads_to(upstream.socket_addr(), *ours))
-    };
-    let (loops, usable): (Vec<_>, Vec<_>) = upstreams.iter().cloned().partition(is_us);
-    for upstream in loops {
-        tracing::warn!(%upstream, "upstream server is this server itself, ignored");
+    let mut usable = Vec::with_capacity(upstreams.len());
+    for upstream in upstreams {
+        let address = upstream.socket_addr();
+        if listening.iter().any(|ours| is_same_server(address, *ours)) {
+            tracing::warn!(%upstream, "upstream server is this server itself, ignored");
+        } else {
+            usable.push(upstream.clone());
+        }
     }
     usable
 }
 
-fn leads_to(upstream: SocketAddr, ours: SocketAddr) -> bool {
-    let (there, here) = (upstream.ip().to_canonical(), ours.ip().to_canonical());
+/// Whether a query to the address `upstream` reaches the socket that is bound to `ours`.
+fn is_same_server(upstream: SocketAddr, ours: SocketAddr) -> bool {
     if upstream.port() != ours.port() {
         return false;
     }
+
+    let target = upstream.ip().to_canonical();
+    let bound = ours.ip().to_canonical();
     // `::` also accepts IPv4, unless IPV6_V6ONLY is set; 0.0.0.0 does not accept IPv6.
-    let listens_on_all = here.is_unspecified() && (here.is_ipv6() || there.is_ipv4());
-    let goes_to_loopback = there.is_unspecified() && (here.is_loopback() || here.is_unspecified());
-    there == here || goes_to_loopback || listens_on_all && is_local(there)
+    let binds_all = bound.is_unspecified() && (bound.is_ipv6() || target.is_ipv4());
+    // The kernel sends queries to the wildcard address to loopback.
+    let reaches_loopback =
+        target.is_unspecified() && (bound.is_loopback() || bound.is_unspecified());
+    target == bound || reaches_loopback || binds_all && is_local(target)
 }
 
 /// Whether the address is local. Only local addresses can be bound.

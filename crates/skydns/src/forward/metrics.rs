@@ -13,8 +13,8 @@ use prometheus::{
     register_int_counter_with_registry, register_int_gauge_with_registry,
 };
 
-use self::streams::{Connected, StreamMetrics};
-use super::failure::Failure;
+use self::streams::{ConnectionGuard, StreamMetrics};
+use super::failure::UpstreamFailure;
 use crate::wire::Transport;
 
 /// Maximum number of upstreams with labels of their own. All other upstreams share the label
@@ -47,9 +47,6 @@ pub struct ForwardMetrics {
 impl ForwardMetrics {
     /// Registers the metrics, all zero.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let counter = |name: &str, help: &str| {
-            register_int_counter_with_registry!(format!("kubedns_forward_{name}"), help, registry)
-        };
         Ok(Self {
             requests: register_int_counter_vec_with_registry!(
                 "kubedns_forward_requests_total",
@@ -70,7 +67,8 @@ impl ForwardMetrics {
                 &["upstream", "cause"],
                 registry
             )?,
-            tcp_retries: counter(
+            tcp_retries: register_counter(
+                registry,
                 "tcp_retries_total",
                 "Truncated responses that were retried over TCP.",
             )?,
@@ -80,15 +78,21 @@ impl ForwardMetrics {
                 "Distinct queries to upstreams in flight.",
                 registry
             )?,
-            joined: counter(
+            joined: register_counter(
+                registry,
                 "joined_total",
                 "Queries that joined an identical one in flight.",
             )?,
-            overloaded: counter(
+            overloaded: register_counter(
+                registry,
                 "overloaded_total",
                 "Queries rejected because too many were in flight, of all clients or of one.",
             )?,
-            failed: counter("failed_total", "Queries that no upstream answered in time.")?,
+            failed: register_counter(
+                registry,
+                "failed_total",
+                "Queries that no upstream answered in time.",
+            )?,
             upstreams: Arc::default(),
         })
     }
@@ -99,6 +103,7 @@ impl ForwardMetrics {
         if let Some(known) = upstreams.get(upstream) {
             return Arc::clone(known);
         }
+
         if upstreams.len() >= MAX_LABELLED {
             return Arc::new(UpstreamMetrics::new(self, OTHER.into()));
         }
@@ -107,16 +112,24 @@ impl ForwardMetrics {
         metrics
     }
 
+    fn requests_of(&self, upstream: &str, transport: Transport) -> IntCounter {
+        self.requests
+            .with_label_values(&[upstream, transport.as_str()])
+    }
+
     /// Removes the certificate metrics of upstreams that are not in `in_use`.
-    pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
+    pub(super) fn retain_upstreams(&self, in_use: &BTreeSet<&Upstream>) {
         let upstreams = self.upstreams.lock();
-        for gone in upstreams
-            .keys()
-            .filter(|upstream| !in_use.contains(upstream))
-        {
-            self.streams.forget(&gone.to_string());
+        for upstream in upstreams.keys() {
+            if !in_use.contains(upstream) {
+                self.streams.remove_certificate(&upstream.to_string());
+            }
         }
     }
+}
+
+fn register_counter(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+    register_int_counter_with_registry!(format!("kubedns_forward_{name}"), help, registry)
 }
 
 /// The metrics of one upstream, with the label values already looked up.
@@ -133,14 +146,9 @@ pub(super) struct UpstreamMetrics {
 
 impl UpstreamMetrics {
     fn new(metrics: &ForwardMetrics, label: String) -> Self {
-        let requests = |transport: Transport| {
-            metrics
-                .requests
-                .with_label_values(&[&label, transport.as_str()])
-        };
         Self {
-            udp: requests(Transport::Udp),
-            tcp: requests(Transport::Tcp),
+            udp: metrics.requests_of(&label, Transport::Udp),
+            tcp: metrics.requests_of(&label, Transport::Tcp),
             duration: metrics.durations.with_label_values(&[&label]),
             errors: metrics.errors.clone(),
             tcp_retries: metrics.tcp_retries.clone(),
@@ -149,55 +157,55 @@ impl UpstreamMetrics {
         }
     }
 
-    pub(super) fn request(&self, transport: Transport) {
+    pub(super) fn count_request(&self, transport: Transport) {
         match transport {
             Transport::Udp => self.udp.inc(),
             Transport::Tcp => self.tcp.inc(),
         }
     }
 
-    pub(super) fn replied(&self, after: std::time::Duration) {
+    pub(super) fn observe_duration(&self, after: std::time::Duration) {
         self.duration.observe(after.as_secs_f64());
     }
 
-    pub(super) fn failure(&self, failure: Failure) {
-        self.error(failure.label());
+    pub(super) fn count_failure(&self, failure: UpstreamFailure) {
+        self.count_error(failure.label());
     }
 
     /// Counts a datagram that was ignored because it does not match the query.
-    pub(super) fn mismatch(&self) {
-        self.error("mismatch");
+    pub(super) fn count_mismatch(&self) {
+        self.count_error("mismatch");
     }
 
-    pub(super) fn servfail(&self) {
-        self.error("servfail");
+    pub(super) fn count_servfail(&self) {
+        self.count_error("servfail");
     }
 
-    pub(super) fn tcp_retry(&self) {
+    pub(super) fn count_tcp_retry(&self) {
         self.tcp_retries.inc();
     }
 
     /// Counts an open connection until the returned guard is dropped.
-    pub(super) fn connected(&self) -> Connected {
-        self.streams.connected(&self.label)
+    pub(super) fn count_connection(&self) -> ConnectionGuard {
+        self.streams.count_connection(&self.label)
     }
 
     /// Records a TLS handshake with a certificate that expires at `expires`, in seconds since 1970.
-    pub(super) fn handshake(&self, resumed: bool, expires: i64) {
-        self.streams.handshake(&self.label, resumed);
+    pub(super) fn record_handshake(&self, resumed: bool, expires: i64) {
+        self.streams.count_handshake(&self.label, resumed);
         if self.label != OTHER {
-            self.streams.expires(&self.label, expires);
+            self.streams.record_expiry(&self.label, expires);
         }
     }
 
     /// Records whether the certificate of the upstream is trusted.
-    pub(super) fn trusted(&self, trusted: bool) {
+    pub(super) fn record_trust(&self, trusted: bool) {
         if self.label != OTHER {
-            self.streams.trusted(&self.label, trusted);
+            self.streams.record_trust(&self.label, trusted);
         }
     }
 
-    fn error(&self, cause: &str) {
+    fn count_error(&self, cause: &str) {
         self.errors.with_label_values(&[&self.label, cause]).inc();
     }
 }

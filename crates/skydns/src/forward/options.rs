@@ -16,7 +16,7 @@ const MAX_OPTIONS: usize = 4096;
 const HOP_BY_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
 /// The options to forward to an upstream. Options above [`MAX_OPTIONS`] are all left out.
-pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
+pub(super) fn forwarded_options(octets: &[u8]) -> Vec<u8> {
     let kept = without_hop_by_hop(octets);
     if kept.len() > MAX_OPTIONS {
         Vec::new()
@@ -27,9 +27,13 @@ pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
 
 /// Removes hop-by-hop options. The result ends before the first malformed option.
 pub(super) fn without_hop_by_hop(octets: &[u8]) -> Vec<u8> {
-    let whole = options(octets).map_while(|option| option);
-    let kept = whole.filter(|(code, _)| !HOP_BY_HOP.contains(code));
-    kept.flat_map(|(_, option)| option).copied().collect()
+    let mut kept = Vec::new();
+    for (code, option) in options(octets).map_while(|option| option) {
+        if !HOP_BY_HOP.contains(&code) {
+            kept.extend_from_slice(option);
+        }
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -42,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_one_hop_and_what_is_malformed_do_not_pass() {
+    fn hop_by_hop_and_malformed_options_are_removed() {
         let (subnet, cookie, empty) = (
             option(8, &[0, 1, 24, 0]),
             option(10, &[1; 8]),

@@ -9,22 +9,23 @@
 mod connection;
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::{Protocol, Upstream};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(super) use self::connection::{AskError, Connection};
-use self::connection::{Closed, PendingQuery, Stream, Worker};
-use super::failure::{Failure, OpenError};
+pub(super) use self::connection::{AskError, UpstreamConnection};
+use self::connection::{ConnectionEnd, ConnectionWorker, PendingQuery, UpstreamStream};
+use super::failure::{OpenError, UpstreamFailure};
 use super::metrics::UpstreamMetrics;
-use super::tls::Tls;
+use super::tls::TlsClient;
 
 /// Maximum number of queries in flight on one connection.
 const DEPTH: usize = 256;
@@ -44,62 +45,76 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// State of one upstream.
 #[derive(Debug, Default)]
-struct Slot {
-    connections: Vec<Connection>,
+struct UpstreamSlot {
+    connections: Vec<UpstreamConnection>,
     one_at_a_time: bool,
     /// Time before which no connection is opened, and the failure that caused the pause.
-    refused: Option<(Instant, Failure)>,
+    paused: Option<(Instant, UpstreamFailure)>,
     /// Reason of the last TLS failure in the log; `None` after a success.
-    complaint: Option<String>,
+    logged_reason: Option<String>,
 }
 
-impl Slot {
+impl UpstreamSlot {
     /// Returns the connection for a query; `None` if a new connection should be opened. With
     /// `fresh`, a new connection is preferred.
-    fn choose(&mut self, fresh: bool) -> Option<&Connection> {
-        self.connections.retain(Connection::is_open);
-        let (few, most) = if self.one_at_a_time {
-            (1, MAX_SINGLE_QUERY_CONNECTIONS)
-        } else {
-            (FEW, MAX_CONNECTIONS)
-        };
-        let full = self.connections.len() >= most;
-        let least = self
+    fn choose_connection(&mut self, fresh: bool) -> Option<&UpstreamConnection> {
+        self.connections.retain(UpstreamConnection::is_open);
+        let full = self.connections.len() >= self.max_connections();
+        let few = if self.one_at_a_time { 1 } else { FEW };
+
+        let least_busy = self
             .connections
             .iter()
             .min_by_key(|connection| connection.load())?;
-        (full || !fresh && least.load() < few).then_some(least)
+        (full || !fresh && least_busy.load() < few).then_some(least_busy)
+    }
+
+    fn max_connections(&self) -> usize {
+        if self.one_at_a_time {
+            MAX_SINGLE_QUERY_CONNECTIONS
+        } else {
+            MAX_CONNECTIONS
+        }
+    }
+
+    /// Maximum number of queries in flight on a new connection.
+    fn depth(&self) -> usize {
+        if self.one_at_a_time { 1 } else { DEPTH }
+    }
+
+    /// The failure of the last handshake, while the pause after it lasts.
+    fn pausing_failure(&self) -> Option<UpstreamFailure> {
+        let (until, failure) = self.paused?;
+        (Instant::now() < until).then_some(failure)
     }
 }
 
 /// The connections to all upstreams. Clones share the connections.
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
-    slots: Arc<Mutex<HashMap<Upstream, Slot>>>,
-    tls: Arc<Tls>,
+pub(super) struct ConnectionPool {
+    slots: Arc<Mutex<HashMap<Upstream, UpstreamSlot>>>,
+    tls: Arc<TlsClient>,
     /// One permit for each further connection that may be opened.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Creates a pool of at most `max_connections` connections. The tasks of the connections run in
     /// `tasks` and end with `stop`.
     pub(super) fn new(
         max_connections: usize,
-        tls: Tls,
+        tls: TlsClient,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(max_connections));
-        let (tasks, stop) = (tasks.clone(), stop.clone());
         Self {
             slots: Arc::default(),
             tls: Arc::new(tls),
-            places,
-            tasks,
-            stop,
+            permits: Arc::new(Semaphore::new(max_connections)),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
         }
     }
 
@@ -110,128 +125,150 @@ impl Pool {
         upstream: &Upstream,
         metrics: &Arc<UpstreamMetrics>,
         fresh: bool,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<UpstreamConnection, UpstreamFailure> {
         let mut slots = self.slots.lock();
         if slots.len() >= MAX_REMEMBERED && !slots.contains_key(upstream) {
-            slots.retain(|_, slot| slot.connections.iter().any(Connection::is_open));
+            slots.retain(|_, slot| slot.connections.iter().any(UpstreamConnection::is_open));
         }
+
         let slot = slots.entry(upstream.clone()).or_default();
-        if let Some((until, failure)) = slot.refused
-            && Instant::now() < until
-        {
+        if let Some(failure) = slot.pausing_failure() {
             return Err(failure);
         }
-        if let Some(connection) = slot.choose(fresh) {
+        if let Some(connection) = slot.choose_connection(fresh) {
             return Ok(connection.clone());
         }
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return slot.connections.first().cloned().ok_or(Failure::NoSocket);
+
+        // At the limit of all upstreams, a busy connection is better than none.
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            let first = slot.connections.first().cloned();
+            return first.ok_or(UpstreamFailure::NoSocket);
         };
-        let (connection, questions) = Connection::new(if slot.one_at_a_time { 1 } else { DEPTH });
+        let (connection, questions) = UpstreamConnection::new(slot.depth());
         slot.connections.push(connection.clone());
-        let (pool, upstream, metrics) = (self.clone(), upstream.clone(), Arc::clone(metrics));
+        self.spawn_connection(upstream, metrics, questions, permit);
+        Ok(connection)
+    }
+
+    /// Opens and serves a connection in a task, which holds `permit` until the connection ends.
+    fn spawn_connection(
+        &self,
+        upstream: &Upstream,
+        metrics: &Arc<UpstreamMetrics>,
+        questions: mpsc::Receiver<PendingQuery>,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let pool = self.clone();
+        let upstream = upstream.clone();
+        let metrics = Arc::clone(metrics);
+
         self.tasks.spawn(async move {
             let stop = pool.stop.clone();
-            stop.run_until_cancelled(pool.serve(&upstream, questions, metrics))
-                .await;
-            drop(place);
+            let serving = pool.serve_connection(&upstream, questions, metrics);
+            stop.run_until_cancelled(serving).await;
+            drop(permit);
         });
-        Ok(connection)
     }
 
     /// Closes the connections to upstreams that are not in `in_use`, after the replies to their
     /// queries in flight.
-    pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
+    pub(super) fn retain_upstreams(&self, in_use: &BTreeSet<&Upstream>) {
         self.slots
             .lock()
             .retain(|upstream, _| in_use.contains(upstream));
     }
 
     /// Opens a connection and serves queries over the connection until its end.
-    async fn serve(
+    async fn serve_connection(
         &self,
         upstream: &Upstream,
         questions: mpsc::Receiver<PendingQuery>,
         metrics: Arc<UpstreamMetrics>,
     ) {
-        match self.open(upstream, &metrics).await {
+        let opened = match timeout(CONNECTING, self.open_stream(upstream, &metrics)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(OpenError {
+                failure: UpstreamFailure::Timeout,
+                reason: "connecting timed out".to_owned(),
+            }),
+        };
+
+        match opened {
             Ok(stream) => {
-                self.note(upstream, None);
-                let _open = metrics.connected();
-                let worker = Worker::new(stream, questions, Arc::clone(&metrics));
-                worker.run(|end| self.ended(upstream, end)).await;
+                self.record_opening(upstream, None);
+                let _open = metrics.count_connection();
+                let worker = ConnectionWorker::new(stream, questions, Arc::clone(&metrics));
+                worker.run(|end| self.record_end(upstream, end)).await;
             }
             Err(error) => {
                 let failure = error.failure;
-                if failure == Failure::Certificate {
-                    metrics.trusted(false);
+                if failure == UpstreamFailure::Certificate {
+                    metrics.record_trust(false);
                 }
-                self.note(upstream, Some(error));
+                self.record_opening(upstream, Some(error));
                 fail_all(questions, failure);
             }
         }
     }
 
-    async fn open(
+    async fn open_stream(
         &self,
         upstream: &Upstream,
         metrics: &UpstreamMetrics,
-    ) -> Result<Box<dyn Stream>, OpenError> {
-        let opening = async {
-            let stream = TcpStream::connect(upstream.socket_addr())
-                .await
-                .and_then(|stream| {
-                    stream.set_nodelay(true)?;
-                    Ok(stream)
-                });
-            let stream = stream.map_err(|error| OpenError {
-                failure: Failure::from_connecting(&error),
-                reason: error.to_string(),
-            })?;
-            if upstream.protocol == Protocol::Tls {
-                let stream = self.tls.handshake(upstream, stream, metrics).await?;
-                metrics.trusted(true);
-                return Ok(Box::new(stream) as Box<dyn Stream>);
-            }
-            Ok(Box::new(stream) as Box<dyn Stream>)
-        };
-        let late = |_| OpenError {
-            failure: Failure::Timeout,
-            reason: "connecting timed out".to_owned(),
-        };
-        timeout(CONNECTING, opening).await.map_err(late)?
+    ) -> Result<Box<dyn UpstreamStream>, OpenError> {
+        let stream = connect_tcp(upstream).await.map_err(|error| OpenError {
+            failure: UpstreamFailure::from_connecting(&error),
+            reason: error.to_string(),
+        })?;
+        if upstream.protocol != Protocol::Tls {
+            return Ok(Box::new(stream));
+        }
+
+        let stream = self.tls.handshake(upstream, stream, metrics).await?;
+        metrics.record_trust(true);
+        Ok(Box::new(stream))
     }
 
     /// Records the outcome of opening a connection. After a certificate or handshake failure the
     /// upstream is not retried for [`PAUSE`]. A log line reports each change of the reason.
-    fn note(&self, upstream: &Upstream, error: Option<OpenError>) {
+    fn record_opening(&self, upstream: &Upstream, error: Option<OpenError>) {
         let mut slots = self.slots.lock();
         let Some(slot) = slots.get_mut(upstream) else {
             return;
         };
-        let told = error
-            .filter(|error| matches!(error.failure, Failure::Certificate | Failure::Handshake));
-        slot.refused = told
+
+        let tls_error = error.filter(OpenError::is_tls);
+        slot.paused = tls_error
             .as_ref()
             .map(|error| (Instant::now() + PAUSE, error.failure));
-        let complaint = told.map(|error| error.reason);
-        if let Some(reason) = complaint.as_ref().filter(|_| complaint != slot.complaint) {
+
+        let reason = tls_error.map(|error| error.reason);
+        if reason == slot.logged_reason {
+            return;
+        }
+        if let Some(reason) = &reason {
             tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");
-        } else if complaint.is_none() && slot.complaint.is_some() {
+        } else {
             tracing::info!(%upstream, "TLS with upstream server works again");
         }
-        slot.complaint = complaint;
+        slot.logged_reason = reason;
     }
 
-    fn ended(&self, upstream: &Upstream, end: Closed) {
+    fn record_end(&self, upstream: &Upstream, end: ConnectionEnd) {
         if let Some(slot) = self.slots.lock().get_mut(upstream) {
             slot.one_at_a_time = (slot.one_at_a_time || end.one_at_a_time) && !end.pipelined;
         }
     }
 }
 
+async fn connect_tcp(upstream: &Upstream) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(upstream.socket_addr()).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 /// Fails all queries that wait for a connection.
-fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: Failure) {
+fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: UpstreamFailure) {
     questions.close();
     while let Ok(question) = questions.try_recv() {
         question.fail(failure);

@@ -19,7 +19,7 @@ const PADDED_TO: usize = 128;
 /// One query for upstreams. Clients share its reply if their queries differ only in ID, upper and
 /// lower case, transport, UDP size, hop-by-hop options, or in whether there is an OPT record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Query {
+pub struct UpstreamQuery {
     /// QNAME in uncompressed wire format, in lower case.
     pub(super) name: Box<[u8]>,
     pub(super) kind: QueryKind,
@@ -49,7 +49,7 @@ impl QueryKind {
     }
 }
 
-impl Query {
+impl UpstreamQuery {
     /// Creates a query as a stub resolver sends it: class IN, with RD, without DO. `name` is in
     /// uncompressed wire format.
     pub fn new(name: impl AsRef<[u8]>, qtype: u16) -> Self {
@@ -70,7 +70,7 @@ impl Query {
     pub fn of_client(query: &wire::Query<'_>) -> Self {
         let options = query
             .edns
-            .map(|edns| options::forwarded(edns.options))
+            .map(|edns| options::forwarded_options(edns.options))
             .unwrap_or_default();
         Self {
             name: query.lower().into(),
@@ -101,6 +101,7 @@ impl Query {
     /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467,
     /// section 4.1). Padding hides the length of the name.
     pub(super) fn encode_padded(&self) -> Vec<u8> {
+        // The option Padding itself has a header of two numbers.
         let unpadded = self.length_with(self.options.len() + size_of::<[u16; 2]>());
         let padding = unpadded.next_multiple_of(PADDED_TO) - unpadded;
 
@@ -111,23 +112,17 @@ impl Query {
 
     fn encode_with(&self, id: u16, options: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.length_with(options.map_or(0, <[u8]>::len)));
-        let counts = [1, 0, 0, u16::from(options.is_some())];
-        out.extend_from_slice(
-            &Header {
-                id,
-                flags: self.kind.flags,
-                counts,
-            }
-            .octets(),
-        );
+        let header = Header {
+            id,
+            flags: self.kind.flags,
+            counts: [1, 0, 0, u16::from(options.is_some())],
+        };
+        out.extend_from_slice(&header.octets());
         self.question().append(&mut out);
 
         if let Some(options) = options {
-            Edns {
-                options,
-                ..Edns::ours(self.kind.dnssec_ok)
-            }
-            .append(0, &mut out);
+            let ours = Edns::ours(self.kind.dnssec_ok);
+            Edns { options, ..ours }.append(0, &mut out);
         }
         out
     }
@@ -139,12 +134,11 @@ impl Query {
 
     /// A reply message without records: the header `reply` and the question.
     pub(super) fn bare_reply(&self, reply: Header) -> Vec<u8> {
-        let mut out = Header {
+        let header = Header {
             counts: [1, 0, 0, 0],
             ..reply
-        }
-        .octets()
-        .to_vec();
+        };
+        let mut out = header.octets().to_vec();
         self.question().append(&mut out);
         out
     }

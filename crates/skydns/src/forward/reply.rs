@@ -11,9 +11,9 @@ use crate::wire::{
 /// Maximum length of a message, in octets.
 const MAX_MESSAGE: usize = 65_535;
 
-/// Reply of an upstream. [`Reply::append_answer`] writes the answers of clients.
+/// Reply of an upstream. [`UpstreamReply::append_answer`] writes the answers of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct UpstreamReply {
     /// A well-formed response to the query: header, question and all records except the OPT record.
     /// The question may differ in upper and lower case, and the ID is not the client's.
     pub message: Box<[u8]>,
@@ -33,17 +33,20 @@ pub struct Reply {
     pub stale: bool,
 }
 
-impl Reply {
+impl UpstreamReply {
     /// Creates the reply from a whole message of an upstream.
     pub(super) fn of_message(message: &Message<'_>, octets: &[u8], upstream: &Upstream) -> Self {
         let header = message.header();
         let opt = message.records().find(is_opt);
-        let upper = opt.as_ref().map_or(0, extended_rcode);
+        let upper_rcode = opt.as_ref().map_or(0, extended_rcode);
+        let without_opt = remove_opt(message, octets, opt.as_ref());
+        let end_to_end =
+            opt.map(|opt| Edns::of(&opt).map(|octets| options::without_hop_by_hop(octets).into()));
+
         Self {
-            message: without_opt(message, octets, opt.as_ref()).into(),
-            opt: opt
-                .map(|opt| Edns::of(&opt).map(|octets| options::without_hop_by_hop(octets).into())),
-            rcode: upper | header.rcode(),
+            message: without_opt.into(),
+            opt: end_to_end,
+            rcode: upper_rcode | header.rcode(),
             answers: header.counts[1],
             ..Self::bare(Vec::new(), header, upstream)
         }
@@ -72,7 +75,7 @@ impl Reply {
     /// must be that to the client's question.
     pub fn append_answer(&self, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
         let opt = self.opt.as_ref().map(Edns::borrowed);
-        answer::append(&self.message, opt, self.rcode, query, out).truncated
+        answer::append_answer(&self.message, opt, self.rcode, query, out).truncated
     }
 }
 
@@ -81,41 +84,55 @@ pub(super) fn is_opt(record: &Record<'_>) -> bool {
 }
 
 /// The message without `opt`, its first OPT record, and without further OPT records.
-fn without_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) -> Vec<u8> {
+fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) -> Vec<u8> {
     let whole = octets.get(..message.end()).unwrap_or(octets);
     let Some(opt) = opt else {
         return whole.to_vec();
     };
-    let mut out = whole.get(..opt.range().start).unwrap_or(whole).to_vec();
-    let additional = || message.section(Section::Additional);
-    let mut count = additional().take_while(|record| !is_opt(record)).count();
 
-    // The records behind the OPT record move, and so do the names that their pointers lead to. They
-    // are rare.
-    for record in additional().skip(count).filter(|record| !is_opt(record)) {
+    let mut out = whole.get(..opt.range().start).unwrap_or(whole).to_vec();
+    let additional = message.section(Section::Additional);
+    let before = additional.take_while(|record| !is_opt(record)).count();
+    let after = append_records_after_opt(message, before, &mut out);
+
+    let header = message.header();
+    let [questions, answers, authorities, _] = header.counts;
+    let additional = u16::try_from(before + after).unwrap_or(u16::MAX);
+    Header {
+        counts: [questions, answers, authorities, additional],
+        ..header
+    }
+    .write_over(&mut out);
+    out
+}
+
+/// Appends the records behind the first OPT record, which is the additional record at `opt_index`.
+/// Returns their number.
+///
+/// The records move, and so do the names that their pointers lead to: their names are written out.
+/// Such records are rare.
+fn append_records_after_opt(message: &Message<'_>, opt_index: usize, out: &mut Vec<u8>) -> usize {
+    let records = message
+        .section(Section::Additional)
+        .skip(opt_index)
+        .filter(|record| !is_opt(record));
+
+    let mut count = 0;
+    for record in records {
         let start = out.len();
-        if append_uncompressed(&record, &mut out).is_none() || out.len() > MAX_MESSAGE {
+        if append_uncompressed(&record, out).is_none() || out.len() > MAX_MESSAGE {
             out.truncate(start);
             break;
         }
         count += 1;
     }
-
-    let header = message.header();
-    let [questions, answers, authorities, _] = header.counts;
-    let counts = [
-        questions,
-        answers,
-        authorities,
-        u16::try_from(count).unwrap_or(u16::MAX),
-    ];
-    Header { counts, ..header }.write_over(&mut out);
-    out
+    count
 }
 
 fn append_uncompressed(record: &Record<'_>, out: &mut Vec<u8>) -> Option<()> {
     let mut data = Vec::new();
     record.append_data(&mut data).ok()?;
+
     out.extend_from_slice(record.owner().ok()?.wire());
     append_record_body((record.rtype, record.class), record.ttl, &data, out);
     Some(())
@@ -187,7 +204,8 @@ mod tests {
         for (what, mut octets, count, additional) in cases {
             octets[11] = count;
             let upstream = "192.0.2.1".parse().unwrap();
-            let reply = Reply::of_message(&Message::parse(&octets).unwrap(), &octets, &upstream);
+            let reply =
+                UpstreamReply::of_message(&Message::parse(&octets).unwrap(), &octets, &upstream);
             let read = message::Message::parse(&reply.message).unwrap();
             assert_eq!(
                 (read.answer.len(), read.additional.len()),

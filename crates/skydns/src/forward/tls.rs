@@ -24,14 +24,14 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use self::certificate::Certificate;
-use super::failure::{Failure, OpenError};
+use self::certificate::CertificateInfo;
+use super::failure::{OpenError, UpstreamFailure};
 use super::metrics::UpstreamMetrics;
 
 /// Time after which the next handshake reads the CA certificates again.
-const FRESH: Duration = Duration::from_mins(1);
+const RELOAD_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of sessions kept for resumption, for all upstreams together.
-const SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 
 /// Trusted CAs and pins. By default the CAs of the system are trusted, without pins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,12 +40,12 @@ pub struct TlsTrust {
     pub ca_file: Option<PathBuf>,
     /// Pinned keys. If any key is pinned for an upstream, the certificate must have one of the keys
     /// pinned for that upstream.
-    pub pins: Vec<Pin>,
+    pub pins: Vec<KeyPin>,
 }
 
 /// A pinned key of an upstream's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pin {
+pub struct KeyPin {
     /// The configured name of the upstream; for an upstream without a name, its address.
     pub name: String,
     /// SHA-256 of the `SubjectPublicKeyInfo` (RFC 7858 section 4.2).
@@ -53,33 +53,33 @@ pub struct Pin {
 }
 
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct TlsClient {
     trust: TlsTrust,
-    newest: Mutex<Option<Settings>>,
+    settings: Mutex<Option<TlsSettings>>,
     reading: BlockingRead<CertificateResult>,
 }
 
 #[derive(Clone)]
-struct Settings {
+struct TlsSettings {
     connector: TlsConnector,
     /// A hash of the CA certificates.
     authorities: u64,
     read: Instant,
 }
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("TlsSettings")
             .field("read", &self.read)
             .finish_non_exhaustive()
     }
 }
 
-impl Tls {
+impl TlsClient {
     pub(super) fn new(trust: TlsTrust) -> Self {
         Self {
             trust,
-            newest: Mutex::default(),
+            settings: Mutex::default(),
             reading: BlockingRead::default(),
         }
     }
@@ -92,66 +92,72 @@ impl Tls {
         metrics: &UpstreamMetrics,
     ) -> Result<TlsStream<TcpStream>, OpenError> {
         let connector = self.connector().await?;
-        let name = match &upstream.name {
-            Some(name) => {
-                ServerName::try_from(name.to_string()).map_err(|error| wrong(error.to_string()))?
-            }
-            None => ServerName::from(upstream.server.ip),
-        };
+        let name = server_name(upstream)?;
         let stream = connector
             .connect(name, stream)
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| handshake_error(&error))?;
+
         let connection = stream.get_ref().1;
         let first = connection.peer_certificates().and_then(<[_]>::first);
-        let certificate = first.and_then(|der| Certificate::parse(der));
-        let certificate =
-            certificate.ok_or_else(|| wrong("the certificate cannot be read".to_owned()))?;
-        metrics.handshake(
-            connection.handshake_kind() == Some(HandshakeKind::Resumed),
-            certificate.expires,
-        );
-        self.check(upstream, &certificate)?;
+        let certificate = first
+            .and_then(|der| CertificateInfo::parse(der))
+            .ok_or_else(|| untrusted("the certificate cannot be read"))?;
+
+        let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        metrics.record_handshake(resumed, certificate.expires);
+        self.check_certificate(upstream, &certificate)?;
         Ok(stream)
     }
 
     /// Checks the pins, and for a resumed session the expiry of the certificate. rustls checks
     /// neither.
-    fn check(&self, upstream: &Upstream, certificate: &Certificate<'_>) -> Result<(), OpenError> {
+    fn check_certificate(
+        &self,
+        upstream: &Upstream,
+        certificate: &CertificateInfo<'_>,
+    ) -> Result<(), OpenError> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |now| now.as_secs());
         if certificate.expires < i64::try_from(now).unwrap_or(i64::MAX) {
-            return Err(wrong(
-                "the certificate of a resumed session has expired".to_owned(),
+            return Err(untrusted(
+                "the certificate of a resumed session has expired",
             ));
         }
-        let ip = upstream.server.ip.to_string();
-        let name = upstream.name.as_deref().unwrap_or(&ip);
-        let mut pins = self
-            .trust
-            .pins
-            .iter()
-            .filter(|pin| pin.name == name)
-            .peekable();
-        let key = sha256(certificate.key);
-        if pins.peek().is_some() && !pins.any(|pin| key.as_deref() == Some(&pin.sha256[..])) {
-            return Err(wrong(
-                "the key of the certificate is not the pinned one".to_owned(),
+
+        if !self.has_pinned_key(upstream, certificate) {
+            return Err(untrusted(
+                "the key of the certificate is not the pinned one",
             ));
         }
         Ok(())
     }
 
-    /// The current settings. If the CA certificates have not changed, the sessions are kept.
-    async fn connector(&self) -> Result<TlsConnector, OpenError> {
-        let mut newest = self.newest.lock().await;
-        if let Some(settings) = newest
-            .as_ref()
-            .filter(|settings| settings.read.elapsed() < FRESH)
-        {
-            return Ok(settings.connector.clone());
+    /// Whether the certificate has one of the keys pinned for the upstream, if there are any.
+    fn has_pinned_key(&self, upstream: &Upstream, certificate: &CertificateInfo<'_>) -> bool {
+        let ip = upstream.server.ip.to_string();
+        let name = upstream.name.as_deref().unwrap_or(&ip);
+        let pins = self.trust.pins.iter();
+        let mut pins = pins.filter(|pin| pin.name == name).peekable();
+        if pins.peek().is_none() {
+            return true;
         }
+
+        let key = sha256(certificate.key);
+        pins.any(|pin| key.as_deref() == Some(&pin.sha256[..]))
+    }
+
+    /// The connector with the current settings. If the CA certificates have not changed, the
+    /// sessions are kept.
+    async fn connector(&self) -> Result<TlsConnector, OpenError> {
+        let mut settings = self.settings.lock().await;
+        if let Some(current) = &*settings
+            && current.read.elapsed() < RELOAD_INTERVAL
+        {
+            return Ok(current.connector.clone());
+        }
+
         let file = self.trust.ca_file.clone();
         let read = self.reading.run(move || match file {
             Some(file) => load_certs_from_paths(Some(&file), None),
@@ -159,36 +165,53 @@ impl Tls {
         });
         // A read that hangs found none.
         let read = read.await.unwrap_or_default();
-        let settings = match newest.take() {
-            Some(before) if before.authorities == hash(&read.certs) => before.read_now(),
-            before => match (Settings::new(&read), before) {
-                (Ok(settings), _) => settings,
-                // If the CA certificates cannot be read or used now, those read before stay in use.
-                (Err(_), Some(before)) => before.read_now(),
-                (Err(error), None) => return Err(error),
-            },
-        };
-        Ok(newest.insert(settings).connector.clone())
+
+        let new = TlsSettings::replace(settings.take(), &read)?;
+        Ok(settings.insert(new).connector.clone())
     }
 }
 
-impl Settings {
+/// The name that the certificate must have.
+fn server_name(upstream: &Upstream) -> Result<ServerName<'static>, OpenError> {
+    match &upstream.name {
+        Some(name) => {
+            ServerName::try_from(name.to_string()).map_err(|error| untrusted(error.to_string()))
+        }
+        None => Ok(ServerName::from(upstream.server.ip)),
+    }
+}
+
+impl TlsSettings {
+    /// The settings with the CA certificates `read`. If these cannot be read or used now, the
+    /// settings `before` stay in use.
+    fn replace(before: Option<Self>, read: &CertificateResult) -> Result<Self, OpenError> {
+        let Some(before) = before else {
+            return Self::new(read);
+        };
+
+        if before.authorities == hash_certificates(&read.certs) {
+            return Ok(before.read_now());
+        }
+        Ok(Self::new(read).unwrap_or_else(|_| before.read_now()))
+    }
+
     fn new(read: &CertificateResult) -> Result<Self, OpenError> {
         let mut roots = RootCertStore::empty();
         let (added, _) = roots.add_parsable_certificates(read.certs.iter().cloned());
         if added == 0 {
-            return Err(wrong(no_authorities(read)));
+            return Err(untrusted(no_authorities(read)));
         }
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder
+
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| untrusted(error.to_string()))?;
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
-        let connector = TlsConnector::from(Arc::new(config));
+        config.resumption = Resumption::in_memory_sessions(MAX_SESSIONS);
+
         Ok(Self {
-            connector,
-            authorities: hash(&read.certs),
+            connector: TlsConnector::from(Arc::new(config)),
+            authorities: hash_certificates(&read.certs),
             read: Instant::now(),
         })
     }
@@ -201,7 +224,7 @@ impl Settings {
     }
 }
 
-fn hash(certificates: &[CertificateDer<'_>]) -> u64 {
+fn hash_certificates(certificates: &[CertificateDer<'_>]) -> u64 {
     let mut hasher = DefaultHasher::new();
     certificates.hash(&mut hasher);
     hasher.finish()
@@ -222,27 +245,30 @@ fn sha256(octets: &[u8]) -> Option<Box<[u8]>> {
     Some(suite.common.hash_provider.hash(octets).as_ref().into())
 }
 
-fn wrong(reason: String) -> OpenError {
+fn untrusted(reason: impl Into<String>) -> OpenError {
     OpenError {
-        failure: Failure::Certificate,
-        reason,
+        failure: UpstreamFailure::Certificate,
+        reason: reason.into(),
     }
 }
 
 /// Converts an error of the TLS handshake.
-fn failed(error: &std::io::Error) -> OpenError {
-    let reason = error.to_string();
+fn handshake_error(error: &std::io::Error) -> OpenError {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let failure = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
-            Failure::Certificate
+            UpstreamFailure::Certificate
         }
-        Some(_) => Failure::Handshake,
-        None => Failure::from_talking(error),
+        Some(_) => UpstreamFailure::Handshake,
+        None => UpstreamFailure::from_talking(error),
     };
-    OpenError { failure, reason }
+
+    OpenError {
+        failure,
+        reason: error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -251,20 +277,18 @@ mod tests {
 
     /// rustls does not check the expiry of the certificate when a session is resumed.
     #[test]
-    fn a_certificate_that_expires_while_its_session_lasts_is_refused() {
-        let (tls, upstream) = (
-            Tls::new(TlsTrust::default()),
-            "tls://192.0.2.1".parse().unwrap(),
-        );
-        let now = i64::try_from(
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap()
-                .as_secs(),
-        )
-        .unwrap();
-        for (expires, expected) in [(now - 1, Some(Failure::Certificate)), (now + 3600, None)] {
-            let checked = tls.check(&upstream, &Certificate { expires, key: b"" });
+    fn expired_certificate_of_resumed_session_is_rejected() {
+        let tls = TlsClient::new(TlsTrust::default());
+        let upstream = "tls://192.0.2.1".parse().unwrap();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let now = i64::try_from(since_epoch.as_secs()).unwrap();
+
+        for (expires, expected) in [
+            (now - 1, Some(UpstreamFailure::Certificate)),
+            (now + 3600, None),
+        ] {
+            let certificate = CertificateInfo { expires, key: b"" };
+            let checked = tls.check_certificate(&upstream, &certificate);
             assert_eq!(checked.err().map(|error| error.failure), expected);
         }
     }

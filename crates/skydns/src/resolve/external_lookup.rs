@@ -6,7 +6,7 @@ use crate::backend::Backend;
 use crate::backend::zones::is_ours;
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
-use crate::forward::{self, Failure};
+use crate::forward::{self, UpstreamFailure};
 use crate::wire::{Message, Section, Transport, class, rcode, rtype};
 
 /// Maximum number of aliases to follow within an upstream's answer.
@@ -29,7 +29,7 @@ impl<B: Backend> Resolver<B> {
         let transport = late.query.transport;
         let view = &**late.view;
         let lower = question.name.to_lowercase();
-        let query = forward::Query::new(lower.wire(), question.qtype);
+        let query = forward::UpstreamQuery::new(lower.wire(), question.qtype);
         let reply = self
             .exchange(late, query)
             .await
@@ -43,7 +43,10 @@ impl<B: Backend> Resolver<B> {
             // As for the name itself: a client over UDP retries over TCP, a client over TCP cannot
             // use a part.
             ExternalAnswer::Records(_) if reply.truncated && transport == Transport::Tcp => {
-                return Err(Cause::Upstream(reply.upstream.clone(), Failure::Garbage));
+                return Err(Cause::Upstream(
+                    reply.upstream.clone(),
+                    UpstreamFailure::Garbage,
+                ));
             }
             ExternalAnswer::Records(records) if reply.truncated => {
                 ExternalAnswer::Truncated(records)

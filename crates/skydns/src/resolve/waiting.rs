@@ -200,7 +200,10 @@ impl<B: Backend> Resolver<B> {
     ) -> Reply {
         let ask = late.ask();
         let query = ask.query;
-        let upstream = match self.exchange(late, forward::Query::of_client(query)).await {
+        let upstream = match self
+            .exchange(late, forward::UpstreamQuery::of_client(query))
+            .await
+        {
             Ok(upstream) => upstream,
             Err(error) => return servfail(ask, system, &Cause::from(&error), out),
         };
@@ -226,8 +229,8 @@ impl<B: Backend> Resolver<B> {
     pub(super) async fn exchange(
         &self,
         late: AdmittedAsk<'_, B::View>,
-        question: forward::Query,
-    ) -> Result<Arc<forward::Reply>, ForwardError> {
+        question: forward::UpstreamQuery,
+    ) -> Result<Arc<forward::UpstreamReply>, ForwardError> {
         let servers = Arc::clone(late.view.zone().servers_for(question.name()).0);
         let transport = late.query.transport;
 
@@ -238,7 +241,7 @@ impl<B: Backend> Resolver<B> {
             transport,
         );
         let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
-        exchanged.unwrap_or_else(|_| self.forwarder.kept(question, servers))
+        exchanged.unwrap_or_else(|_| self.forwarder.cached_reply(question, servers))
     }
 
     /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`].

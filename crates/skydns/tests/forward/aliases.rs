@@ -46,7 +46,7 @@ fn whole_over_tcp(asked: &Asked) -> Reaction {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn truncated_target_is_answered_as_itself() {
+async fn truncated_alias_target_is_answered() {
     let whole = "NOERROR 192.0.2.1 192.0.2.2";
     for (what, handler, over_udp, over_tcp) in [
         (
@@ -97,7 +97,7 @@ fn sorted(told: &str) -> String {
 
 /// RFC 8767, section 4, and RFC 8914, section 4.4.
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_target_is_told_through_alias() {
+async fn stale_alias_target_is_answered() {
     static DOWN: AtomicBool = AtomicBool::new(false);
     let upstream = Upstream::start(|asked: &Asked| {
         let address = format!("{} 1 IN A 192.0.2.1", asked.name());

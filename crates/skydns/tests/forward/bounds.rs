@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use skydns::forward::Limits;
+use skydns::forward::ForwardLimits;
 use testkit::eventually;
 use testkit::message::Edns;
 use testkit::query::Query as Ask;
@@ -31,15 +31,15 @@ async fn held_back() -> (Upstream, Arc<Semaphore>) {
 
 /// Limits with quick resends, so that the upstream receives unanswered queries again after the gate
 /// has opened.
-fn insistent() -> Limits {
-    Limits {
+fn insistent() -> ForwardLimits {
+    ForwardLimits {
         resend_after: Duration::from_millis(700),
-        ..Limits::default()
+        ..ForwardLimits::default()
     }
 }
 
 #[tokio::test]
-async fn identical_questions_are_asked_once() {
+async fn identical_queries_are_sent_once() {
     let (upstream, gate) = held_back().await;
     let subject = Subject::new(insistent());
     let upstreams = [upstream.addr()];
@@ -66,10 +66,10 @@ async fn identical_questions_are_asked_once() {
 }
 
 #[tokio::test]
-async fn different_questions_are_asked_apart() {
+async fn different_queries_are_sent_separately() {
     let first = Upstream::start(silent).await;
     let second = Upstream::start(silent).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let x = || Ask::new("x.test.", "A");
     let dnssec_ok = Edns {
         udp: 1232,
@@ -107,12 +107,12 @@ async fn different_questions_are_asked_apart() {
 }
 
 #[tokio::test]
-async fn joining_is_bounded() {
+async fn joined_callers_are_bounded() {
     let upstream = Upstream::start(silent).await;
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         max_joined: 10,
         budget: Duration::from_millis(300),
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     let upstreams = [upstream.addr()];
     let outcomes = join_all((0..30).map(|_| subject.ask_a("x.test.", &upstreams))).await;
@@ -133,17 +133,17 @@ async fn joining_is_bounded() {
 /// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other
 /// queries use a limited number of sockets, and do not block queries to other upstreams.
 #[tokio::test]
-async fn a_dead_upstream_holds_no_more_than_its_share() {
+async fn dead_upstream_is_bounded_per_route() {
     const QUESTIONS: usize = 10_000;
     const SHARE: usize = 200;
     let (dead, good) = (
         Upstream::start(silent).await,
         Upstream::start(says(1)).await,
     );
-    let limits = Limits {
+    let limits = ForwardLimits {
         max_in_flight: 300,
         max_in_flight_per_route: SHARE,
-        ..Limits::default()
+        ..ForwardLimits::default()
     };
     let subject = Subject::new(limits);
     let upstreams = [dead.addr()];
@@ -194,9 +194,9 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
 
 /// A burst of 200 queries is below the limit.
 #[tokio::test]
-async fn a_burst_is_answered() {
+async fn query_burst_is_answered() {
     let upstream = Upstream::start(says(1)).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let upstreams = [upstream.addr()];
     let names: Vec<_> = (0..200).map(|n| format!("n{n}.test.")).collect();
     let outcomes = join_all(names.iter().map(|name| subject.ask_a(name, &upstreams))).await;
@@ -211,16 +211,16 @@ async fn a_burst_is_answered() {
 /// With `n` heavy clients, each of them may use `1/(n + 1)` of the places of a route. The same
 /// number stays free.
 #[tokio::test]
-async fn heavy_clients_leave_places_to_others() {
+async fn heavy_client_leaves_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {
         let (dead, good) = (
             Upstream::start(silent).await,
             Upstream::start(says(1)).await,
         );
-        let subject = Subject::new(Limits {
+        let subject = Subject::new(ForwardLimits {
             max_in_flight: 160,
             max_in_flight_per_route: 120,
-            ..Limits::default()
+            ..ForwardLimits::default()
         });
         let upstreams = [dead.addr()];
         let mut hanging = Vec::new();
@@ -252,12 +252,12 @@ async fn heavy_clients_leave_places_to_others() {
 }
 
 #[tokio::test]
-async fn the_whole_number_is_bounded_too() {
+async fn total_in_flight_is_bounded() {
     let upstreams = [Upstream::start(silent).await, Upstream::start(silent).await];
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         max_in_flight: 3,
         max_in_flight_per_route: 2,
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     let mut hanging = Vec::new();
     for (n, (route, overloaded)) in [(0, false), (0, false), (0, true), (1, false), (1, true)]
@@ -281,7 +281,7 @@ async fn the_whole_number_is_bounded_too() {
 }
 
 #[tokio::test]
-async fn who_joined_gets_the_reply_when_the_first_asker_goes_away() {
+async fn joined_caller_survives_first_caller() {
     let (upstream, gate) = held_back().await;
     let subject = Subject::new(insistent());
     let upstreams = [upstream.addr()];
@@ -297,11 +297,11 @@ async fn who_joined_gets_the_reply_when_the_first_asker_goes_away() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_all_askers_go_away() {
+async fn abandoned_query_leaves_no_state() {
     let upstream = Upstream::start(silent).await;
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         budget: Duration::from_millis(200),
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     let upstreams = [upstream.addr()];
     for n in 0..20 {
@@ -320,9 +320,9 @@ async fn nothing_is_left_when_all_askers_go_away() {
 }
 
 #[tokio::test]
-async fn shutting_down_ends_all_questions() {
+async fn shutdown_ends_all_queries() {
     let upstream = Upstream::start(silent).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let upstreams = [upstream.addr()];
     let asking =
         join_all((0..10).map(|n| subject.ask_a(["x.test.", "y.test."][n % 2], &upstreams)));

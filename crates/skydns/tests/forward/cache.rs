@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use skydns::forward::{CacheLimits, Limits};
+use skydns::forward::{CacheLimits, ForwardLimits};
 use testkit::client::{ask, ask_tcp};
 use testkit::eventually;
 use testkit::message::{Edns as Opt, Message};
@@ -136,7 +136,7 @@ async fn asked(
 }
 
 #[tokio::test]
-async fn a_fresh_reply_is_answered_without_asking_anybody() {
+async fn fresh_reply_is_answered_from_cache() {
     let upstream = Upstream::start(says(1)).await;
     let subject = Subject::with_cache(short(), CacheLimits::default());
     assert_eq!(
@@ -173,7 +173,7 @@ async fn a_fresh_reply_is_answered_without_asking_anybody() {
 
 /// If the upstreams fail, a stale reply is returned (RFC 8767, section 4).
 #[tokio::test]
-async fn a_stale_reply_is_better_than_none() {
+async fn stale_reply_replaces_failure() {
     let failures: [(&str, &'static [Does]); 4] = [
         ("silence", &[first, silent]),
         ("SERVFAIL", &[first, servfail]),
@@ -212,7 +212,7 @@ async fn a_stale_reply_is_better_than_none() {
 }
 
 #[tokio::test]
-async fn a_name_that_did_not_exist_stays_so_while_the_upstreams_fail() {
+async fn stale_nxdomain_replaces_failure() {
     let fickle = Fickle::start(&[missing, servfail]).await;
     let subject = Subject::with_cache(short(), an_hour());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_name_that_did_not_exist_stays_so_while_the_upstreams_fail() {
 }
 
 #[tokio::test]
-async fn once_the_upstreams_answer_again_so_do_we() {
+async fn recovered_upstream_ends_stale_answers() {
     let fickle = Fickle::start(&[first, servfail, second]).await;
     let subject = Subject::with_cache(short(), an_hour());
     assert_eq!(
@@ -257,7 +257,7 @@ async fn once_the_upstreams_answer_again_so_do_we() {
 /// A newer reply removes the cached reply, even if the newer reply cannot be cached. FORMERR does
 /// not remove the cached reply.
 #[tokio::test]
-async fn what_was_known_before_is_not_served_after_an_answer() {
+async fn new_answer_replaces_stale_reply() {
     for (what, does, after) in [
         (
             "NXDOMAIN",
@@ -288,7 +288,7 @@ async fn what_was_known_before_is_not_served_after_an_answer() {
 }
 
 #[tokio::test]
-async fn other_upstreams_are_asked_themselves() {
+async fn cache_is_separate_for_each_upstream_list() {
     let fickle = Fickle::start(&[first, servfail]).await;
     let subject = Subject::with_cache(short(), an_hour());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
@@ -307,10 +307,10 @@ async fn other_upstreams_are_asked_themselves() {
 
 /// A query beyond the limit of queries in flight is answered with the stale reply.
 #[tokio::test]
-async fn a_stale_reply_is_better_than_none_where_too_many_wait() {
+async fn stale_reply_replaces_overload() {
     let fickle = Fickle::start(&[first, silent]).await;
     let subject = Subject::with_cache(
-        Limits {
+        ForwardLimits {
             max_in_flight: 2,
             ..short()
         },
@@ -340,7 +340,7 @@ async fn a_stale_reply_is_better_than_none_where_too_many_wait() {
 }
 
 #[tokio::test]
-async fn without_the_flag_nothing_is_kept() {
+async fn disabled_cache_keeps_no_reply() {
     let fickle = Fickle::start(&[first, servfail]).await;
     let subject = Subject::new(short());
     for asked in 1..3 {
@@ -373,7 +373,7 @@ fn large(asked: &Asked) -> Reaction {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_client_gets_as_much_of_a_kept_reply_as_it_has_room_for() {
+async fn cached_reply_is_cut_to_client_size() {
     let upstream = Upstream::start(large).await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
     let query = |name: &str| Ask::new(name, "A");
@@ -409,7 +409,7 @@ async fn each_client_gets_as_much_of_a_kept_reply_as_it_has_room_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
+async fn unknown_types_and_dnssec_are_cached() {
     let upstream = Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         match asked.rtype().as_str() {
@@ -450,7 +450,7 @@ async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
 /// A stale reply for an external name answers queries for the external name. The stale reply also
 /// answers queries for a cluster name that is an alias of the external name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_server_serves_stale_names_outside() {
+async fn server_serves_stale_external_names() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
     let upstream = Upstream::start(|asked: &Asked| match DOWN.load(Ordering::SeqCst) {
         0 => Reply::to(&asked.packet)
@@ -484,7 +484,7 @@ async fn a_whole_server_serves_stale_names_outside() {
 /// second cluster name is an alias of a second external name. After the wait for the first external
 /// name, no time is left for the second.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
+async fn late_alias_target_is_served_stale() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
     let upstream = Upstream::start(|asked: &Asked| {
         match (DOWN.load(Ordering::SeqCst), asked.name().as_str()) {
@@ -523,7 +523,7 @@ async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
 
 /// Emptying the cache removes fresh and stale replies.
 #[tokio::test]
-async fn what_is_forgotten_is_asked_for_again() {
+async fn cleared_cache_queries_upstream_again() {
     let fickle = Fickle::start(&[first, second, servfail]).await;
     let subject = Subject::with_cache(short(), an_hour());
     assert_eq!(
@@ -535,7 +535,7 @@ async fn what_is_forgotten_is_asked_for_again() {
         subject.ask_a("x.test.", &fickle.list()).await,
         "NOERROR 192.0.2.1"
     );
-    subject.forwarder.forget();
+    subject.forwarder.clear_cache();
     assert!(
         is(subject.metric("cache_entries", &[]), 0) && is(subject.metric("cache_bytes", &[]), 0)
     );
@@ -544,7 +544,7 @@ async fn what_is_forgotten_is_asked_for_again() {
         "NOERROR 192.0.2.2"
     );
     fickle.goes_on();
-    subject.forwarder.forget();
+    subject.forwarder.clear_cache();
     assert_eq!(
         subject.ask_a("x.test.", &fickle.list()).await,
         "SERVFAIL",

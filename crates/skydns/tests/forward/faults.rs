@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use skydns::forward::Limits;
+use skydns::forward::ForwardLimits;
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
@@ -328,7 +328,7 @@ async fn check(what: &str, question: Question, upstreams: &[SocketAddr], expecte
 }
 
 #[tokio::test]
-async fn alone_and_with_a_good_one_behind_it() {
+async fn faulty_upstream_alone_and_before_good() {
     let good = Upstream::start(says(99)).await;
     join_all(FAULTS.iter().map(async |fault| {
         let upstream = Upstream::start(fault.handler).await;
@@ -341,7 +341,7 @@ async fn alone_and_with_a_good_one_behind_it() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn unused_port_is_refused() {
     check("UDP", a("x.test."), &[nobody()], "failed: Refused Refused").await;
     check(
         "TCP",
@@ -353,7 +353,7 @@ async fn nobody_there() {
 }
 
 #[tokio::test]
-async fn truncated_and_no_tcp_at_all() {
+async fn truncated_reply_without_tcp_is_returned() {
     let upstream = Upstream::start_udp_only(|asked: &Asked| truncated(asked).into()).await;
     check(
         "TCP refused",
@@ -366,12 +366,12 @@ async fn truncated_and_no_tcp_at_all() {
 
 /// If TCP does not work, only some of the queries with a truncated reply are retried over TCP.
 #[tokio::test]
-async fn tcp_that_never_works_is_not_waited_for_every_time() {
+async fn silent_tcp_is_paused() {
     let silent_over_tcp = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
     let upstream = Upstream::start(silent_over_tcp).await;
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         tcp_retry: Duration::from_millis(100),
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     for n in 0..10 {
         let outcome = subject
@@ -407,10 +407,10 @@ async fn is_handed_on_in_the_end(
         Upstream::start(says(99)).await,
     );
     let never = Duration::from_mins(1);
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         tcp_retry: never,
-        patience: never,
-        ..Limits::default()
+        silence_timeout: never,
+        ..ForwardLimits::default()
     });
     for n in 0..3 {
         assert_eq!(
@@ -435,13 +435,13 @@ async fn is_handed_on_in_the_end(
 }
 
 #[tokio::test]
-async fn a_truncated_reply_is_not_lost_to_silence_over_tcp() {
+async fn truncated_reply_survives_silent_tcp() {
     let handler = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
     is_handed_on_in_the_end("NOERROR tc 192.0.2.5", handler).await;
 }
 
 #[tokio::test]
-async fn servfail_is_not_lost_to_silence_afterwards() {
+async fn servfail_survives_silent_retry() {
     let known = Mutex::new(HashSet::new());
     let first_word = move |asked: &Asked| known.lock().unwrap().insert(asked.name());
     let handler = move |asked: &Asked| {
@@ -457,7 +457,7 @@ async fn servfail_is_not_lost_to_silence_afterwards() {
 /// With the default limits and three silent upstreams, an error is returned within the two seconds
 /// that clients wait.
 #[tokio::test]
-async fn an_error_comes_within_two_seconds() {
+async fn error_comes_within_two_seconds() {
     let silent = |_: &Asked| Reaction::silence();
     let upstreams = [
         Upstream::start(silent).await,
@@ -465,7 +465,7 @@ async fn an_error_comes_within_two_seconds() {
         Upstream::start(silent).await,
     ];
     let addresses: Vec<_> = upstreams.iter().map(Upstream::addr).collect();
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let asked = Instant::now();
     for outcome in [
         subject.ask(a("x.test."), &addresses),

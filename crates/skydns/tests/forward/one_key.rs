@@ -1,7 +1,7 @@
 //! One query to the upstreams for all clients that may share its reply.
 
 use futures::future::join_all;
-use skydns::forward::{CacheLimits, Limits};
+use skydns::forward::{CacheLimits, ForwardLimits};
 use skydns::wire::Transport;
 use testkit::client::{ask, ask_tcp};
 use testkit::eventually;
@@ -49,9 +49,9 @@ async fn variants_at_once_make_one_query() {
         }
     })
     .await;
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         resend_after: PATIENCE / 10,
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     let upstreams = [upstream.addr()];
     let questions = variants().into_iter().flat_map(|ask| {
@@ -156,7 +156,7 @@ async fn upstream_without_edns_answers_all_clients() {
         ("SERVFAIL", [2, 2]),
     ] {
         let upstream = Upstream::start(without_edns(rcode)).await;
-        let subject = Subject::new(Limits::default());
+        let subject = Subject::new(ForwardLimits::default());
         for (name, count) in ["x.test.", "y.test."].into_iter().zip(counts) {
             upstream.forget();
             let question = a(name).edns(Edns {
@@ -181,7 +181,7 @@ async fn upstream_without_edns_answers_all_clients() {
 /// Some devices drop queries with an OPT record. Clients without EDNS must not lose such an
 /// upstream.
 #[tokio::test]
-async fn silence_to_edns_leads_to_plain_queries() {
+async fn silence_to_edns_causes_plain_queries() {
     let has_opt =
         |asked: &Asked| Message::parse(&asked.packet).is_ok_and(|message| message.edns.is_some());
     let upstream = Upstream::start(move |asked: &Asked| {
@@ -216,12 +216,12 @@ async fn silence_to_edns_leads_to_plain_queries() {
 /// For a client over TCP, a reply that is truncated over UDP is no answer. The upstreams are
 /// queried over TCP, one after the other.
 #[tokio::test]
-async fn truncated_reply_leads_tcp_clients_further() {
+async fn truncated_reply_moves_tcp_clients_on() {
     let truncated = |asked: &Asked| address(asked, 5).truncated().into();
     let first = Upstream::start_udp_only(truncated).await;
     let second = Upstream::start(says(2)).await;
     let upstreams = [first.addr(), second.addr()];
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let (over_udp, over_tcp) = tokio::join!(
         subject.ask(a("x.test."), &upstreams),
         subject.ask(a_over_tcp("x.test."), &upstreams)

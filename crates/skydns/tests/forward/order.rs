@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use skydns::forward::Limits;
+use skydns::forward::ForwardLimits;
 use skydns::wire::Transport;
 use testkit::eventually;
 use testkit::upstream::{Asked, Reaction, Upstream};
@@ -24,11 +24,11 @@ fn after(
 /// If the first upstream is slow, queries wait for its replies. The second upstream receives no
 /// query.
 #[tokio::test]
-async fn a_slow_preferred_upstream_is_the_only_one_asked() {
+async fn slow_preferred_upstream_is_queried_alone() {
     for outsider in ["NXDOMAIN", "NOERROR", "REFUSED"] {
         let slow = Upstream::start(after(150 * MS, says(1))).await;
         let quick = Upstream::start(refuses(outsider)).await;
-        let subject = Subject::new(Limits::default());
+        let subject = Subject::new(ForwardLimits::default());
         for n in 0..10 {
             let reply = subject
                 .ask_a(&format!("n{n}.test."), &[slow.addr(), quick.addr()])
@@ -44,7 +44,7 @@ async fn a_slow_preferred_upstream_is_the_only_one_asked() {
 
 /// An upstream that does not answer queries for one name does not count as dead.
 #[tokio::test]
-async fn one_lost_name_does_not_make_a_dead_upstream() {
+async fn one_lost_name_keeps_upstream_alive() {
     let forgetful = |asked: &Asked| {
         if asked.name().eq_ignore_ascii_case("lost.test.") {
             Reaction::silence()
@@ -57,7 +57,7 @@ async fn one_lost_name_does_not_make_a_dead_upstream() {
         Upstream::start(refuses("NXDOMAIN")).await,
     );
     let upstreams = [first.addr(), second.addr()];
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let asked = Instant::now();
     while asked.elapsed() < 4000 * MS {
         for case in ["lost.test.", "Lost.test.", "LOST.test."] {
@@ -75,14 +75,14 @@ async fn one_lost_name_does_not_make_a_dead_upstream() {
 /// With one to four silent upstreams before a live upstream, the first query is answered within its
 /// budget.
 #[tokio::test]
-async fn three_silent_upstreams_do_not_hide_the_fourth() {
+async fn fourth_upstream_answers_behind_silent_three() {
     let silent = [(); 4].map(|()| Upstream::start(silent));
     let silent = futures::future::join_all(silent).await;
     let good = Upstream::start(says(5)).await;
     let asked = (1..=4).map(async |dead| {
         let mut upstreams: Vec<_> = silent.iter().take(dead).map(Upstream::addr).collect();
         upstreams.push(good.addr());
-        let reply = Subject::new(Limits::default())
+        let reply = Subject::new(ForwardLimits::default())
             .ask_a("x.test.", &upstreams)
             .await;
         assert_eq!(reply, "NOERROR 192.0.2.5", "after {dead} silent upstreams");
@@ -92,14 +92,14 @@ async fn three_silent_upstreams_do_not_hide_the_fourth() {
 
 /// If one of three upstreams is known to be dead, p99 is at most the round-trip time plus 100 ms.
 #[tokio::test]
-async fn a_dead_upstream_costs_little() {
+async fn dead_upstream_costs_little_time() {
     let dead = Upstream::start(silent).await;
     let (second, third) = (
         Upstream::start(says(2)).await,
         Upstream::start(says(3)).await,
     );
     let mut round_trip = Duration::ZERO;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     for n in 0..100 {
         let asked = Instant::now();
         subject
@@ -109,7 +109,7 @@ async fn a_dead_upstream_costs_little() {
         round_trip = round_trip.max(asked.elapsed());
     }
 
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let upstreams = [dead.addr(), second.addr(), third.addr()];
     become_last(&subject, &dead, &upstreams).await;
     let mut times = Vec::new();
@@ -154,7 +154,7 @@ async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr
 }
 
 #[tokio::test]
-async fn a_dead_upstream_is_found_again_by_its_first_answer() {
+async fn dead_upstream_recovers_with_first_answer() {
     let (dead, good) = (
         Arc::new(AtomicBool::new(false)),
         Upstream::start(says(2)).await,
@@ -168,10 +168,10 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
         }
     })
     .await;
-    let subject = Subject::new(Limits {
-        patience: 300 * MS,
+    let subject = Subject::new(ForwardLimits {
+        silence_timeout: 300 * MS,
         budget: 900 * MS,
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     let upstreams = [first.addr(), good.addr()];
     assert_eq!(
@@ -200,9 +200,9 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
 /// An upstream whose port is closed does not delay queries. Once the port is open, the upstream is
 /// used again.
 #[tokio::test]
-async fn one_that_refuses_packets_is_passed_over() {
+async fn upstream_refusing_packets_is_skipped() {
     let good = Upstream::start(says(2)).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let upstreams = [nobody(), good.addr()];
     for n in 0..10 {
         let asked = Instant::now();
@@ -219,15 +219,15 @@ async fn one_that_refuses_packets_is_passed_over() {
     );
 }
 
-/// An upstream may answer after `patience`. The first reply of any upstream is returned.
+/// An upstream may answer after `silence_timeout`. The first reply of any upstream is returned.
 #[tokio::test]
-async fn a_late_answer_counts_where_there_is_no_other() {
+async fn late_answer_of_only_upstream_counts() {
     let late = Upstream::start(after(600 * MS, says(1))).await;
     let quiet = Upstream::start(silent).await;
-    let limits = Limits {
-        patience: 200 * MS,
+    let limits = ForwardLimits {
+        silence_timeout: 200 * MS,
         resend_after: PATIENCE,
-        ..Limits::default()
+        ..ForwardLimits::default()
     };
     let subject = Subject::new(limits);
     for n in 0..4 {
@@ -242,7 +242,7 @@ async fn a_late_answer_counts_where_there_is_no_other() {
 
 /// After a lost datagram, the query is sent again before the budget ends.
 #[tokio::test]
-async fn a_silent_upstream_is_asked_again() {
+async fn silent_upstream_is_queried_again() {
     let upstream = Upstream::start(|asked: &Asked| {
         static LOST: AtomicBool = AtomicBool::new(false);
         if LOST.swap(true, Ordering::Relaxed) {
@@ -252,9 +252,9 @@ async fn a_silent_upstream_is_asked_again() {
         }
     })
     .await;
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         resend_after: 100 * MS,
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     assert_eq!(
         subject.ask_a("x.test.", &[upstream.addr()]).await,
@@ -272,12 +272,12 @@ async fn a_silent_upstream_is_asked_again() {
 /// If the port of the only upstream is closed, the upstream may be restarting. The query is sent
 /// again after a pause.
 #[tokio::test]
-async fn a_restarting_upstream_is_asked_again() {
+async fn restarting_upstream_is_queried_again() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let address = nobody();
-        let limits = Limits {
+        let limits = ForwardLimits {
             retry_pause: 1000 * MS,
-            ..Limits::default()
+            ..ForwardLimits::default()
         };
         let subject = Subject::new(limits);
         let upstreams: [SocketAddr; 1] = [address];
@@ -294,15 +294,15 @@ async fn a_restarting_upstream_is_asked_again() {
 /// If the maximum number of upstreams is open, the upstream that has been silent for longest is
 /// replaced by the next.
 #[tokio::test]
-async fn no_more_than_so_many_upstreams_are_listened_to() {
+async fn simultaneous_upstreams_are_bounded() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;
     let good = Upstream::start(after(100 * MS, says(5))).await;
     let mut upstreams: Vec<_> = silent.iter().map(Upstream::addr).collect();
     upstreams.push(good.addr());
     for max_open in [1, 2] {
-        let subject = Subject::new(Limits {
+        let subject = Subject::new(ForwardLimits {
             max_open,
-            ..Limits::default()
+            ..ForwardLimits::default()
         });
         assert_eq!(
             subject.ask_a("x.test.", &upstreams).await,
@@ -312,9 +312,9 @@ async fn no_more_than_so_many_upstreams_are_listened_to() {
     }
     // A failed upstream no longer counts as open.
     let addresses = [nobody(), nobody(), nobody(), nobody(), good.addr()];
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         max_open: 1,
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     assert_eq!(
         subject.ask_a("x.test.", &addresses).await,

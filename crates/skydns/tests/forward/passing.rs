@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skydns::forward::Limits;
+use skydns::forward::ForwardLimits;
 use skydns::wire::Transport;
 use testkit::message::{Edns, Message};
 use testkit::query::Query as Ask;
@@ -22,7 +22,7 @@ fn hex(bytes: &[u8]) -> String {
 /// The flags, DO and the end-to-end EDNS options are those of the client, as in kube-dns. The name
 /// in lower case and the OPT record are our own. The expected packets have the ID 0.
 #[tokio::test]
-async fn queries_have_a_question_of_ours() {
+async fn forwarded_query_has_own_question() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
     const OPT: &str = "00002904d0000000000000";
     let www = || Ask::new("www.outside.test.", "A");
@@ -100,7 +100,7 @@ async fn queries_have_a_question_of_ours() {
         ),
     ];
     let upstream = Upstream::start(says(1)).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     for (what, query, expected) in cases {
         upstream.forget();
         subject
@@ -118,7 +118,7 @@ async fn queries_have_a_question_of_ours() {
 }
 
 #[tokio::test]
-async fn the_whole_reply_is_handed_on() {
+async fn whole_reply_is_passed_on() {
     let whole = |asked: &Asked| {
         Reply::to(&asked.packet)
             .authoritative()
@@ -129,7 +129,7 @@ async fn the_whole_reply_is_handed_on() {
             .edns(1232)
     };
     let upstream = Upstream::start(move |asked: &Asked| whole(asked).into()).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let question = question("x.test.", "TXT", Transport::Udp).edns(Edns {
         udp: 1232,
         ..Edns::default()
@@ -156,7 +156,7 @@ async fn the_whole_reply_is_handed_on() {
 /// After SERVFAIL and REFUSED, the next upstream is queried. All other replies are returned to the
 /// client.
 #[tokio::test]
-async fn only_servfail_and_refused_lead_to_the_next_upstream() {
+async fn only_servfail_and_refused_try_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
         for (rcode, told_by_two, counts) in [
             ("NXDOMAIN", "NXDOMAIN", (1, 0)),
@@ -171,7 +171,7 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
                 Upstream::start(refuses(rcode)).await,
                 Upstream::start(says(2)).await,
             );
-            let subject = Subject::new(Limits::default());
+            let subject = Subject::new(ForwardLimits::default());
             let query = question("x.test.", "A", transport);
             let reply = subject.ask(query, &[first.addr(), second.addr()]).await;
             assert_eq!(told(&reply), told_by_two, "{rcode} over {transport:?}");
@@ -185,7 +185,7 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
 }
 
 #[tokio::test]
-async fn after_servfail_the_same_upstream_is_asked_once_more() {
+async fn servfail_is_retried_once_at_same_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (flaky, second) = (AtomicUsize::new(0), Upstream::start(says(2)).await);
         let flaky = Upstream::start(move |asked: &Asked| {
@@ -197,7 +197,7 @@ async fn after_servfail_the_same_upstream_is_asked_once_more() {
             }
         })
         .await;
-        let subject = Subject::new(Limits::default());
+        let subject = Subject::new(ForwardLimits::default());
         let reply = subject
             .ask(
                 question("x.test.", "A", transport),
@@ -211,14 +211,14 @@ async fn after_servfail_the_same_upstream_is_asked_once_more() {
 }
 
 #[tokio::test]
-async fn no_upstreams_is_an_error_at_once() {
-    let subject = Subject::new(Limits::default());
+async fn empty_upstream_list_is_error() {
+    let subject = Subject::new(ForwardLimits::default());
     assert_eq!(subject.ask_a("x.test.", &[]).await, "no upstream servers");
 }
 
 /// Replies are not limited to 512 octets.
 #[tokio::test]
-async fn large_replies_are_whole() {
+async fn large_reply_is_passed_on_whole() {
     for (transport, records) in [
         (Transport::Udp, 60),
         (Transport::Udp, 1400),
@@ -234,7 +234,7 @@ async fn large_replies_are_whole() {
                 .into()
         })
         .await;
-        let subject = Subject::new(Limits::default());
+        let subject = Subject::new(ForwardLimits::default());
         let reply = subject
             .ask(question("big.test.", "A", transport), &[upstream.addr()])
             .await

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::future::join_all;
-use skydns::forward::Limits;
+use skydns::forward::ForwardLimits;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -112,7 +112,7 @@ async fn check(case: &Case) {
         outcome,
         waits,
     } = case;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     let upstreams = join_all(servers.iter().map(|server| server.start())).await;
     let address =
         |upstream: &Option<Upstream>| upstream.as_ref().map_or_else(nobody, Upstream::addr);

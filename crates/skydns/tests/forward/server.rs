@@ -48,7 +48,7 @@ fn codes(edns: Option<Edns>) -> Vec<u16> {
 /// answers without a server cookie. Therefore the cookie of an upstream must not be forwarded to
 /// clients.
 #[tokio::test(flavor = "multi_thread")]
-async fn options_of_one_hop_end_here() {
+async fn hop_by_hop_options_are_not_forwarded() {
     let upstream = Upstream::start(|asked: &Asked| {
         let options: &[(u16, &[u8])] = &[
             (NSID, b"upstream"),
@@ -104,7 +104,7 @@ async fn options_of_one_hop_end_here() {
 /// A query from a client over TCP is forwarded over UDP first. A dnsmasq as upstream handles only
 /// twenty TCP connections at a time, but more queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
-async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
+async fn tcp_client_is_forwarded_over_udp_first() {
     let large = |asked: &Asked| {
         let many = (0..200).map(|n| format!("{} 60 IN A 198.51.100.{n}", asked.name()));
         many.fold(Reply::to(&asked.packet), |reply, record| {
@@ -167,7 +167,7 @@ async fn send(socket: &UdpSocket, name: &str) {
 /// Heavy clients send a query every millisecond for names without an answer. A light client waits
 /// for each answer, and receives all its answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn heavy_clients_leave_room_for_light_ones() {
+async fn light_client_is_answered_beside_heavy() {
     for heavy in [1, 3, 20] {
         let upstream = Upstream::start(|asked: &Asked| {
             if asked.name().starts_with("silent") {

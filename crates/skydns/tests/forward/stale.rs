@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use skydns::forward::Limits;
+use skydns::forward::ForwardLimits;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ async fn stale_names_return_at_once() {
     let (first, first_dead) = mortal().await;
     let (second, second_dead) = mortal().await;
     let upstreams = [first.addr(), second.addr()];
-    let subject = Subject::with_cache(Limits::default(), an_hour());
+    let subject = Subject::with_cache(ForwardLimits::default(), an_hour());
     for name in NAMES {
         assert_eq!(subject.ask_a(name, &upstreams).await, "NOERROR 192.0.2.1");
     }
@@ -68,7 +68,7 @@ async fn stale_name_waits_for_living_upstream() {
     let (first, first_dead) = mortal().await;
     let (second, second_dead) = mortal().await;
     let upstreams = [first.addr(), second.addr()];
-    let subject = Subject::with_cache(Limits::default(), an_hour());
+    let subject = Subject::with_cache(ForwardLimits::default(), an_hour());
     assert_eq!(
         subject.ask_a("x.test.", &upstreams).await,
         "NOERROR 192.0.2.1"

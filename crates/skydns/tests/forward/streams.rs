@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use skydns::forward::{Limits, TlsTrust};
+use skydns::forward::{ForwardLimits, TlsTrust};
 use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::tls::{Gate, file};
@@ -27,7 +27,7 @@ struct Kept {
 
 impl Kept {
     /// An upstream over TCP and an upstream over TLS, each with its own forwarder.
-    async fn both<H, R>(limits: Limits, handler: impl Fn() -> H) -> [Self; 2]
+    async fn both<H, R>(limits: ForwardLimits, handler: impl Fn() -> H) -> [Self; 2]
     where
         H: Fn(&Asked) -> R + Send + Sync + 'static,
         R: Into<Reaction>,
@@ -95,8 +95,8 @@ fn numbered(asked: &Asked) -> Reply {
 }
 
 #[tokio::test]
-async fn one_connection_is_kept_and_nothing_goes_over_udp() {
-    for kept in Kept::both(Limits::default(), || says(1)).await {
+async fn connection_is_kept_without_udp() {
+    for kept in Kept::both(ForwardLimits::default(), || says(1)).await {
         for n in 0..20 {
             assert_eq!(
                 kept.ask_a(&format!("n{n}.test.")).await,
@@ -124,8 +124,8 @@ async fn one_connection_is_kept_and_nothing_goes_over_udp() {
 }
 
 #[tokio::test]
-async fn replies_come_in_any_order() {
-    for kept in Kept::both(Limits::default(), || {
+async fn replies_arrive_in_any_order() {
+    for kept in Kept::both(ForwardLimits::default(), || {
         let held = Mutex::new(Vec::new());
         move |asked: &Asked| {
             let mut held = held.lock().unwrap();
@@ -149,8 +149,8 @@ async fn replies_come_in_any_order() {
 }
 
 #[tokio::test]
-async fn replies_that_come_octet_by_octet_are_whole() {
-    for kept in Kept::both(Limits::default(), || {
+async fn reply_octet_by_octet_is_whole() {
+    for kept in Kept::both(ForwardLimits::default(), || {
         |asked: &Asked| {
             let packet = Reply::to(&asked.packet)
                 .answer("x.test. 60 IN A 192.0.2.1")
@@ -172,8 +172,8 @@ async fn replies_that_come_octet_by_octet_are_whole() {
 /// The first octets contain two whole replies and the start of a third reply. The rest of the third
 /// reply arrives later.
 #[tokio::test]
-async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
-    for kept in Kept::both(Limits::default(), || {
+async fn replies_in_one_segment_are_separated() {
+    for kept in Kept::both(ForwardLimits::default(), || {
         let held = Mutex::new(Vec::new());
         move |asked: &Asked| {
             let packet = numbered(asked).wire();
@@ -206,8 +206,8 @@ async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
 }
 
 #[tokio::test]
-async fn unknown_types_pass_unchanged() {
-    for kept in Kept::both(Limits::default(), || {
+async fn unknown_type_passes_unchanged() {
+    for kept in Kept::both(ForwardLimits::default(), || {
         |asked: &Asked| Reply::to(&asked.packet).answer("x.test. 60 IN TYPE65280 \\# 3 c00cff")
     })
     .await
@@ -224,8 +224,8 @@ async fn unknown_types_pass_unchanged() {
 }
 
 #[tokio::test]
-async fn a_server_may_close_after_each_answer() {
-    for kept in Kept::both(Limits::default(), || {
+async fn server_may_close_after_each_answer() {
+    for kept in Kept::both(ForwardLimits::default(), || {
         |asked: &Asked| Reaction::from(numbered(asked)).then(Act::Close)
     })
     .await
@@ -245,7 +245,7 @@ async fn a_server_may_close_after_each_answer() {
 }
 
 #[tokio::test]
-async fn a_question_on_a_connection_that_breaks_is_asked_once_more() {
+async fn query_on_broken_connection_is_resent_once() {
     for kept in Kept::both(short(), || {
         let broken = AtomicUsize::new(0);
         move |asked: &Asked| match asked.name().as_str() {
@@ -268,7 +268,7 @@ async fn a_question_on_a_connection_that_breaks_is_asked_once_more() {
 }
 
 #[tokio::test]
-async fn what_answers_something_else_does_not_count() {
+async fn reply_to_other_query_is_ignored() {
     let wrong_id = |asked: &Asked| {
         let mut packet = says_wire(asked, 9);
         packet[0] ^= 0x55;
@@ -325,7 +325,7 @@ fn says_wire(asked: &Asked, n: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn servfail_is_asked_for_again_and_nothing_hidden_counts() {
+async fn servfail_is_retried_over_stream() {
     for kept in Kept::both(short(), || refuses("SERVFAIL")).await {
         assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
         assert_eq!(kept.upstream.count(), 2);
@@ -342,7 +342,7 @@ async fn servfail_is_asked_for_again_and_nothing_hidden_counts() {
 /// No new queries are sent on a connection that receives no replies, for example after a firewall
 /// has dropped its state.
 #[tokio::test]
-async fn a_connection_that_died_silently_is_replaced() {
+async fn silently_dead_connection_is_replaced() {
     for kept in Kept::both(short(), || {
         let first = Mutex::new(None);
         move |asked: &Asked| {
@@ -367,7 +367,7 @@ async fn a_connection_that_died_silently_is_replaced() {
 }
 
 #[tokio::test]
-async fn there_are_few_connections_however_many_questions() {
+async fn connection_count_is_bounded() {
     for kept in Kept::both(short(), || silent).await {
         let answers =
             join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
@@ -379,9 +379,9 @@ async fn there_are_few_connections_however_many_questions() {
         assert!((300..=301).contains(&kept.upstream.count()));
         assert_eq!(kept.connections().len(), 4);
     }
-    let limits = Limits {
+    let limits = ForwardLimits {
         max_connections: 1,
-        ..Limits::default()
+        ..ForwardLimits::default()
     };
     for kept in Kept::both(limits, || says(1)).await {
         let answers =
@@ -400,15 +400,15 @@ async fn there_are_few_connections_however_many_questions() {
 }
 
 #[tokio::test]
-async fn connections_to_upstreams_that_are_not_in_use_are_closed() {
-    for kept in Kept::both(Limits::default(), || says(1)).await {
+async fn connections_to_unused_upstreams_are_closed() {
+    for kept in Kept::both(ForwardLimits::default(), || says(1)).await {
         let way = kept.way();
         for left in [1, 0] {
             assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
             let in_use = if left == 1 { vec![&way] } else { Vec::new() };
             kept.subject
                 .forwarder
-                .keep_only(&in_use.into_iter().collect());
+                .retain_upstreams(&in_use.into_iter().collect());
             eventually(PATIENCE, || async { is(kept.open(), left) }).await;
         }
         // A later query to the upstream is answered over a new connection.
@@ -417,9 +417,9 @@ async fn connections_to_upstreams_that_are_not_in_use_are_closed() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_next_is_asked() {
+async fn refused_connection_tries_next_upstream() {
     let good = Upstream::start(says(2)).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     for protocol in ["tcp", "tls"] {
         let nobody = format!("{protocol}://{}", crate::support::nobody())
             .parse()

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use skydns::forward::{
-    Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query,
-    Reply, TlsTrust,
+    CacheLimits, CacheMetrics, ForwardError, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache,
+    TlsTrust, UpstreamQuery, UpstreamReply,
 };
 use skydns::wire::{self, Transport};
 use testkit::message::{Edns, Message};
@@ -28,26 +28,33 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: ForwardLimits) -> Self {
         Self::trusting(limits, TlsTrust::default())
     }
 
-    pub(crate) fn trusting(limits: Limits, trust: TlsTrust) -> Self {
+    pub(crate) fn trusting(limits: ForwardLimits, trust: TlsTrust) -> Self {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
         Self {
-            forwarder: Arc::new(Forwarder::with(limits, metrics, trust, None)),
+            forwarder: Arc::new(Forwarder::with_trust_and_cache(
+                limits, metrics, trust, None,
+            )),
             registry,
             clients: Arc::default(),
         }
     }
 
     /// A forwarder with a cache.
-    pub(crate) fn with_cache(limits: Limits, bounds: CacheLimits) -> Self {
+    pub(crate) fn with_cache(limits: ForwardLimits, bounds: CacheLimits) -> Self {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
-        let cache = Cache::new(bounds, CacheMetrics::new(&registry).unwrap());
-        let forwarder = Arc::new(Forwarder::with(limits, metrics, TlsTrust::default(), cache));
+        let cache = ReplyCache::new(bounds, CacheMetrics::new(&registry).unwrap());
+        let forwarder = Arc::new(Forwarder::with_trust_and_cache(
+            limits,
+            metrics,
+            TlsTrust::default(),
+            cache,
+        ));
         Self {
             forwarder,
             registry,
@@ -60,7 +67,7 @@ impl Subject {
         &self,
         question: Question,
         upstreams: &[SocketAddr],
-    ) -> Result<Arc<Reply>, ForwardError> {
+    ) -> Result<Arc<UpstreamReply>, ForwardError> {
         self.ask_as(self.client(), question, upstreams).await
     }
 
@@ -73,7 +80,7 @@ impl Subject {
         &self,
         question: Question,
         upstreams: &[dnsconfig::Upstream],
-    ) -> Result<Arc<Reply>, ForwardError> {
+    ) -> Result<Arc<UpstreamReply>, ForwardError> {
         let transport = question.transport;
         self.forwarder
             .exchange(
@@ -90,7 +97,7 @@ impl Subject {
         client: IpAddr,
         question: Question,
         upstreams: &[SocketAddr],
-    ) -> Result<Arc<Reply>, ForwardError> {
+    ) -> Result<Arc<UpstreamReply>, ForwardError> {
         let upstreams = upstreams
             .iter()
             .map(|upstream| (*upstream).into())
@@ -146,15 +153,15 @@ pub(crate) fn is(value: f64, expected: usize) -> bool {
 }
 
 /// The defaults with a shorter budget, for upstreams that are expected to fail.
-pub(crate) fn short() -> Limits {
+pub(crate) fn short() -> ForwardLimits {
     let ms = Duration::from_millis;
-    Limits {
+    ForwardLimits {
         budget: ms(800),
-        patience: ms(300),
+        silence_timeout: ms(300),
         resend_after: ms(150),
         tcp_retry: ms(200),
         retry_pause: ms(20),
-        ..Limits::default()
+        ..ForwardLimits::default()
     }
 }
 
@@ -187,12 +194,12 @@ impl Question {
         Self { transport, ..self }
     }
 
-    fn forwarded(&self) -> Query {
-        Query::of_client(&wire::Query::parse(&self.query.wire(), self.transport).unwrap())
+    fn forwarded(&self) -> UpstreamQuery {
+        UpstreamQuery::of_client(&wire::Query::parse(&self.query.wire(), self.transport).unwrap())
     }
 
     /// The answer that the client gets.
-    pub(crate) fn answer(&self, reply: &Reply) -> Message {
+    pub(crate) fn answer(&self, reply: &UpstreamReply) -> Message {
         let query = self.query.wire();
         let mut answer = Vec::new();
         reply.append_answer(
@@ -220,7 +227,7 @@ pub(crate) fn a_over_tcp(name: &str) -> Question {
 }
 
 /// Formats an outcome: the RCODE, `tc` if set, and the addresses; or the error.
-pub(crate) fn told(outcome: &Result<Arc<Reply>, ForwardError>) -> String {
+pub(crate) fn told(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -> String {
     match outcome {
         Ok(reply) => {
             let message = Message::parse(&reply.message).unwrap();
@@ -272,7 +279,7 @@ pub(crate) fn nobody() -> SocketAddr {
 /// The names of the metrics are a public interface. In other tests, a metric with a misspelt name
 /// has the value zero.
 #[tokio::test]
-async fn metrics_have_their_names() {
+async fn forward_metrics_have_documented_names() {
     let subject = Subject::new(short());
     // Metrics with labels are exported once they have a value.
     let good = testkit::upstream::Upstream::start(says(1)).await;

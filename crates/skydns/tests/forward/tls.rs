@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use skydns::forward::{Limits, Pin, TlsTrust};
+use skydns::forward::{ForwardLimits, KeyPin, TlsTrust};
 use testkit::eventually;
 use testkit::message::{Edns as Opt, Message};
 use testkit::reply::Reply;
@@ -22,7 +22,7 @@ const OTHER_KEY: [u8; 32] = [0; 32];
 const EXPIRES: f64 = 4_733_510_400.0;
 
 fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
-    let pins = pins.iter().map(|(name, sha256)| Pin {
+    let pins = pins.iter().map(|(name, sha256)| KeyPin {
         name: (*name).to_owned(),
         sha256: *sha256,
     });
@@ -33,7 +33,7 @@ fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
 }
 
 #[tokio::test]
-async fn certificates() {
+async fn certificate_trust_decides_use() {
     let (good, name) = ("NOERROR 192.0.2.1", Some("dns.test"));
     let wrong = "failed: Certificate Certificate";
     for (certificate, name, pins, expected) in [
@@ -103,7 +103,7 @@ async fn certificates() {
 }
 
 #[tokio::test]
-async fn servers_that_do_not_speak_tls_get_no_question() {
+async fn plain_server_gets_no_query_over_tls() {
     let plain = Upstream::start(says(1)).await;
     let subject = Subject::trusting(short(), trust(&[]));
     let upstream = format!("tls://{}", plain.addr()).parse().unwrap();
@@ -118,7 +118,7 @@ async fn servers_that_do_not_speak_tls_get_no_question() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_answer_the_handshake_is_silent() {
+async fn unanswered_handshake_counts_as_silence() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let held = async {
         let mut held = Vec::new();
@@ -153,14 +153,14 @@ async fn one_that_does_not_answer_the_handshake_is_silent() {
 
 /// The server closes the connection after each answer, so that each query needs a handshake.
 #[tokio::test]
-async fn sessions_are_resumed_and_the_expiry_is_shown() {
+async fn tls_sessions_resume_and_expiry_is_metric() {
     for version in [&TLS12, &TLS13] {
         let upstream = Upstream::start(|asked: &Asked| {
             Reaction::from(crate::support::address(asked, 1)).then(Act::Close)
         })
         .await;
         let gate = Gate::of_versions("server", &[version], upstream.addr()).await;
-        let subject = Subject::trusting(Limits::default(), trust(&[("dns.test", KEY)]));
+        let subject = Subject::trusting(ForwardLimits::default(), trust(&[("dns.test", KEY)]));
         let way = gate.upstream(Some("dns.test"));
         for n in 0..5 {
             let outcome = subject
@@ -179,9 +179,9 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
         );
         let expiry = || subject.metric("tls_certificate_expiry_timestamp_seconds", &[]);
         assert!((expiry() - EXPIRES).abs() < 1.0);
-        subject.forwarder.keep_only(&[&way].into());
+        subject.forwarder.retain_upstreams(&[&way].into());
         assert!((expiry() - EXPIRES).abs() < 1.0);
-        subject.forwarder.keep_only(&[].into());
+        subject.forwarder.retain_upstreams(&[].into());
         assert!(is(subject.metric("tls_trusted", &[]), 0));
         assert!(
             is(expiry(), 0),
@@ -193,7 +193,7 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
 /// A changed CA file is used without a restart. If the file is missing or unusable, the previous
 /// certificates stay in use.
 #[tokio::test]
-async fn another_ca_file_counts_without_a_restart() {
+async fn changed_ca_file_is_reloaded() {
     let directory = tempfile::tempdir().unwrap();
     let ca_file = directory.path().join("ca.pem");
     let upstream = Upstream::start(says(1)).await;
@@ -237,7 +237,7 @@ async fn another_ca_file_counts_without_a_restart() {
 
 /// A named pipe stands for a file on a dead mount: opening it waits for a writer.
 #[tokio::test]
-async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
+async fn hanging_ca_file_keeps_previous_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let ca_file = directory.path().join("ca.pem");
     std::fs::copy(file("ca.pem"), &ca_file).unwrap();
@@ -276,7 +276,7 @@ async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
 /// Queries over TLS are padded, so that their length does not reveal the name (RFC 8467). Queries
 /// over plain TCP are not padded.
 #[tokio::test]
-async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
+async fn tls_queries_are_padded() {
     let padded = |asked: &Asked| {
         let reply = crate::support::address(asked, 1);
         let options = vec![(12, vec![0; 300]), (15, vec![0, 0])];
@@ -340,7 +340,7 @@ async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
 /// If an upstream replies FORMERR to EDNS, the query is sent again without EDNS (RFC 6891, section
 /// 7).
 #[tokio::test]
-async fn a_server_older_than_padding_is_asked_without() {
+async fn server_without_padding_is_queried_plain() {
     let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {
         Some(_) => Reaction::from(Reply::to(&asked.packet).rcode("FORMERR")),
         None => crate::support::address(asked, 1).into(),

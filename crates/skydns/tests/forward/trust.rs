@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use skydns::forward::{ForwardError, Limits, usable_upstreams};
+use skydns::forward::{ForwardError, ForwardLimits, usable_upstreams};
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
 use crate::support::{PATIENCE, Subject, a, address, is, nobody, refuses, says, short, told};
 
 #[tokio::test]
-async fn ids_and_ports_cannot_be_foretold() {
+async fn ids_and_ports_are_random() {
     const QUERIES: usize = 400;
     let upstream = Upstream::start(says(1)).await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     for n in 0..QUERIES {
         subject
             .ask(a(&format!("n{n}.test.")), &[upstream.addr()])
@@ -55,7 +55,7 @@ async fn ids_and_ports_cannot_be_foretold() {
 
 /// A reply from another port is ignored, even if its content is correct.
 #[tokio::test]
-async fn replies_from_elsewhere_do_not_count() {
+async fn replies_from_other_addresses_are_ignored() {
     let (asked_one, other) = (local_socket(), local_socket());
     let upstream = asked_one.local_addr().unwrap();
     let server = std::thread::spawn(move || {
@@ -76,7 +76,7 @@ async fn replies_from_elsewhere_do_not_count() {
         // The correct reply is sent after the reply from the other port.
         asked_one.send_to(&reply(1), from).unwrap();
     });
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     assert_eq!(
         subject.ask_a("x.test.", &[upstream]).await,
         "NOERROR 192.0.2.1"
@@ -98,7 +98,7 @@ async fn mismatches_are_counted() {
         reaction.then(Act::Send(address(asked, 1).wire()))
     })
     .await;
-    let subject = Subject::new(Limits::default());
+    let subject = Subject::new(ForwardLimits::default());
     assert_eq!(
         subject.ask_a("x.test.", &[upstream.addr()]).await,
         "NOERROR 192.0.2.1"
@@ -109,7 +109,7 @@ async fn mismatches_are_counted() {
 /// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed
 /// IDs.
 #[tokio::test]
-async fn guessing_ends_udp() {
+async fn id_guessing_ends_udp() {
     let flood = |asked: &Asked| match asked.transport {
         Transport::Udp => {
             let guess = |n: u16| {
@@ -125,9 +125,9 @@ async fn guessing_ends_udp() {
         Transport::Tcp => says(1)(asked),
     };
     let upstream = Upstream::start(flood).await;
-    let subject = Subject::new(Limits {
+    let subject = Subject::new(ForwardLimits {
         resend_after: Duration::from_secs(5),
-        ..Limits::default()
+        ..ForwardLimits::default()
     });
     assert_eq!(
         subject.ask_a("x.test.", &[upstream.addr()]).await,
@@ -141,7 +141,7 @@ async fn guessing_ends_udp() {
 }
 
 #[test]
-fn upstreams_that_are_ourselves_are_not_used() {
+fn own_addresses_are_no_upstreams() {
     let addresses = |texts: &[&str]| {
         texts
             .iter()
@@ -238,8 +238,8 @@ async fn leads_back(subject: &Subject, upstream: SocketAddr, domain: &str) -> Op
 }
 
 #[tokio::test]
-async fn an_upstream_that_leads_back_is_found() {
-    let subject = Subject::new(Limits::default());
+async fn looping_upstream_is_found() {
+    let subject = Subject::new(ForwardLimits::default());
     let (looping, _tasks) = relay(subject.clone()).await;
     let good = Upstream::start(refuses("NXDOMAIN")).await;
     for domain in ["test", "corp.example", ""] {
@@ -264,8 +264,8 @@ async fn an_upstream_that_leads_back_is_found() {
 }
 
 #[tokio::test]
-async fn names_like_those_that_find_loops_mean_nothing() {
-    let subject = Subject::new(Limits::default());
+async fn foreign_loop_probe_names_are_ignored() {
+    let subject = Subject::new(ForwardLimits::default());
     // A plain socket, because `Upstream` detects loop probes.
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -317,7 +317,7 @@ async fn names_like_those_that_find_loops_mean_nothing() {
 }
 
 #[tokio::test]
-async fn of_an_upstream_that_is_silent_nothing_is_known() {
+async fn silent_upstream_has_unknown_loop_state() {
     let (socket, subject) = (
         tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(),
         Subject::new(short()),

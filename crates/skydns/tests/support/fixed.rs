@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use skydns::engine::Identity;
 use skydns::forward::{
-    Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust,
+    CacheLimits, CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache, TlsTrust,
 };
 use skydns::metrics::Metrics;
 use skydns::server::{DnsServer, ServerConfig};
@@ -504,9 +504,16 @@ fn bind_backend<B: Backend<View = Fixed>>(
     transfers: Option<Arc<ZoneTransfers<Fixed>>>,
 ) -> std::io::Result<DnsServer<B>> {
     let registry = prometheus::Registry::new();
-    let cache = cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
-    let forwarder = ForwardMetrics::new(&registry)
-        .map(|metrics| Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
+    let cache =
+        cache.and_then(|limits| ReplyCache::new(limits, CacheMetrics::new(&registry).ok()?));
+    let forwarder = ForwardMetrics::new(&registry).map(|metrics| {
+        Forwarder::with_trust_and_cache(
+            ForwardLimits::default(),
+            metrics,
+            TlsTrust::default(),
+            cache,
+        )
+    });
     let config = ServerConfig {
         address,
         udp_sockets: NonZeroUsize::MIN,

@@ -62,7 +62,7 @@ fn server() -> (
     let registry = prometheus::Registry::new();
     let metrics = skydns::forward::ForwardMetrics::new(&registry).unwrap();
     let (limits, trust) = (
-        skydns::forward::Limits::default(),
+        skydns::forward::ForwardLimits::default(),
         skydns::forward::TlsTrust::default(),
     );
     let config = skydns::server::ServerConfig {
@@ -71,7 +71,7 @@ fn server() -> (
         identity: skydns::engine::Identity {
             version: String::new(),
         },
-        forwarder: Arc::new(skydns::forward::Forwarder::with(
+        forwarder: Arc::new(skydns::forward::Forwarder::with_trust_and_cache(
             limits, metrics, trust, None,
         )),
         metrics: skydns::metrics::Metrics::new("", ""),

@@ -1,7 +1,7 @@
 //! Tests with replies that are too large.
 
 use super::*;
-use crate::forward::{Query, Reply, Verdict, judge};
+use crate::forward::{ReplyCheck, UpstreamQuery, UpstreamReply, check_reply};
 use crate::wire::Section;
 
 /// A query for `A.test. A` over UDP with EDNS of 512 octets.
@@ -24,21 +24,21 @@ fn upstream(flags: u16, option: u16) -> Vec<u8> {
     message
 }
 
-fn reply(octets: &[u8]) -> Reply {
-    match judge(
-        &Query::new(b"\x01a\x04test\x00", 1),
+fn reply(octets: &[u8]) -> UpstreamReply {
+    match check_reply(
+        &UpstreamQuery::new(b"\x01a\x04test\x00", 1),
         0x0909,
         &"192.0.2.1".parse().unwrap(),
         octets,
     ) {
-        Verdict::Reply(reply) => reply,
+        ReplyCheck::Valid(reply) => reply,
         other => panic!("{other:?}"),
     }
 }
 
 /// Length, answer count, length of the OPT record and TC of the answer, and whether it is reported
 /// as truncated.
-fn answer(reply: &Reply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
+fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
     let parsed = wire::Query::parse(query, Transport::Udp).unwrap();
     let mut out = Vec::new();
     let truncated = reply.append_answer(&parsed, &mut out);
@@ -63,7 +63,7 @@ fn answer(reply: &Reply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
 }
 
 #[test]
-fn options_of_any_size_fit() {
+fn large_options_are_dropped_to_fit() {
     for (what, option, expected) in [
         ("all of it fits", 400, (455, 1, 415, false, false)),
         ("to the octet", 457, (512, 1, 472, false, false)),

@@ -7,37 +7,37 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::forward::key::Upstreams;
+use crate::forward::key::UpstreamList;
 
 /// Maximum number of failing lists of upstreams that are logged at the same time.
 const MAX_LOGGED: usize = 64;
 
 /// The lists of upstreams that fail while stale answers are served.
 #[derive(Debug, Default)]
-pub(super) struct Outages(Mutex<HashMap<Upstreams, Outage>>);
+pub(super) struct StaleOutages(Mutex<HashMap<UpstreamList, StaleOutage>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Outage {
+struct StaleOutage {
     began: Instant,
     last_failure: Instant,
 }
 
-impl Outages {
+impl StaleOutages {
     /// Records that the upstreams failed to refresh a stale reply.
-    pub(super) fn failed(&self, upstreams: &Upstreams, now: Instant) {
+    pub(super) fn record_failure(&self, upstreams: &UpstreamList, now: Instant) {
         let mut outages = self.0.lock();
         if let Some(outage) = outages.get_mut(upstreams) {
             outage.last_failure = now;
         } else if outages.len() < MAX_LOGGED {
             outages.insert(
                 Arc::clone(upstreams),
-                Outage {
+                StaleOutage {
                     began: now,
                     last_failure: now,
                 },
             );
             tracing::warn!(
-                upstreams = listed(upstreams),
+                upstreams = upstream_list(upstreams),
                 "upstream servers fail, serving stale answers"
             );
         }
@@ -45,9 +45,9 @@ impl Outages {
 
     /// Records that the upstreams answered. The outage ends when nothing has failed for `quiet`:
     /// some names may fail while other names are answered.
-    pub(super) fn answered(&self, upstreams: &Upstreams, quiet: Duration, now: Instant) {
+    pub(super) fn record_answer(&self, upstreams: &UpstreamList, quiet: Duration, now: Instant) {
         let mut outages = self.0.lock();
-        let Some(Outage {
+        let Some(StaleOutage {
             began,
             last_failure,
         }) = outages.get(upstreams).copied()
@@ -58,7 +58,7 @@ impl Outages {
             outages.remove(upstreams);
             let lasted = last_failure.saturating_duration_since(began);
             tracing::info!(
-                upstreams = listed(upstreams),
+                upstreams = upstream_list(upstreams),
                 ?lasted,
                 "upstream servers answer again, stale answers ended"
             );
@@ -66,7 +66,7 @@ impl Outages {
     }
 }
 
-fn listed(upstreams: &Upstreams) -> String {
+fn upstream_list(upstreams: &UpstreamList) -> String {
     upstreams
         .iter()
         .map(ToString::to_string)
@@ -82,35 +82,35 @@ mod tests {
 
     const QUIET: Duration = Duration::from_mins(1);
 
-    fn upstreams(port: u16) -> Upstreams {
+    fn upstreams(port: u16) -> UpstreamList {
         [SocketAddr::from(([192, 0, 2, 1], port)).into()].into()
     }
 
     /// One outage with one log line, even if some names fail for a long time while other names are
     /// answered.
     #[test]
-    fn an_outage_ends_when_nothing_has_failed_for_a_while() {
-        let (outages, here, start) = (Outages::default(), upstreams(53), Instant::now());
-        let lasts = |outages: &Outages| outages.0.lock().contains_key(&here);
-        outages.answered(&here, QUIET, start);
+    fn outage_ends_after_quiet_time() {
+        let (outages, here, start) = (StaleOutages::default(), upstreams(53), Instant::now());
+        let lasts = |outages: &StaleOutages| outages.0.lock().contains_key(&here);
+        outages.record_answer(&here, QUIET, start);
         assert!(!lasts(&outages));
         for minutes in 0..3 {
             let failed = start + QUIET * minutes;
-            outages.failed(&here, failed);
-            outages.answered(&here, QUIET, failed + QUIET / 2);
-            outages.answered(&upstreams(54), QUIET, failed + 2 * QUIET);
+            outages.record_failure(&here, failed);
+            outages.record_answer(&here, QUIET, failed + QUIET / 2);
+            outages.record_answer(&upstreams(54), QUIET, failed + 2 * QUIET);
             assert!(lasts(&outages), "{minutes}");
         }
         assert_eq!(outages.0.lock()[&here].began, start);
-        outages.answered(&here, QUIET, start + 3 * QUIET);
+        outages.record_answer(&here, QUIET, start + 3 * QUIET);
         assert!(!lasts(&outages));
     }
 
     #[test]
-    fn so_many_outages_are_remembered_and_no_more() {
-        let outages = Outages::default();
+    fn logged_outages_are_bounded() {
+        let outages = StaleOutages::default();
         for port in 0..200 {
-            outages.failed(&upstreams(port), Instant::now());
+            outages.record_failure(&upstreams(port), Instant::now());
         }
         assert_eq!(outages.0.lock().len(), MAX_LOGGED);
     }

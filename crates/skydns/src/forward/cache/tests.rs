@@ -10,62 +10,64 @@ use testkit::reply::Reply as Answer;
 use tokio::time::advance;
 
 use super::*;
-use crate::forward::{Failure, Query, Verdict, judge};
+use crate::forward::{ReplyCheck, UpstreamFailure, UpstreamQuery, check_reply};
 use crate::wire::Transport;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOA: &str = "test. 60 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
 
-fn upstreams(last: u8) -> Upstreams {
+fn upstreams(last: u8) -> UpstreamList {
     [SocketAddr::from(([192, 0, 2, last], 53)).into()].into()
 }
 
 /// The query of a client as it is forwarded to `upstreams`.
-fn key(ask: &Ask, upstreams: &Upstreams) -> Arc<Key> {
+fn key(ask: &Ask, upstreams: &UpstreamList) -> Arc<QueryKey> {
     let wire = ask.wire();
-    let query = Query::of_client(&wire::Query::parse(&wire, Transport::Udp).unwrap());
-    Arc::new(Key {
+    let query = UpstreamQuery::of_client(&wire::Query::parse(&wire, Transport::Udp).unwrap());
+    Arc::new(QueryKey {
         query,
         upstreams: Arc::clone(upstreams),
     })
 }
 
-fn received(key: &Key, reply: &Answer) -> Arc<Reply> {
-    match judge(&key.query, 7, &key.upstreams[0], &reply.wire()) {
-        Verdict::Reply(reply) => Arc::new(reply),
+fn received(key: &QueryKey, reply: &Answer) -> Arc<UpstreamReply> {
+    match check_reply(&key.query, 7, &key.upstreams[0], &reply.wire()) {
+        ReplyCheck::Valid(reply) => Arc::new(reply),
         other => panic!("{other:?}"),
     }
 }
 
 struct Subject {
-    cache: Cache,
+    cache: ReplyCache,
 }
 
 impl Subject {
     fn new(limits: CacheLimits) -> Self {
         let metrics = CacheMetrics::new(&Registry::new()).unwrap();
         Self {
-            cache: Cache::new(limits, metrics).unwrap(),
+            cache: ReplyCache::new(limits, metrics).unwrap(),
         }
     }
 
-    fn settle(&self, ask: &Ask, upstreams: &Upstreams, reply: &Answer) {
+    fn record(&self, ask: &Ask, upstreams: &UpstreamList, reply: &Answer) {
         let key = key(ask, upstreams);
-        self.cache.settle(&key, &Ok(received(&key, reply)));
+        self.cache.record_outcome(&key, &Ok(received(&key, reply)));
     }
 
-    fn knows(&self, ask: &Ask, upstreams: &Upstreams) -> bool {
+    fn knows(&self, ask: &Ask, upstreams: &UpstreamList) -> bool {
         let wire = ask.wire();
         let at_once = self
             .cache
-            .answer(
+            .find_answer(
                 &wire::Query::parse(&wire, Transport::Udp).unwrap(),
                 upstreams,
             )
             .is_some();
         assert_eq!(
             at_once,
-            self.cache.reply(&key(ask, upstreams), || false).is_some(),
+            self.cache
+                .find_reply(&key(ask, upstreams), || false)
+                .is_some(),
             "{ask:?}"
         );
         at_once
@@ -89,14 +91,14 @@ fn option(code: u16) -> Opt {
 }
 
 #[test]
-fn a_reply_answers_the_questions_that_would_get_the_same() {
+fn cached_reply_answers_equal_queries() {
     let dnssec_ok = Opt {
         udp: 1232,
         dnssec_ok: true,
         ..Opt::default()
     };
     let (here, there) = (upstreams(1), upstreams(2));
-    let cases: [(&str, Ask, &Upstreams, bool); 13] = [
+    let cases: [(&str, Ask, &UpstreamList, bool); 13] = [
         ("the same", x(), &here, true),
         ("another case", Ask::new("X.tEst.", "A"), &here, true),
         (
@@ -117,7 +119,7 @@ fn a_reply_answers_the_questions_that_would_get_the_same() {
         ("other upstreams", x(), &there, false),
     ];
     let subject = Subject::new(CacheLimits::default());
-    subject.settle(&x(), &here, &address(&x()));
+    subject.record(&x(), &here, &address(&x()));
     for (what, ask, upstreams, known) in &cases {
         assert_eq!(subject.knows(ask, upstreams), *known, "{what}");
     }
@@ -139,7 +141,7 @@ fn a_reply_answers_the_questions_that_would_get_the_same() {
         } else {
             "192.0.2.2"
         };
-        subject.settle(
+        subject.record(
             &ask,
             upstreams,
             &Answer::to(&ask.wire()).answer(&format!("x.test. 60 IN {rtype} {data}")),
@@ -150,19 +152,19 @@ fn a_reply_answers_the_questions_that_would_get_the_same() {
 }
 
 #[test]
-fn replies_that_depend_on_who_asks_are_not_kept() {
+fn client_specific_replies_are_not_cached() {
     let here = upstreams(1);
     let subject = Subject::new(CacheLimits::default());
     let transfer = Ask::new("x.test.", "TYPE252").id(7);
     for ask in [x().opt(option(8)), x().opt(option(65_001)), transfer] {
-        subject.settle(&ask, &here, &address(&ask).authority(SOA));
+        subject.record(&ask, &here, &address(&ask).authority(SOA));
         assert!(!subject.knows(&ask, &here), "{ask:?}");
     }
     assert_eq!(subject.cache.metrics.entries.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_upstreams_last_word_counts_and_failures_are_none() {
+async fn last_upstream_reply_replaces_entry() {
     let limits = CacheLimits {
         stale: 3600 * SECOND,
         ..CacheLimits::default()
@@ -170,7 +172,7 @@ async fn the_upstreams_last_word_counts_and_failures_are_none() {
     let reply = |rcode: &str| Answer::to(&x().wire()).rcode(rcode);
     let failed = || {
         Err(ForwardError::AllFailed(
-            [(upstreams(1)[0].clone(), Failure::Timeout)].into(),
+            [(upstreams(1)[0].clone(), UpstreamFailure::Timeout)].into(),
         ))
     };
     let cases: [(&str, Result<Answer, ForwardError>, Option<u16>); 10] = [
@@ -192,18 +194,20 @@ async fn the_upstreams_last_word_counts_and_failures_are_none() {
     for (what, outcome, kept) in cases {
         let (subject, here) = (Subject::new(limits), upstreams(1));
         let key = key(&x(), &here);
-        subject.settle(&x(), &here, &address(&x()));
+        subject.record(&x(), &here, &address(&x()));
         advance(61 * SECOND).await;
         assert!(!subject.knows(&x(), &here), "{what}: not fresh");
         subject
             .cache
-            .settle(&key, &outcome.map(|reply| received(&key, &reply)));
+            .record_outcome(&key, &outcome.map(|reply| received(&key, &reply)));
         let rest = subject
             .cache
-            .instead_of(Err(ForwardError::Overloaded), &key);
+            .replace_failure(Err(ForwardError::Overloaded), &key);
         assert_eq!(rest.ok().map(|reply| reply.rcode), kept, "{what}");
         let others = Answer::to(&x().wire()).rcode("FORMERR");
-        let formerr = subject.cache.instead_of(Ok(received(&key, &others)), &key);
+        let formerr = subject
+            .cache
+            .replace_failure(Ok(received(&key, &others)), &key);
         assert_eq!(
             formerr.unwrap().rcode,
             rcode::FORMERR,
@@ -213,7 +217,7 @@ async fn the_upstreams_last_word_counts_and_failures_are_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_again_is_one_and_the_others_need_not_wait() {
+async fn one_caller_retries_failed_upstreams() {
     let limits = CacheLimits {
         stale: 3600 * SECOND,
         recheck: 30 * SECOND,
@@ -221,14 +225,14 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
     };
     let (subject, here) = (Subject::new(limits), upstreams(1));
     let key = key(&x(), &here);
-    subject.settle(&x(), &here, &address(&x()));
+    subject.record(&x(), &here, &address(&x()));
     advance(61 * SECOND).await;
-    assert!(subject.cache.reply(&key, || false).is_none());
-    subject.settle(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
+    assert!(subject.cache.find_reply(&key, || false).is_none());
+    subject.record(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
     assert!(subject.knows(&x(), &here), "answered at once from now on");
     advance(30 * SECOND).await;
     let refresh: Vec<bool> = (0..5)
-        .map(|_| subject.cache.reply(&key, || false).unwrap().1)
+        .map(|_| subject.cache.find_reply(&key, || false).unwrap().refresh)
         .collect();
     assert_eq!(refresh, [true, false, false, false, false]);
     assert_eq!(
@@ -238,7 +242,7 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
         ),
         (7, 1)
     );
-    subject.settle(&x(), &here, &address(&x()));
+    subject.record(&x(), &here, &address(&x()));
     assert!(subject.knows(&x(), &here));
     assert_eq!(subject.cache.metrics.hits.get(), 2);
 }
@@ -252,7 +256,7 @@ fn text(name: &str, octets: usize) -> (Ask, Answer) {
 }
 
 #[test]
-fn names_asked_for_once_do_not_push_out_those_asked_for_often() {
+fn frequent_names_survive_random_names() {
     let (subject, here) = (
         Subject::new(CacheLimits {
             entries: 500,
@@ -264,11 +268,11 @@ fn names_asked_for_once_do_not_push_out_those_asked_for_often() {
         .map(|n| text(&format!("often-{n}.test."), 100))
         .collect();
     for (ask, reply) in &often {
-        subject.settle(ask, &here, reply);
+        subject.record(ask, &here, reply);
     }
     for n in 0..5000 {
         let (ask, reply) = text(&format!("random-{n}.test."), 100);
-        subject.settle(&ask, &here, &reply);
+        subject.record(&ask, &here, &reply);
         subject.knows(&often[n % often.len()].0, &here);
     }
     let left = often
@@ -284,7 +288,7 @@ proptest! {
 
     /// The bounds hold for any number and size of replies.
     #[test]
-    fn the_bounds_hold_and_the_metrics_tell_what_is_there(
+    fn cache_bounds_hold_and_metrics_match(
         entries in prop_oneof![1..20_usize, 1..400_usize],
         replies in proptest::collection::vec((0..300_u16, prop_oneof![9 => 0..2000_usize, 1 => 0..60_000_usize]), 1..400),
     ) {
@@ -292,7 +296,7 @@ proptest! {
         let mut names = HashSet::new();
         for (name, octets) in replies {
             let (ask, reply) = text(&format!("n{name}.test."), octets);
-            subject.settle(&ask, &here, &reply);
+            subject.record(&ask, &here, &reply);
             names.insert(name);
             let (count, bytes) = (subject.cache.metrics.entries.get(), subject.cache.metrics.bytes.get());
             prop_assert!(usize::try_from(count).unwrap() <= entries.min(names.len()), "{count} entries");
@@ -305,10 +309,10 @@ proptest! {
 }
 
 #[test]
-fn a_cache_of_nothing_is_none() {
+fn cache_without_entries_is_none() {
     let metrics = CacheMetrics::new(&Registry::new()).unwrap();
     assert!(
-        Cache::new(
+        ReplyCache::new(
             CacheLimits {
                 entries: 0,
                 ..CacheLimits::default()

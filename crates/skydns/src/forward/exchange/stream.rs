@@ -2,9 +2,10 @@
 
 use dnsconfig::Protocol;
 
-use super::{Exchange, judge};
-use crate::forward::Reply;
-use crate::forward::failure::Failure;
+use super::UpstreamExchange;
+use super::reply_check::check_stream_reply;
+use crate::forward::UpstreamReply;
+use crate::forward::failure::UpstreamFailure;
 use crate::forward::pool::AskError;
 use crate::wire::framed;
 
@@ -15,31 +16,41 @@ const CHOSEN_LATER: u16 = 0;
 
 /// Queries over a connection of the pool. Over an encrypted connection, a query with an OPT record
 /// is padded.
-pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Failure> {
+pub(super) async fn query_upstream(
+    exchange: UpstreamExchange<'_>,
+    edns: bool,
+) -> Result<UpstreamReply, UpstreamFailure> {
     let padded = edns && exchange.upstream.protocol == Protocol::Tls;
     let query = if padded {
         exchange.query.encode_padded()
     } else {
         exchange.query.encode(CHOSEN_LATER, edns)
     };
-    send(exchange, &query).await
+    send_query(exchange, &query).await
 }
 
 /// Sends this query. If the connection closes before the reply, the query is sent once more over
 /// another connection.
-async fn send(exchange: Exchange<'_>, query: &[u8]) -> Result<Reply, Failure> {
+async fn send_query(
+    exchange: UpstreamExchange<'_>,
+    query: &[u8],
+) -> Result<UpstreamReply, UpstreamFailure> {
     let query = framed(query);
-    let (mut unsent, mut broke) = (0, false);
+    let mut unsent = 0;
+    let mut broke = false;
+
     loop {
+        // After a broken connection, the others may be broken, too: a new one is preferred.
         let connection = exchange
             .pool
             .connection(exchange.upstream, exchange.metrics, broke)?;
+
         match connection.ask(query.clone()).await {
-            Ok((id, message)) => return judge::over_stream(exchange, id, &message),
+            Ok((id, message)) => return check_stream_reply(exchange, id, &message),
             Err(AskError::Unsent) if unsent < MAX_UNSENT => unsent += 1,
-            Err(AskError::Failed(Failure::Closed)) if !broke => broke = true,
+            Err(AskError::Failed(UpstreamFailure::Closed)) if !broke => broke = true,
             Err(AskError::Failed(failure)) => return Err(failure),
-            Err(AskError::Unsent) => return Err(Failure::Closed),
+            Err(AskError::Unsent) => return Err(UpstreamFailure::Closed),
         }
     }
 }

@@ -3,37 +3,39 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Exchange, judge};
-use crate::forward::Reply;
-use crate::forward::failure::Failure;
+use super::UpstreamExchange;
+use super::reply_check::check_stream_reply;
+use crate::forward::UpstreamReply;
+use crate::forward::failure::UpstreamFailure;
 use crate::wire::framed;
 
 /// Queries over a new connection. The first message received must be the reply.
-pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Failure> {
+pub(super) async fn query_upstream(
+    exchange: UpstreamExchange<'_>,
+    edns: bool,
+) -> Result<UpstreamReply, UpstreamFailure> {
     let id = rand::random();
-    let connecting = TcpStream::connect(exchange.upstream.socket_addr());
-    let stream = connecting
+    let query = exchange.query.encode(id, edns);
+
+    let stream = TcpStream::connect(exchange.upstream.socket_addr())
         .await
-        .map_err(|error| Failure::from_connecting(&error))?;
-    let message = talk(exchange, stream, id, edns)
+        .map_err(|error| UpstreamFailure::from_connecting(&error))?;
+    let message = exchange_message(stream, &query)
         .await
-        .map_err(|error| Failure::from_talking(&error))?;
-    judge::over_stream(exchange, id, &message)
+        .map_err(|error| UpstreamFailure::from_talking(&error))?;
+
+    check_stream_reply(exchange, id, &message)
 }
 
-async fn talk(
-    exchange: Exchange<'_>,
-    mut stream: TcpStream,
-    id: u16,
-    edns: bool,
-) -> std::io::Result<Vec<u8>> {
-    stream
-        .write_all(&framed(&exchange.query.encode(id, edns)))
-        .await?;
+/// Sends one message, and receives one.
+async fn exchange_message(mut stream: TcpStream, query: &[u8]) -> std::io::Result<Vec<u8>> {
+    stream.write_all(&framed(query)).await?;
+
     let length = stream.read_u16().await?;
     // The buffer grows as octets arrive: a forged length alone reserves no memory.
     let mut message = Vec::new();
     stream.take(length.into()).read_to_end(&mut message).await?;
+
     if message.len() < usize::from(length) {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }

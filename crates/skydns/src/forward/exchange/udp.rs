@@ -1,7 +1,7 @@
 //! Queries over UDP.
 
 use std::cell::RefCell;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::SockRef;
@@ -9,10 +9,10 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 
-use super::Exchange;
-use super::judge::{Verdict, judge};
-use crate::forward::Reply;
-use crate::forward::failure::Failure;
+use super::UpstreamExchange;
+use super::reply_check::{ReplyCheck, check_reply};
+use crate::forward::UpstreamReply;
+use crate::forward::failure::UpstreamFailure;
 
 /// Size of the largest datagram, in octets.
 const MAX_DATAGRAM: usize = 65_535;
@@ -27,33 +27,39 @@ thread_local! {
 }
 
 /// Queries from a new socket with a new ID. Sends the query once more after
-/// [`Limits::resend_after`](crate::forward::Limits::resend_after) without a reply.
-pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Failure> {
-    let socket = open(exchange.upstream.socket_addr()).await?;
+/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply.
+pub(super) async fn query_upstream(
+    exchange: UpstreamExchange<'_>,
+    edns: bool,
+) -> Result<UpstreamReply, UpstreamFailure> {
+    let socket = open_socket(exchange.upstream.socket_addr()).await?;
     let id = rand::random();
     let query = exchange.query.encode(id, edns);
-    send(&socket, &query).await?;
-    let second_try = sleep_until(Instant::now() + exchange.limits.resend_after);
-    tokio::pin!(second_try);
+    send_datagram(&socket, &query).await?;
+
+    let resend_due = sleep_until(Instant::now() + exchange.limits.resend_after);
+    tokio::pin!(resend_due);
     let mut resent = false;
     let mut mismatches = 0;
+
     loop {
-        let verdict = tokio::select! {
-            verdict = receive(&socket, |bytes| judge(exchange.query, id, exchange.upstream, bytes)) => verdict?,
-            () = &mut second_try, if !resent => {
+        let checked = tokio::select! {
+            checked = receive_checked(exchange, id, &socket) => checked?,
+            () = &mut resend_due, if !resent => {
                 resent = true;
-                send(&socket, &query).await?;
+                send_datagram(&socket, &query).await?;
                 continue;
             }
         };
-        match verdict {
-            Verdict::Reply(reply) => return Ok(reply),
-            Verdict::Garbage => return Err(Failure::Garbage),
-            Verdict::NotOurs => {
-                exchange.metrics.mismatch();
+
+        match checked {
+            ReplyCheck::Valid(reply) => return Ok(reply),
+            ReplyCheck::Malformed => return Err(UpstreamFailure::Garbage),
+            ReplyCheck::Mismatch => {
+                exchange.metrics.count_mismatch();
                 mismatches += 1;
                 if mismatches > MAX_MISMATCHES {
-                    return Err(Failure::Flooded);
+                    return Err(UpstreamFailure::Flooded);
                 }
             }
         }
@@ -62,41 +68,53 @@ pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Fai
 
 /// Opens a socket on a port that the kernel picks at random (RFC 6056). On a connected socket the
 /// kernel drops datagrams from other addresses and reports ICMP errors.
-async fn open(upstream: SocketAddr) -> Result<UdpSocket, Failure> {
+async fn open_socket(upstream: SocketAddr) -> Result<UdpSocket, UpstreamFailure> {
     let any: IpAddr = match upstream {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))
         .await
-        .map_err(|_| Failure::NoSocket)?;
+        .map_err(|_| UpstreamFailure::NoSocket)?;
+
     socket
         .connect(upstream)
         .await
-        .map_err(|error| Failure::from_talking(&error))?;
+        .map_err(|error| UpstreamFailure::from_talking(&error))?;
     Ok(socket)
 }
 
-async fn send(socket: &UdpSocket, query: &[u8]) -> Result<(), Failure> {
+async fn send_datagram(socket: &UdpSocket, query: &[u8]) -> Result<(), UpstreamFailure> {
     socket
         .send(query)
         .await
         .map(drop)
-        .map_err(|error| Failure::from_talking(&error))
+        .map_err(|error| UpstreamFailure::from_talking(&error))
 }
 
-/// Waits for a datagram or an ICMP error, and judges the datagram.
-async fn receive(socket: &UdpSocket, judge: impl Fn(&[u8]) -> Verdict) -> Result<Verdict, Failure> {
+/// Waits for a datagram or an ICMP error, and checks the datagram.
+async fn receive_checked(
+    exchange: UpstreamExchange<'_>,
+    id: u16,
+    socket: &UdpSocket,
+) -> Result<ReplyCheck, UpstreamFailure> {
     // An ICMP error puts a UDP socket into the error state without making the socket readable.
     let interest = Interest::READABLE.add(Interest::ERROR);
-    let receive = || {
-        BUFFER.with_borrow_mut(|buffer| {
-            let length = (&*SockRef::from(socket)).read(buffer)?;
-            Ok(judge(buffer.get(..length).unwrap_or_default()))
-        })
-    };
     socket
-        .async_io(interest, receive)
+        .async_io(interest, || read_checked(exchange, id, socket))
         .await
-        .map_err(|error| Failure::from_talking(&error))
+        .map_err(|error| UpstreamFailure::from_talking(&error))
+}
+
+/// Reads a datagram into the thread's buffer, and checks it there: only a valid reply is copied.
+fn read_checked(
+    exchange: UpstreamExchange<'_>,
+    id: u16,
+    socket: &UdpSocket,
+) -> io::Result<ReplyCheck> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let length = (&*SockRef::from(socket)).read(buffer)?;
+        let datagram = buffer.get(..length).unwrap_or_default();
+        Ok(check_reply(exchange.query, id, exchange.upstream, datagram))
+    })
 }

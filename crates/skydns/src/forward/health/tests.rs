@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::*;
-use crate::forward::Query;
+use crate::forward::UpstreamQuery;
 use crate::wire::rcode::{NOERROR, SERVFAIL};
 use crate::wire::rtype;
 
@@ -11,21 +11,21 @@ fn upstream(n: u8) -> Upstream {
     SocketAddr::from(([192, 0, 2, n], 53)).into()
 }
 
-fn question(name: &[u8]) -> Arc<Key> {
-    let query = Query::new(name, rtype::A);
-    Arc::new(Key {
+fn question(name: &[u8]) -> Arc<QueryKey> {
+    let query = UpstreamQuery::new(name, rtype::A);
+    Arc::new(QueryKey {
         query,
         upstreams: [upstream(1), upstream(2)].into(),
     })
 }
 
-fn name(question: &Arc<Key>) -> &[u8] {
+fn name(question: &Arc<QueryKey>) -> &[u8] {
     &question.query.name
 }
 
 /// The last octets of the ordered upstreams, the number of upstreams alive, and the last octets of
 /// the upstreams to probe.
-fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
+fn ordered(health: &UpstreamHealth, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
     let octet = |upstream: &Upstream| match upstream.server.ip {
@@ -35,7 +35,7 @@ fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, 
     let probes = order
         .probes
         .iter()
-        .map(|(upstream, _)| octet(upstream))
+        .map(|probe| octet(&probe.upstream))
         .collect();
     let alive = order
         .candidates
@@ -54,16 +54,16 @@ fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, 
 }
 
 /// Makes the upstream silent to two names and to the probe.
-fn kill(health: &Health, n: u8, now: Instant) {
+fn kill(health: &UpstreamHealth, n: u8, now: Instant) {
     for name in [b"\x01a\0", b"\x01b\0"] {
-        health.silent(&upstream(n), &question(name), now, now);
+        health.record_silence(&upstream(n), &question(name), now, now);
     }
-    health.probe_failed(&upstream(n), now, now, true);
+    health.record_probe_failure(&upstream(n), now, now, true);
 }
 
 #[test]
-fn keeps_the_order_of_configuration_and_each_upstream_once() {
-    let (health, now) = (Health::default(), Instant::now());
+fn upstreams_keep_configured_order() {
+    let (health, now) = (UpstreamHealth::default(), Instant::now());
     assert_eq!(
         ordered(&health, &[3, 1, 3, 2, 1], now),
         (vec![3, 1, 2], 3, vec![])
@@ -73,7 +73,7 @@ fn keeps_the_order_of_configuration_and_each_upstream_once() {
 
 #[test]
 fn dead_upstreams_come_last() {
-    let (health, now) = (Health::default(), Instant::now());
+    let (health, now) = (UpstreamHealth::default(), Instant::now());
     kill(&health, 1, now);
     assert_eq!(
         ordered(&health, &[1, 2, 3], now),
@@ -95,19 +95,19 @@ fn dead_upstreams_come_last() {
 /// An upstream is probed after two unanswered names without an answer in between. The upstream is
 /// dead only if the probe is not answered, either.
 #[test]
-fn silence_to_one_name_proves_nothing() {
-    let (health, start) = (Health::default(), Instant::now());
+fn silence_to_one_name_is_ignored() {
+    let (health, start) = (UpstreamHealth::default(), Instant::now());
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
-    let silent = |question: &Arc<Key>, seconds: u32| {
-        health.silent(
+    let silent = |question: &Arc<QueryKey>, seconds: u32| {
+        health.record_silence(
             &upstream(1),
             question,
             start + SECOND * seconds,
             start + SECOND * (seconds + 1),
         )
     };
-    let answered = |question: &Arc<Key>, rcode: u16, seconds: u32| {
-        health.answered(&upstream(1), question, rcode, start + SECOND * seconds);
+    let answered = |question: &Arc<QueryKey>, rcode: u16, seconds: u32| {
+        health.record_answer(&upstream(1), question, rcode, start + SECOND * seconds);
     };
     for seconds in 0..5 {
         assert!(silent(&a, seconds).is_none(), "one name, however often");
@@ -145,13 +145,15 @@ fn silence_to_one_name_proves_nothing() {
 }
 
 #[test]
-fn a_probe_decides() {
+fn failed_probe_marks_upstream_dead() {
     let now = Instant::now();
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
     let suspected = || {
-        let health = Health::default();
-        health.silent(&upstream(1), &a, now, now);
-        let probe = health.silent(&upstream(1), &b, now, now).expect("a probe");
+        let health = UpstreamHealth::default();
+        health.record_silence(&upstream(1), &a, now, now);
+        let probe = health
+            .record_silence(&upstream(1), &b, now, now)
+            .expect("a probe");
         assert_eq!(
             name(&probe),
             name(&b),
@@ -164,12 +166,12 @@ fn a_probe_decides() {
         ("no socket to ask with", false, [1, 2]),
     ] {
         let health = suspected();
-        health.probe_failed(&upstream(1), now, now, dead);
+        health.record_probe_failure(&upstream(1), now, now, dead);
         assert_eq!(ordered(&health, &[1, 2], now).0, order, "{what}");
     }
     let health = suspected();
-    health.answered(&upstream(1), &a, NOERROR, now + SECOND);
-    health.probe_failed(&upstream(1), now, now + SECOND, true);
+    health.record_answer(&upstream(1), &a, NOERROR, now + SECOND);
+    health.record_probe_failure(&upstream(1), now, now + SECOND, true);
     assert_eq!(
         ordered(&health, &[1, 2], now).0,
         [1, 2],
@@ -178,8 +180,8 @@ fn a_probe_decides() {
 }
 
 #[test]
-fn dead_upstreams_are_probed_until_they_answer() {
-    let (health, mut now) = (Health::default(), Instant::now());
+fn dead_upstream_is_probed_until_answer() {
+    let (health, mut now) = (UpstreamHealth::default(), Instant::now());
     kill(&health, 1, now);
     for round in 0..5 {
         let early = now + PROBE_EVERY - Duration::from_millis(1);
@@ -201,9 +203,9 @@ fn dead_upstreams_are_probed_until_they_answer() {
         );
         // A failed probe does not make a dead upstream alive, even if the cause is a lack of local
         // sockets.
-        health.probe_failed(&upstream(1), now, now, round % 2 == 0);
+        health.record_probe_failure(&upstream(1), now, now, round % 2 == 0);
     }
-    health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
+    health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     assert_eq!(
         ordered(&health, &[1, 2], now),
         (vec![1, 2], 2, vec![]),
@@ -212,23 +214,23 @@ fn dead_upstreams_are_probed_until_they_answer() {
 }
 
 #[test]
-fn silence_over_tcp_is_remembered_for_a_while() {
-    let (health, now) = (Health::default(), Instant::now());
+fn tcp_silence_expires() {
+    let (health, now) = (UpstreamHealth::default(), Instant::now());
     assert!(!health.was_silent_over_tcp(&upstream(1), now));
-    health.over_tcp(&upstream(1), now, true);
-    health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
+    health.record_tcp(&upstream(1), now, true);
+    health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     assert!(
         health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND),
         "that was over UDP"
     );
     assert!(!health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE));
-    health.over_tcp(&upstream(1), now, false);
+    health.record_tcp(&upstream(1), now, false);
     assert!(!health.was_silent_over_tcp(&upstream(1), now));
 }
 
 #[test]
-fn forgets_whom_nobody_asked_for_longest() {
-    let (health, start) = (Health::default(), Instant::now());
+fn least_recently_used_state_is_evicted() {
+    let (health, start) = (UpstreamHealth::default(), Instant::now());
     let numbered = |n: usize| {
         Upstream::from(SocketAddr::from((
             [192, 0, 2, 1],
@@ -236,10 +238,10 @@ fn forgets_whom_nobody_asked_for_longest() {
         )))
     };
     for n in 0..MAX_REMEMBERED {
-        health.over_tcp(&numbered(n), start + Duration::from_millis(n as u64), true);
+        health.record_tcp(&numbered(n), start + Duration::from_millis(n as u64), true);
     }
     health.order(&[numbered(0)], start + SECOND);
-    health.answered(
+    health.record_answer(
         &numbered(1000),
         &question(b"\x01a\0"),
         NOERROR,
@@ -266,7 +268,7 @@ enum Past {
 }
 
 #[test]
-fn an_upstream_is_down_while_its_last_questions_failed() {
+fn upstream_is_down_after_recent_failures() {
     use Past::{Answered, Died, Refused, Silent};
     let (first, now) = (upstream(1), Instant::now());
     let cases: [(&str, &[Past], bool); 8] = [
@@ -288,12 +290,12 @@ fn an_upstream_is_down_while_its_last_questions_failed() {
         ("died, and is back", &[Died, Silent, Answered], false),
     ];
     for (case, past, down) in cases {
-        let health = Health::default();
+        let health = UpstreamHealth::default();
         for event in past {
             match event {
-                Silent => health.failed(&first, true, now),
-                Refused => health.failed(&first, false, now),
-                Answered => health.answered(&first, &question(b"\x01a\0"), NOERROR, now),
+                Silent => health.record_failure(&first, true, now),
+                Refused => health.record_failure(&first, false, now),
+                Answered => health.record_answer(&first, &question(b"\x01a\0"), NOERROR, now),
                 Died => kill(&health, 1, now),
             }
         }

@@ -16,16 +16,9 @@ pub(super) struct StreamMetrics {
 
 impl StreamMetrics {
     pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let gauge = |name: &str, help: &str| {
-            register_int_gauge_vec_with_registry!(
-                format!("kubedns_forward_{name}"),
-                help,
-                &["upstream"],
-                registry
-            )
-        };
         Ok(Self {
-            connections: gauge(
+            connections: register_gauge(
+                registry,
                 "connections",
                 "Open connections to an upstream over TCP or TLS.",
             )?,
@@ -35,50 +28,58 @@ impl StreamMetrics {
                 &["upstream", "kind"],
                 registry
             )?,
-            expiries: gauge(
+            expiries: register_gauge(
+                registry,
                 "tls_certificate_expiry_timestamp_seconds",
                 "Expiry of the certificate in the last handshake with an upstream, in seconds since 1970.",
             )?,
-            trusted: gauge(
+            trusted: register_gauge(
+                registry,
                 "tls_trusted",
                 "1 if the certificate in the last handshake with an upstream is trusted, else 0: it is not queried.",
             )?,
         })
     }
 
-    pub(super) fn connected(&self, upstream: &str) -> Connected {
+    pub(super) fn count_connection(&self, upstream: &str) -> ConnectionGuard {
         let connections = self.connections.with_label_values(&[upstream]);
         connections.inc();
-        Connected(connections)
+        ConnectionGuard(connections)
     }
 
-    pub(super) fn handshake(&self, upstream: &str, resumed: bool) {
+    pub(super) fn count_handshake(&self, upstream: &str, resumed: bool) {
         let kind = if resumed { "resumed" } else { "full" };
         self.handshakes.with_label_values(&[upstream, kind]).inc();
     }
 
-    pub(super) fn expires(&self, upstream: &str, expires: i64) {
+    pub(super) fn record_expiry(&self, upstream: &str, expires: i64) {
         self.expiries.with_label_values(&[upstream]).set(expires);
     }
 
-    pub(super) fn trusted(&self, upstream: &str, trusted: bool) {
+    pub(super) fn record_trust(&self, upstream: &str, trusted: bool) {
         self.trusted
             .with_label_values(&[upstream])
             .set(trusted.into());
     }
 
     /// Removes the metrics of an upstream's certificate.
-    pub(super) fn forget(&self, upstream: &str) {
+    pub(super) fn remove_certificate(&self, upstream: &str) {
+        // Only upstreams over TLS have certificate metrics; for others the removal fails.
         for certificates in [&self.expiries, &self.trusted] {
-            // Only upstreams over TLS have certificate metrics; for others the removal fails.
             let _ = certificates.remove_label_values(&[upstream]);
         }
     }
 }
 
-pub(in crate::forward) struct Connected(IntGauge);
+fn register_gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntGaugeVec> {
+    let name = format!("kubedns_forward_{name}");
+    register_int_gauge_vec_with_registry!(name, help, &["upstream"], registry)
+}
 
-impl Drop for Connected {
+/// Counts an open connection until it is dropped.
+pub(in crate::forward) struct ConnectionGuard(IntGauge);
+
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -12,36 +12,36 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::forward::failure::Failure;
+use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
 use crate::wire::{Frames, HEADER};
 
 /// Time without queries after which a connection is closed (RFC 7766 section 6.2.3).
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time without replies to the queries in flight, after which further queries use another
 /// connection.
-const SILENT: Duration = Duration::from_secs(1);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time to wait for the remaining replies, once the connection takes no further queries.
-const ENDING: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of unsent octets at which no further query is taken.
 const MAX_UNSENT: usize = 16 * 1024;
 /// Size of the read buffer, in octets.
-const READ: usize = 4096;
+const READ_BUFFER: usize = 4096;
 /// Maximum number of replies on one connection with an ID of no query.
 const MAX_MISMATCHES: usize = 64;
 /// Number of queries without a reply above which abandoned queries free their places.
-const MANY: usize = 16;
+const MANY_WAITING: usize = 16;
 /// Number of IDs in use above which the connection takes no further queries. IDs of abandoned
 /// queries count.
 const MAX_IDS: usize = 2048;
 
 /// A reply and the ID of the query, or the failure of the query.
-type Answer = Result<(u16, Vec<u8>), Failure>;
+type StreamReply = Result<(u16, Vec<u8>), UpstreamFailure>;
 
 /// A byte stream to an upstream.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait UpstreamStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> UpstreamStream for S {}
 
 /// Reason why a query got no reply over a connection.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(in crate::forward) enum AskError {
     /// The connection ended before the query was sent. The caller may retry on another connection.
     Unsent,
     /// The connection broke, or could not be opened.
-    Failed(Failure),
+    Failed(UpstreamFailure),
 }
 
 /// A query in flight. The query frees its place in the connection when the reply arrives or the
@@ -57,45 +57,43 @@ pub(in crate::forward) enum AskError {
 pub(super) struct PendingQuery {
     /// The message after its length in two octets.
     framed: Vec<u8>,
-    answer: oneshot::Sender<Answer>,
-    place: Option<OwnedSemaphorePermit>,
+    reply: oneshot::Sender<StreamReply>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl PendingQuery {
     /// Reports the failure to the caller.
-    pub(super) fn fail(self, failure: Failure) {
+    pub(super) fn fail(self, failure: UpstreamFailure) {
         // The caller may be gone.
-        let _ = self.answer.send(Err(failure));
+        let _ = self.reply.send(Err(failure));
     }
 }
 
 /// Handle for queries over a connection. The connection may still be opening. Clones share the
 /// connection.
 #[derive(Clone, Debug)]
-pub(in crate::forward) struct Connection {
+pub(in crate::forward) struct UpstreamConnection {
     questions: mpsc::Sender<PendingQuery>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     depth: usize,
 }
 
-impl Connection {
+impl UpstreamConnection {
     /// Creates the handle of a connection with at most `depth` queries in flight, and the queue for
     /// the connection's task.
     pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<PendingQuery>) {
         let (questions, receiver) = mpsc::channel(depth);
-        (
-            Self {
-                questions,
-                places: Arc::new(Semaphore::new(depth)),
-                depth,
-            },
-            receiver,
-        )
+        let connection = Self {
+            questions,
+            permits: Arc::new(Semaphore::new(depth)),
+            depth,
+        };
+        (connection, receiver)
     }
 
     /// Number of queries in flight.
     pub(super) fn load(&self) -> usize {
-        self.depth - self.places.available_permits()
+        self.depth - self.permits.available_permits()
     }
 
     /// Whether the connection takes further queries.
@@ -109,20 +107,23 @@ impl Connection {
         &self,
         framed: Vec<u8>,
     ) -> Result<(u16, Vec<u8>), AskError> {
-        let place = tokio::select! {
-            place = Arc::clone(&self.places).acquire_owned() => place.map_err(|_| AskError::Unsent)?,
+        // The permit bounds the queue, so that sending to it does not wait.
+        let permit = tokio::select! {
+            permit = Arc::clone(&self.permits).acquire_owned() => permit.map_err(|_| AskError::Unsent)?,
             () = self.questions.closed() => return Err(AskError::Unsent),
         };
-        let (answer, answered) = oneshot::channel();
+
+        let (sender, reply) = oneshot::channel();
         let question = PendingQuery {
             framed,
-            answer,
-            place: Some(place),
+            reply: sender,
+            permit: Some(permit),
         };
         self.questions
             .try_send(question)
             .map_err(|_| AskError::Unsent)?;
-        answered
+
+        reply
             .await
             .map_err(|_| AskError::Unsent)?
             .map_err(AskError::Failed)
@@ -131,7 +132,7 @@ impl Connection {
 
 /// Outcome of a connection that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Closed {
+pub(super) struct ConnectionEnd {
     /// The server closed the connection after one reply, before the replies to the other queries.
     pub(super) one_at_a_time: bool,
     /// The connection delivered at least two replies.
@@ -139,7 +140,7 @@ pub(super) struct Closed {
 }
 
 /// The task of an open connection.
-pub(super) struct Worker<S> {
+pub(super) struct ConnectionWorker<S> {
     read: ReadHalf<S>,
     write: WriteHalf<S>,
     questions: mpsc::Receiver<PendingQuery>,
@@ -157,7 +158,7 @@ pub(super) struct Worker<S> {
     mismatches: usize,
 }
 
-impl<S: Stream> Worker<S> {
+impl<S: UpstreamStream> ConnectionWorker<S> {
     pub(super) fn new(
         stream: S,
         questions: mpsc::Receiver<PendingQuery>,
@@ -180,17 +181,18 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Serves queries until the connection breaks, is closed or has been idle. `ended` is called
+    /// Serves queries until the connection breaks, is closed or has been idle. `on_end` is called
     /// before the waiting callers get the failure.
-    pub(super) async fn run(mut self, ended: impl FnOnce(Closed)) {
-        let failure = self.work().await;
+    pub(super) async fn run(mut self, on_end: impl FnOnce(ConnectionEnd)) {
+        let failure = self.serve_until_end().await;
         self.questions.close();
-        ended(Closed {
-            one_at_a_time: self.replies == 1
-                && failure == Failure::Closed
-                && !self.waiting.is_empty(),
+
+        let closed_early = failure == UpstreamFailure::Closed && !self.waiting.is_empty();
+        on_end(ConnectionEnd {
+            one_at_a_time: self.replies == 1 && closed_early,
             pipelined: self.replies > 1,
         });
+
         for (_, question) in self.waiting.drain() {
             question.fail(failure);
         }
@@ -198,50 +200,62 @@ impl<S: Stream> Worker<S> {
 
     /// Serves queries until the connection ends. Returns the failure for the callers that still
     /// wait.
-    async fn work(&mut self) -> Failure {
-        let mut chunk = [0; READ];
+    async fn serve_until_end(&mut self) -> UpstreamFailure {
+        let mut chunk = [0; READ_BUFFER];
         loop {
-            let due = self.due();
-            tokio::select! {
+            let due = self.timeout_at();
+            let step = tokio::select! {
                 read = self.read.read(&mut chunk) => match read {
-                    Ok(0) => return Failure::Closed,
-                    Ok(length) => if let Err(failure) = self.take_octets(chunk.get(..length).unwrap_or_default()) {
-                        return failure;
-                    },
-                    Err(error) => return Failure::from_talking(&error),
+                    Ok(length) => self.receive_octets(chunk.get(..length).unwrap_or_default()),
+                    Err(error) => Err(UpstreamFailure::from_talking(&error)),
                 },
-                sent = send(&mut self.write, &self.unsent), if !self.flushed => match sent {
+                sent = send_or_flush(&mut self.write, &self.unsent), if !self.flushed => match sent {
                     Ok(length) => {
-                        self.flushed = self.unsent.is_empty();
-                        self.unsent.drain(..length);
+                        self.remove_sent(length);
+                        Ok(())
                     }
-                    Err(error) => return Failure::from_talking(&error),
+                    Err(error) => Err(UpstreamFailure::from_talking(&error)),
                 },
-                question = self.questions.recv(), if !self.ending && self.unsent.len() < MAX_UNSENT => match question {
-                    Some(question) => self.take_question(question),
-                    None => self.stop_accepting(),
-                },
-                () = sleep_until(due) => {
-                    if self.ending || self.waiting.is_empty() {
-                        return Failure::Timeout;
+                question = self.questions.recv(), if self.takes_questions() => {
+                    match question {
+                        Some(question) => self.start_question(question),
+                        None => self.stop_accepting(),
                     }
-                    self.stop_accepting();
+                    Ok(())
                 }
+                () = sleep_until(due) => self.on_timeout(),
+            };
+
+            if let Err(failure) = step {
+                return failure;
             }
             if self.ending && self.waiting.is_empty() {
-                return Failure::Timeout;
+                return UpstreamFailure::Timeout;
             }
         }
     }
 
     /// Time at which the current wait times out.
-    fn due(&self) -> Instant {
-        let patience = match (self.ending, self.waiting.is_empty()) {
-            (true, _) => ENDING,
-            (false, true) => IDLE,
-            (false, false) => SILENT,
+    fn timeout_at(&self) -> Instant {
+        let timeout = match (self.ending, self.waiting.is_empty()) {
+            (true, _) => DRAIN_TIMEOUT,
+            (false, true) => IDLE_TIMEOUT,
+            (false, false) => REPLY_TIMEOUT,
         };
-        self.since + patience
+        self.since + timeout
+    }
+
+    /// Ends an idle connection. A silent one takes no further queries, but may still reply.
+    fn on_timeout(&mut self) -> Result<(), UpstreamFailure> {
+        if self.ending || self.waiting.is_empty() {
+            return Err(UpstreamFailure::Timeout);
+        }
+        self.stop_accepting();
+        Ok(())
+    }
+
+    fn takes_questions(&self) -> bool {
+        !self.ending && self.unsent.len() < MAX_UNSENT
     }
 
     fn stop_accepting(&mut self) {
@@ -250,16 +264,19 @@ impl<S: Stream> Worker<S> {
         self.since = Instant::now();
     }
 
-    fn take_question(&mut self, question: PendingQuery) {
+    /// Queues the query for sending, with an ID that no other query in flight has.
+    fn start_question(&mut self, question: PendingQuery) {
         if self.waiting.is_empty() {
             self.since = Instant::now();
         }
-        let start = self.unsent.len();
-        self.unsent.extend_from_slice(&question.framed);
+
         let mut id: u16 = rand::random();
         while self.waiting.contains_key(&id) {
             id = rand::random();
         }
+
+        let start = self.unsent.len();
+        self.unsent.extend_from_slice(&question.framed);
         if let Some(place) = self.unsent.get_mut(start + 2..start + 4) {
             place.copy_from_slice(&id.to_be_bytes());
         }
@@ -267,49 +284,65 @@ impl<S: Stream> Worker<S> {
         self.flushed = false;
     }
 
-    /// Passes complete messages to their callers.
-    fn take_octets(&mut self, octets: &[u8]) -> Result<(), Failure> {
+    /// Records that `length` octets were sent; zero after a flush.
+    fn remove_sent(&mut self, length: usize) {
+        self.flushed = self.unsent.is_empty();
+        self.unsent.drain(..length);
+    }
+
+    /// Passes complete messages to their callers. No octets are the end of the connection.
+    fn receive_octets(&mut self, octets: &[u8]) -> Result<(), UpstreamFailure> {
+        if octets.is_empty() {
+            return Err(UpstreamFailure::Closed);
+        }
+
         self.frames.push(octets);
         while let Some(message) = self.frames.next_message() {
-            self.take_message(message)?;
+            self.deliver_message(message)?;
         }
         self.free_abandoned();
         Ok(())
     }
 
-    /// Frees the places of abandoned queries. The IDs of these queries stay in use: a late reply
+    /// Frees the permits of abandoned queries. The IDs of these queries stay in use: a late reply
     /// must not be taken for the reply to another query.
     fn free_abandoned(&mut self) {
-        if self.waiting.len() > MANY {
-            let gone = self
-                .waiting
-                .values_mut()
-                .filter(|question| question.answer.is_closed());
-            gone.for_each(|question| question.place = None);
+        if self.waiting.len() > MANY_WAITING {
+            for question in self.waiting.values_mut() {
+                if question.reply.is_closed() {
+                    question.permit = None;
+                }
+            }
         }
+
         if self.waiting.len() > MAX_IDS && !self.ending {
             self.stop_accepting();
         }
     }
 
-    fn take_message(&mut self, message: Vec<u8>) -> Result<(), Failure> {
+    fn deliver_message(&mut self, message: Vec<u8>) -> Result<(), UpstreamFailure> {
         let id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
         let Some(id) = id.filter(|_| message.len() >= HEADER) else {
-            return Err(Failure::Garbage);
+            return Err(UpstreamFailure::Garbage);
         };
-        if let Some(question) = self.waiting.remove(&id) {
-            self.replies += 1;
-            if !self.ending {
-                self.since = Instant::now();
-            }
-            // The caller may be gone.
-            let _ = question.answer.send(Ok((id, message)));
-            return Ok(());
+
+        let Some(question) = self.waiting.remove(&id) else {
+            return self.count_mismatch();
+        };
+        self.replies += 1;
+        if !self.ending {
+            self.since = Instant::now();
         }
-        self.metrics.mismatch();
+        // The caller may be gone.
+        let _ = question.reply.send(Ok((id, message)));
+        Ok(())
+    }
+
+    fn count_mismatch(&mut self) -> Result<(), UpstreamFailure> {
+        self.metrics.count_mismatch();
         self.mismatches += 1;
         if self.mismatches > MAX_MISMATCHES {
-            Err(Failure::Flooded)
+            Err(UpstreamFailure::Flooded)
         } else {
             Ok(())
         }
@@ -318,7 +351,10 @@ impl<S: Stream> Worker<S> {
 
 /// Writes some of `octets`, or flushes the stream if there are none. Returns the number of octets
 /// written.
-async fn send(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8]) -> std::io::Result<usize> {
+async fn send_or_flush(
+    stream: &mut (impl AsyncWrite + Unpin),
+    octets: &[u8],
+) -> std::io::Result<usize> {
     if octets.is_empty() {
         return stream.flush().await.map(|()| 0);
     }

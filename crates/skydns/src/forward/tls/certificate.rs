@@ -10,71 +10,82 @@ const VERSION: u8 = 0xa0;
 
 /// The parsed parts of a certificate.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Certificate<'a> {
+pub(super) struct CertificateInfo<'a> {
     /// notAfter in seconds since 1970.
     pub(super) expires: i64,
     /// The whole `SubjectPublicKeyInfo`.
     pub(super) key: &'a [u8],
 }
 
-impl<'a> Certificate<'a> {
+impl<'a> CertificateInfo<'a> {
     /// Parses a certificate in DER; `None` if the certificate is malformed.
     pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
-        let (certificate, _) = Element::read(der)?;
-        let (signed, _) = Element::read(certificate.within(SEQUENCE)?)?;
-        let mut rest = signed.within(SEQUENCE)?;
-        let mut next = || {
-            let (element, behind) = Element::read(rest)?;
-            rest = behind;
-            Some(element)
-        };
+        let certificate = DerElement::read(der)?.element;
+        let signed = DerElement::read(certificate.within(SEQUENCE)?)?.element;
+        let mut fields = DerFields(signed.within(SEQUENCE)?);
+
         // The version is optional. Serial number, signature and issuer follow.
-        let skipped = if next()?.tag == VERSION { 3 } else { 2 };
+        let has_version = fields.next()?.tag == VERSION;
+        let skipped = if has_version { 3 } else { 2 };
         for _ in 0..skipped {
-            next()?;
+            fields.next()?;
         }
-        let (_, not_after) = Element::read(next()?.within(SEQUENCE)?)?;
-        let expires = Element::read(not_after)?.0.time()?;
-        let _subject = next()?;
-        Some(Self {
-            expires,
-            key: next()?.whole,
-        })
+
+        let mut validity = DerFields(fields.next()?.within(SEQUENCE)?);
+        let _not_before = validity.next()?;
+        let expires = validity.next()?.time()?;
+
+        let _subject = fields.next()?;
+        let key = fields.next()?.whole;
+        Some(Self { expires, key })
     }
 }
 
-struct Element<'a> {
+/// The elements of a sequence, one after the other.
+struct DerFields<'a>(&'a [u8]);
+
+impl<'a> Iterator for DerFields<'a> {
+    type Item = DerElement<'a>;
+
+    fn next(&mut self) -> Option<DerElement<'a>> {
+        let DerRead { element, rest } = DerElement::read(self.0)?;
+        self.0 = rest;
+        Some(element)
+    }
+}
+
+/// An element, and the octets after it.
+struct DerRead<'a> {
+    element: DerElement<'a>,
+    rest: &'a [u8],
+}
+
+struct DerElement<'a> {
     tag: u8,
     value: &'a [u8],
     whole: &'a [u8],
 }
 
-impl<'a> Element<'a> {
-    /// Reads the first element. Returns the element and the octets after it.
-    fn read(der: &'a [u8]) -> Option<(Self, &'a [u8])> {
+impl<'a> DerElement<'a> {
+    /// Reads the first element.
+    fn read(der: &'a [u8]) -> Option<DerRead<'a>> {
         let (&[tag, short], long) = der.split_first_chunk()?;
         let octets = usize::from(short & 0x7f);
         let (length, begin) = match short {
             ..=0x7f => (octets, 2),
             // The length of any certificate fits into four octets.
-            0x81..=0x84 => {
-                let length = long
-                    .get(..octets)?
-                    .iter()
-                    .fold(0, |length, octet| length << 8 | usize::from(*octet));
-                (length, 2 + octets)
-            }
+            0x81..=0x84 => (be_number(long.get(..octets)?), 2 + octets),
             _ => return None,
         };
+
         let end = begin.checked_add(length)?;
-        Some((
-            Self {
-                tag,
-                value: der.get(begin..end)?,
-                whole: der.get(..end)?,
-            },
-            der.get(end..)?,
-        ))
+        let element = Self {
+            tag,
+            value: der.get(begin..end)?,
+            whole: der.get(..end)?,
+        };
+        let rest = der.get(end..)?;
+        Some(DerRead { element, rest })
     }
 
     fn within(&self, tag: u8) -> Option<&'a [u8]> {
@@ -89,13 +100,15 @@ impl<'a> Element<'a> {
             GENERALIZED_TIME => text.to_owned(),
             _ => return None,
         };
-        Some(
-            NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ")
-                .ok()?
-                .and_utc()
-                .timestamp(),
-        )
+        let time = NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ").ok()?;
+        Some(time.and_utc().timestamp())
     }
+}
+
+fn be_number(octets: &[u8]) -> usize {
+    octets
+        .iter()
+        .fold(0, |number, octet| number << 8 | usize::from(*octet))
 }
 
 #[cfg(test)]
@@ -115,16 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn expiry_and_key() {
+    fn certificate_expiry_and_key_are_parsed() {
         let der = der();
-        let certificate = Certificate::parse(&der).unwrap();
+        let certificate = CertificateInfo::parse(&der).unwrap();
         // Expected values are from openssl x509 -enddate and -pubkey.
         assert_eq!(certificate.expires, 4_733_510_400);
         assert_eq!(certificate.key.len(), 91);
     }
 
     #[test]
-    fn times() {
+    fn certificate_times_are_parsed() {
         for (tag, text, expected) in [
             (UTC_TIME, "700101000001Z", Some(1)),
             (UTC_TIME, "491231235959Z", Some(2_524_607_999)),
@@ -135,7 +148,7 @@ mod tests {
             (SEQUENCE, "20500101000000Z", None),
             (UTC_TIME, "", None),
         ] {
-            let element = Element {
+            let element = DerElement {
                 tag,
                 value: text.as_bytes(),
                 whole: &[],
@@ -146,16 +159,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_octets_make_it_panic(at: prop::sample::Index, octet: u8, end: prop::sample::Index) {
+        fn broken_certificate_does_not_panic(at: prop::sample::Index, octet: u8, end: prop::sample::Index) {
             let whole = der();
             let end = end.index(whole.len());
-            prop_assert_eq!(Certificate::parse(&whole[..end]), None);
+            prop_assert_eq!(CertificateInfo::parse(&whole[..end]), None);
 
             // A changed length may make a shorter certificate, which is then a whole one.
             let mut changed = whole;
             *at.get_mut(&mut changed) = octet;
-            Certificate::parse(&changed);
-            Certificate::parse(&changed[..end]);
+            CertificateInfo::parse(&changed);
+            CertificateInfo::parse(&changed[..end]);
         }
     }
 }

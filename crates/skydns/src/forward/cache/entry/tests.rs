@@ -7,14 +7,14 @@ use testkit::query::Query as Ask;
 use testkit::reply::Reply as Answer;
 
 use super::*;
-use crate::forward::{Verdict, judge};
+use crate::forward::{ReplyCheck, check_reply};
 
 const SOA: &str = "test. 900 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
 
-fn query(name: &str, rtype: &str) -> Query {
+fn query(name: &str, rtype: &str) -> UpstreamQuery {
     let ask = Ask::new(name, rtype).wire();
     let asked = crate::wire::Query::parse(&ask, crate::wire::Transport::Udp).unwrap();
-    Query::of_client(&asked)
+    UpstreamQuery::of_client(&asked)
 }
 
 /// A reply to a query for `name` and `rtype`.
@@ -26,8 +26,8 @@ fn metrics() -> CacheMetrics {
     CacheMetrics::new(&Registry::new()).unwrap()
 }
 
-fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
-    let Verdict::Reply(reply) = judge(
+fn entry(query: &UpstreamQuery, wire: &[u8]) -> Option<CacheEntry> {
+    let ReplyCheck::Valid(reply) = check_reply(
         query,
         7,
         &SocketAddr::from(([192, 0, 2, 53], 53)).into(),
@@ -35,11 +35,11 @@ fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
     ) else {
         return None;
     };
-    Entry::new(query, &Arc::new(reply), &metrics(), Instant::now())
+    CacheEntry::new(query, &Arc::new(reply), &metrics(), Instant::now())
 }
 
 /// The answer that an entry gives to a query; `dnssec_ok` is the DO bit, `None` without EDNS.
-fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> Read {
+fn answer(entry: &CacheEntry, state: EntryState, name: &str, dnssec_ok: Option<bool>) -> Read {
     let mut out = b"before".to_vec();
     let ask = ask(name, dnssec_ok);
     entry.append_answer(
@@ -74,7 +74,7 @@ fn check(cases: Vec<Lasting>) {
 }
 
 #[test]
-fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
+fn positive_reply_lives_for_shortest_ttl() {
     let to = |rtype: &str| to("x.test.", rtype);
     let one = || to("A").answer("x.test. 60 IN A 192.0.2.1");
     let alias = to("A")
@@ -130,7 +130,7 @@ fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
 
 /// RFC 2308, sections 2 and 5.
 #[test]
-fn a_negative_reply_is_fresh_for_as_long_as_its_soa_says() {
+fn negative_reply_lives_for_soa_minimum() {
     let to = |rtype: &str| to("x.test.", rtype);
     let missing = || to("A").rcode("NXDOMAIN");
     let soa = |ttl: u32, minimum: u32| {
@@ -184,7 +184,7 @@ fn a_negative_reply_is_fresh_for_as_long_as_its_soa_says() {
 }
 
 #[test]
-fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
+fn ttls_are_counted_down() {
     let alias = to("x.test.", "A")
         .answer("x.test. 300 IN CNAME y.test.")
         .answer("y.test. 20 IN A 192.0.2.1");
@@ -202,7 +202,7 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
     for (what, reply, age, ttls) in cases {
         let entry = entry(&query("x.test.", "A"), &reply.edns(1232).wire()).unwrap();
         for dnssec_ok in [None, Some(false)] {
-            let answer = answer(&entry, State::Fresh(age), "x.test.", dnssec_ok);
+            let answer = answer(&entry, EntryState::Fresh(age), "x.test.", dnssec_ok);
             let told: Vec<_> = answer
                 .answer
                 .iter()
@@ -233,14 +233,14 @@ fn odd() -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_has_the_name_and_the_opt_record_that_were_asked_for() {
+fn answer_has_query_name_and_opt() {
     let entry = entry(&query("X.test.", "A"), &odd()).unwrap();
     for (name, dnssec_ok) in [
         ("x.TEST.", None),
         ("X.test.", Some(false)),
         ("x.test.", Some(true)),
     ] {
-        let answer = answer(&entry, State::Fresh(1), name, dnssec_ok);
+        let answer = answer(&entry, EntryState::Fresh(1), name, dnssec_ok);
         assert_eq!(
             (answer.id, answer.flags().as_str()),
             (0, "qr rd ra ad"),
@@ -262,13 +262,18 @@ fn an_answer_has_the_name_and_the_opt_record_that_were_asked_for() {
 
 /// RFC 8767, section 4, and RFC 8914, sections 4.4 and 4.20.
 #[test]
-fn a_stale_answer_says_so_and_lasts_for_thirty_seconds() {
+fn stale_answer_has_extended_error() {
     let positive = entry(&query("X.test.", "A"), &odd()).unwrap();
     let negative = to("x.test.", "A").rcode("NXDOMAIN").authority(SOA).wire();
     let negative = entry(&query("x.test.", "A"), &negative).unwrap();
     for (entry, code, others) in [(&positive, 3, 1), (&negative, 19, 0)] {
         for dnssec_ok in [None, Some(false), Some(true)] {
-            let answer = answer(entry, State::Stale { due: false }, "x.test.", dnssec_ok);
+            let answer = answer(
+                entry,
+                EntryState::Stale { due: false },
+                "x.test.",
+                dnssec_ok,
+            );
             assert!(!answer.has("ad"));
             for record in answer
                 .answer
@@ -290,7 +295,7 @@ fn a_stale_answer_says_so_and_lasts_for_thirty_seconds() {
 }
 
 #[test]
-fn an_upstream_without_edns_is_answered_for_with_ours() {
+fn missing_upstream_opt_is_replaced() {
     let entry = entry(
         &query("x.test.", "A"),
         &to("x.test.", "A")
@@ -299,7 +304,7 @@ fn an_upstream_without_edns_is_answered_for_with_ours() {
     )
     .unwrap();
     for dnssec_ok in [false, true] {
-        let opt = answer(&entry, State::Fresh(0), "x.test.", Some(dnssec_ok)).edns;
+        let opt = answer(&entry, EntryState::Fresh(0), "x.test.", Some(dnssec_ok)).edns;
         assert_eq!(
             opt,
             Some(Opt {
@@ -312,7 +317,7 @@ fn an_upstream_without_edns_is_answered_for_with_ours() {
 }
 
 #[test]
-fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
+fn entry_state_depends_on_age_and_failures() {
     let entry = || {
         entry(
             &query("x.test.", "A"),
@@ -329,12 +334,12 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
         ..CacheLimits::default()
     };
     let (failing, due) = (
-        Some(State::Stale { due: false }),
-        Some(State::Stale { due: true }),
+        Some(EntryState::Stale { due: false }),
+        Some(EntryState::Stale { due: true }),
     );
-    let cases: [(&str, Option<u32>, u32, Option<State>); 9] = [
-        ("new", None, 0, Some(State::Fresh(0))),
-        ("in its last second", None, 59, Some(State::Fresh(59))),
+    let cases: [(&str, Option<u32>, u32, Option<EntryState>); 9] = [
+        ("new", None, 0, Some(EntryState::Fresh(0))),
+        ("in its last second", None, 59, Some(EntryState::Fresh(59))),
         ("expired: ask first", None, 60, None),
         ("failed a moment ago", Some(70), 70, failing),
         ("failed a while ago", Some(70), 99, failing),
@@ -345,16 +350,16 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
             "failed when it was fresh",
             Some(10),
             20,
-            Some(State::Fresh(20)),
+            Some(EntryState::Fresh(20)),
         ),
     ];
     for (what, failed, now, state) in cases {
         let entry = entry();
         if let Some(at) = failed {
-            entry.failed(limits.recheck, entry.received + second * at);
+            entry.record_failure(limits.recheck, entry.received + second * at);
         }
         let now = entry.received + second * now;
-        assert_eq!(entry.state(&limits, now), state, "{what}");
+        assert_eq!(entry.state_at(&limits, now), state, "{what}");
         let turns = [
             entry.claim_retry(limits.recheck, now),
             entry.claim_retry(limits.recheck, now),
@@ -368,8 +373,8 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
             ..limits
         };
         assert_eq!(
-            entry.state(&off, now),
-            state.filter(|state| matches!(state, State::Fresh(_))),
+            entry.state_at(&off, now),
+            state.filter(|state| matches!(state, EntryState::Fresh(_))),
             "{what}"
         );
     }
@@ -379,7 +384,7 @@ proptest! {
     /// For any reply of an upstream, the answer from the entry is a valid message. The answer is
     /// longer than the reply by at most an OPT record.
     #[test]
-    fn answers_are_messages(
+    fn entry_answers_are_well_formed(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),
         age in any::<u32>(),
         dnssec_ok in any::<Option<bool>>(),
@@ -390,7 +395,7 @@ proptest! {
             octets.get_mut(at).into_iter().for_each(|place| *place = octet);
         }
         let Some(entry) = entry(&query("x.test.", "A"), &octets) else { return Ok(()) };
-        let state = if failing { State::Stale { due: false } } else { State::Fresh(age) };
+        let state = if failing { EntryState::Stale { due: false } } else { EntryState::Fresh(age) };
         let mut out = Vec::new();
         let ask = ask("x.test.", dnssec_ok);
         entry.append_answer(state, &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(), &mut out);

@@ -10,16 +10,22 @@ use crate::wire::framed;
 
 /// A connection for `depth` queries in flight, the server's end of the connection, and the task
 /// that returns the outcome.
-fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<Closed>>) {
+fn connection(
+    depth: usize,
+) -> (
+    UpstreamConnection,
+    DuplexStream,
+    JoinHandle<Option<ConnectionEnd>>,
+) {
     let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
     let metrics = ForwardMetrics::new(&Registry::new())
         .unwrap()
         .upstream(&upstream);
     let (ours, theirs) = duplex(256 * 1024);
-    let (connection, questions) = Connection::new(depth);
+    let (connection, questions) = UpstreamConnection::new(depth);
     let task = TaskTracker::new().spawn(async move {
         let mut ended = None;
-        Worker::new(ours, questions, metrics)
+        ConnectionWorker::new(ours, questions, metrics)
             .run(|end| ended = Some(end))
             .await;
         ended
@@ -39,19 +45,19 @@ async fn echo(server: &mut DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_closed_when_nobody_asks_for_a_while() {
+async fn idle_connection_is_closed() {
     let (connection, mut server, task) = connection(DEEP);
     let begun = Instant::now();
     let (answer, ()) = tokio::join!(connection.ask(query()), echo(&mut server));
     assert_eq!(answer.unwrap().1.len(), HEADER);
     assert_eq!(
         task.await.unwrap(),
-        Some(Closed {
+        Some(ConnectionEnd {
             one_at_a_time: false,
             pipelined: false
         })
     );
-    assert_eq!(begun.elapsed().as_secs(), IDLE.as_secs());
+    assert_eq!(begun.elapsed().as_secs(), IDLE_TIMEOUT.as_secs());
     assert!(!connection.is_open());
     assert!(matches!(
         connection.ask(query()).await,
@@ -62,32 +68,35 @@ async fn it_is_closed_when_nobody_asks_for_a_while() {
 /// A connection that was silent for too long takes no further queries, but still waits for the
 /// replies to earlier queries.
 #[tokio::test(start_paused = true)]
-async fn where_nothing_comes_no_more_is_asked() {
+async fn silent_connection_takes_no_queries() {
     let (connection, mut server, task) = connection(DEEP);
     let begun = Instant::now();
     let silent = connection.ask(query());
     let late = async {
         connection.questions.closed().await;
-        assert_eq!(begun.elapsed().as_secs(), SILENT.as_secs());
+        assert_eq!(begun.elapsed().as_secs(), REPLY_TIMEOUT.as_secs());
         echo(&mut server).await;
     };
     let (answer, ()) = tokio::join!(silent, late);
     answer.unwrap();
     task.await.unwrap();
-    assert_eq!(begun.elapsed().as_secs(), SILENT.as_secs());
+    assert_eq!(begun.elapsed().as_secs(), REPLY_TIMEOUT.as_secs());
 
     let (connection, _server, task) = self::connection(DEEP);
     let begun = Instant::now();
     assert!(matches!(
         connection.ask(query()).await,
-        Err(AskError::Failed(Failure::Timeout))
+        Err(AskError::Failed(UpstreamFailure::Timeout))
     ));
     task.await.unwrap();
-    assert_eq!(begun.elapsed().as_secs(), (SILENT + ENDING).as_secs());
+    assert_eq!(
+        begun.elapsed().as_secs(),
+        (REPLY_TIMEOUT + DRAIN_TIMEOUT).as_secs()
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
+async fn permits_return_after_reply_or_abandonment() {
     let (connection, mut server, _task) = connection(2);
     for _ in 0..10 {
         let (one, two) = (connection.ask(query()), connection.ask(query()));
@@ -98,17 +107,17 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
         assert!(one.is_ok() && two.is_ok());
         assert_eq!(connection.load(), 0);
     }
-    let (connection, mut server, _task) = self::connection(2 * MANY);
-    for _ in 0..2 * MANY - 1 {
+    let (connection, mut server, _task) = self::connection(2 * MANY_WAITING);
+    for _ in 0..2 * MANY_WAITING - 1 {
         let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
         assert!(gone.await.is_err());
     }
     // A reply makes the connection free the places of abandoned queries.
     let (answer, ()) = tokio::join!(connection.ask(query()), async {
-        let mut questions = vec![0; query().len() * 2 * MANY];
+        let mut questions = vec![0; query().len() * 2 * MANY_WAITING];
         server.read_exact(&mut questions).await.unwrap();
         server
-            .write_all(&questions[query().len() * (2 * MANY - 1)..])
+            .write_all(&questions[query().len() * (2 * MANY_WAITING - 1)..])
             .await
             .unwrap();
     });
@@ -118,7 +127,7 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
 
 /// Any number of late replies count as replies to abandoned queries, not as mismatches.
 #[tokio::test(start_paused = true)]
-async fn late_replies_are_no_foreign_ones() {
+async fn late_reply_is_no_mismatch() {
     let (connection, mut server, _task) = connection(4 * MAX_MISMATCHES);
     let late = 2 * MAX_MISMATCHES;
     for _ in 0..late {
@@ -146,7 +155,7 @@ async fn late_replies_are_no_foreign_ones() {
 /// The outcome of a closed connection shows whether the server answers one query per connection or
 /// several.
 #[tokio::test]
-async fn how_it_ended() {
+async fn connection_end_is_reported() {
     for (asked, answered, one_at_a_time, pipelined) in [
         (1, 0, false, false),
         (1, 1, false, false),
@@ -167,11 +176,11 @@ async fn how_it_ended() {
         let (answers, ()) = tokio::join!(asking, serving);
         let closed = answers
             .iter()
-            .filter(|answer| matches!(answer, Err(AskError::Failed(Failure::Closed))));
+            .filter(|answer| matches!(answer, Err(AskError::Failed(UpstreamFailure::Closed))));
         assert_eq!(closed.count(), asked - answered);
         assert_eq!(
             task.await.unwrap(),
-            Some(Closed {
+            Some(ConnectionEnd {
                 one_at_a_time,
                 pipelined
             }),

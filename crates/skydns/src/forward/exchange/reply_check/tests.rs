@@ -5,8 +5,8 @@ use crate::wire::rtype;
 
 const ID: u16 = 0x1234;
 
-fn query() -> Query {
-    Query::new(&b"\x03WwW\x07outside\x04test\x00"[..], rtype::A)
+fn query() -> UpstreamQuery {
+    UpstreamQuery::new(&b"\x03WwW\x07outside\x04test\x00"[..], rtype::A)
 }
 
 fn upstream() -> Upstream {
@@ -23,8 +23,8 @@ fn right() -> Vec<u8> {
 }
 
 #[test]
-fn the_right_reply_is_taken_whole() {
-    let Verdict::Reply(reply) = judge(&query(), ID, &upstream(), &right()) else {
+fn valid_reply_is_accepted_whole() {
+    let ReplyCheck::Valid(reply) = check_reply(&query(), ID, &upstream(), &right()) else {
         panic!("not taken")
     };
     assert_eq!(*reply.message, right());
@@ -37,10 +37,10 @@ fn the_right_reply_is_taken_whole() {
 proptest! {
     /// A single wrong octet in the ID or the question makes a reply invalid.
     #[test]
-    fn every_octet_of_id_and_question_counts(at in prop_oneof![0..2_usize, 12..34_usize], octet in any::<u8>()) {
+    fn changed_id_or_question_is_rejected(at in prop_oneof![0..2_usize, 12..34_usize], octet in any::<u8>()) {
         let mut bytes = right();
         prop_assume!(!bytes[at].eq_ignore_ascii_case(&octet));
         bytes[at] = octet;
-        prop_assert!(!matches!(judge(&query(), ID, &upstream(), &bytes), Verdict::Reply(_)));
+        prop_assert!(!matches!(check_reply(&query(), ID, &upstream(), &bytes), ReplyCheck::Valid(_)));
     }
 }

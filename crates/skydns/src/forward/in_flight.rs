@@ -12,25 +12,25 @@ use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::key::{Key, Upstreams};
-use super::{ForwardError, ForwardMetrics, Limits, Reply};
+use super::key::{QueryKey, UpstreamList};
+use super::{ForwardError, ForwardLimits, ForwardMetrics, UpstreamReply};
 use crate::client_shares::{ClientShare, ClientShares};
 
 /// Result for all callers of a query.
-pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
+pub(super) type ForwardOutcome = Result<Arc<UpstreamReply>, ForwardError>;
 
 /// A query in flight, which all clients with the same key share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Flight {
-    pub(super) key: Arc<Key>,
+pub(super) struct InFlightKey {
+    pub(super) key: Arc<QueryKey>,
     /// Whether the query is sent over TCP alone. Only clients over TCP with a truncated reply need
     /// this.
     pub(super) over_tcp: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct InFlight {
-    table: Arc<Mutex<Table>>,
+pub(super) struct InFlightQueries {
+    table: Arc<Mutex<InFlightTable>>,
     all: Arc<ClientShares>,
     joiners: Arc<Semaphore>,
     max_per_route: usize,
@@ -38,110 +38,122 @@ pub(super) struct InFlight {
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    flights: HashMap<Flight, watch::Receiver<Option<Outcome>>>,
+struct InFlightTable {
+    queries: HashMap<InFlightKey, watch::Receiver<Option<ForwardOutcome>>>,
     /// The limits of each list of upstreams, shared among its clients.
-    routes: HashMap<Upstreams, Arc<ClientShares>>,
+    routes: HashMap<UpstreamList, Arc<ClientShares>>,
 }
 
-/// Role of a caller in a query.
-pub(super) enum Role {
+/// Part of a caller in a query.
+pub(super) enum JoinOutcome {
     /// The query is new: send the query, and pass the outcome to the owner. The waiter gets the
     /// outcome, too.
-    QueryOwner(QueryOwner, Waiter),
+    Started(QueryOwner, OutcomeWaiter),
     /// The query is already in flight.
-    Waiter(Waiter),
+    Joined(OutcomeWaiter),
     /// Too many queries are in flight.
     Overloaded,
 }
 
-impl InFlight {
+impl InFlightQueries {
     /// Creates an empty table with the limits in `limits`.
-    pub(super) fn new(limits: &Limits, metrics: ForwardMetrics) -> Self {
+    pub(super) fn new(limits: &ForwardLimits, metrics: ForwardMetrics) -> Self {
+        let joiners = limits.max_joined.min(Semaphore::MAX_PERMITS);
         Self {
             table: Arc::default(),
             all: ClientShares::new(limits.max_in_flight, limits.max_in_flight),
-            joiners: Arc::new(Semaphore::new(
-                limits.max_joined.min(Semaphore::MAX_PERMITS),
-            )),
+            joiners: Arc::new(Semaphore::new(joiners)),
             max_per_route: limits.max_in_flight_per_route,
             metrics,
         }
     }
 
-    /// Joins the query `flight` on behalf of `client`, or adds the query to the table.
-    pub(super) fn join(&self, flight: &Flight, client: IpAddr) -> Role {
+    /// Joins `query` on behalf of `client`, or adds it to the table.
+    pub(super) fn join(&self, query: &InFlightKey, client: IpAddr) -> JoinOutcome {
         let mut table = self.table.lock();
-        if let Some(outcome) = table.flights.get(flight) {
-            let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else {
-                return Role::Overloaded;
-            };
-            self.metrics.joined.inc();
-            return Role::Waiter(Waiter {
-                outcome: outcome.clone(),
-                _seat: Some(seat),
-            });
+        match table.queries.get(query) {
+            Some(outcome) => self.join_existing(outcome),
+            None => self.start_new(&mut table, query, client),
         }
-        let upstreams = &flight.key.upstreams;
+    }
+
+    fn join_existing(&self, outcome: &watch::Receiver<Option<ForwardOutcome>>) -> JoinOutcome {
+        let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else {
+            return JoinOutcome::Overloaded;
+        };
+
+        self.metrics.joined.inc();
+        JoinOutcome::Joined(OutcomeWaiter {
+            outcome: outcome.clone(),
+            _seat: Some(seat),
+        })
+    }
+
+    fn start_new(
+        &self,
+        table: &mut InFlightTable,
+        query: &InFlightKey,
+        client: IpAddr,
+    ) -> JoinOutcome {
+        let upstreams = &query.key.upstreams;
         let route = table.routes.get(upstreams).cloned();
         let route =
             route.unwrap_or_else(|| ClientShares::new(self.max_per_route, self.max_per_route));
         let (Some(of_all), Some(of_route)) = (self.all.take(client), route.take(client)) else {
-            return Role::Overloaded;
+            return JoinOutcome::Overloaded;
         };
-        table.routes.insert(Arc::clone(upstreams), route);
+
         let (sender, outcome) = watch::channel(None);
-        table.flights.insert(flight.clone(), outcome.clone());
+        table.routes.insert(Arc::clone(upstreams), route);
+        table.queries.insert(query.clone(), outcome.clone());
         self.metrics.in_flight.inc();
-        let entry = Entry {
+
+        let entry = InFlightEntry {
             table: Arc::clone(&self.table),
-            flight: flight.clone(),
-            places: Some([of_all, of_route]),
+            query: query.clone(),
+            shares: Some([of_all, of_route]),
             in_flight: self.metrics.in_flight.clone(),
         };
-        Role::QueryOwner(
-            QueryOwner { sender, entry },
-            Waiter {
-                outcome,
-                _seat: None,
-            },
-        )
+        let waiter = OutcomeWaiter {
+            outcome,
+            _seat: None,
+        };
+        JoinOutcome::Started(QueryOwner { sender, entry }, waiter)
     }
 }
 
 /// Owner of a query in the table. The owner passes the outcome to all waiters. If the owner is
 /// dropped without an outcome, the query of the waiters fails.
 pub(super) struct QueryOwner {
-    sender: watch::Sender<Option<Outcome>>,
-    entry: Entry,
+    sender: watch::Sender<Option<ForwardOutcome>>,
+    entry: InFlightEntry,
 }
 
 impl QueryOwner {
     /// Passes the outcome to all waiters. An identical query is sent again from now on.
-    pub(super) fn finish(self, outcome: Outcome) {
+    pub(super) fn finish(self, outcome: ForwardOutcome) {
         drop(self.entry);
         self.sender.send_replace(Some(outcome));
     }
 }
 
-struct Entry {
-    table: Arc<Mutex<Table>>,
-    flight: Flight,
-    places: Option<[ClientShare; 2]>,
+struct InFlightEntry {
+    table: Arc<Mutex<InFlightTable>>,
+    query: InFlightKey,
+    shares: Option<[ClientShare; 2]>,
     in_flight: IntGauge,
 }
 
-impl Drop for Entry {
+impl Drop for InFlightEntry {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        table.flights.remove(&self.flight);
-        self.places = None;
-        let upstreams = &self.flight.key.upstreams;
-        if table
-            .routes
-            .get(upstreams)
-            .is_some_and(|route| route.taken() == 0)
-        {
+        table.queries.remove(&self.query);
+
+        // The shares are returned first, so that the last query of a route removes the route.
+        self.shares = None;
+        let upstreams = &self.query.key.upstreams;
+        let route = table.routes.get(upstreams);
+        if route.is_some_and(|route| route.taken() == 0) {
             table.routes.remove(upstreams);
         }
         self.in_flight.dec();
@@ -149,15 +161,15 @@ impl Drop for Entry {
 }
 
 /// Waits for the outcome of a query.
-pub(super) struct Waiter {
-    outcome: watch::Receiver<Option<Outcome>>,
+pub(super) struct OutcomeWaiter {
+    outcome: watch::Receiver<Option<ForwardOutcome>>,
     _seat: Option<OwnedSemaphorePermit>,
 }
 
-impl Waiter {
+impl OutcomeWaiter {
     /// Waits for the outcome. Without an outcome from the owner, the result is
     /// [`ForwardError::Stopped`].
-    pub(super) async fn outcome(mut self) -> Outcome {
+    pub(super) async fn outcome(mut self) -> ForwardOutcome {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         outcome
             .ok()

@@ -1,0 +1,113 @@
+//! Checks whether a message from an upstream is the reply to the query.
+
+use dnsconfig::Upstream;
+
+use super::UpstreamExchange;
+use crate::forward::failure::UpstreamFailure;
+use crate::forward::{UpstreamQuery, UpstreamReply};
+use crate::wire::{Header, Heading, Message, Transport, rcode};
+
+/// Result of the check of a message.
+#[derive(Debug)]
+pub enum ReplyCheck {
+    /// The reply to the query.
+    Valid(UpstreamReply),
+    /// Another message, perhaps forged. The reply may still arrive.
+    Mismatch,
+    /// Octets that begin with the ID of the query, but are not a DNS message.
+    Malformed,
+}
+
+/// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1).
+/// A reply is a well-formed response to a standard query, with the same ID and question.
+pub fn check_reply(
+    query: &UpstreamQuery,
+    id: u16,
+    upstream: &Upstream,
+    bytes: &[u8],
+) -> ReplyCheck {
+    if !bytes.starts_with(&id.to_be_bytes()) {
+        return ReplyCheck::Mismatch;
+    }
+
+    let Ok(header) = Header::parse(bytes) else {
+        return ReplyCheck::Malformed;
+    };
+    if !header.is_response() || header.opcode() != 0 {
+        return ReplyCheck::Mismatch;
+    }
+
+    let Ok(heading) = Heading::parse(bytes) else {
+        return ReplyCheck::Malformed;
+    };
+    match &heading.question {
+        Some(question) if !question.matches(query.question()) => ReplyCheck::Mismatch,
+        Some(_) => check_with_question(query, upstream, bytes, &heading),
+        None => check_without_question(query, upstream, header),
+    }
+}
+
+fn check_with_question(
+    query: &UpstreamQuery,
+    upstream: &Upstream,
+    bytes: &[u8],
+    heading: &Heading<'_>,
+) -> ReplyCheck {
+    let header = heading.header;
+    match Message::parse(bytes) {
+        Ok(message) => ReplyCheck::Valid(UpstreamReply::of_message(&message, bytes, upstream)),
+        // Some servers truncate within a record. The incomplete reply is accepted, because the
+        // query is then retried over TCP.
+        Err(_) if header.is_truncated() => ReplyCheck::Valid(bare_reply(query, upstream, header)),
+        Err(_) => ReplyCheck::Malformed,
+    }
+}
+
+/// Accepts an error response without question. A server may send one if it did not understand the
+/// query.
+fn check_without_question(
+    query: &UpstreamQuery,
+    upstream: &Upstream,
+    header: Header,
+) -> ReplyCheck {
+    match header.rcode() {
+        rcode::NOERROR | rcode::NXDOMAIN => ReplyCheck::Mismatch,
+        _ => ReplyCheck::Valid(bare_reply(query, upstream, header)),
+    }
+}
+
+fn bare_reply(query: &UpstreamQuery, upstream: &Upstream, header: Header) -> UpstreamReply {
+    UpstreamReply::bare(query.bare_reply(header), header, upstream)
+}
+
+/// Checks the message received over a connection for the query `id`. An unusable message is a
+/// failure, because no other transport is left to try.
+pub(super) fn check_stream_reply(
+    exchange: UpstreamExchange<'_>,
+    id: u16,
+    message: &[u8],
+) -> Result<UpstreamReply, UpstreamFailure> {
+    match check_reply(exchange.query, id, exchange.upstream, message) {
+        ReplyCheck::Valid(reply) if is_truncated_to_nothing(&reply) => {
+            Err(UpstreamFailure::Garbage)
+        }
+        ReplyCheck::Valid(reply) => Ok(UpstreamReply {
+            transport: Transport::Tcp,
+            ..reply
+        }),
+
+        ReplyCheck::Mismatch => {
+            exchange.metrics.count_mismatch();
+            Err(UpstreamFailure::Garbage)
+        }
+        ReplyCheck::Malformed => Err(UpstreamFailure::Garbage),
+    }
+}
+
+/// Whether the reply has neither an error nor an answer, and cannot be completed over TCP.
+fn is_truncated_to_nothing(reply: &UpstreamReply) -> bool {
+    reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0
+}
+
+#[cfg(test)]
+mod tests;
