@@ -333,7 +333,7 @@ async fn routing(
     };
     tasks.lasting("resolve names", resolver.run(stop.clone()));
     tasks.lasting("follow the routes of kubedns", follower.run(stop.clone()));
-    tasks.lasting("fail unroutable queries", servfail.run(stop.clone()));
+    tasks.critical("fail unroutable queries", servfail.run(stop.clone()));
     tasks.lasting("route", router.run(stop.clone()));
     Ok(routing)
 }
