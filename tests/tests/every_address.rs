@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 
 use engine::{ask, headless, published, v4, v6};
 use serde_json::Value;
-use skydns::wire::Transport;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
+use wire::Transport;
 
 /// Number of repetitions of each query, because kubedns chooses at random which records it leaves
 /// out.

@@ -11,11 +11,11 @@ mod engine;
 
 use engine::{ask, published};
 use serde_json::Value;
-use skydns::wire::Transport;
 use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;
 use tests::lab::in_a_line;
+use wire::Transport;
 
 fn objects() -> Vec<Value> {
     let crowd: Vec<String> = (1..=200).map(|n| format!("10.0.1.{n}")).collect();

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use daemon::flags::{Exit, parse_subcommand};
-use dnsconfig::ServerAddr;
+use wire::ServerAddr;
 
 use super::mistake;
 use ::cluster::domains::ClusterDomains;

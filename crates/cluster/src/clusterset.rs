@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use skydns::{FurtherZone, Name};
+use skydns::FurtherZone;
 use smol_str::SmolStr;
+use wire::Name;
 
 use crate::objects::{Change, ImportedSlice, ObjectKey, ServiceImport};
 use crate::relist::RelistTracker;

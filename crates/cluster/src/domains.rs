@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use dnsconfig::name::{LABEL_RULE, is_label};
-use skydns::Name;
 use thiserror::Error;
+use wire::Name;
+use wire::rfc1123::{LABEL_RULE, MAX_LABEL, is_label};
 
 /// Bound of the domains of a cluster: two during a rename, more after a merge of clusters.
 const MAX_DOMAINS: usize = 8;
@@ -62,7 +62,7 @@ impl FromStr for Domain {
     fn from_str(text: &str) -> Result<Self, DomainError> {
         let name = text.strip_suffix('.').unwrap_or(text);
         for label in name.split('.') {
-            if label.len() > dnsconfig::name::MAX_LABEL {
+            if label.len() > MAX_LABEL {
                 return Err(DomainError::LongLabel);
             }
             if !is_label(label) {

@@ -13,10 +13,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use skydns::{FurtherZone, Name, Pointer};
+use skydns::{FurtherZone, Pointer};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::TreeCache;
+use wire::Name;
 
 use crate::clusterset::{ClusterSet, ClusterSetZone};
 use crate::objects::{

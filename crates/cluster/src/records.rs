@@ -17,8 +17,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use skydns::{Host, Name, Pointer, name};
+use skydns::{Host, Pointer};
 use smol_str::SmolStr;
+use wire::{Name, name};
 
 use crate::objects::{
     Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,

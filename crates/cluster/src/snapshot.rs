@@ -13,13 +13,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use dnsconfig::name::is_label;
-use skydns::{
-    Backend, Entry, Host, Lookup, Name, Pointer, Records, ServiceRecord, View, Zone, Zones,
-};
+use skydns::{Backend, Entry, Host, Lookup, Pointer, Records, ServiceRecord, View, Zone, Zones};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::{ANY, Map, TreeCache};
+use wire::Name;
+use wire::rfc1123::is_label;
 
 use crate::objects::ObjectKey;
 use crate::one_or_many::OneOrMany;

@@ -25,8 +25,9 @@ use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
 use cluster::scope::Namespaces;
 use cluster::snapshot::{Published, Snapshot};
 use proptest::prelude::*;
-use skydns::{Name, Records as _, Zone};
+use skydns::{Records as _, Zone};
 use smol_str::SmolStr;
+use wire::Name;
 
 /// The objects that exist in the cluster.
 #[derive(Debug, Clone, Default)]
@@ -114,13 +115,7 @@ fn visible_records(published: &Published) -> String {
     for (ip, owners) in &snapshot.reverse {
         let names: Vec<_> = owners
             .iter()
-            .map(|owner| {
-                (
-                    skydns::name::to_text(&owner.name),
-                    owner.created,
-                    owner.named,
-                )
-            })
+            .map(|owner| (wire::name::to_text(&owner.name), owner.created, owner.named))
             .collect();
         lines.push(format!("{ip} {names:?}"));
     }

@@ -11,13 +11,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use daemon::error_chain::without_number;
-use dnsconfig::ServerAddr;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
-
-use crate::Transport;
+use wire::ServerAddr;
+use wire::Transport;
 
 /// The usual timeout of an exchange.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -112,6 +111,24 @@ impl fmt::Display for Ignored {
     }
 }
 
+/// Resolves a server to an address for plain DNS. Returns the first address of a name. An upstream
+/// with another protocol is an error.
+pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
+    match server {
+        ServerAddr::Address(upstream) => match upstream.plain() {
+            Some(server) => Ok(server.socket_addr()),
+            None => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("{upstream} is not plain DNS"),
+            )),
+        },
+        ServerAddr::Name { name, port } => tokio::net::lookup_host((name.as_str(), *port))
+            .await?
+            .next()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host")),
+    }
+}
+
 /// Sends one query to `server`; fails when no answer arrives within `timeout`.
 pub async fn ask(
     server: &ServerAddr,
@@ -125,7 +142,7 @@ pub async fn ask(
         server: server.to_string(),
         reason,
     };
-    let address = within(deadline, server.resolve())
+    let address = within(deadline, first_address(server))
         .await
         .map_err(|error| lookup(reason(&error)))?;
     let query = Asked::new(question)?;

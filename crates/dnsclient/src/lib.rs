@@ -14,11 +14,10 @@ mod exchange;
 pub mod hosts;
 pub mod resolve;
 
-use dnsconfig::mnemonic;
 use hickory_proto::op::ResponseCode;
+use wire::mnemonic;
 
-pub use dnsconfig::Transport;
-pub use exchange::{Answer, ExchangeError, Ignored, TIMEOUT, ask, ask_with_retry};
+pub use exchange::{Answer, ExchangeError, Ignored, TIMEOUT, ask, ask_with_retry, first_address};
 
 /// The mnemonic of a response code, as dig writes it.
 pub fn rcode_name(code: ResponseCode) -> String {

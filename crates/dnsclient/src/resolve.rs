@@ -14,12 +14,13 @@ use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dnsconfig::Config;
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, ServerAddr};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use wire::ServerAddr;
 
 use self::entry::Entry;
 use self::entry::Pace;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use wire::rfc1123;
+
 use crate::hosts::normalized_host;
-use crate::name;
 
 /// Maximum number of aliases. Each alias is a `server=` line for dnsmasq.
 const MAX_ALIASES: usize = 4096;
@@ -65,7 +66,7 @@ impl Target {
             return Some(Self::Name(name));
         }
         let (first, rest) = name.split_once('.')?;
-        let is_label = name::is_label(first) && name::is_label(rest);
+        let is_label = rfc1123::is_label(first) && rfc1123::is_label(rest);
         is_label.then(|| Self::Service {
             name: first.to_owned(),
             namespace: rest.to_owned(),

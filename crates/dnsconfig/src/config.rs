@@ -5,11 +5,11 @@ use std::fmt;
 use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
+use wire::{ServerAddr, Upstream};
 
 use crate::alias::Target;
 use crate::hosts::Hosts;
 use crate::query_log::QueryLog;
-use crate::server::{ServerAddr, Upstream};
 
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///

@@ -2,12 +2,15 @@
 
 use std::fmt::Display;
 
+use wire::{AddressError, shorten};
+
 use crate::alias::AliasError;
 use crate::federation::FederationError;
 use crate::hosts::HostsError;
 use crate::query_log::QueryLogError;
-use crate::server::AddressError;
-use crate::shorten::{SHOWN, shorten};
+
+/// Number of characters after which an error truncates a value.
+pub(crate) const SHOWN: usize = 200;
 
 /// An invalid value, because of which the whole configuration is rejected.
 ///

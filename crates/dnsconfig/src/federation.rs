@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::name;
+use wire::rfc1123;
 
 /// Maximum number of federations.
 pub const MAX_FEDERATIONS: usize = 256;
@@ -14,10 +14,10 @@ pub enum FederationError {
     #[error("invalid format, must be key=value")]
     Format,
     /// The part before `=` is not a label.
-    #[error("{0:?} not a valid federation name: [{rule:?}]", rule = name::LABEL_RULE)]
+    #[error("{0:?} not a valid federation name: [{rule:?}]", rule = rfc1123::LABEL_RULE)]
     Name(String),
     /// The part after `=` is not a domain name.
-    #[error("{0:?} not a valid domain name: [{rule:?}]", rule = name::SUBDOMAIN_RULE)]
+    #[error("{0:?} not a valid domain name: [{rule:?}]", rule = rfc1123::SUBDOMAIN_RULE)]
     Domain(String),
     /// There are more than [`MAX_FEDERATIONS`].
     #[error("too many federations: {0}, at most {MAX_FEDERATIONS} are accepted")]
@@ -34,10 +34,10 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     for entry in text.split(',') {
         let (name, domain) = entry.split_once('=').ok_or(FederationError::Format)?;
         let (name, domain) = (name.trim(), domain.trim());
-        if !name::is_label(name) {
+        if !rfc1123::is_label(name) {
             return Err(FederationError::Name(name.to_owned()));
         }
-        if !name::is_subdomain(domain) {
+        if !rfc1123::is_subdomain(domain) {
             return Err(FederationError::Domain(domain.to_owned()));
         }
         federations.insert(name.to_owned(), domain.to_owned());

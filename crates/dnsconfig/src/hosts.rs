@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::name;
-use crate::shorten::{SHOWN, shorten};
+use wire::{rfc1123, shorten};
+
+use crate::error::SHOWN;
 
 /// Maximum number of names, and of addresses. Each name and each address is a `server=` line for
 /// dnsmasq.
@@ -115,7 +116,7 @@ pub(crate) fn normalized_host(written: &str) -> Option<String> {
         .strip_suffix('.')
         .unwrap_or(written)
         .to_ascii_lowercase();
-    name::is_host(&name).then_some(name)
+    rfc1123::is_host(&name).then_some(name)
 }
 
 /// The names at or below one of `domains` (lower case, no trailing dot).

@@ -14,26 +14,16 @@ pub mod distance;
 mod error;
 pub mod federation;
 pub mod hosts;
-pub mod mnemonic;
-pub mod name;
 pub mod nameservers;
 mod parse;
 pub mod path_watch;
 pub mod query_log;
 pub mod resolv_conf;
-mod server;
-mod shorten;
 mod source;
-mod transport;
 
 pub use alias::Target;
 pub use config::{Config, Version};
 pub use error::ConfigError;
 pub use hosts::Hosts;
 pub use parse::{Key, RawData, UnknownKey, parse, parse_for, unknown_keys};
-pub use server::{
-    AddressError, DNS_PORT, FlagAddrError, Nameserver, Protocol, ServerAddr, TLS_PORT, Upstream,
-};
-pub use shorten::shorten;
 pub use source::{ApiFeed, Follower, Rejection, Source, State, read_directory};
-pub use transport::Transport;

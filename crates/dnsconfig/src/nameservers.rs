@@ -1,7 +1,8 @@
 //! The flag `--nameservers`: `IP[:port],IP[:port],...`, each optionally with a protocol.
 
+use wire::Upstream;
+
 use crate::error::{ConfigError, Reason};
-use crate::server::Upstream;
 
 /// Maximum number of servers in the flag.
 pub const MAX_NAMESERVERS: usize = 32;

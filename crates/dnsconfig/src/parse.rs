@@ -2,21 +2,18 @@
 //! of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-
 use std::fmt;
 
 use serde::de::DeserializeOwned;
+use wire::{ServerAddr, Upstream, rfc1123, shorten};
 
 use crate::alias::{self, Target};
 use crate::config::Config;
 use crate::distance::distance;
-use crate::error::{ConfigError, Reason};
+use crate::error::{ConfigError, Reason, SHOWN};
 use crate::federation;
 use crate::hosts::{Hosts, within};
-use crate::name;
 use crate::query_log::{Fields, QueryLog};
-use crate::server::{ServerAddr, Upstream};
-use crate::shorten::{SHOWN, shorten};
 
 /// The data of a `ConfigMap`: each key with its unparsed value.
 pub type RawData = BTreeMap<String, Vec<u8>>;
@@ -239,7 +236,7 @@ fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigE
     check_count(key, text, "stub domains", raw.len(), MAX_STUB_DOMAINS)?;
     let mut domains = BTreeMap::new();
     for (domain, servers) in raw {
-        if !name::is_subdomain(&domain) {
+        if !rfc1123::is_subdomain(&domain) {
             return Err(key.error(text, Reason::DomainName(domain)));
         }
         let servers = servers.unwrap_or_default();

@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Utc};
 use ipnet::IpNet;
 use serde::Deserialize;
-
-use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
-use crate::shorten::shorten;
+use wire::{
+    mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type},
+    shorten,
+};
 
 /// Maximum number of values in each part of a filter.
 const MAX_VALUES: usize = 32;

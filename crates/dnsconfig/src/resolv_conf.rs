@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use crate::server::{DNS_PORT, Nameserver};
+use wire::{DNS_PORT, Nameserver};
 
 pub use self::follower::{Emptied, Follower};
 

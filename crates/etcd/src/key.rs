@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use skydns::Name;
-use skydns::name::{MAX_LABEL, MAX_NAME};
 use smallvec::SmallVec;
 use thiserror::Error;
+use wire::Name;
+use wire::name::{MAX_LABEL, MAX_NAME};
 
 /// The labels of a key below the zone, in the order of the key.
 pub type Path<'k> = SmallVec<[&'k str; 8]>;

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde_json::Value;
+use skydns::Host;
 use skydns::record::Extras;
-use skydns::{Host, Name};
 use smol_str::SmolStr;
 use thiserror::Error;
+use wire::Name;
 
 /// Maximum size of a value, in octets. Larger values are rejected.
 pub const MAX_VALUE: usize = 16 << 10;

@@ -3,9 +3,10 @@
 
 use std::net::IpAddr;
 
-use skydns::wire::rcode;
-use skydns::wire::text::{rcode_name, type_name};
-use skydns::{Name, View};
+use skydns::View;
+use wire::Name;
+use wire::mnemonic::{rcode_name, type_name};
+use wire::rcode;
 
 use crate::document::{Answer, Outcome, Record};
 

@@ -2,7 +2,7 @@
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
-use skydns::Name;
+use wire::Name;
 
 use crate::answer;
 use crate::dnsmasq::Front;

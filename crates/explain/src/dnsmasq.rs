@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use dnsclient::hosts;
 use dnsconfig::Config;
-use skydns::Name;
-use skydns::wire::text::type_name;
-use skydns::wire::{reverse, rtype};
+use wire::Name;
+use wire::mnemonic::type_name;
+use wire::{reverse, rtype};
 
 use crate::Topology;
 use crate::document::{Answer, Dnsmasq, DnsmasqAsks, Record, Route};

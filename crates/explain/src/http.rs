@@ -1,10 +1,10 @@
 //! `GET /explain?name=NAME&type=TYPE&search=NAMESPACE&ndots=5&format=text` on the status port.
 
-use dnsconfig::shorten;
 use warp::http::header::{ALLOW, HeaderValue};
 use warp::http::{Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
+use wire::shorten;
 
 use crate::document::Explanation;
 use crate::request::{Parameters, Request, RequestError};

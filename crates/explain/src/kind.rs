@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
 use skydns::own_names::OwnTarget;
-use skydns::wire::reverse;
-use skydns::{Authority, FurtherZone, Name, Records as _, View as _, Zone, name};
+use skydns::{Authority, FurtherZone, Records as _, View as _, Zone};
 use treecache::ANY;
+use wire::reverse;
+use wire::{Name, name};
 
 use crate::document::{NameKind, Route};
 

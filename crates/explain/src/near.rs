@@ -2,8 +2,8 @@
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
-use skydns::Name;
-use skydns::wire::rtype;
+use wire::Name;
+use wire::rtype;
 
 use crate::answer;
 use crate::candidate::Candidate;

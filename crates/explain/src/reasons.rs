@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{PodNames, Snapshot};
-use skydns::Name;
-use skydns::wire::rtype;
+use wire::Name;
+use wire::rtype;
 
 use crate::candidate::Candidate;
 use crate::document::{

@@ -4,11 +4,11 @@ mod pasted;
 
 use std::net::IpAddr;
 
-use dnsconfig::name::is_label;
-use dnsconfig::shorten;
-use skydns::Name;
-use skydns::wire::text::{UnknownType, parse_type};
-use skydns::wire::{reverse, rtype};
+use wire::Name;
+use wire::mnemonic::{UnknownType, parse_type};
+use wire::rfc1123::is_label;
+use wire::shorten;
+use wire::{reverse, rtype};
 
 /// Bound of the name, in octets.
 const MAX_NAME: usize = 255;
@@ -57,7 +57,7 @@ pub(crate) enum RequestError {
     #[error("the name has {0} characters, and a name has at most {MAX_NAME}")]
     LongName(usize),
     #[error("not a domain name: {0}")]
-    Name(#[from] skydns::name::NameError),
+    Name(#[from] wire::name::NameError),
     #[error(
         "not a domain name: only visible ASCII characters without spaces are accepted, and other letters in the form xn--..."
     )]

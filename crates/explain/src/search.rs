@@ -3,7 +3,8 @@
 //! The order is that of glibc. musl differs: for a name of at least `ndots` dots musl skips the
 //! search list. For other names musl stops at the first name that exists, even without records.
 
-use skydns::{Name, Zone};
+use skydns::Zone;
+use wire::Name;
 
 use crate::request::{Request, Search};
 

@@ -9,7 +9,8 @@ use crate::objects::FoundObjects;
 use cluster::index::Progress;
 use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
-use skydns::{FurtherZone, Name};
+use skydns::FurtherZone;
+use wire::Name;
 
 /// The state of the server at the time of an explanation.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use cluster::snapshot::Snapshot;
-use skydns::Name;
-use skydns::wire::text::type_name;
+use wire::Name;
+use wire::mnemonic::type_name;
 
 use crate::candidate::Candidate;
 use crate::dnsmasq::Front;

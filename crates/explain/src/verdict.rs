@@ -1,6 +1,6 @@
 //! Summarises the answer in one line: for the given name, and for each name tried.
 
-use skydns::Name;
+use wire::Name;
 
 use crate::candidate::Candidate;
 use crate::document::{DnsmasqAsks, NameKind, Outcome, Route, ServiceKind, Tried, Verdict};

@@ -18,12 +18,12 @@ use clap::ValueEnum as _;
 use clap::builder::PossibleValue;
 use dnsclient::resolve::{self, Resolutions, Resolver, Sources};
 use dnsconfig::resolv_conf::{self, Emptied, ResolvConf};
-use dnsconfig::{
-    Config, Follower, Nameserver, ServerAddr, Source, State, Upstream, Version, nameservers,
-};
-use skydns::{Name, Search};
+use dnsconfig::{Config, Follower, Source, State, Version, nameservers};
+use skydns::Search;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use wire::Name;
+use wire::{Nameserver, ServerAddr, Upstream};
 
 use crate::metrics::{ConfigMetrics, Metrics};
 use crate::options::{ClusterDomains, ConfigFrom, Options, SearchFlags, Topology};

@@ -12,9 +12,10 @@ use ::etcd::{Feed, Sink, Subtree, Tree};
 use daemon::tasks::Tasks;
 use explain::LostZone;
 use parking_lot::Mutex;
-use skydns::{FurtherZone, Name};
+use skydns::FurtherZone;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use wire::Name;
 
 use crate::options::EtcdSource;
 

@@ -51,13 +51,13 @@ pub(crate) async fn on_edits(
 mod tests {
     use std::net::Ipv4Addr;
 
-    use skydns::Name;
     use skydns::forward::{
         CacheLimits, CacheMetrics, ForwardLimits, ForwardMetrics, ReplyCache, TlsTrust,
         UpstreamQuery,
     };
-    use skydns::wire::Transport;
     use testkit::upstream::Upstream;
+    use wire::Name;
+    use wire::Transport;
 
     use super::*;
 

@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::Upstream;
+use skydns::Zone;
 use skydns::forward::Forwarder;
-use skydns::{Name, Zone};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use wire::Name;
+use wire::Upstream;
 
 use crate::config::{Settings, send_changed};
 

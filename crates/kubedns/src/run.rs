@@ -19,12 +19,13 @@ use skydns::ZoneSerials;
 use skydns::engine::Identity;
 use skydns::forward::{CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache};
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
-use skydns::{FurtherZone, Name, Zone};
+use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
+use wire::Name;
 
 use crate::config::{Configuration, Settings};
 use crate::etcd::{EtcdZones, LostZones};

@@ -165,8 +165,9 @@ impl Status {
 mod tests {
     use std::time::Duration;
 
-    use skydns::{Name, Zone};
+    use skydns::Zone;
     use testkit::eventually;
+    use wire::Name;
 
     use super::*;
     use cluster::snapshot::Snapshot;

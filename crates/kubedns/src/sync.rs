@@ -10,11 +10,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use dnsconfig::Upstream;
-use skydns::{FurtherZone, Name, Zone};
+use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use wire::Name;
+use wire::Upstream;
 
 use crate::config::Settings;
 use crate::loops::{self, ForwardingRoute, Loops};

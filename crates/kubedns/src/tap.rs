@@ -15,15 +15,15 @@ use dnsconfig::query_log::QueryLog;
 use explain::Topology;
 use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
 use querylog::{LineSource, QueryLine};
-use skydns::name;
 use skydns::server::DnsServer;
 use skydns::tap::{QueryTap, TapRecord, TapWatch, WatchSettings};
 use skydns::top::TopQueries;
-use skydns::wire::text::{rcode_name, type_name};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use warp::reply::Response;
 use warp::{Filter, Rejection};
+use wire::mnemonic::{rcode_name, type_name};
+use wire::name;
 
 use self::owners::Owners;
 

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cluster::snapshot::Published;
-use dnsconfig::Upstream;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts};
+use skydns::Zone;
 use skydns::backend::{Backend as _, View as _};
 use skydns::forward::Forwarder;
-use skydns::{Name, Zone};
+use wire::Name;
+use wire::Upstream;
 
 const NAME: &str = "kubedns_forward_upstream_up";
 const HELP: &str = "0 while the last queries to this upstream of this route failed, within the last minute; else 1.";
@@ -86,8 +87,8 @@ mod tests {
 
     use cluster::snapshot::Snapshot;
     use skydns::forward::{ForwardLimits, ForwardMetrics, UpstreamQuery};
-    use skydns::wire::Transport;
     use testkit::ports::free_port;
+    use wire::Transport;
 
     use super::*;
 

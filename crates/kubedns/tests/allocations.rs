@@ -22,13 +22,14 @@ use skydns::forward::{
 };
 use skydns::metrics::Metrics;
 use skydns::resolve::{AnswerAttempt, Resolver};
-use skydns::wire::Transport;
-use skydns::{Backend, FurtherZone, Name, Search, Zone};
+use skydns::{Backend, FurtherZone, Search, Zone};
 use testkit::message::{Edns, Message};
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
+use wire::Name;
+use wire::Transport;
 
 /// Number of times that a query is sent while allocations are counted.
 const TIMES: u64 = 100;

@@ -21,7 +21,8 @@ use cluster::objects::{
 use cluster::one_or_many::OneOrMany;
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
-use skydns::{Name, Zone};
+use skydns::Zone;
+use wire::Name;
 
 const SERVICES: u32 = 10_000;
 const ADDRESSES_EACH: u32 = 3;

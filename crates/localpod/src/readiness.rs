@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use daemon::http::get;
-use dnsclient::{Transport, ask};
-use dnsconfig::ServerAddr;
+use dnsclient::ask;
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use tokio::time::interval;
+use wire::ServerAddr;
+use wire::Transport;
 
 use crate::console::Console;
 use crate::ports::Ports;

@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
-use dnsclient::{Answer, TIMEOUT, Transport, ask, chaos};
-use dnsconfig::{Nameserver, ServerAddr};
+use dnsclient::{Answer, TIMEOUT, ask, chaos};
 use hickory_proto::op::ResponseCode;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+use wire::Transport;
+use wire::{Nameserver, ServerAddr};
 
 /// The pause between two queries to kubedns.
 const PERIOD: Duration = Duration::from_millis(250);

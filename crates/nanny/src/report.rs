@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::http;
 use daemon::metrics::{MetricError, Metrics};
-use dnsconfig::{Nameserver, State};
+use dnsconfig::State;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use warp::Filter;
+use wire::Nameserver;
 
 use self::status::Status;
 use crate::config::routes::{Omission, Routes};

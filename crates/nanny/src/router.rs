@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use dnsclient::resolve::{self, Resolutions};
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Nameserver, State};
+use dnsconfig::{Config, State};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
+use wire::Nameserver;
 
 use crate::config::arguments::Arguments;
 use crate::config::loops::Listening;

@@ -9,16 +9,18 @@ use daemon::http::Server;
 use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
+use dnsclient::first_address;
 use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::resolv_conf::{self, Emptied};
-use dnsconfig::{Nameserver, ServerAddr, Source, State};
+use dnsconfig::{Source, State};
 use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use warp::Filter as _;
+use wire::{Nameserver, ServerAddr};
 
 use crate::config::arguments::Arguments;
 use crate::config::routes::{Forward, Routes};
@@ -172,7 +174,7 @@ impl Nanny {
 async fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
     let kubedns = kubedns_address(&flags.kubedns_server).await?;
     let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
-    if !given.is_empty() && !dnsconfig::name::is_subdomain(&given) {
+    if !given.is_empty() && !wire::rfc1123::is_subdomain(&given) {
         anyhow::bail!("-kubednsDomain: {given:?} is no domain name");
     }
     let given = Some(given).filter(|domain| !domain.is_empty());
@@ -192,7 +194,7 @@ async fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<So
 async fn kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
     let accepted = "-kubednsServer (accepted: IP, IP:port, name:port)";
     let server = ServerAddr::from_flag(server).context(accepted)?;
-    let address = timeout(LOOKUP, server.resolve())
+    let address = timeout(LOOKUP, first_address(&server))
         .await
         .context("lookup timed out")
         .context(accepted)?;

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Nameserver, RawData, ServerAddr, Upstream};
+use dnsconfig::{Config, RawData};
 use nanny::config::arguments::Arguments;
 use nanny::config::loops::Listening;
 use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
+use wire::{Nameserver, ServerAddr, Upstream};
 
 /// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq
 /// itself. Otherwise the result would depend on the addresses of this machine.
@@ -176,7 +177,7 @@ fn expected(
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
     let reverse = config.hosts.addresses().keys().map(|address| {
-        let name = skydns::wire::reverse::name(*address);
+        let name = wire::reverse::name(*address);
         name.trim_end_matches('.').to_owned()
     });
     let own: BTreeSet<String> = config.own_names().cloned().chain(reverse).collect();

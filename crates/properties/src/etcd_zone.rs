@@ -6,10 +6,11 @@ use std::sync::Arc;
 use etcd::gateway::{self, Event, EventKind, Frames, KeyValue};
 use etcd::records::ZoneRecords;
 use etcd::{Subtree, Tree};
+use skydns::FurtherZone;
 use skydns::engine::{self, Identity, Outcome};
 use skydns::external::ExternalAnswers;
-use skydns::wire::{Transport, rtype};
-use skydns::{FurtherZone, Name};
+use wire::Name;
+use wire::{Transport, rtype};
 
 use crate::{example, message};
 

@@ -7,9 +7,10 @@ use std::sync::{Arc, LazyLock};
 use cluster::index::Index;
 use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Node, Service};
 use cluster::snapshot::{Published, Snapshot};
-use dnsconfig::Upstream;
 use serde_json::{Value, json};
-use skydns::{Name, Zone};
+use skydns::Zone;
+use wire::Name;
+use wire::Upstream;
 
 static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     [

@@ -1,6 +1,6 @@
 //! Streams of DNS messages over TCP and TLS, from upstreams and clients.
 
-use skydns::wire::{Frames, framed};
+use wire::{Frames, framed};
 
 /// Size of the length field before each message, in octets (RFC 1035, section 4.2.2).
 const LENGTH: usize = 2;

@@ -1,6 +1,6 @@
 //! Properties of every DNS message that we send.
 
-use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
+use wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 
 /// Parses a message of ours with our parser and with hickory-proto. Panics unless both accept the
 /// message.

@@ -52,14 +52,14 @@ fn sent(spec: &Spec) {
     message.add_query(spec.question.clone());
     let wire = message.to_vec();
     let wire = wire.unwrap_or_else(|error| unreachable!("{error}: {:?}", spec.question));
-    let heading = skydns::wire::Heading::parse(&wire);
+    let heading = wire::Heading::parse(&wire);
     let question = heading.ok().and_then(|heading| heading.question);
     let Some(question) = question else {
         unreachable!("no question in {wire:02x?}")
     };
     assert_eq!(question.qtype, u16::from(spec.question.query_type()));
     assert_eq!(
-        skydns::name::labels(question.name).count(),
+        wire::name::labels(question.name).count(),
         spec.question.name().iter().count()
     );
 }

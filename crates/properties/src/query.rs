@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use cluster::snapshot::Snapshot;
-use skydns::Name;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
-use skydns::wire::{Malformed, Query, Transport, rtype};
+use wire::Name;
+use wire::{Malformed, Query, Transport, rtype};
 
 use crate::{example, message};
 

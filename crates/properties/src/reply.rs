@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use skydns::Name;
 use skydns::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use skydns::forward::{self, ReplyCheck, UpstreamReply};
 use skydns::resolve;
-use skydns::wire::{Heading, Message, Query, Question, Record, Section, Transport, rtype};
+use wire::Name;
+use wire::{Heading, Message, Query, Question, Record, Section, Transport, rtype};
 
 use crate::{example, memory, message, query};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use skydns::metrics::System;
 use skydns::resolve::search_walk::SearchWalk;
 use skydns::search::SearchList;
-use skydns::wire::{HEADER, Query, Section, Transport, rcode, rtype};
-use skydns::{Name, Search, Zone};
+use skydns::{Search, Zone};
+use wire::Name;
+use wire::{HEADER, Query, Section, Transport, rcode, rtype};
 
 use crate::{example, message};
 

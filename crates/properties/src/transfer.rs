@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use cluster::snapshot::Snapshot;
 use skydns::ZoneSerials;
 use skydns::transfer::{TransferMetrics, TsigKey, ZoneTransfers};
-use skydns::wire::{Query, Section, Transport, rcode, rtype};
 use tokio::runtime::Runtime;
+use wire::{Query, Section, Transport, rcode, rtype};
 
 use crate::{example, message};
 

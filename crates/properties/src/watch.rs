@@ -11,7 +11,7 @@ use cluster::persist::{Saved, encode};
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use skydns::external::ExternalAnswer;
-use skydns::wire::{Transport, reverse, rtype};
+use wire::{Transport, reverse, rtype};
 
 use crate::{example, memory, message, query};
 
@@ -164,7 +164,7 @@ pub(crate) fn visible(published: &Published) -> String {
         let owner = |of: &skydns::Pointer| {
             format!(
                 "{} {} {}",
-                skydns::name::to_text(&of.name),
+                wire::name::to_text(&of.name),
                 of.created,
                 of.named
             )

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RATE, MAX_SECONDS};
-use dnsconfig::shorten;
+use wire::shorten;
 
 /// Default time to follow queries, in seconds.
 const SECONDS: &str = "30";

@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{TIMEOUT, Transport, ask, chaos};
-use dnsconfig::ServerAddr;
+use dnsclient::{TIMEOUT, ask, chaos};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
+use wire::ServerAddr;
+use wire::Transport;
 
 use crate::metric_name::metric_name;
 use crate::monotonic::Monotonic;

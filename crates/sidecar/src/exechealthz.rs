@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use daemon::http;
-use dnsclient::Transport;
 use hickory_proto::op::Query;
 use hickory_proto::rr::RecordType;
 use warp::Filter;
 use warp::http::StatusCode;
 use warp::reply::Response;
+use wire::Transport;
 
 use crate::nslookup::Lookup;
 use crate::options::Options;

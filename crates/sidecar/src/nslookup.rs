@@ -3,9 +3,9 @@
 
 use std::str::FromStr;
 
-use dnsconfig::{FlagAddrError, ServerAddr};
 use hickory_proto::rr::Name;
 use thiserror::Error;
+use wire::{FlagAddrError, ServerAddr};
 
 use crate::spec::{SpecError, fully_qualified};
 

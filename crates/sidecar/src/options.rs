@@ -5,7 +5,7 @@ use std::time::Duration;
 use daemon::flags::int;
 use daemon::klog::LogFlags;
 use daemon::metrics::NamePrefix;
-use dnsconfig::ServerAddr;
+use wire::ServerAddr;
 
 use crate::nslookup::Command;
 use crate::spec::Spec;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daemon::metrics::{MetricError, Metrics};
-use dnsconfig::ServerAddr;
+use wire::ServerAddr;
 
 use crate::counters::Counters;
 use crate::exechealthz::{Checks, Plan};

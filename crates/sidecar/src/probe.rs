@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{Answer, ExchangeError, TIMEOUT, ask, chaos, rcode_name};
-use dnsconfig::ServerAddr;
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
+use wire::ServerAddr;
 
 use crate::health::{Failure, Health, State, Verdict};
 use crate::metric_name::metric_name;

@@ -7,11 +7,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use daemon::flags::{ValueError, atoi};
-use dnsclient::Transport;
-use dnsconfig::{FlagAddrError, ServerAddr};
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use thiserror::Error;
+use wire::Transport;
+use wire::{FlagAddrError, ServerAddr};
 
 /// Default interval.
 pub(crate) const SECONDS: Duration = Duration::from_secs(5);

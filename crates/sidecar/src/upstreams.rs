@@ -23,14 +23,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::Transport;
 use dnsclient::{Answer, ExchangeError, ask};
-use dnsconfig::ServerAddr;
 use hickory_proto::op::Query;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
+use wire::ServerAddr;
+use wire::Transport;
 
 use self::listed::{Listed, list};
 use self::metrics::UpstreamMetrics;

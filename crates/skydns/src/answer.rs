@@ -21,11 +21,10 @@ use crate::engine::Asker;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
 use crate::serial::{self, ZoneSerials};
-use crate::wire::name::labels;
-use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Alias, Families, Found};
 use sample::Sample;
 use srv::Kind;
+use wire::{Full, Name, Owner, Query, Section, SoaData, Writer, class, name::labels, rtype};
 
 /// TTL of an upstream's records in our answers, in seconds.
 const EXTERNAL_TTL: u32 = 60;
@@ -185,7 +184,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         match (path, self.query.qtype) {
             (["dns-version"], rtype::TXT) => {
                 let (text, ttl) = (SPECIFICATION, self.view.zone().ttl());
-                Some(self.wrote(|m| m.text(Owner::Question, class::IN, ttl, text)))
+                Some(self.wrote(|m| m.text_record(Owner::Question, class::IN, ttl, text)))
             }
             (["dns-version"], _) => Some(Answered::Empty),
             (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
@@ -231,9 +230,13 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let (zone, authority) = (self.view.zone(), self.authority);
         match self.query.qtype {
             rtype::SOA => {
-                let numbers = soa_numbers(zone.serials.as_deref(), authority.domain);
-                let ttls = (authority.soa_ttl(zone), authority.negative_ttl(zone));
-                self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), numbers, ttls))
+                let soa = ZoneSoa {
+                    domain: authority.domain.wire(),
+                    numbers: soa_numbers(zone.serials.as_deref(), authority.domain),
+                    ttl: authority.soa_ttl(zone),
+                    minimum: authority.negative_ttl(zone),
+                };
+                self.wrote(|m| soa.write(Section::Answer, m))
             }
             rtype::NS if self.is_whole_zone() => self.name_servers(),
             _ if authority.further.is_some() => self.further_apex(),
@@ -286,7 +289,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for address in self.name_server_addresses() {
             if self
                 .message
-                .address(Section::Additional, Owner::At(target), address, ttl)
+                .address_record(Section::Additional, Owner::At(target), address, ttl)
                 .is_err()
             {
                 self.message.rewind(mark);
@@ -343,7 +346,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for address in &addresses {
             if self
                 .message
-                .address(Section::Answer, Owner::Question, *address, ttl)
+                .address_record(Section::Answer, Owner::Question, *address, ttl)
                 .is_err()
             {
                 self.truncated = true;
@@ -382,13 +385,13 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
                 target = Some((
-                    crate::Name::clone(name),
+                    wire::Name::clone(name),
                     authority.ttl_of(zone, entry.record.ttl),
                 ));
             }
         });
         let (name, ttl) = target?;
-        Some(self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)))
+        Some(self.wrote(|m| m.cname_record(Owner::Question, name.wire(), ttl)))
     }
 
     /// Answers NODATA for an existing name without records of the query type, otherwise NXDOMAIN.
@@ -428,7 +431,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for address in &addresses {
             if self
                 .message
-                .address(Section::Answer, Owner::Question, *address, ttl)
+                .address_record(Section::Answer, Owner::Question, *address, ttl)
                 .is_err()
             {
                 self.truncated = true;
@@ -448,7 +451,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.own = true;
         let ttl = self.view.zone().ttl();
         let Some(families) = Families::of(self.query.qtype) else {
-            return self.wrote(|m| m.cname(Owner::Question, target.wire(), ttl));
+            return self.wrote(|m| m.cname_record(Owner::Question, target.wire(), ttl));
         };
         let mut aliases = Sample::new(self.room());
         aliases.add(Alias {
@@ -465,7 +468,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     pub(crate) fn own_pointers(&mut self, names: &[Name]) {
         let ttl = self.view.zone().ttl();
         for name in names {
-            self.truncated |= self.message.ptr(&[name.wire()], ttl).is_err();
+            self.truncated |= self.message.ptr_record(&[name.wire()], ttl).is_err();
         }
     }
 
@@ -475,18 +478,16 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         if self.own {
             return;
         }
-        let (authority, ttl) = (
-            self.authority,
-            self.authority.negative_ttl(self.view.zone()),
-        );
+        let zone = self.view.zone();
+        let ttl = self.authority.negative_ttl(zone);
+        let soa = ZoneSoa {
+            domain: self.authority.domain.wire(),
+            numbers: soa_numbers(zone.serials.as_deref(), self.authority.domain),
+            ttl,
+            minimum: ttl,
+        };
         // The SOA is left out if it does not fit: the answer is complete without it.
-        let numbers = soa_numbers(self.view.zone().serials.as_deref(), authority.domain);
-        let _ = self.message.soa(
-            Section::Authority,
-            authority.domain.wire(),
-            numbers,
-            (ttl, ttl),
-        );
+        let _ = soa.write(Section::Authority, &mut self.message);
     }
 
     /// Writes the PTR records of an address: those of the cluster, otherwise those of further
@@ -500,7 +501,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
                 records = Answered::Written;
                 *truncated |= message
-                    .ptr(&[&pointer.name, zone.domain.wire()], zone.ttl())
+                    .ptr_record(&[&pointer.name, zone.domain.wire()], zone.ttl())
                     .is_err();
             }
         });
@@ -528,7 +529,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
                 if let crate::Host::Name(target) = &entry.record.host {
                     answered = Answered::Written;
                     let ttl = zone.ttl.unwrap_or(entry.record.ttl);
-                    *truncated |= message.ptr(&[target.wire()], ttl).is_err();
+                    *truncated |= message.ptr_record(&[target.wire()], ttl).is_err();
                 }
             });
         }
@@ -540,7 +541,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for text in texts {
             self.truncated |= self
                 .message
-                .text(Owner::Question, class::CH, 0, text)
+                .text_record(Owner::Question, class::CH, 0, text)
                 .is_err();
         }
     }
@@ -579,59 +580,25 @@ pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32;
     ]
 }
 
-/// Records that this server builds itself.
-impl Writer<'_, '_> {
-    fn address(
-        &mut self,
-        section: Section,
-        owner: Owner<'_>,
-        address: IpAddr,
-        ttl: u32,
-    ) -> Result<(), Full> {
-        match address {
-            IpAddr::V4(ip) => self.record(section, owner, rtype::A, ttl, |m| m.bytes(&ip.octets())),
-            IpAddr::V6(ip) => {
-                self.record(section, owner, rtype::AAAA, ttl, |m| m.bytes(&ip.octets()))
-            }
-        }
-    }
+/// The SOA record of a zone of ours.
+pub(crate) struct ZoneSoa<'d> {
+    /// The domain of the zone in wire format.
+    pub(crate) domain: &'d [u8],
+    /// SERIAL, REFRESH, RETRY and EXPIRE.
+    pub(crate) numbers: [u32; 4],
+    pub(crate) ttl: u32,
+    /// The negative TTL of the zone.
+    pub(crate) minimum: u32,
+}
 
-    fn cname(&mut self, owner: Owner<'_>, target: &[u8], ttl: u32) -> Result<(), Full> {
-        self.record(Section::Answer, owner, rtype::CNAME, ttl, |m| {
-            m.name(Owner::Parts(&[target]));
-        })
-    }
-
-    fn ptr(&mut self, target: &[&[u8]], ttl: u32) -> Result<(), Full> {
-        self.record(Section::Answer, Owner::Question, rtype::PTR, ttl, |m| {
-            m.name(Owner::Parts(target));
-        })
-    }
-
-    fn text(&mut self, owner: Owner<'_>, class: u16, ttl: u32, text: &str) -> Result<(), Full> {
-        self.record_of_class(Section::Answer, owner, (rtype::TXT, class), ttl, |m| {
-            // The text is cut to one character-string of at most 255 octets.
-            let text = text.as_bytes();
-            let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
-            m.bytes(&[len]);
-            m.bytes(text.get(..usize::from(len)).unwrap_or_default());
-        })
-    }
-
-    /// Writes the SOA of the zone with these numbers, TTL and negative TTL.
-    pub(crate) fn soa(
-        &mut self,
-        section: Section,
-        domain: &[u8],
-        [serial, refresh, retry, expire]: [u32; 4],
-        (ttl, minimum): (u32, u32),
-    ) -> Result<(), Full> {
-        self.record(section, Owner::Parts(&[domain]), rtype::SOA, ttl, |m| {
-            m.name(Owner::Parts(&[NAME_SERVER, domain]));
-            m.name(Owner::Parts(&[HOSTMASTER, domain]));
-            for value in [serial, refresh, retry, expire, minimum] {
-                m.bytes(&value.to_be_bytes());
-            }
-        })
+impl ZoneSoa<'_> {
+    pub(crate) fn write(&self, section: Section, message: &mut Writer<'_, '_>) -> Result<(), Full> {
+        let [serial, refresh, retry, expire] = self.numbers;
+        let data = SoaData {
+            mname: &[NAME_SERVER, self.domain],
+            rname: &[HOSTMASTER, self.domain],
+            numbers: [serial, refresh, retry, expire, self.minimum],
+        };
+        message.soa_record(section, Owner::Parts(&[self.domain]), self.ttl, &data)
     }
 }

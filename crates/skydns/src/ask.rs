@@ -4,12 +4,13 @@
 //! name counts as a name without records. An alias with an external target is therefore shown
 //! without addresses.
 
+use wire::{
+    Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,
+};
+
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome, Pending};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
-use crate::wire::{
-    self, Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,
-};
 
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

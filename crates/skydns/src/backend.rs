@@ -8,15 +8,17 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dnsconfig::Upstream;
+use wire::Upstream;
+use wire::{
+    MAX_UDP, OUR_UDP_SIZE,
+    name::{MAX_NAME, Name, is_within, labels},
+};
 
 use self::zones::Zones;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::serial::ZoneSerials;
-use crate::wire::name::{MAX_NAME, Name, is_within, labels};
-use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 
 /// Source of the current records. A query takes one view and keeps the view until the answer is
 /// complete.

@@ -5,13 +5,11 @@
 
 use std::borrow::Cow;
 
-use dnsconfig::Upstream;
+use wire::Upstream;
+use wire::{EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype};
 
 use crate::backend::Zone;
 use crate::forward::{ForwardError, UpstreamFailure};
-use crate::wire::{
-    EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype,
-};
 
 /// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;

@@ -7,6 +7,8 @@
 
 use std::net::IpAddr;
 
+use wire::{Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
+
 use crate::answer::{Answer, Answered};
 use crate::backend::zones::{Authority, is_ours};
 use crate::backend::{View, Zone};
@@ -16,9 +18,6 @@ pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::SearchList;
-use crate::wire::{
-    self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype,
-};
 
 /// Outcome of one message of a client.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! External queries: names that only upstreams can resolve, needed to answer one query.
 
 use smallvec::SmallVec;
+use wire::Name;
 
 use crate::cause::Cause;
-use crate::wire::Name;
 
 /// Maximum number of rounds of external queries for one answer. After the last round the caller
 /// calls [`ExternalAnswers::close`].

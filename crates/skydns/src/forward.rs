@@ -77,12 +77,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::Upstream;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use wire::Upstream;
 
 pub use cache::{CacheLimits, CacheMetrics, ReplyCache};
 use exchange::UpstreamExchange;
@@ -104,9 +104,7 @@ use key::QueryKey;
 use loops::LoopProbes;
 use pool::ConnectionPool;
 use tls::TlsClient;
-
-use crate::wire::Transport;
-use crate::wire::name::Name;
+use wire::{Transport, name::Name};
 
 /// Shortest time between two log lines that name a client with too many queries.
 const WARN_EVERY: Duration = Duration::from_secs(10);

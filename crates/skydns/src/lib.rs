@@ -40,7 +40,6 @@ pub mod tcp;
 pub mod top;
 pub mod transfer;
 pub mod udp;
-pub mod wire;
 
 pub use ask::ask;
 pub use backend::zones::{Authority, FurtherZone, Zones};
@@ -49,4 +48,3 @@ pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};
 pub use search::Search;
 pub use serial::ZoneSerials;
-pub use wire::name::{self, Name};

@@ -16,11 +16,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use wire::{Transport, rcode};
 
 use self::kinds::Kinds;
 use self::zones::ZoneCounters;
 pub use self::zones::ZoneMetrics;
-use crate::wire::{Transport, rcode};
 
 /// Upper bounds of the duration histogram, in seconds.
 const DURATIONS: [f64; 13] = [

@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
-
-use crate::wire::name::{Name, labels};
+use wire::name::{Name, labels};
 
 /// Maximum length of a chain of aliases.
 pub(crate) const MAX_CHAIN: usize = 8;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use crate::wire::Name;
+use wire::Name;
 
 /// Default TTL of answers, in seconds.
 pub const TTL: u32 = 30;

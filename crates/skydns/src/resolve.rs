@@ -24,7 +24,6 @@ use crate::metrics::{Shard, System};
 use crate::tap::{AnsweredQuery, QueryTap};
 use crate::top::{AnswerSampler, TopQueries};
 use crate::transfer::{ResponseSigner, ZoneTransfers};
-use crate::wire::{Query, Transport};
 
 mod ask;
 mod external_lookup;
@@ -38,6 +37,7 @@ pub use ask::{AnswerAttempt, WaitingQuery};
 use ask::{Ask, WaitingWork};
 pub use external_lookup::external_answer;
 use signed::sign;
+use wire::{Query, Transport};
 
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task:
 /// about 2 KiB.

@@ -9,8 +9,8 @@
 //! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for a query;
 //! [`crate::resolve::search_walk`] walks the list.
 
-use crate::wire::Name;
-use crate::wire::name::is_within;
+use wire::Name;
+use wire::name::is_within;
 
 /// Maximum number of search domains after those of the cluster. Each domain may cost a query to an
 /// upstream.

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-
-use crate::wire::Name;
+use wire::Name;
 
 /// REFRESH: seconds between two queries of a secondary for the serial, if no NOTIFY arrives.
 const REFRESH: u32 = 60;

@@ -14,10 +14,10 @@ use arc_swap::ArcSwap;
 use dnsconfig::query_log::Filter;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use wire::{Question, Transport, name::MAX_NAME, rcode};
 
 use crate::engine::Reply;
 use crate::metrics::{System, Took};
-use crate::wire::{Question, Transport, name::MAX_NAME, rcode};
 
 /// Maximum number of open watches.
 const MAX_WATCHES: usize = 8;

@@ -10,13 +10,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wire::{Transport, framed, set_length};
 
 use crate::backend::Backend;
 use crate::client_shares::ClientShares;
 use crate::metrics::Took;
 use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::AnsweredQuery;
-use crate::wire::{self, Transport, framed, set_length};
 
 /// Maximum number of connections. The buffer of a connection grows with the received octets; an
 /// idle connection takes about 4 KiB.

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use wire::{name, rcode};
 
 use self::sketch::FrequencySketch;
 use crate::tap::AnsweredQuery;
-use crate::wire::{name, rcode};
 
 /// Maximum number of keys in a sketch.
 pub const SLOTS: usize = 512;

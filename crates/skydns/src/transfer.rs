@@ -33,7 +33,6 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, FurtherZone};
 use crate::client_shares::ClientShares;
 use crate::serial::{self, ZoneSerials};
-use crate::wire::{Name, Query, Transport, rcode};
 use content::ZoneContent;
 use difference::{ZoneChange, ZoneDifference};
 use history::{TransferHistory, ZoneVersion};
@@ -45,6 +44,7 @@ use request::TransferRejection;
 pub use stream::TransferStream;
 pub(crate) use tsig::ResponseSigner;
 use tsig::TsigRefusal;
+use wire::{Name, Query, Transport, rcode};
 
 /// Maximum number of concurrent transfers. Each transfer holds a version and a message.
 const MAX_TRANSFERS: usize = 128;

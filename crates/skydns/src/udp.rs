@@ -17,6 +17,7 @@ use nix::sys::socket::{MultiHeaders, SockaddrStorage};
 
 pub use socket::UdpSocket;
 use socket::{QUIET, ReceiveWait, UdpPeer};
+use wire::Transport;
 
 use crate::backend::Backend;
 use crate::cause::Cause;
@@ -25,7 +26,6 @@ use crate::metrics::{Shard, Took};
 use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::AnsweredQuery;
 use crate::top::AnswerSampler;
-use crate::wire::Transport;
 
 /// Maximum number of datagrams that are received, answered and sent together.
 const BATCH: usize = 32;

@@ -18,14 +18,15 @@ mod reverse;
 mod zones;
 
 use fixed::Fixed;
+use skydns::Zone;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::resolve::external_answer;
-use skydns::wire::Transport;
-use skydns::{Name, Zone};
 use testkit::message::Message;
 use testkit::query::Query;
 use testkit::reply::Reply;
+use wire::Name;
+use wire::Transport;
 
 fn identity() -> Identity {
     Identity {

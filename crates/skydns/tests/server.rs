@@ -41,8 +41,9 @@ use testkit::eventually;
 use testkit::ports::ipv6_is_here;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Transport, Upstream};
+use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::net::UdpSocket;
+use wire::Transport;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

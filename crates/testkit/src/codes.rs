@@ -1,6 +1,6 @@
 //! Conversion between numbers and mnemonics of types, classes, opcodes and RCODEs.
 
-use dnsconfig::mnemonic;
+use wire::mnemonic;
 
 /// The types that [`mnemonic`] does not have, because no flag and no key of the `ConfigMap` takes
 /// them.

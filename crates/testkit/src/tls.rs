@@ -82,7 +82,7 @@ impl Gate {
     }
 
     /// The proxy as an upstream whose certificate must have this name, if any.
-    pub fn upstream(&self, name: Option<&str>) -> dnsconfig::Upstream {
+    pub fn upstream(&self, name: Option<&str>) -> wire::Upstream {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address)
             .parse()

@@ -35,9 +35,9 @@ use crate::codes;
 use crate::message::Question;
 use crate::reply::Reply;
 
-pub use dnsconfig::Transport;
 pub use reaction::{Act, Reaction};
 pub use replay::{Exchange, Replay, repeat};
+use wire::Transport;
 pub use zone::Zone;
 
 /// Maximum number of recorded packets. Later packets are only counted.

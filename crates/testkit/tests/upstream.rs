@@ -7,7 +7,8 @@ use testkit::hex::unhex;
 use testkit::message::Message;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Act, Asked, Exchange, Reaction, Replay, Transport, Upstream, Zone};
+use testkit::upstream::{Act, Asked, Exchange, Reaction, Replay, Upstream, Zone};
+use wire::Transport;
 
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(10);

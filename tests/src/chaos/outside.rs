@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Handler, Reaction, Transport, Zone};
+use testkit::upstream::{Asked, Handler, Reaction, Zone};
+use wire::Transport;
 
 use crate::steady::Question;
 

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use anyhow::Context as _;
 use testkit::hex::unhex;
 use testkit::message::Message;
-use testkit::upstream::{Exchange, Transport};
+use testkit::upstream::Exchange;
+use wire::Transport;
 
 use super::vector::Scenario;
 

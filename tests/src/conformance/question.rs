@@ -5,7 +5,8 @@ use anyhow::Context as _;
 use testkit::hex::unhex;
 use testkit::message;
 use testkit::query::Query;
-use testkit::upstream::{self, Transport};
+use testkit::upstream;
+use wire::Transport;
 
 use super::vector::{Edns, Exchange, Question};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::Value;
-use testkit::upstream::Transport;
+use wire::Transport;
 
 /// A recorded scenario: a sequence of events and questions.
 #[derive(Debug, Deserialize)]

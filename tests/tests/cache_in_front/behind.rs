@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skydns::Search;
 use skydns::engine::Identity;
 use skydns::forward::{ForwardLimits, ForwardMetrics, Forwarder};
 use skydns::metrics::Metrics;
 use skydns::server::{DnsServer, ServerConfig};
-use skydns::{Name, Search};
 use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
@@ -23,6 +23,7 @@ use testkit::{client, eventually};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use wire::Name;
 
 use crate::engine::published_with;
 use crate::kinds::{Kind, SUFFIX};

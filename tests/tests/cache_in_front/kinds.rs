@@ -4,9 +4,9 @@
 use std::fmt;
 
 use serde_json::Value;
-use skydns::wire::reverse;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
+use wire::reverse;
 
 use crate::engine::{headless, v4, v6};
 

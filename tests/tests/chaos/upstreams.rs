@@ -6,12 +6,13 @@ use serde_json::json;
 use testkit::message::Message;
 use testkit::objects::mk_config_map;
 use testkit::query::Query;
-use testkit::upstream::{Transport, Upstream, Zone};
+use testkit::upstream::{Upstream, Zone};
 use testkit::{client, eventually};
 use tests::chaos::{Mood, Outside, Rig, Topology, names_outside_of_kubedns};
 use tests::e2e::{PATIENCE, get};
 use tests::steady::{Question, Steady};
 use tokio::task::JoinSet;
+use wire::Transport;
 
 use super::{RATE, WHILE};
 

@@ -4,13 +4,13 @@ use skydns::Zone;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery};
 use skydns::resolve::external_answer;
-use testkit::upstream::Transport;
 use testkit::{codes, name};
 use tests::conformance::answer::Observed;
 use tests::conformance::difference::{Differences, Mode};
 use tests::conformance::memory::{Memory, Recalled};
 use tests::conformance::vector::{self, Case, Scenario};
 use tests::conformance::verdict::{Bench, Outcome as Agreement, Verdict};
+use wire::Transport;
 
 use crate::cluster::Cluster;
 

@@ -7,8 +7,9 @@ use cluster::index::Index;
 use cluster::objects::{Change, EndpointsSource, Event, FromApi, ObjectKey};
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
-use skydns::{Name, Zone};
+use skydns::Zone;
 use tests::conformance::vector::{ApiServer, Files, Scenario, Step};
+use wire::Name;
 
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<(String, ObjectKey), Value>;

@@ -13,10 +13,10 @@ use kubedns::options::Options;
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers};
-use skydns::wire::Transport;
 use testkit::query::Query;
 use tests::conformance::answer::{Answer, Observed};
 use tests::conformance::vector::Response;
+use wire::Transport;
 
 use crate::scenario::Scenario;
 

@@ -1,11 +1,12 @@
 //! Parses the examples of docs/configmap.md with the parser of kubedns and nanny, and compares the
 //! results with the page.
 
-use dnsconfig::{Config, ConfigError, Key, Nameserver, Protocol, RawData, ServerAddr, Upstream};
+use dnsconfig::{Config, ConfigError, Key, RawData};
 use nanny::config::routes::{Origin, Routes, own_names};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
 use tests::docs::markdown::{Block, Page, code};
+use wire::{Nameserver, Protocol, ServerAddr, Upstream};
 
 #[derive(Deserialize)]
 struct ConfigMap {

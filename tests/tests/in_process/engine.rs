@@ -8,12 +8,13 @@ use cluster::index::Index;
 use cluster::objects::{Change, EndpointsSource, Event, FromApi};
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
+use skydns::Zone;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::external::ExternalAnswers;
-use skydns::wire::Transport;
-use skydns::{Name, Zone};
 use testkit::message::Message;
 use testkit::objects::{mk_endpoints, mk_headless};
+use wire::Name;
+use wire::Transport;
 
 /// The `n`th IPv4 address for tests.
 pub(crate) fn v4(n: u32) -> String {

@@ -5,10 +5,10 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use dnsclient::{TIMEOUT, ask_with_retry, rcode_name};
-use dnsconfig::ServerAddr;
 use futures::future::join_all;
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
+use wire::ServerAddr;
 
 use super::Options;
 use super::api::Cluster;

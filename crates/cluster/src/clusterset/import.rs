@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use skydns::{Entry, Host, ServiceRecord, name};
+use skydns::{Entry, Host, ServiceRecord};
 use smol_str::SmolStr;
+use wire::name;
 
 use crate::objects::{ImportedSlice, ObjectKey, Protocol, Service, ServiceKind};
 use crate::one_or_many::OneOrMany;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::Value;
+use skydns::Zone;
 use skydns::engine::Outcome;
-use skydns::wire::Transport;
-use skydns::{Name, Zone};
 use testkit::objects::{mk_imported_slice, mk_service_import};
+use wire::Name;
+use wire::Transport;
 
 use super::{ClusterSet, ClusterSetZone};
 use crate::index::{Index, Options};

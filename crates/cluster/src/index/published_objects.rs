@@ -72,8 +72,9 @@ impl PublishedObjects {
 
 #[cfg(test)]
 mod tests {
-    use skydns::{Name, Zone};
+    use skydns::Zone;
     use testkit::objects::{mk_cluster_ip, mk_endpoints};
+    use wire::Name;
 
     use super::*;
     use crate::index::Index;

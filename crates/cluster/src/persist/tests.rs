@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use skydns::{Name, Zone};
+use skydns::Zone;
+use wire::Name;
 
 use super::*;
 use crate::objects::FromApi as _;

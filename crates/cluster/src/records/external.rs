@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use skydns::{Entry, Host, Name, ServiceRecord, name};
+use skydns::{Entry, Host, ServiceRecord};
 use smol_str::SmolStr;
+use wire::{Name, name};
 
 use super::{ExternalRecords, Labelled, PortRecords, ServiceNode, label_of, port_path};
 use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind};

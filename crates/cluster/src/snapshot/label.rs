@@ -1,6 +1,6 @@
 //! Labels that Kubernetes accepts as names of objects.
 
-use dnsconfig::name::is_label;
+use wire::rfc1123::is_label;
 
 /// The name of a Service (RFC 1035): a lower-case DNS label that begins with a letter.
 pub(super) fn is_service_name(label: &str) -> bool {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use skydns::engine::{self, Identity, Outcome, Pending};
 use skydns::external::ExternalAnswers;
-use skydns::wire::Transport;
-use skydns::{Backend as _, Lookup, Name, Records as _, Zone};
+use skydns::{Backend as _, Lookup, Records as _, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
 use testkit::query::Query;
+use wire::Name;
+use wire::Transport;
 
 use super::{PodNames, Published, Snapshot};
 use crate::index::Index;

@@ -14,12 +14,13 @@ use cluster::scope::Scope;
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::{Choice, EndpointsFeed};
 use cluster::watch::{Received, WatchTiming};
-use skydns::{Name, Zone};
+use skydns::Zone;
 use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+use wire::Name;
 
 use super::object_mirror::ObjectMirror;
 use super::scripted_server::{

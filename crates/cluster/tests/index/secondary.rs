@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cluster::snapshot::Snapshot;
 use skydns::ZoneSerials;
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
-use skydns::wire::{Message, Name, Section, rcode, rtype};
+use wire::{Message, Name, Section, rcode, rtype};
 
 /// Owner in lower case, type, TTL and data.
 pub(crate) type Record = (String, u16, u32, Vec<u8>);

@@ -20,9 +20,10 @@ use proptest::prelude::*;
 use skydns::engine::{self, Identity, Outcome, Pending};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::own_names::OwnTarget;
-use skydns::wire::{Message, Section, Transport, rtype};
-use skydns::{Authority, FurtherZone, Host, Name, OwnNames};
+use skydns::{Authority, FurtherZone, Host, OwnNames};
 use testkit::objects::mk_service_import;
+use wire::Name;
+use wire::{Message, Section, Transport, rtype};
 
 use super::secondary::{self, Record, ZoneCopies, ZoneCopy};
 use super::{
@@ -464,7 +465,7 @@ fn stored_aliases(view: &Snapshot, owner: &str) -> Vec<Vec<u8>> {
     let Some(holder) = Authority::of(view, owner.wire()) else {
         return Vec::new();
     };
-    let labels = skydns::name::labels(holder.relative(owner.wire()));
+    let labels = wire::name::labels(holder.relative(owner.wire()));
     let mut path: Vec<&str> = labels
         .map(|label| std::str::from_utf8(label).unwrap())
         .collect();

@@ -9,8 +9,9 @@ use crate::flags::{ValueError, plain};
 
 /// The crates of this project, except development tools without this log. Events of other crates
 /// need a higher verbosity.
-const OURS: [&str; 16] = [
+const OURS: [&str; 17] = [
     "treecache",
+    "wire",
     "dnsconfig",
     "daemon",
     "apiserver",

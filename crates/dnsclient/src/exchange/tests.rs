@@ -289,10 +289,8 @@ async fn a_truncated_answer_is_asked_for_again_over_tcp() {
     let upstream = Upstream::start(|asked: &Packet| {
         let reply = Reply::to(&asked.packet);
         match asked.transport {
-            testkit::upstream::Transport::Udp => Reaction::from(reply.truncated()),
-            testkit::upstream::Transport::Tcp => {
-                reply.answer("www.outside.test. 60 IN A 192.0.2.1").into()
-            }
+            wire::Transport::Udp => Reaction::from(reply.truncated()),
+            wire::Transport::Tcp => reply.answer("www.outside.test. 60 IN A 192.0.2.1").into(),
         }
     })
     .await;

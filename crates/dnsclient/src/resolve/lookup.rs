@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Nameserver, ServerAddr};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
+use wire::{Nameserver, ServerAddr};
 
 use crate::hosts;
 use crate::{TIMEOUT, ask_with_retry};

@@ -363,7 +363,7 @@ mod properties {
             let data = RawData::from([("stubDomains".to_owned(), text.into_bytes())]);
             if let Ok(config) = parse(&data) {
                 for (domain, servers) in &config.stub_domains {
-                    prop_assert!(name::is_subdomain(domain));
+                    prop_assert!(rfc1123::is_subdomain(domain));
                     for server in servers {
                         let shown = server.to_string();
                         prop_assert!(shown.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.:[]/#".contains(&b)));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
 use prometheus::Registry;
-use skydns::Name;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wire::Name;
 
 /// A feed of `skydns.local` below `/skydns`. The feed runs until this value is dropped.
 pub(crate) struct Seen {

@@ -9,14 +9,15 @@ use etcd::records::ZoneRecords;
 use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
-use skydns::wire::Transport;
-use skydns::{FurtherZone, Lookup, Name, Pointer, Records, View, Zone, Zones};
+use skydns::{FurtherZone, Lookup, Pointer, Records, View, Zone, Zones};
 use testkit::etcd::Etcd;
 use testkit::message::Message;
 use testkit::query::Query;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wire::Name;
+use wire::Transport;
 
 /// A sink that keeps only the tree.
 struct Last(watch::Sender<Option<Tree>>);

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use dnsconfig::name::is_label;
+use wire::rfc1123::is_label;
 
 /// The name or the address in `text`; the whole text if no form matches. As in resolvers, an
 /// IPv4-mapped IPv6 address becomes the IPv4 address.

@@ -10,13 +10,15 @@ use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service,
 };
 use cluster::snapshot::{Published, Snapshot};
-use dnsconfig::{Config, State, Upstream};
+use dnsconfig::{Config, State};
 use serde_json::{Value, json};
-use skydns::{Name, Zone};
+use skydns::Zone;
 use testkit::objects::{
     mk_addresses, mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_endpoints_of,
     mk_external_name, mk_headless, mk_ports, with_annotations,
 };
+use wire::Name;
+use wire::Upstream;
 
 use crate::Topology;
 use crate::dnsmasq::Front;

@@ -5,8 +5,8 @@ use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, ObjectK
 use cluster::records::{ExternalRecords, RecordOptions};
 use cluster::scope::Namespaces;
 use serde_json::json;
-use skydns::Name;
 use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
+use wire::Name;
 
 use super::cluster::{Cluster, mk_unready};
 

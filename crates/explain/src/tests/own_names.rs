@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use skydns::{Name, OwnNames, Zone};
+use skydns::{OwnNames, Zone};
+use wire::Name;
 
 use super::cluster::Cluster;
 use crate::Topology;

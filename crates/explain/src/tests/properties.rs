@@ -1,9 +1,10 @@
 //! Properties of the explanation of any name, valid or not.
 
 use proptest::prelude::*;
-use skydns::wire::rcode;
-use skydns::wire::text::{parse_type, rcode_name};
-use skydns::{Name, Records as _};
+use skydns::Records as _;
+use wire::Name;
+use wire::mnemonic::{parse_type, rcode_name};
+use wire::rcode;
 
 use super::cluster::Cluster;
 use crate::Topology;

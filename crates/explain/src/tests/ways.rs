@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cluster::objects::{Change, Event, FromApi as _, Node};
-use dnsconfig::Upstream;
-use skydns::{Name, Search, StubDomain, Zone};
+use skydns::{Search, StubDomain, Zone};
 use testkit::objects::mk_node;
+use wire::Name;
+use wire::Upstream;
 
 use super::cluster::Cluster;
 use super::transcript;

@@ -3,8 +3,9 @@
 use cluster::clusterset::ClusterSetZone;
 use cluster::index::Options;
 use cluster::objects::{Change, Event, FromApi as _, ServiceImport};
-use skydns::{FurtherZone, Name};
+use skydns::FurtherZone;
 use testkit::objects::mk_service_import;
+use wire::Name;
 
 use super::cluster::Cluster;
 use crate::LostZone;

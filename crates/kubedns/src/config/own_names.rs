@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dnsconfig::{Config, Hosts, Target};
-use skydns::{Name, OwnNames};
+use skydns::OwnNames;
+use wire::Name;
 
 /// The keys `hosts` and `aliases` of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

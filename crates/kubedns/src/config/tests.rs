@@ -3,8 +3,9 @@ use std::path::Path;
 
 use daemon::flags::Style;
 
-use skydns::{Name, Zone};
+use skydns::Zone;
 use testkit::upstream::Upstream;
+use wire::Name;
 
 use super::*;
 use crate::loops::Loops;
@@ -192,7 +193,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     ] {
         let flags = [&*config, topology, "--nameservers=127.0.0.1:5301"];
         let settings = Arc::clone(&open(&flags, from_options).await.subscribe().borrow());
-        let text = |servers: &[dnsconfig::Upstream]| {
+        let text = |servers: &[wire::Upstream]| {
             servers.iter().map(ToString::to_string).collect::<String>()
         };
         let stubs = settings
@@ -309,7 +310,7 @@ async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ou
     let opened = open(&flags.each_ref().map(String::as_str), from_options).await;
     let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
     let stub_domains = |settings: &Settings| {
-        let text = |servers: &[dnsconfig::Upstream]| {
+        let text = |servers: &[wire::Upstream]| {
             servers
                 .iter()
                 .map(ToString::to_string)

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use ::etcd::{Access, Login, TlsFiles};
-use skydns::Name;
 use thiserror::Error;
 use warp::http::Uri;
+use wire::Name;
 
 use super::{Domain, Options, given, http_url};
 

@@ -1,8 +1,8 @@
 //! `--external-zone` and `--external-headless`: names of Services with their external addresses.
 
 use cluster::records::ExternalRecords;
-use skydns::Name;
 use thiserror::Error;
+use wire::Name;
 
 use super::{Domain, Options, SeveralDomains};
 

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use dnsconfig::name::is_label;
 use smol_str::SmolStr;
 use thiserror::Error;
+use wire::rfc1123::is_label;
 
 /// Bound of the namespaces: each has a watch of each kind.
 const MAX_NAMESPACES: usize = 100;

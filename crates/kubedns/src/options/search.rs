@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use skydns::Name;
 use skydns::search::MAX_DOMAINS;
-use skydns::wire::reverse;
 use thiserror::Error;
+use wire::Name;
+use wire::reverse;
 
 use super::{Domain, DomainError, Options, Topology};
 use cluster::index::PodMode;

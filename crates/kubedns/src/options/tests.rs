@@ -1,5 +1,5 @@
 use daemon::flags::{Exit, Style, parse};
-use skydns::Name;
+use wire::Name;
 
 use super::*;
 

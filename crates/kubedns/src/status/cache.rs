@@ -9,9 +9,10 @@ mod beside;
 mod in_order;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use skydns::{Entry, Host, ServiceRecord, Zone, name};
+use skydns::{Entry, Host, ServiceRecord, Zone};
 use smol_str::SmolStr;
 use treecache::Node;
+use wire::name;
 
 use beside::OtherRecords;
 use cluster::records::{PortRecords, ServiceNode};
@@ -463,7 +464,8 @@ mod tests {
     use etcd::records::{Merged, ZoneRecords};
     use etcd::{Subtree, Tree};
     use serde_json::{Value, json};
-    use skydns::{FurtherZone, Name, OwnNames};
+    use skydns::{FurtherZone, OwnNames};
+    use wire::Name;
 
     use super::*;
 

@@ -135,8 +135,9 @@ mod tests {
     use cluster::connect::{Access, Connection};
     use cluster::scope::Scope;
     use cluster::snapshot::PodNames;
-    use skydns::{Name, Zone};
+    use skydns::Zone;
     use treecache::Map;
+    use wire::Name;
 
     use super::*;
 

@@ -1,10 +1,11 @@
 use super::*;
 
-use dnsclient::{Answer, Transport};
-use dnsconfig::ServerAddr;
+use dnsclient::Answer;
 use hickory_proto::op::Query;
 use hickory_proto::rr::RecordType;
 use tokio::task::JoinSet;
+use wire::ServerAddr;
+use wire::Transport;
 
 struct Running {
     address: SocketAddr,

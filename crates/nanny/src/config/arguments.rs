@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use dnsconfig::{DNS_PORT, Nameserver};
+use wire::{DNS_PORT, Nameserver};
 
 /// One option with its value, under its long name without dashes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use dnsconfig::Nameserver;
+use wire::Nameserver;
 
 use crate::config::arguments::Arguments;
 

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dnsconfig::{Config, Nameserver, ServerAddr, Upstream};
+use dnsconfig::Config;
+use wire::{Nameserver, ServerAddr, Upstream};
 
 use crate::config::loops::Listening;
 

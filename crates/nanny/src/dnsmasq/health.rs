@@ -19,12 +19,12 @@
 use std::time::Duration;
 
 use dnsclient::{ask_with_retry, chaos};
-use dnsconfig::{Nameserver, ServerAddr};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
+use wire::{Nameserver, ServerAddr};
 
 /// The pause between probes while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use dnsconfig::Nameserver;
 use tracing::{debug, error, info, warn};
+use wire::Nameserver;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {

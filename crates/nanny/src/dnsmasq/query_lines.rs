@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use dnsconfig::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
 use querylog::QueryLine;
+use wire::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
 
 /// Limit of the queries remembered while they wait for an answer.
 const MAX_WAITING: usize = 1024;

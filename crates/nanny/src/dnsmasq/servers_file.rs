@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dnsconfig::Nameserver;
+use wire::Nameserver;
 
 use crate::config::routes::Routes;
 
@@ -49,7 +49,7 @@ fn address(server: Nameserver) -> String {
         .map(|name| format!("%{name}"))
         .unwrap_or_default();
     match server.port {
-        dnsconfig::DNS_PORT => format!("{}{interface}", server.ip),
+        wire::DNS_PORT => format!("{}{interface}", server.ip),
         port => format!("{}{interface}#{port}", server.ip),
     }
 }

@@ -18,7 +18,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dnsconfig::Nameserver;
 use futures::StreamExt as _;
 use hickory_proto::op::{Edns, Header, HeaderCounts, MessageType, Metadata, ResponseCode};
 use hickory_server::Server;
@@ -35,6 +34,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
+use wire::Nameserver;
 
 /// Limit of connections at a time; further connections wait. dnsmasq has at most twenty processes
 /// that answer over TCP.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use dnsconfig::Nameserver;
 use futures::StreamExt as _;
 use futures::stream;
 use nix::sys::signal::Signal;
@@ -14,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
+use wire::Nameserver;
 
 use crate::config::routes::Routes;
 use crate::dnsmasq::deaths::{Deaths, Verdict};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use daemon::error_chain::without_number;
-use dnsconfig::shorten;
 use tokio::process::Command;
 use tokio::time::timeout;
+use wire::shorten;
 
 /// Timeout of `dnsmasq --version`.
 const PATIENCE: Duration = Duration::from_secs(10);

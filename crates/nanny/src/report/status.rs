@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use dnsconfig::{Nameserver, State};
+use dnsconfig::State;
 use serde::Serialize;
+use wire::Nameserver;
 
 use crate::config::routes::{Omission, Routes};
 

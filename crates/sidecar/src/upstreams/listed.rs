@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use dnsclient::{Answer, TIMEOUT, ask_with_retry, chaos};
-use dnsconfig::{Nameserver, ServerAddr};
+use wire::{Nameserver, ServerAddr};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listed {

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use indexmap::IndexSet;
 use smallvec::SmallVec;
+use wire::{Full, Mark, Name, NameOffsets, Owner, Section, class, rtype};
 
 use super::lookup::{Alias, Families, Found};
 use super::sample::Sample;
@@ -17,7 +18,6 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
-use crate::wire::{Full, Mark, Name, NameOffsets, Owner, Section, class, rtype};
 
 /// Maximum number of external queries for one answer. Without a limit, one client query could cause
 /// hundreds.
@@ -157,7 +157,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         else {
             return Answered::Empty;
         };
-        self.wrote(|m| m.cname(Owner::Question, alias.target.wire(), alias.ttl))
+        self.wrote(|m| m.cname_record(Owner::Question, alias.target.wire(), alias.ttl))
     }
 
     /// Writes the addresses of an alias's target to the additional section. Nothing is written if
@@ -498,7 +498,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     fn step(&self, walk: &Walk<'q>) -> Step {
-        let (done, written, names) = (walk.done.len(), walk.written.len(), walk.names.len());
+        let (done, written, names) = (walk.done.len(), walk.written.len(), walk.names.count());
         Step {
             mark: self.message.mark(),
             done,

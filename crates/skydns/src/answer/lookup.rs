@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use wire::{Name, Transport, rtype};
+
 use super::sample::Sample;
 use super::{Answer, path};
 use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View};
 use crate::record::Host;
-use crate::wire::{Name, Transport, rtype};
 
 /// The address families to look up.
 #[derive(Debug, Clone, Copy)]

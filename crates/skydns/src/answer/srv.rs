@@ -2,13 +2,13 @@
 //! the addresses of the targets in the additional section.
 
 use smallvec::SmallVec;
+use wire::{Full, Name, Owner, Section, pointer_to, rtype};
 
 use super::lookup::Families;
 use super::sample::Sample;
 use super::{Answer, Answered, Path, path};
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::record::{Host, ServiceRecord};
-use crate::wire::{Full, Name, Owner, Section, pointer_to, rtype};
 
 /// The type of record that entries are written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,9 +265,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
         (address, ttl): (std::net::IpAddr, u32),
     ) -> Result<(), Full> {
         if offset != 0 {
-            return self
-                .message
-                .address(Section::Additional, Owner::At(offset), address, ttl);
+            return self.message.address_record(
+                Section::Additional,
+                Owner::At(offset),
+                address,
+                ttl,
+            );
         }
         let len = [label
             .and_then(|label| u8::try_from(label.len()).ok())
@@ -278,7 +281,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             None => &[base, domain],
         };
         self.message
-            .address(Section::Additional, Owner::Parts(owner), address, ttl)
+            .address_record(Section::Additional, Owner::Parts(owner), address, ttl)
     }
 }
 

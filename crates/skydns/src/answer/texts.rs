@@ -1,12 +1,13 @@
 //! TXT answers: the texts of a name, or of the target of its alias.
 
+use wire::{Full, Name, Owner, Section, rtype};
+
 use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::zones::Authority;
 use crate::backend::{Lookup, View};
 use crate::own_names::MAX_CHAIN;
 use crate::record::Host;
-use crate::wire::{Full, Name, Owner, Section, rtype};
 
 struct Texts<'q> {
     lookup: Lookup,
@@ -70,7 +71,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             else {
                 return Ok(!texts.is_empty());
             };
-            self.message.cname(place, target.wire(), ttl)?;
+            self.message.cname_record(place, target.wire(), ttl)?;
             let lower = target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
                 return Ok(false);

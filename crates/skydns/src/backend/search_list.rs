@@ -1,10 +1,10 @@
 //! The names that this server looks up instead of a pod's resolver, see [`crate::search`].
 
 use smallvec::SmallVec;
+use wire::name::{MAX_NAME, Name, is_within, labels};
 
 use super::Zone;
 use crate::search::{Search, SearchList};
-use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 
 /// The label between a namespace and the cluster domain, in wire format.
 const SVC: &[u8] = b"\x03svc";

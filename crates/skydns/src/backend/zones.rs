@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use wire::name::{Name, is_within};
+
 use super::{Records, View, Zone};
-use crate::wire::name::{Name, is_within};
 
 /// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records
 /// uses that TTL.

@@ -1,5 +1,6 @@
+use wire::{Query, Transport, Writer};
+
 use super::*;
-use crate::wire::{Query, Transport, Writer};
 
 /// A query for `a.`. With `edns` the query has an OPT record with these options.
 fn query(edns: Option<&[u8]>) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! Writes the answer for one client from a reply that several clients may share. An answer that is
 //! too large is cut after a record.
 
-use crate::wire::{
-    self, Edns, HEADER, Header, Message, OPT_LEN, Record, Section, Transport, Writer, flag, rcode,
+use wire::{
+    Edns, HEADER, Header, Message, OPT_LEN, Record, Section, Transport, Writer, flag, rcode,
 };
 
 /// An answer that was written.

@@ -11,10 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::Upstream;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use wire::Upstream;
+use wire::{Transport, rcode};
 
 use super::exchange::UpstreamExchange;
 use super::failure::UpstreamFailure;
@@ -22,7 +23,6 @@ use super::health::UpstreamCandidate;
 use super::in_flight::InFlightKey;
 use super::key::QueryKey;
 use super::{ForwardError, ForwarderState, UpstreamReply};
-use crate::wire::{Transport, rcode};
 
 /// Minimum time before the next upstream is tried, for any number of upstreams.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);

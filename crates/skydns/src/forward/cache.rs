@@ -41,11 +41,11 @@ use tokio::time::Instant;
 use entry::{CacheEntry, EntryState};
 pub use metrics::CacheMetrics;
 use outages::StaleOutages;
+use wire::rcode;
 
 use super::in_flight::ForwardOutcome;
 use super::key::{BorrowedQueryKey, QueryKey, UpstreamList};
 use super::{ForwardError, UpstreamReply};
-use crate::wire::{self, rcode};
 
 /// Minimum size with which an entry counts, in octets.
 const MIN_WEIGHT: u64 = 1024;

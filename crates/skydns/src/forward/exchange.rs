@@ -8,15 +8,15 @@ mod udp;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::{Protocol, Upstream};
 use tokio::time::{Instant, timeout_at};
+use wire::{Protocol, Upstream};
+use wire::{Transport, rcode};
 
 use super::failure::UpstreamFailure;
 use super::health::UpstreamHealth;
 use super::metrics::UpstreamMetrics;
 use super::pool::ConnectionPool;
 use super::{ForwardLimits, UpstreamQuery, UpstreamReply};
-use crate::wire::{Transport, rcode};
 
 pub use reply_check::{ReplyCheck, check_reply};
 

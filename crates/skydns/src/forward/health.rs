@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::Upstream;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use wire::Upstream;
+use wire::rcode;
 
 use super::key::QueryKey;
-use crate::wire::rcode;
 
 /// Maximum number of upstreams with a state. Beyond this, the least recently used state is removed.
 const MAX_REMEMBERED: usize = 256;

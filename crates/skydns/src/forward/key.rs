@@ -5,12 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use dnsconfig::Upstream;
 use quick_cache::Equivalent;
+use wire::Upstream;
 
 use super::options;
 use super::query::{QueryKind, UpstreamQuery};
-use crate::wire;
 
 pub(super) type UpstreamList = Arc<[Upstream]>;
 

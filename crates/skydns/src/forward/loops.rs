@@ -13,12 +13,14 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use dnsconfig::Upstream;
 use parking_lot::Mutex;
+use wire::Upstream;
+use wire::{
+    name::{MAX_NAME, Name},
+    rtype,
+};
 
 use super::UpstreamQuery;
-use crate::wire::name::{MAX_NAME, Name};
-use crate::wire::rtype;
 
 /// Second label of a probe's name. The first label is 16 hexadecimal digits; the domain follows.
 const LABEL: &[u8] = b"\x0cforward-loop";

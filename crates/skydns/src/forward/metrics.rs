@@ -5,17 +5,17 @@ mod streams;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use dnsconfig::Upstream;
 use parking_lot::Mutex;
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
     register_int_counter_with_registry, register_int_gauge_with_registry,
 };
+use wire::Transport;
+use wire::Upstream;
 
 use self::streams::{ConnectionGuard, StreamMetrics};
 use super::failure::UpstreamFailure;
-use crate::wire::Transport;
 
 /// Maximum number of upstreams with labels of their own. All other upstreams share the label
 /// `other`, so that frequent configuration changes do not make the metrics grow without bound.

@@ -5,7 +5,7 @@
 //! forwarded, as in kube-dns: client subnets (RFC 7871, which forwarders may pass on), extended
 //! errors (RFC 8914), understood algorithms (RFC 6975), and private options.
 
-use crate::wire::options;
+use wire::options;
 
 /// Maximum length of forwarded EDNS options, in octets. The limit keeps queries in flight small.
 const MAX_OPTIONS: usize = 4096;

@@ -13,13 +13,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::{Protocol, Upstream};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wire::{Protocol, Upstream};
 
 pub(super) use self::connection::{AskError, UpstreamConnection};
 use self::connection::{ConnectionEnd, ConnectionWorker, PendingQuery, UpstreamStream};

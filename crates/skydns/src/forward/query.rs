@@ -4,7 +4,7 @@
 //! the client sent one. So clients cannot make several queries for one entry of the cache, each of
 //! which a forged reply could answer.
 
-use crate::wire::{self, Edns, HEADER, Header, OPT_LEN, Question, class, flag};
+use wire::{Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 
 use super::options;
 

@@ -1,12 +1,11 @@
 //! Replies of upstreams, in the form that the clients of one query share.
 
-use dnsconfig::Upstream;
+use wire::Upstream;
+use wire::{
+    Edns, Header, Message, Record, Section, Transport, append_record_body, extended_rcode, rtype,
+};
 
 use super::{answer, options};
-use crate::wire::{
-    self, Edns, Header, Message, Record, Section, Transport, append_record_body, extended_rcode,
-    rtype,
-};
 
 /// Maximum length of a message, in octets.
 const MAX_MESSAGE: usize = 65_535;

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dnsconfig::Upstream;
 use dnsconfig::blocking_read::BlockingRead;
 use rustls::client::Resumption;
 use rustls::crypto::ring;
@@ -23,6 +22,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use wire::Upstream;
 
 use self::certificate::CertificateInfo;
 use super::failure::{OpenError, UpstreamFailure};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use dnsconfig::mnemonic::{rcode_mnemonic, type_mnemonic};
 use prometheus::proto::Metric;
+use wire::mnemonic::{rcode_mnemonic, type_mnemonic};
+use wire::{Transport, rcode, rtype};
 
 use super::{Reply, Shard, counter};
-use crate::wire::{Transport, rcode, rtype};
 
 /// Types with a label of their own. The last row counts all other types.
 const TYPES: [u16; 13] = [

@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wire::{OwnedQuery, Query};
+
 use super::{servfail, sign};
 use crate::backend::View;
 use crate::cause::Cause;
@@ -13,7 +15,6 @@ use crate::engine::{Pending, Reply};
 use crate::metrics::System;
 use crate::search::SearchList;
 use crate::transfer::ResponseSigner;
-use crate::wire::{OwnedQuery, Query};
 
 /// A query that is being answered, with its client and its view.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Look-ups of names that only upstreams can resolve, for an answer of our own.
 
+use wire::{Message, Section, Transport, class, rcode, rtype};
+
 use super::Resolver;
 use super::waiting::AdmittedAsk;
 use crate::backend::Backend;
@@ -7,7 +9,6 @@ use crate::backend::zones::is_ours;
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use crate::forward::{self, UpstreamFailure};
-use crate::wire::{Message, Section, Transport, class, rcode, rtype};
 
 /// Maximum number of aliases to follow within an upstream's answer.
 const MAX_CHAIN: usize = 16;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::wire::{Message, Record, Section, rtype};
+use wire::{Message, Record, Section, rtype};
 
 /// Lowers the TTLs that tell for how long `message` may be cached as a negative answer (RFC 2308,
 /// section 5) to at most `limit` seconds: those of the authority section, and MINIMUM of its SOA

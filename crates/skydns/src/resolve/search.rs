@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use wire::Query;
+
 use super::ask::Ask;
 use super::search_walk::SearchWalk;
 use super::waiting::AdmittedAsk;
@@ -11,7 +13,6 @@ use crate::cause::Cause;
 use crate::engine::{Progress, Reply};
 use crate::metrics::Completion;
 use crate::search::SearchList;
-use crate::wire::Query;
 
 impl<B: Backend> Resolver<B> {
     /// Walks a search list. If a lookup needs an upstream or much work, the error is the list.

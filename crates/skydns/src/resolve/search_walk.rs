@@ -10,15 +10,16 @@
 //! ends at the first name with records of that type. If the lookup of a name fails, the walk fails,
 //! as in musl but not in glibc: a later name could give the wrong answer.
 
-use crate::answer::soa_numbers;
+use wire::{
+    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer,
+    class, flag, rcode, rtype,
+};
+
+use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
 use crate::search::SearchList;
-use crate::wire::{
-    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer,
-    class, flag, rcode, rtype,
-};
 
 /// A walk in progress.
 #[derive(Debug)]
@@ -213,13 +214,13 @@ impl SearchWalk {
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, WalkEnd::Missing) {
             // The SOA is left out if it does not fit: the answer is complete without it.
-            let ttls = (self.ttl, self.ttl);
-            let _ = writer.soa(
-                Section::Authority,
-                self.owner.wire(),
-                self.soa_numbers,
-                ttls,
-            );
+            let soa = ZoneSoa {
+                domain: self.owner.wire(),
+                numbers: self.soa_numbers,
+                ttl: self.ttl,
+                minimum: self.ttl,
+            };
+            let _ = soa.write(Section::Authority, &mut writer);
         }
         let (rcode, own, completion) = match self.end {
             WalkEnd::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),

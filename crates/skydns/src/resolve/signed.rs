@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wire::{Query, Transport, rcode};
+
 use super::{AnswerAttempt, Ask, Resolver, servfail};
 use crate::backend::Backend;
 use crate::cause::Cause;
@@ -10,7 +12,6 @@ use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial;
 use crate::transfer::{ResponseSigner, ZoneTransfers};
-use crate::wire::{Query, Transport, rcode};
 
 impl<B: Backend> Resolver<B> {
     /// Adds zone transfers to the resolver.

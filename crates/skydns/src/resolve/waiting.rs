@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::time::Instant as Deadline;
+use wire::{HEADER, Query, rcode};
 
 use super::ask::{Ask, WaitingWork};
 use super::external_lookup::ExternalLookup;
@@ -24,7 +25,6 @@ use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS
 use crate::forward::{self, ForwardError};
 use crate::metrics::{System, Took};
 use crate::tap::AnsweredQuery;
-use crate::wire::{HEADER, Query, rcode};
 
 /// A place among the queries that wait. Dropping this value frees the place.
 #[derive(Debug)]

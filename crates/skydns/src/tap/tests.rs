@@ -46,7 +46,7 @@ fn choice(name: &str, client: &str, code: &str) -> WatchSettings {
 
 fn names(watch: &mut TapWatch) -> Vec<String> {
     std::iter::from_fn(|| watch.take())
-        .map(|record| crate::name::to_text(&record.name))
+        .map(|record| wire::name::to_text(&record.name))
         .collect()
 }
 

@@ -1,7 +1,8 @@
+use wire::Transport;
+
 use super::*;
 use crate::engine::Reply;
 use crate::metrics::{System, Took};
-use crate::wire::Transport;
 
 fn query(label: &str) -> Vec<u8> {
     let name = [

@@ -6,6 +6,11 @@
 //! domain, is not part of the zone. The highest such name has an NS record instead (a zone cut), so
 //! that a secondary does not deny the names below.
 
+use wire::{
+    Header, Message, Name, Query, Question, Section, Transport, append_record_body, class,
+    name::is_within, rtype,
+};
+
 use super::authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
@@ -13,10 +18,6 @@ use crate::backend::zones::{Authority, SOA_TTL};
 use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
 use crate::external::ExternalAnswers;
 use crate::record::TTL;
-use crate::wire::name::is_within;
-use crate::wire::{
-    Header, Message, Name, Query, Question, Section, Transport, append_record_body, class, rtype,
-};
 
 /// Types of the records that a name may have besides CNAME.
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];

@@ -1,10 +1,11 @@
 //! The difference between two versions of a zone: the content of an incremental transfer (RFC
 //! 1995), and the reason for a new version.
 
+use wire::Name;
+
 use super::content::{ZoneContent, ZoneRecord};
 use super::names::OwnerNames;
 use crate::backend::View;
-use crate::wire::Name;
 
 /// Maximum size of a difference, in octets of memory. Beyond this the whole zone is sent.
 pub(super) const MAX_OCTETS: usize = 2 << 20;

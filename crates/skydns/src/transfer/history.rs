@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use wire::Name;
 
 use super::difference::{MAX_OCTETS, ZoneDifference};
 use super::names::OwnerNames;
 use crate::backend::View;
-use crate::wire::Name;
 
 /// Maximum number of steps that are kept for a zone.
 const MAX_STEPS: usize = 64;

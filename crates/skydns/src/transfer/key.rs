@@ -5,8 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
-
-use crate::wire::Name;
+use wire::Name;
 
 /// A key shared with the peers (RFC 8945, section 4.2).
 pub struct TsigKey {

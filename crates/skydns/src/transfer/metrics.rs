@@ -3,8 +3,7 @@
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
-
-use crate::wire::Name;
+use wire::Name;
 
 /// Metrics of zone transfers. The metrics are exported only if there are peers.
 #[derive(Debug, Clone)]

@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use wire::{
+    Name,
+    name::{MAX_LABEL, labels},
+};
 
 use super::authority;
 use super::content::{append_labels, cuts};
@@ -13,8 +17,6 @@ use crate::backend::zones::Authority;
 use crate::backend::{Records, View, Zone};
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::Search;
-use crate::wire::Name;
-use crate::wire::name::{MAX_LABEL, labels};
 
 /// Owner names, each as the labels below the zone in wire format, sorted and unique. The apex and
 /// its name server are left out: [`ZoneContent::append_apex`](super::content::ZoneContent::append_apex)

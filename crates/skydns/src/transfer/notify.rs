@@ -16,8 +16,8 @@ use super::content::ZoneContent;
 use super::tsig::TsigSession;
 use crate::backend::View;
 use crate::serial;
-use crate::wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rcode, rtype};
 use notices::{DueNotice, PendingNotices};
+use wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rcode, rtype};
 
 /// The opcode NOTIFY, at its position in the flags of a header.
 const NOTIFY: u16 = 4 << 11;

@@ -4,15 +4,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wire::{
+    Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
+};
+
 use super::ZoneTransfers;
 use super::content::ZoneRecord;
 use super::history::ZoneVersion;
 use super::tsig::{self, TsigSession};
 use crate::backend::View;
 use crate::serial;
-use crate::wire::{
-    Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
-};
 
 /// A transfer query that was accepted, and the version in force at that time.
 pub(super) struct AcceptedTransfer<V> {
@@ -129,7 +130,7 @@ impl TransferRejection {
     fn new(query: &Query<'_>, rcode: u16, session: Option<TsigSession>) -> Self {
         let mut response = Vec::new();
         let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
-        crate::wire::refuse(
+        wire::refuse(
             query.message,
             query.question_end(),
             rcode,

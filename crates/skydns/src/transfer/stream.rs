@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wire::{Name, Query, Transport, rcode};
+
 use super::ZoneTransfers;
 use super::content::{ZoneContent, ZoneRecord};
 use super::history::{VersionStep, ZoneVersion};
@@ -19,7 +21,6 @@ use crate::client_shares::ClientShare;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial::follows;
-use crate::wire::{Name, Query, Transport, rcode};
 
 /// Size in octets at which a message takes no further record. A larger message would save little
 /// and occupy a thread for longer.

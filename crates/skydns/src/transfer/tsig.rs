@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use ring::hmac;
+use wire::{Edns, Header, Name, Query, Records, append_record_body, flag, rcode, rtype};
 
 use super::key::TsigKey;
-use crate::wire::{Edns, Header, Name, Query, Records, append_record_body, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
@@ -51,7 +51,7 @@ impl TsigRefusal {
     /// Appends the error response to `message`, whose question ends at `question_end`.
     pub(crate) fn append(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
-        crate::wire::refuse(message, question_end, self.rcode(), None, out);
+        wire::refuse(message, question_end, self.rcode(), None, out);
         if let Self::TsigRecord(record) = self {
             append(record, start, out);
         }

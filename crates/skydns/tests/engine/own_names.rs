@@ -1,7 +1,8 @@
 //! Names of the `ConfigMap` keys `hosts` and `aliases`, queried through the engine.
 
+use skydns::OwnNames;
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
-use skydns::{Name, OwnNames};
+use wire::Name;
 
 use super::fixed::Fixed;
 use super::zones::ask;

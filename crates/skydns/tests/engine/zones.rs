@@ -3,8 +3,8 @@
 
 use skydns::engine::{Outcome, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
-use skydns::wire::Transport;
 use testkit::query::Query;
+use wire::Transport;
 
 use super::fixed::Fixed;
 use super::{identity, name, outside};

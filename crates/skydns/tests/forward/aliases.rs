@@ -8,7 +8,8 @@ use testkit::eventually;
 use testkit::message::Message;
 use testkit::query::Query as Ask;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Transport, Upstream};
+use testkit::upstream::{Asked, Reaction, Upstream};
+use wire::Transport;
 
 use crate::cache::{an_hour, servfail};
 use crate::fixed::{Fixed, start};

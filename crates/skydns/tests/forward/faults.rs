@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use skydns::forward::ForwardLimits;
 use testkit::reply::Reply;
-use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
+use testkit::upstream::{Act, Asked, Reaction, Upstream};
+use wire::Transport;
 
 use crate::support::{
     Question, Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told,

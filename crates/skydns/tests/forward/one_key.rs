@@ -2,7 +2,6 @@
 
 use futures::future::join_all;
 use skydns::forward::{CacheLimits, ForwardLimits};
-use skydns::wire::Transport;
 use testkit::client::{ask, ask_tcp};
 use testkit::eventually;
 use testkit::message::{Edns, Message};
@@ -10,6 +9,7 @@ use testkit::query::Query as Ask;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::sync::watch;
+use wire::Transport;
 
 use crate::fixed::{Fixed, start};
 use crate::support::{PATIENCE, Question, Subject, a, a_over_tcp, address, is, says, short, told};

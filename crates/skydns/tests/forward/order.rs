@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use skydns::forward::ForwardLimits;
-use skydns::wire::Transport;
 use testkit::eventually;
 use testkit::upstream::{Asked, Reaction, Upstream};
+use wire::Transport;
 
 use crate::support::{PATIENCE, Subject, a, nobody, question, refuses, says, silent, told};
 

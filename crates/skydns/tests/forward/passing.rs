@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skydns::forward::ForwardLimits;
-use skydns::wire::Transport;
 use testkit::message::{Edns, Message};
 use testkit::query::Query as Ask;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
+use wire::Transport;
 
 use crate::support::{Subject, is, question, refuses, says, told};
 

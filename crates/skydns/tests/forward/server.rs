@@ -8,9 +8,10 @@ use testkit::client::{ask, ask_tcp};
 use testkit::message::{Edns, Message};
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Transport, Upstream};
+use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
+use wire::Transport;
 
 use crate::fixed::{Fixed, start};
 use crate::support::{PATIENCE, address, says};

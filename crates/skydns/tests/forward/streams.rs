@@ -12,7 +12,8 @@ use skydns::forward::{ForwardLimits, TlsTrust};
 use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::tls::{Gate, file};
-use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
+use testkit::upstream::{Act, Asked, Reaction, Upstream};
+use wire::Transport;
 
 use crate::support::{
     PATIENCE, Subject, a, address, is, question, refuses, says, short, silent, told,
@@ -57,7 +58,7 @@ impl Kept {
         ]
     }
 
-    fn way(&self) -> dnsconfig::Upstream {
+    fn way(&self) -> wire::Upstream {
         match &self.gate {
             None => format!("tcp://{}", self.upstream.addr()).parse().unwrap(),
             Some(gate) => gate.upstream(Some("dns.test")),
@@ -212,7 +213,7 @@ async fn unknown_type_passes_unchanged() {
     })
     .await
     {
-        let query = question("x.test.", "TYPE65280", skydns::wire::Transport::Udp);
+        let query = question("x.test.", "TYPE65280", wire::Transport::Udp);
         let reply = kept.subject.ask_by(query, &[kept.way()]).await.unwrap();
         assert!(
             reply.message.ends_with(&[0xc0, 0x0c, 0xff]),

@@ -10,11 +10,11 @@ use skydns::forward::{
     CacheLimits, CacheMetrics, ForwardError, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache,
     TlsTrust, UpstreamQuery, UpstreamReply,
 };
-use skydns::wire::{self, Transport};
 use testkit::message::{Edns, Message};
 use testkit::query;
 use testkit::reply;
 use testkit::upstream::{Asked, Reaction};
+use wire::Transport;
 
 /// Timeout for events that must happen, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ impl Subject {
     pub(crate) async fn ask_by(
         &self,
         question: Question,
-        upstreams: &[dnsconfig::Upstream],
+        upstreams: &[wire::Upstream],
     ) -> Result<Arc<UpstreamReply>, ForwardError> {
         let transport = question.transport;
         self.forwarder

@@ -127,7 +127,7 @@ async fn unanswered_handshake_counts_as_silence() {
         }
     };
     let subject = Subject::trusting(short(), trust(&[]));
-    let upstream: dnsconfig::Upstream = format!("tls://{}", listener.local_addr().unwrap())
+    let upstream: wire::Upstream = format!("tls://{}", listener.local_addr().unwrap())
         .parse()
         .unwrap();
     let next = Upstream::start(says(2)).await;

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use skydns::forward::{ForwardError, ForwardLimits, usable_upstreams};
-use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
+use testkit::upstream::{Act, Asked, Reaction, Upstream};
+use wire::Transport;
 
 use crate::support::{PATIENCE, Subject, a, address, is, nobody, refuses, says, short, told};
 
@@ -233,7 +234,7 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
 async fn leads_back(subject: &Subject, upstream: SocketAddr, domain: &str) -> Option<bool> {
     subject
         .forwarder
-        .find_loops(&[(upstream.into(), skydns::Name::parse(domain).unwrap())])
+        .find_loops(&[(upstream.into(), wire::Name::parse(domain).unwrap())])
         .await[0]
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skydns::forward::CacheLimits;
-use skydns::{Backend, Name, OwnNames};
+use skydns::{Backend, OwnNames};
+use wire::Name;
 
 use super::fixed::{Fixed, Running, start_backend};
 use super::*;

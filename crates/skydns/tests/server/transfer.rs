@@ -10,12 +10,12 @@ use futures::future::join_all;
 use prometheus::core::Collector as _;
 use skydns::ZoneSerials;
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
-use skydns::wire::{Message, Section, framed, rtype};
 use testkit::client::{self, TcpConnection};
 use testkit::eventually;
 use testkit::query::Query;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use wire::{Message, Section, framed, rtype};
 
 use super::PATIENCE;
 use super::fixed::{Fixed, Running, start_with_transfers};

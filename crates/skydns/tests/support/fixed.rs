@@ -18,10 +18,11 @@ use skydns::tap::QueryTap;
 use skydns::top::TopQueries;
 use skydns::transfer::ZoneTransfers;
 use skydns::{
-    Backend, Entry, FurtherZone, Host, Lookup, Name, OwnNames, Pointer, Records, Search,
-    ServiceRecord, View, Zone, Zones,
+    Backend, Entry, FurtherZone, Host, Lookup, OwnNames, Pointer, Records, Search, ServiceRecord,
+    View, Zone, Zones,
 };
 use tokio_util::sync::CancellationToken;
+use wire::Name;
 
 /// Records under names below `cluster.local`.
 pub(crate) struct Fixed {
@@ -47,7 +48,7 @@ pub(crate) struct Fixed {
 /// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime
 /// `'static`.
 fn base(text: &str) -> &'static [u8] {
-    skydns::name::relative(text).unwrap_or_default().leak()
+    wire::name::relative(text).unwrap_or_default().leak()
 }
 
 /// Steps and duration of an expensive lookup.

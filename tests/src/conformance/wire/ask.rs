@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use testkit::client::{self, AskError};
-use testkit::upstream::{Exchange, Transport};
+use testkit::upstream::Exchange;
 use tokio::task::JoinSet;
+use wire::Transport;
 
 use super::place::Place;
 use super::server::{Server, Target};

@@ -134,7 +134,7 @@ fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
                 Host::Name(name) => name.to_string(),
                 _ => format!(
                     "{label} {} {}",
-                    skydns::name::to_text(record.base).trim_end_matches('.'),
+                    wire::name::to_text(record.base).trim_end_matches('.'),
                     addresses.join(" ")
                 ),
             };

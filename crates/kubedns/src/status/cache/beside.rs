@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use skydns::own_names::OwnTarget;
-use skydns::{Entry, FurtherZone, Name, name};
+use skydns::{Entry, FurtherZone};
 use smol_str::SmolStr;
+use wire::{Name, name};
 
 use super::ShownZone;
 use super::in_order::in_order;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use prost::Message as _;
 use skydns::tap::TapRecord;
-use skydns::wire::Transport;
+use wire::Transport;
 
 /// `Dnstap.Type.MESSAGE`
 const MESSAGE: i32 = 1;

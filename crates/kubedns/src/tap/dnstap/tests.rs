@@ -76,7 +76,7 @@ fn server() -> (
         )),
         metrics: skydns::metrics::Metrics::new("", ""),
     };
-    let zone = skydns::Zone::new(&skydns::Name::parse("cluster.local.").unwrap());
+    let zone = skydns::Zone::new(&wire::Name::parse("cluster.local.").unwrap());
     let published = cluster::snapshot::Published::new(cluster::snapshot::Snapshot::new(zone));
     let server = skydns::server::DnsServer::bind(config, Arc::new(published)).unwrap();
     let (address, tap, mut tasks) = (server.local_addr(), server.tap(), JoinSet::new());

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dnsclient::resolve::Resolutions;
-use dnsconfig::Nameserver;
 use serde::Deserialize;
+use wire::Nameserver;
 
 use super::*;
 use crate::config::routes::tests::computed;

@@ -69,7 +69,7 @@ fn is_meant(line: &str) -> bool {
         None => (None, value),
     };
     let (ip, port) = address.split_once('#').unwrap_or((address, "53"));
-    domain.is_none_or(dnsconfig::name::is_subdomain)
+    domain.is_none_or(wire::rfc1123::is_subdomain)
         && ip.parse::<std::net::IpAddr>().is_ok()
         && port.parse::<u16>().is_ok_and(|port| port > 0)
 }

@@ -1,8 +1,9 @@
 //! Tests with replies that are too large.
 
+use wire::Section;
+
 use super::*;
 use crate::forward::{ReplyCheck, UpstreamQuery, UpstreamReply, check_reply};
-use crate::wire::Section;
 
 /// A query for `A.test. A` over UDP with EDNS of 512 octets.
 const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x01A\x04test\x00\x00\x01\x00\x01\x00\x00\x29\x02\x00\x00\x00\x00\x00\x00\x00";

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wire::{Edns, Header, Message, Section, extended_error, flag, info, rcode, rtype};
 
 use super::CacheLimits;
 use super::metrics::{CacheMetrics, EntryGauge};
 use crate::external::STALE_TTL;
 use crate::forward::key::QueryKey;
 use crate::forward::{UpstreamQuery, UpstreamReply, answer};
-use crate::wire::{self, Edns, Header, Message, Section, extended_error, flag, info, rcode, rtype};
 
 /// Upper limit of a TTL in seconds, so that a mistake in a zone does not stay for more than a day.
 const MAX_TTL: u32 = 86_400;

@@ -8,10 +8,10 @@ use testkit::message::Edns as Opt;
 use testkit::query::Query as Ask;
 use testkit::reply::Reply as Answer;
 use tokio::time::advance;
+use wire::Transport;
 
 use super::*;
 use crate::forward::{ReplyCheck, UpstreamFailure, UpstreamQuery, check_reply};
-use crate::wire::Transport;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOA: &str = "test. 60 IN SOA ns.test. admin.test. 1 3600 600 86400 60";

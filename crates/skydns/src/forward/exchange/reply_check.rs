@@ -1,11 +1,11 @@
 //! Checks whether a message from an upstream is the reply to the query.
 
-use dnsconfig::Upstream;
+use wire::Upstream;
+use wire::{Header, Heading, Message, Transport, rcode};
 
 use super::UpstreamExchange;
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::{UpstreamQuery, UpstreamReply};
-use crate::wire::{Header, Heading, Message, Transport, rcode};
 
 /// Result of the check of a message.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! Queries over persistent connections, TCP or TLS.
 
-use dnsconfig::Protocol;
+use wire::Protocol;
+use wire::framed;
 
 use super::UpstreamExchange;
 use super::reply_check::check_stream_reply;
 use crate::forward::UpstreamReply;
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::pool::AskError;
-use crate::wire::framed;
 
 /// Maximum number of retries after a connection ended before the query was sent.
 const MAX_UNSENT: usize = 32;

@@ -2,12 +2,12 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use wire::framed;
 
 use super::UpstreamExchange;
 use super::reply_check::check_stream_reply;
 use crate::forward::UpstreamReply;
 use crate::forward::failure::UpstreamFailure;
-use crate::wire::framed;
 
 /// Queries over a new connection. The first message received must be the reply.
 pub(super) async fn query_upstream(

@@ -1,9 +1,12 @@
 use std::net::{IpAddr, SocketAddr};
 
+use wire::{
+    rcode::{NOERROR, SERVFAIL},
+    rtype,
+};
+
 use super::*;
 use crate::forward::UpstreamQuery;
-use crate::wire::rcode::{NOERROR, SERVFAIL};
-use crate::wire::rtype;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
+use wire::{Frames, HEADER};
 
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
-use crate::wire::{Frames, HEADER};
 
 /// Time without queries after which a connection is closed (RFC 7766 section 6.2.3).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

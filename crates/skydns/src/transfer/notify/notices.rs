@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wire::{Name, rcode};
 
 use super::super::ZoneSerial;
-use crate::wire::{Name, rcode};
 
 /// Time to wait for a response after each message, in seconds.
 const WAITS: [u64; 5] = [1, 2, 4, 8, 16];

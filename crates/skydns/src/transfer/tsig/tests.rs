@@ -198,7 +198,7 @@ fn response_without_room_is_truncated() {
         }
         TsigSession::of_request(&ours(), 7).sign(0, NOW, &mut request);
         let session = checked(&request, NOW).unwrap().unwrap();
-        let parsed = Query::parse(&request, crate::wire::Transport::Udp).unwrap();
+        let parsed = Query::parse(&request, wire::Transport::Udp).unwrap();
         let signer = ResponseSigner::new(session, &parsed);
 
         // The response begins after other octets. Its records do not matter here.

@@ -13,7 +13,7 @@ const SOA: &str = "test. 900 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
 
 fn query(name: &str, rtype: &str) -> UpstreamQuery {
     let ask = Ask::new(name, rtype).wire();
-    let asked = crate::wire::Query::parse(&ask, crate::wire::Transport::Udp).unwrap();
+    let asked = wire::Query::parse(&ask, wire::Transport::Udp).unwrap();
     UpstreamQuery::of_client(&asked)
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
+use wire::rtype;
 
 use super::*;
-use crate::wire::rtype;
 
 const ID: u16 = 0x1234;
 

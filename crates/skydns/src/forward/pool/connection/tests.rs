@@ -1,12 +1,12 @@
-use dnsconfig::Upstream;
 use prometheus::Registry;
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
+use wire::Upstream;
+use wire::framed;
 
 use super::*;
 use crate::forward::ForwardMetrics;
-use crate::wire::framed;
 
 /// A connection for `depth` queries in flight, the server's end of the connection, and the task
 /// that returns the outcome.

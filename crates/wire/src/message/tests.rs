@@ -4,7 +4,7 @@ use hickory_proto::rr::{Name as HickoryName, RData, Record as HickoryRecord, Rec
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::rcode::NOERROR;
+use crate::rcode::NOERROR;
 
 /// A message with these counts: header, the question `a.test. A IN` if QDCOUNT is 1, and `rest`.
 fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {

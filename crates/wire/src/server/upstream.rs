@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{AddressError, Nameserver, parse_nameserver, parse_port};
-use crate::name;
+use crate::rfc1123::is_host;
 
 /// The default port of DNS over TLS (RFC 7858 section 3.1).
 pub const TLS_PORT: u16 = 853;
@@ -147,7 +147,7 @@ fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a st
 
 fn tls_name(text: &str) -> Result<Arc<str>, AddressError> {
     let lower = text.to_ascii_lowercase();
-    if name::is_host(&lower) {
+    if is_host(&lower) {
         Ok(lower.into())
     } else {
         Err(AddressError::TlsName(text.to_owned()))

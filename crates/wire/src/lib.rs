@@ -1,9 +1,9 @@
-//! DNS wire format: reads and writes names, questions, records and whole messages (RFC 1035,
-//! section 4; RFC 6891).
+//! DNS in octets and in text: names, questions, records and whole messages (RFC 1035, section 4;
+//! RFC 6891), mnemonics of types and RCODEs, and addresses of servers.
 //!
-//! The module knows neither zones nor upstreams. Parsing is safe for any octets: the parser does
-//! not panic, always ends, and allocates no more than the size of the message. The fast path of a
-//! query ([`query`], [`writer`], [`reverse`]) does not allocate.
+//! The crate knows neither zones nor upstreams, and opens no socket. Parsing is safe for any octets:
+//! the parser does not panic, always ends, and allocates no more than the size of the message. The
+//! fast path of a query ([`Query`], [`Writer`], [`reverse`]) does not allocate.
 
 mod codes;
 mod compression;
@@ -11,33 +11,38 @@ mod edns;
 mod frames;
 mod header;
 mod message;
+pub mod mnemonic;
 pub mod name;
 mod query;
 mod question;
 mod rdata;
 mod record;
 pub mod reverse;
+pub mod rfc1123;
+mod server;
+mod shorten;
 pub mod text;
+mod transport;
 mod writer;
 
 pub use codes::{class, rtype};
-pub(crate) use compression::{NameOffsets, POINTER_TO_QUESTION, pointer_to};
-pub use dnsconfig::Transport;
-pub use edns::Edns;
-pub(crate) use edns::{
-    EXTENDED_ERROR, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info, options,
+pub use compression::{NameOffsets, POINTER_TO_QUESTION, pointer_to};
+pub use edns::{
+    EXTENDED_ERROR, Edns, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info, options,
 };
-pub(crate) use frames::set_length;
-pub use frames::{Frames, framed};
+pub use frames::{Frames, framed, set_length};
 pub use header::{HEADER, Header, flag, rcode};
 pub use message::{Heading, Message};
 pub use name::Name;
-pub(crate) use query::OwnedQuery;
-pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query};
+pub use query::{MAX_UDP, Malformed, OwnedQuery, PLAIN_UDP, Query};
 pub use question::Question;
-pub(crate) use record::append_record_body;
-pub use record::{Record, Records, Section};
-pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};
+pub use record::{Record, Records, Section, append_record_body};
+pub use server::{
+    AddressError, DNS_PORT, FlagAddrError, Nameserver, Protocol, ServerAddr, TLS_PORT, Upstream,
+};
+pub use shorten::shorten;
+pub use transport::Transport;
+pub use writer::{Full, Mark, Owner, SoaData, Writer, refuse};
 
 /// Error of parsing octets that are not a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -41,7 +41,7 @@ fn layout(rtype: u16, of: u16) -> &'static [Part] {
 
 /// Calls `visit` with each part of the data at `place` of `bytes`. A name is visited label by
 /// label, without compression. Fails if the parts do not fill the data exactly.
-pub(super) fn walk(
+pub(crate) fn walk(
     bytes: &[u8],
     place: Range<usize>,
     (rtype, class): (u16, u16),

@@ -5,30 +5,31 @@ use indexmap::IndexMap;
 use super::{Full, Name, Owner, Section, Writer, rtype};
 
 /// The pointer to the name of the question, which follows the header of twelve octets.
-pub(crate) const POINTER_TO_QUESTION: [u8; 2] = [0xc0, 12];
+pub const POINTER_TO_QUESTION: [u8; 2] = [0xc0, 12];
 
 /// The offset for a compression pointer; `None` if the offset needs more than 14 bits.
-pub(crate) fn pointer_to(offset: usize) -> Option<u16> {
+pub fn pointer_to(offset: usize) -> Option<u16> {
     u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)
 }
 
 /// Names that were written to a message, with their offsets.
 #[derive(Debug, Default)]
-pub(crate) struct NameOffsets(IndexMap<Name, u16>);
+pub struct NameOffsets(IndexMap<Name, u16>);
 
 impl NameOffsets {
-    pub(crate) fn len(&self) -> usize {
+    /// The number of names, for [`truncate`](Self::truncate).
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Removes all names except the first `len`. Call this when the message is rolled back.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
 
     /// Writes a record; without `owner`, a record of the query name. If the owner name was written
     /// before, the record has a pointer instead.
-    pub(crate) fn record(
+    pub fn record(
         &mut self,
         message: &mut Writer<'_, '_>,
         section: Section,

@@ -4,8 +4,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{name, rtype};
 
-pub use dnsconfig::mnemonic::{UnknownType, parse_type, rcode_name, type_name};
-
 /// Record data in presentation format, with uncompressed names. Unknown types and malformed data
 /// have the generic form of RFC 3597.
 pub fn rdata(rtype: u16, data: &[u8]) -> String {

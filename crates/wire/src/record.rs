@@ -64,7 +64,7 @@ impl<'a> Record<'a> {
     }
 
     /// Whether the owner is the root, as an OPT record requires.
-    pub(super) fn is_of_root(&self) -> bool {
+    pub(crate) fn is_of_root(&self) -> bool {
         self.bytes.get(self.start) == Some(&0)
     }
 
@@ -96,7 +96,7 @@ impl<'a> Record<'a> {
     }
 
     /// Checks that the data are well-formed for the type.
-    pub(super) fn check_data(&self) -> Result<(), MessageError> {
+    pub(crate) fn check_data(&self) -> Result<(), MessageError> {
         self.walk_data(|_| ())
     }
 
@@ -112,12 +112,7 @@ impl<'a> Record<'a> {
 
 /// Appends the fields of a record after its owner name to `out`: TYPE, CLASS, TTL in seconds,
 /// RDLENGTH and RDATA. `data` has at most 65,535 octets.
-pub(crate) fn append_record_body(
-    (rtype, class): (u16, u16),
-    ttl: u32,
-    data: &[u8],
-    out: &mut Vec<u8>,
-) {
+pub fn append_record_body((rtype, class): (u16, u16), ttl: u32, data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&rtype.to_be_bytes());
     out.extend_from_slice(&class.to_be_bytes());
     out.extend_from_slice(&ttl.to_be_bytes());
@@ -135,7 +130,7 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// The records from the offset `at` on. `counts` is the number of records in each section.
-    pub(crate) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
+    pub fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
         Self {
             bytes,
             at,
@@ -144,22 +139,22 @@ impl<'a> Records<'a> {
     }
 
     /// Offset of the next record, or of the end.
-    pub(super) fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
     /// Whether the message has fewer records than its header counts.
-    pub(super) fn ran_out(&self) -> bool {
+    pub(crate) fn ran_out(&self) -> bool {
         self.left != [0; 3] && self.at >= self.bytes.len()
     }
 
     /// The next record. Checks the owner name and follows its pointers.
-    pub(super) fn follow(&mut self) -> Option<Result<Record<'a>, MessageError>> {
+    pub(crate) fn follow(&mut self) -> Option<Result<Record<'a>, MessageError>> {
         self.step(|bytes, at| name::walk(bytes, at, |_| ()))
     }
 
     /// The next record. The pointers of the owner name are not followed.
-    pub(super) fn skim(&mut self) -> Option<Result<Record<'a>, MessageError>> {
+    pub(crate) fn skim(&mut self) -> Option<Result<Record<'a>, MessageError>> {
         self.step(name::skip)
     }
 

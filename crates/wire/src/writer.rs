@@ -1,18 +1,22 @@
 //! Writes a response directly into the buffer of the transport.
 
+mod records;
+
 use smallvec::SmallVec;
 
 use super::edns::{Edns, OPT_LEN};
 use super::name::is_within;
-use super::{HEADER, Header, Query, Records, Section, class, flag};
+use super::{HEADER, Header, Query, Records, Section, class, flag, rtype};
+
+pub use records::SoaData;
 
 /// The record did not fit. No part of the record was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub struct Full;
 
 /// A position in the message to which the writer can roll back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub struct Mark {
     len: usize,
     counts: [u16; 3],
     min_ttl: u32,
@@ -20,7 +24,7 @@ pub(crate) struct Mark {
 }
 
 /// A response in progress. The response stays within the size limit of the query.
-pub(crate) struct Writer<'q, 'b> {
+pub struct Writer<'q, 'b> {
     query: &'q Query<'q>,
     out: &'b mut Vec<u8>,
     start: usize,
@@ -32,7 +36,7 @@ pub(crate) struct Writer<'q, 'b> {
 
 /// An owner name to write.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Owner<'n> {
+pub enum Owner<'n> {
     /// The query name.
     Question,
     /// The name in wire format, in parts that follow each other.
@@ -44,7 +48,7 @@ pub(crate) enum Owner<'n> {
 impl<'q, 'b> Writer<'q, 'b> {
     /// Starts a response after the octets in `out`, with header and question. [`Writer::finish`]
     /// completes the header.
-    pub(crate) fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
+    pub fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
         out.extend_from_slice(
@@ -65,7 +69,8 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
+    /// The current position, for [`rewind`](Self::rewind).
+    pub fn mark(&self) -> Mark {
         Mark {
             len: self.out.len(),
             counts: self.counts,
@@ -74,24 +79,26 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    pub(crate) fn rewind(&mut self, mark: Mark) {
+    /// Removes everything that was written after `mark`.
+    pub fn rewind(&mut self, mark: Mark) {
         self.out.truncate(mark.len);
         self.counts = mark.counts;
         self.min_ttl = mark.min_ttl;
         self.max_ttl = mark.max_ttl;
     }
 
-    pub(crate) fn count(&self, section: Section) -> u16 {
+    /// The number of records in a section.
+    pub fn count(&self, section: Section) -> u16 {
         self.counts[section as usize]
     }
 
     /// Lowest and highest TTL in the answer section.
-    pub(crate) fn answer_ttls(&self) -> (u32, u32) {
+    pub fn answer_ttls(&self) -> (u32, u32) {
         (self.min_ttl, self.max_ttl)
     }
 
     /// Writes a record of class IN; `rdata` writes its RDATA.
-    pub(crate) fn record(
+    pub fn record(
         &mut self,
         section: Section,
         owner: Owner<'_>,
@@ -103,7 +110,7 @@ impl<'q, 'b> Writer<'q, 'b> {
     }
 
     /// Writes a record of any class.
-    pub(crate) fn record_of_class(
+    pub fn record_of_class(
         &mut self,
         section: Section,
         owner: Owner<'_>,
@@ -144,20 +151,22 @@ impl<'q, 'b> Writer<'q, 'b> {
     }
 
     /// Offset of the next octet in the message.
-    pub(crate) fn position(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.out.len() - self.start
     }
 
-    pub(crate) fn u16(&mut self, value: u16) {
+    /// Appends a 16-bit number.
+    pub fn u16(&mut self, value: u16) {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+    /// Appends octets.
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
     /// Writes a name without compression.
-    pub(crate) fn uncompressed(&mut self, parts: &[&[u8]]) {
+    pub fn uncompressed(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.bytes(part);
         }
@@ -168,7 +177,7 @@ impl<'q, 'b> Writer<'q, 'b> {
     ///
     /// The suffix must have the same upper and lower case: our names keep their case, and the
     /// client may use another.
-    pub(crate) fn name(&mut self, owner: Owner<'_>) {
+    pub fn name(&mut self, owner: Owner<'_>) {
         match owner {
             Owner::Question => self.pointer(HEADER),
             Owner::At(offset) => self.pointer(usize::from(offset)),
@@ -199,7 +208,7 @@ impl<'q, 'b> Writer<'q, 'b> {
 
     /// Sets the TTL of all answer records. An RRset has one TTL, and SkyDNS uses the lowest TTL of
     /// the whole section.
-    pub(crate) fn set_answer_ttls(&mut self, ttl: u32) {
+    pub fn set_answer_ttls(&mut self, ttl: u32) {
         let mut at = self.query.question_end();
         for _ in 0..self.count(Section::Answer) {
             let message = self.out.get_mut(self.start..).unwrap_or_default();
@@ -216,7 +225,7 @@ impl<'q, 'b> Writer<'q, 'b> {
 
     /// Completes the header, and adds our OPT record if the query has one (RFC 6891, section
     /// 6.1.1).
-    pub(crate) fn finish(mut self, flags: u16, rcode: u16) {
+    pub fn finish(mut self, flags: u16, rcode: u16) {
         if let Some(edns) = &self.query.edns {
             Edns::ours(edns.dnssec_ok).append(rcode, self.out);
             self.counts[Section::Additional as usize] += 1;
@@ -239,7 +248,7 @@ fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
 
 /// Appends the error response to the query `message`: the header with the RCODE, and the question
 /// up to `question_end`. With `dnssec_ok` the response has an OPT record (RFC 6891, section 6.1.1).
-pub(crate) fn refuse(
+pub fn refuse(
     message: &[u8],
     question_end: usize,
     rcode: u16,

@@ -143,7 +143,7 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
 /// Therefore every chain of pointers ends. Also, no name depends on the octets after it, which may
 /// be removed before the message reaches the client. The target must be after the header: ID and
 /// counts are replaced later, and a name read from them would change.
-pub(super) fn walk(
+pub(crate) fn walk(
     bytes: &[u8],
     start: usize,
     mut visit: impl FnMut(&[u8]),
@@ -186,14 +186,14 @@ pub(super) fn walk(
 }
 
 /// Reads the name at `start` of a message, without compression; see [`walk`].
-pub(super) fn expand(bytes: &[u8], start: usize) -> Result<Name, MessageError> {
+pub(crate) fn expand(bytes: &[u8], start: usize) -> Result<Name, MessageError> {
     let mut wire = SmallVec::<[u8; MAX_NAME + 1]>::new();
     walk(bytes, start, |label| wire.extend_from_slice(label))?;
     Ok(Name(wire.as_slice().into()))
 }
 
 /// The offset after the name at `start`. Pointers are not followed.
-pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
+pub(crate) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
     let mut at = start;
     loop {
         match *bytes.get(at).ok_or(MessageError::Short(at))? {
@@ -233,7 +233,7 @@ pub fn child(label: &str, base: &[u8]) -> Option<Vec<u8>> {
 
 /// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower
 /// case count as different.
-pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
+pub fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else {
         return false;
     };

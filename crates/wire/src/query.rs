@@ -1,10 +1,8 @@
 //! Parses a query: header, question and EDNS. Chooses the reaction to a malformed message.
 
-use dnsconfig::Transport;
-
 use super::edns::{EXTENDED_ERROR, Edns, options};
 use super::name::MAX_NAME;
-use super::{HEADER, Header, Question, Records, Section, rcode, rtype};
+use super::{HEADER, Header, Question, Records, Section, Transport, rcode, rtype};
 
 /// Maximum size of a message in UDP over IPv4, in octets.
 pub const MAX_UDP: usize = 65_507;
@@ -124,7 +122,7 @@ impl<'q> Query<'q> {
     }
 
     /// Copies the query, so that it can wait without the buffer in which it was received.
-    pub(crate) fn to_owned(&self) -> OwnedQuery {
+    pub fn to_owned(&self) -> OwnedQuery {
         OwnedQuery {
             message: self.message.into(),
             name_len: self.name.len(),
@@ -170,7 +168,7 @@ impl<'q> Query<'q> {
 
 /// A query with its message. It is parsed once: what was read is kept beside the octets.
 #[derive(Debug)]
-pub(crate) struct OwnedQuery {
+pub struct OwnedQuery {
     message: Box<[u8]>,
     name_len: usize,
     options_len: usize,
@@ -180,7 +178,7 @@ pub(crate) struct OwnedQuery {
 
 impl OwnedQuery {
     /// The query, as it was parsed.
-    pub(crate) fn query(&self) -> Query<'_> {
+    pub fn query(&self) -> Query<'_> {
         let octets = |at: usize, len: usize| self.message.get(at..at + len).unwrap_or_default();
         let options = octets(self.parsed.options_at, self.options_len);
         Query {

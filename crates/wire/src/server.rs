@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use nix::net::if_::{if_indextoname, if_nametoindex};
 
-use crate::name;
+use crate::rfc1123::is_host;
 
 pub use self::flag::FlagAddrError;
 pub use self::upstream::{Protocol, TLS_PORT, Upstream};
@@ -209,7 +209,7 @@ impl FromStr for ServerAddr {
             return Ok(Nameserver::new(ip, port).into());
         }
         // Differs from kube-dns, which accepts the mistyped address `192.0.2.300` as a name.
-        if !name::is_host(host) {
+        if !is_host(host) {
             return Err(AddressError::Ip(text.to_owned()));
         }
         Ok(Self::Name {

@@ -4,24 +4,25 @@ use super::{Record, rtype};
 
 /// The UDP payload size that we advertise, in octets. Datagrams of this size pass any network
 /// without fragmentation (DNS flag day 2020).
-pub(crate) const OUR_UDP_SIZE: u16 = 1232;
+pub const OUR_UDP_SIZE: u16 = 1232;
 /// Length of an OPT record without options, in octets.
-pub(crate) const OPT_LEN: usize = 11;
+pub const OPT_LEN: usize = 11;
 /// Code of the option Extended DNS Error (RFC 8914).
-pub(crate) const EXTENDED_ERROR: u16 = 15;
+pub const EXTENDED_ERROR: u16 = 15;
 /// The flag DNSSEC OK, in the upper octet of the OPT flags.
 const DO: u8 = 0x80;
 
 /// INFO-CODEs of Extended DNS Errors (RFC 8914, section 4).
-pub(crate) mod info {
-    pub(crate) const OTHER: u16 = 0;
-    pub(crate) const STALE_ANSWER: u16 = 3;
-    pub(crate) const NOT_READY: u16 = 14;
-    pub(crate) const BLOCKED: u16 = 15;
-    pub(crate) const STALE_NXDOMAIN: u16 = 19;
-    pub(crate) const NOT_SUPPORTED: u16 = 21;
-    pub(crate) const NO_REACHABLE_AUTHORITY: u16 = 22;
-    pub(crate) const NETWORK_ERROR: u16 = 23;
+pub mod info {
+    #![allow(missing_docs, reason = "the names are the registry's own")]
+    pub const OTHER: u16 = 0;
+    pub const STALE_ANSWER: u16 = 3;
+    pub const NOT_READY: u16 = 14;
+    pub const BLOCKED: u16 = 15;
+    pub const STALE_NXDOMAIN: u16 = 19;
+    pub const NOT_SUPPORTED: u16 = 21;
+    pub const NO_REACHABLE_AUTHORITY: u16 = 22;
+    pub const NETWORK_ERROR: u16 = 23;
 }
 
 /// EDNS fields of a message; `O` is the type that holds the options.
@@ -39,7 +40,7 @@ pub struct Edns<O> {
 
 impl<'a> Edns<&'a [u8]> {
     /// Parses an OPT record.
-    pub(crate) fn of(opt: &Record<'a>) -> Self {
+    pub fn of(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
         Self {
             udp_size: opt.class,
@@ -50,7 +51,7 @@ impl<'a> Edns<&'a [u8]> {
     }
 
     /// Our own EDNS, without options (RFC 6891, section 6.1.2).
-    pub(crate) fn ours(dnssec_ok: bool) -> Self {
+    pub fn ours(dnssec_ok: bool) -> Self {
         Self {
             udp_size: OUR_UDP_SIZE,
             version: 0,
@@ -62,7 +63,7 @@ impl<'a> Edns<&'a [u8]> {
 
 impl<O> Edns<O> {
     /// Converts the options with `keep`; the other fields stay the same.
-    pub(crate) fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
+    pub fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
         let Self {
             udp_size,
             version,
@@ -80,7 +81,7 @@ impl<O> Edns<O> {
 
 impl<O: AsRef<[u8]>> Edns<O> {
     /// Borrows the options.
-    pub(crate) fn borrowed(&self) -> Edns<&[u8]> {
+    pub fn borrowed(&self) -> Edns<&[u8]> {
         let &Self {
             udp_size,
             version,
@@ -96,7 +97,7 @@ impl<O: AsRef<[u8]>> Edns<O> {
     }
 
     /// Appends the OPT record to `out`, with the upper bits of `rcode` (RFC 6891, section 6.1.3).
-    pub(crate) fn append(&self, rcode: u16, out: &mut Vec<u8>) {
+    pub fn append(&self, rcode: u16, out: &mut Vec<u8>) {
         let options = self.options.as_ref();
         let [t0, t1] = rtype::OPT.to_be_bytes();
         let [s0, s1] = self.udp_size.to_be_bytes();
@@ -112,14 +113,14 @@ impl<O: AsRef<[u8]>> Edns<O> {
 }
 
 /// The upper bits of the RCODE, in the OPT record of a message (RFC 6891, section 6.1.3).
-pub(crate) fn extended_rcode(opt: &Record<'_>) -> u16 {
+pub fn extended_rcode(opt: &Record<'_>) -> u16 {
     let [upper, ..] = opt.ttl.to_be_bytes();
     u16::from(upper) << 4
 }
 
 /// The option Extended DNS Error in wire format. `text` is the EXTRA-TEXT, a few hundred octets at
 /// most.
-pub(crate) fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
+pub fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
     let length = u16::try_from(2 + text.len()).unwrap_or(2);
     let head = [EXTENDED_ERROR, length, info_code].map(u16::to_be_bytes);
     [head.as_flattened(), text.as_bytes()].concat()
@@ -127,7 +128,7 @@ pub(crate) fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
 
 /// Splits EDNS options. An item is the option code and the octets of the option, with code and
 /// length. The last item is `None` if the last option is cut off.
-pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
+pub fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         if rest.is_empty() {

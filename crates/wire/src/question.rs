@@ -16,7 +16,7 @@ pub struct Question<'a> {
 impl<'a> Question<'a> {
     /// Reads the question after the header of `message`. Returns the question and its end. The name
     /// cannot be compressed, because no name precedes it.
-    pub(crate) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
+    pub fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
         let end = name::walk(message, HEADER, |_| ())?;
         let name = message.get(HEADER..end).unwrap_or_default();
         let (qtype, qclass) = (u16_at(message, end)?, u16_at(message, end + 2)?);
@@ -38,7 +38,7 @@ impl<'a> Question<'a> {
     }
 
     /// Appends the wire format to `out`.
-    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+    pub fn append(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.name);
         out.extend_from_slice(&self.qtype.to_be_bytes());
         out.extend_from_slice(&self.qclass.to_be_bytes());

@@ -38,8 +38,8 @@ impl Frames {
         Some(message)
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> usize {
+    /// The capacity of the buffer, in octets.
+    pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
 }
@@ -53,7 +53,7 @@ pub fn framed(message: &[u8]) -> Vec<u8> {
 
 /// Sets the length field at `start` of `buffer` to the length of the octets after the field. The
 /// buffer is cut as in [`framed`].
-pub(crate) fn set_length(buffer: &mut Vec<u8>, start: usize) {
+pub fn set_length(buffer: &mut Vec<u8>, start: usize) {
     let begin = start + LENGTH;
     let length = u16::try_from(buffer.len().saturating_sub(begin)).unwrap_or(u16::MAX);
     buffer.truncate(begin + usize::from(length));

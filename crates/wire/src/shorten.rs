@@ -1,8 +1,5 @@
 //! Truncates a value for an error text.
 
-/// Number of characters after which an error truncates the value.
-pub(crate) const SHOWN: usize = 200;
-
 /// The value, truncated at `most` characters, for an error.
 pub fn shorten(value: &str, most: usize) -> String {
     match value.char_indices().nth(most) {

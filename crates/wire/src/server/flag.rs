@@ -1,12 +1,11 @@
 //! Servers as values of flags. As in kube-dns, flags accept more forms than the `ConfigMap`.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
 
 use super::{DNS_PORT, Nameserver, ServerAddr};
-use crate::name::MAX_NAME;
+use crate::rfc1123::MAX_NAME;
 
 /// A flag's value that is not a server.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -62,24 +61,6 @@ impl ServerAddr {
         match self {
             Self::Address(_) => true,
             Self::Name { name, .. } => name.len() <= MAX_NAME && name.bytes().all(allowed),
-        }
-    }
-
-    /// Resolves the server to an address for plain DNS. Returns the first address of a name. An
-    /// upstream with another protocol is an error.
-    pub async fn resolve(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Address(upstream) => match upstream.plain() {
-                Some(server) => Ok(server.socket_addr()),
-                None => Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    format!("{upstream} is not plain DNS"),
-                )),
-            },
-            Self::Name { name, port } => tokio::net::lookup_host((name.as_str(), *port))
-                .await?
-                .next()
-                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host")),
         }
     }
 }

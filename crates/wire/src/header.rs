@@ -44,7 +44,7 @@ pub struct Header {
 
 impl Header {
     /// The largest RCODE that fits into the header.
-    pub(crate) const MAX_RCODE: u16 = 0x000f;
+    pub const MAX_RCODE: u16 = 0x000f;
 
     /// Parses the header of a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
@@ -67,7 +67,7 @@ impl Header {
     }
 
     /// Overwrites the header at the beginning of `message`.
-    pub(crate) fn write_over(&self, message: &mut [u8]) {
+    pub fn write_over(&self, message: &mut [u8]) {
         if let Some(place) = message.first_chunk_mut() {
             *place = self.octets();
         }
