@@ -64,20 +64,24 @@ impl Source {
             Self::Fixed(config) => Config::clone(config),
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
-        let mut state = State::new(config);
-        state.has_data = !matches!(self, Self::Api(_));
+        // The API server has not replied yet: the defaults are in force, and not known to be right.
+        let is_known = !matches!(self, Self::Api(_));
         let mut follower = Follower {
-            state: watch::Sender::new(state),
+            state: watch::Sender::new(State::new(config)),
             seen: None,
             source: self,
             domains,
         };
+
         let data = match &mut follower.source {
             Source::Fixed(_) => return follower,
             Source::Directory { path, .. } => directory::read(path),
             Source::Api(receiver) => Ok(receiver.borrow_and_update().clone().unwrap_or_default()),
         };
         follower.take(data);
+        follower
+            .state
+            .send_modify(|state| state.has_data = is_known);
         follower
     }
 }
@@ -138,8 +142,6 @@ impl Follower {
                 while receiver.changed().await.is_ok() {
                     let data = receiver.borrow_and_update().clone();
                     self.take(Ok(data.unwrap_or_default()));
-                    self.state
-                        .send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
                 }
                 // The `ApiFeed` was dropped. The configuration stays in force.
                 std::future::pending::<()>().await;
@@ -147,15 +149,20 @@ impl Follower {
         }
     }
 
-    /// Validates the data and updates the state, unless the data equal the last data.
+    /// Validates the data and updates the state, unless the data equal the last data. From then on
+    /// the content of the source is known. The receivers of the state see one change.
     fn take(&mut self, data: Result<RawData, directory::ReadError>) {
         let hash = directory::hash(&data);
-        if self.seen.replace(hash) == Some(hash) {
-            return;
-        }
-        let first = self.state.borrow().is_fresh();
-        self.state
-            .send_modify(|state| state.apply(data, &self.domains, first));
+        let is_new = self.seen.replace(hash) != Some(hash);
+
+        self.state.send_if_modified(|state| {
+            if is_new {
+                let first = state.is_fresh();
+                state.apply(data, &self.domains, first);
+            }
+            let was_known = std::mem::replace(&mut state.has_data, true);
+            is_new || !was_known
+        });
     }
 }
 

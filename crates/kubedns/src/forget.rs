@@ -12,39 +12,40 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::InForce;
 
 /// The time after an edit in which responses of the previous servers may arrive: dnsmasq has to
 /// reload, and a pending query may take two seconds.
 const LATE: Duration = Duration::from_secs(3);
 
 /// Empties the cache of `forwarder` after each edit, and again when no response of the previous
-/// servers can arrive.
-pub(crate) async fn on_edits(
+/// servers can arrive. Runs until `stop`.
+pub(crate) async fn empty_cache_on_edits(
     forwarder: Arc<Forwarder>,
-    mut settings: watch::Receiver<Arc<Settings>>,
+    in_force: watch::Receiver<Arc<InForce>>,
     stop: CancellationToken,
 ) {
-    let mut version = settings.borrow_and_update().version;
-    let mut late = None;
-    let follow = async {
-        loop {
-            tokio::select! {
-                changed = settings.changed() => {
-                    let new = settings.borrow_and_update().version;
-                    if changed.is_err() {
-                        return;
-                    } else if std::mem::replace(&mut version, new) == new {
-                        continue;
-                    }
-                    late = Some(Instant::now() + LATE);
+    stop.run_until_cancelled(empty_cache(&forwarder, in_force))
+        .await;
+}
+
+async fn empty_cache(forwarder: &Forwarder, mut in_force: watch::Receiver<Arc<InForce>>) {
+    let mut version = in_force.borrow_and_update().version;
+    let mut last_replies = None;
+    loop {
+        let pause = sleep_until(last_replies.unwrap_or_else(Instant::now));
+        tokio::select! {
+            edited = in_force.wait_for(|now| now.version != version) => match edited {
+                Ok(now) => {
+                    version = now.version;
+                    last_replies = Some(Instant::now() + LATE);
                 }
-                () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => late = None,
-            }
-            forwarder.clear_cache();
+                Err(_) => return,
+            },
+            () = pause, if last_replies.is_some() => last_replies = None,
         }
-    };
-    stop.run_until_cancelled(follow).await;
+        forwarder.clear_cache();
+    }
 }
 
 #[cfg(test)]
@@ -56,8 +57,7 @@ mod tests {
         UpstreamQuery,
     };
     use testkit::upstream::Upstream;
-    use wire::Name;
-    use wire::Transport;
+    use wire::{Name, Transport};
 
     use super::*;
 
@@ -76,51 +76,54 @@ mod tests {
         ))
     }
 
-    fn configured(upstream: &str) -> Arc<Settings> {
-        let upstream_nameservers = vec![upstream.parse().unwrap()];
+    fn in_force(upstream: &str) -> Arc<InForce> {
         let config = dnsconfig::Config {
-            upstream_nameservers,
+            upstream_nameservers: vec![upstream.parse().unwrap()],
             ..dnsconfig::Config::default()
         };
-        Arc::new(Settings {
-            version: config.version(),
-            federations: config.federations,
-            upstreams: Vec::new(),
-            stub_domains: Vec::new(),
-            search: None,
-            own: crate::config::OwnConfig::default(),
-        })
+        Arc::new(InForce::of_config(&config))
+    }
+
+    /// Queries through the forwarder, and returns the number of queries that dnsmasq has received.
+    async fn query_count(forwarder: &Forwarder, dnsmasq: &Upstream) -> usize {
+        let query = UpstreamQuery::new(Name::parse("x.test").unwrap().wire(), 1);
+        let servers = [dnsmasq.addr().into()].into();
+        forwarder
+            .exchange(query, servers, Ipv4Addr::LOCALHOST.into(), Transport::Udp)
+            .await
+            .unwrap();
+        dnsmasq.count()
     }
 
     #[tokio::test]
-    async fn an_edit_empties_the_cache_at_once_and_again_when_no_older_reply_can_come() {
+    async fn edit_empties_cache_at_once_and_later() {
         let dnsmasq = Upstream::answering("192.0.2.1").await;
         let forwarder = forwarder();
-        let ask = async || {
-            let query = UpstreamQuery::new(Name::parse("x.test").unwrap().wire(), 1);
-            let servers = [dnsmasq.addr().into()].into();
-            forwarder
-                .exchange(query, servers, Ipv4Addr::LOCALHOST.into(), Transport::Udp)
-                .await
-                .unwrap();
-            dnsmasq.count()
-        };
-        let (publish, settings) = watch::channel(configured("192.0.2.1"));
-        let (stop, edit) = (CancellationToken::new(), configured("192.0.2.2"));
-        let test = async {
+        let (publish, settings) = watch::channel(in_force("192.0.2.1"));
+        let stop = CancellationToken::new();
+
+        let edits = async {
             tokio::task::yield_now().await;
-            assert_eq!([ask().await, ask().await], [1, 1]);
-            publish.send_replace(configured("192.0.2.1"));
-            assert_eq!(ask().await, 1, "the same configuration");
-            publish.send_replace(edit);
-            testkit::eventually(Duration::from_secs(1), || async { ask().await == 2 }).await;
-            testkit::eventually(LATE * 2, || async { ask().await == 3 }).await;
-            assert_eq!(ask().await, 3);
+            assert_eq!(query_count(&forwarder, &dnsmasq).await, 1);
+            assert_eq!(query_count(&forwarder, &dnsmasq).await, 1);
+
+            publish.send_replace(in_force("192.0.2.1"));
+            let count = query_count(&forwarder, &dnsmasq).await;
+            assert_eq!(count, 1, "the same configuration");
+
+            publish.send_replace(in_force("192.0.2.2"));
+            testkit::eventually(Duration::from_secs(1), || async {
+                query_count(&forwarder, &dnsmasq).await == 2
+            })
+            .await;
+            testkit::eventually(LATE * 2, || async {
+                query_count(&forwarder, &dnsmasq).await == 3
+            })
+            .await;
+            assert_eq!(query_count(&forwarder, &dnsmasq).await, 3);
             stop.cancel();
         };
-        tokio::join!(
-            on_edits(Arc::clone(&forwarder), settings, stop.clone()),
-            test
-        );
+        let emptying = empty_cache_on_edits(Arc::clone(&forwarder), settings, stop.clone());
+        tokio::join!(emptying, edits);
     }
 }

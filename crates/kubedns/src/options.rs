@@ -351,7 +351,7 @@ impl Options {
 
     /// Identity of a snapshot file: the cluster domain, and the given flags that change the
     /// content.
-    pub fn kept_for(&self) -> String {
+    pub fn snapshot_identity(&self) -> String {
         let pod_names = if self.endpoint_names == EndpointNames::Pod {
             "pod"
         } else {

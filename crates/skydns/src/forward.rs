@@ -89,7 +89,7 @@ use exchange::UpstreamExchange;
 pub use exchange::{ReplyCheck, check_reply};
 pub use failure::UpstreamFailure;
 pub use limits::ForwardLimits;
-pub use loops::usable_upstreams;
+pub use loops::is_own_address;
 pub use metrics::ForwardMetrics;
 pub use query::UpstreamQuery;
 pub use reply::UpstreamReply;

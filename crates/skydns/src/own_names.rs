@@ -16,14 +16,14 @@ use wire::name::{Name, labels};
 pub(crate) const MAX_CHAIN: usize = 8;
 
 /// Hosts and aliases, by name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnNames {
     /// Hosts and aliases, by name in wire format and lower case.
     names: HashMap<Box<[u8]>, OwnName, RandomState>,
     addresses: HashMap<IpAddr, Vec<Name>, RandomState>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum OwnName {
     Host(Vec<IpAddr>),
     Alias(Name),

@@ -1,6 +1,7 @@
 //! Watches the `ConfigMap` with the configuration of kubedns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dnsconfig::ApiFeed;
 use tokio::sync::{mpsc, watch};
@@ -9,10 +10,13 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use cluster::connect::Connection;
 use cluster::objects::{Change, ConfigMap, Kind, ObjectKey};
-use cluster::watch::{Collection, Feed, FeedState, Received, WatchTiming};
+use cluster::watch::{Collection, Feed, FeedState, Phase, Received, WatchTiming};
 
 /// Bound of the changes that wait in the channel.
 const QUEUE: usize = 16;
+/// The time after which a `ConfigMap` whose reading is refused counts as unreadable. A starting API
+/// server refuses all requests for a moment.
+const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
 /// Watches the `ConfigMap` and passes its data to the configuration.
 pub(super) struct ConfigMapFeed {
@@ -23,6 +27,7 @@ pub(super) struct ConfigMapFeed {
 }
 
 impl ConfigMapFeed {
+    /// Creates a watch of one `ConfigMap`, which begins with [`run`](Self::run).
     pub(super) fn new(
         namespace: &str,
         name: &str,
@@ -49,35 +54,57 @@ impl ConfigMapFeed {
         }
     }
 
+    /// The state of the watch.
     pub(super) fn state(&self) -> watch::Receiver<FeedState> {
         self.feed.state()
     }
 
+    /// Watches until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         tokio::join!(
             self.feed.run(stop),
-            forward_changes(self.changes, &self.key, &self.to)
+            feed_data_of(&self.key, self.changes, &self.to)
         );
     }
 }
 
-/// Passes changes of the `ConfigMap` named `key` to `to`, until the feed ends.
+/// Returns once the API server has refused the `ConfigMap` for `REFUSAL_DELAY`. Never returns
+/// without a watch. Cancel safe.
+pub(super) async fn until_read_refused(config_map: &mut Option<watch::Receiver<FeedState>>) {
+    if let Some(watch) = config_map {
+        while let Ok(since) = watch.wait_for(is_refused).await.map(|state| state.since) {
+            let allowed = watch.wait_for(|state| !is_refused(state));
+            let deadline = since + REFUSAL_DELAY;
+            if tokio::time::timeout_at(deadline, allowed).await.is_err() {
+                return;
+            }
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+fn is_refused(state: &FeedState) -> bool {
+    state.phase == Phase::Refused
+}
+
+/// Passes the data of the `ConfigMap` named `key` to `to`, until the feed ends.
 // Differs from kube-dns, which uses any ConfigMap of the namespace.
-async fn forward_changes(
-    mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
+async fn feed_data_of(
     key: &ObjectKey,
+    mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
     to: &ApiFeed,
 ) {
-    let mut listed = false;
+    let mut is_listed = false;
     while let Some(Received { event, .. }) = changes.recv().await {
         match event {
-            Change::RelistStarted => listed = false,
+            Change::RelistStarted => is_listed = false,
             Change::Apply(map) if map.key == *key => {
-                listed = true;
+                is_listed = true;
                 to.set(map.data);
             }
-            Change::RelistDone if !listed => to.clear(),
+            Change::RelistDone if !is_listed => to.clear(),
             Change::Deleted(deleted) if deleted == *key => to.clear(),
+            // A list with the `ConfigMap`, or an object of another name.
             Change::RelistDone | Change::Apply(_) | Change::Deleted(_) => {}
         }
     }
@@ -92,69 +119,66 @@ mod tests {
 
     use super::*;
 
-    fn map(name: &str, upstreams: &str) -> Change<ConfigMap> {
+    const KEY: (&str, &str) = ("kube-system", "kube-dns");
+
+    fn config_map(name: &str, upstreams: &str) -> Change<ConfigMap> {
         let json = format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"kube-system"}},"data":{{"upstreamNameservers":"{upstreams}"}}}}"#
         );
         Change::Apply(ConfigMap::from_api(&json).unwrap().object)
     }
 
+    fn upstream_count(state: &dnsconfig::State) -> usize {
+        state.config.upstream_nameservers.len()
+    }
+
+    async fn send_all<const N: usize>(
+        sink: &mpsc::Sender<Received<Change<ConfigMap>>>,
+        changes: [Change<ConfigMap>; N],
+    ) {
+        for event in changes {
+            let at = Instant::now();
+            sink.send(Received { event, at }).await.unwrap();
+        }
+    }
+
     #[tokio::test]
-    async fn only_the_named_map_counts() {
+    async fn config_map_of_another_name_is_ignored() {
         let (feed, source) = Source::api();
         let (sink, changes) = mpsc::channel(QUEUE);
-        let (follower, stop) = (source.open(), CancellationToken::new());
+        let follower = source.open();
         let mut state = follower.subscribe();
-        let key = ObjectKey::new("kube-system", "kube-dns");
-        let other = ObjectKey::new("kube-system", "other");
-        let test = async {
-            let upstreams = |state: &dnsconfig::State| state.config.upstream_nameservers.len();
-            let first = [
-                Change::RelistStarted,
-                map("kube-dns", "[\\\"192.0.2.1\\\"]"),
-                Change::RelistDone,
-            ];
-            for event in first {
-                sink.send(Received {
-                    event,
-                    at: Instant::now(),
-                })
+        let stop = CancellationToken::new();
+        let key = ObjectKey::new(KEY.0, KEY.1);
+
+        let edits = async {
+            let one = config_map(KEY.1, "[\\\"192.0.2.1\\\"]");
+            send_all(&sink, [Change::RelistStarted, one, Change::RelistDone]).await;
+            state
+                .wait_for(|state| upstream_count(state) == 1)
                 .await
                 .unwrap();
-            }
-            state.wait_for(|state| upstreams(state) == 1).await.unwrap();
-            let next = [
-                Change::Deleted(other),
-                map("other", "[]"),
-                map("kube-dns", "[\\\"192.0.2.1\\\",\\\"192.0.2.2\\\"]"),
-            ];
-            for event in next {
-                sink.send(Received {
-                    event,
-                    at: Instant::now(),
-                })
+
+            let deleted = Change::Deleted(ObjectKey::new(KEY.0, "other"));
+            let other = config_map("other", "[]");
+            let two = config_map(KEY.1, "[\\\"192.0.2.1\\\",\\\"192.0.2.2\\\"]");
+            send_all(&sink, [deleted, other, two]).await;
+            let next = state.wait_for(|state| upstream_count(state) != 1).await;
+            assert_eq!(upstream_count(&next.unwrap()), 2);
+
+            // A list without the ConfigMap: it has been deleted.
+            send_all(&sink, [Change::RelistStarted, Change::RelistDone]).await;
+            state
+                .wait_for(|state| upstream_count(state) == 0)
                 .await
                 .unwrap();
-            }
-            let two = state.wait_for(|state| upstreams(state) != 1).await.unwrap();
-            assert_eq!(upstreams(&two), 2);
-            drop(two);
-            for event in [Change::RelistStarted, Change::RelistDone] {
-                sink.send(Received {
-                    event,
-                    at: Instant::now(),
-                })
-                .await
-                .unwrap();
-            }
-            state.wait_for(|state| upstreams(state) == 0).await.unwrap();
             stop.cancel();
             drop(sink);
         };
         tokio::join!(
             follower.run(stop.clone()),
-            forward_changes(changes, &key, &feed),
-            test
+            feed_data_of(&key, changes, &feed),
+            edits
         );
     }
 }

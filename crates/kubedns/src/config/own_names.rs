@@ -1,64 +1,47 @@
 //! Converts the keys `hosts` and `aliases` for the DNS server.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dnsconfig::{Config, Hosts, Target};
+use dnsconfig::Config;
 use skydns::OwnNames;
 use wire::Name;
 
-/// The keys `hosts` and `aliases` of a configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct OwnConfig {
-    /// `hosts`
-    pub hosts: Hosts,
-    /// `aliases`
-    pub aliases: BTreeMap<String, Target>,
+/// Whether the configuration has any host or alias.
+pub(super) fn has_any(config: &Config) -> bool {
+    !config.hosts.names().is_empty() || !config.aliases.is_empty()
 }
 
-impl OwnConfig {
-    /// The names in `config`.
-    pub fn of(config: &Config) -> Self {
-        Self {
-            hosts: config.hosts.clone(),
-            aliases: config.aliases.clone(),
+/// Converts hosts and aliases for the DNS server with cluster domain `domain`; `None` if there are
+/// none. Names that do not fit into a DNS message are left out.
+pub(super) fn convert(config: &Config, domain: &Name) -> Option<Arc<OwnNames>> {
+    if !has_any(config) {
+        return None;
+    }
+    let mut own = OwnNames::new();
+
+    for (name, addresses) in config.hosts.names() {
+        if let Ok(name) = Name::parse(name) {
+            own.add_host(&name, addresses);
         }
+    }
+    for (address, names) in config.hosts.addresses() {
+        let names = names.iter().filter_map(|name| Name::parse(name).ok());
+        own.add_address(*address, names);
     }
 
-    /// Whether both keys are empty.
-    pub fn is_empty(&self) -> bool {
-        self.hosts.names().is_empty() && self.aliases.is_empty()
+    let domain = domain.to_string();
+    for (alias, target) in &config.aliases {
+        // A target that is too long below the cluster domain is not the name of a Service.
+        if let (Ok(alias), Ok(target)) = (Name::parse(alias), Name::parse(&target.name(&domain))) {
+            own.add_alias(&alias, &target);
+        }
     }
-
-    /// Converts the names for the DNS server with cluster domain `domain`; `None` if both keys are
-    /// empty.
-    pub fn names(&self, domain: &Name) -> Option<Arc<OwnNames>> {
-        if self.is_empty() {
-            return None;
-        }
-        let (mut own, domain) = (OwnNames::new(), domain.to_string());
-        let parsed = |name: &String| Name::parse(name).ok();
-        for (name, addresses) in self.hosts.names() {
-            if let Some(name) = parsed(name) {
-                own.add_host(&name, addresses);
-            }
-        }
-        for (address, names) in self.hosts.addresses() {
-            own.add_address(*address, names.iter().filter_map(parsed));
-        }
-        for (alias, target) in &self.aliases {
-            // A target that is too long below the cluster domain is not the name of a Service.
-            if let (Some(alias), Ok(target)) = (parsed(alias), Name::parse(&target.name(&domain))) {
-                own.add_alias(&alias, &target);
-            }
-        }
-        Some(Arc::new(own))
-    }
+    Some(Arc::new(own))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::net::IpAddr;
 
     use proptest::prelude::*;
@@ -67,30 +50,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_those_of_the_cluster_domain() {
+    fn alias_of_service_is_in_cluster_domain() {
         let hosts = "192.0.2.1 DB.acme.example db\n";
         let aliases =
             r#"{"registry.acme.example": "registry.infra", "www.acme.example": "www.example.com"}"#;
         let data = [("hosts", hosts), ("aliases", aliases)];
         let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-        let config = OwnConfig::of(&dnsconfig::parse(&data.into()).unwrap());
+        let config = dnsconfig::parse(&data.into()).unwrap();
         let name = |text: &str| Name::parse(text).unwrap();
-        let own = config.names(&name("cluster.test.")).unwrap();
-        let led = |asked: &str| match own.find(name(asked).wire()) {
-            Some(OwnTarget::Addresses(addresses)) => format!("{addresses:?}"),
-            Some(OwnTarget::Name(target)) => target.to_string(),
-            other => format!("{other:?}"),
-        };
-        assert_eq!(led("db.acme.example"), "[192.0.2.1]");
-        assert_eq!(
-            led("registry.acme.example"),
-            "registry.infra.svc.cluster.test."
-        );
-        assert_eq!(led("www.acme.example"), "www.example.com.");
-        assert_eq!(led("acme.example"), "None");
+        let own = convert(&config, &name("cluster.test.")).unwrap();
+
+        for (asked, expected) in [
+            ("db.acme.example", "[192.0.2.1]"),
+            ("registry.acme.example", "registry.infra.svc.cluster.test."),
+            ("www.acme.example", "www.example.com."),
+            ("acme.example", "None"),
+        ] {
+            let found = match own.find(name(asked).wire()) {
+                Some(OwnTarget::Addresses(addresses)) => format!("{addresses:?}"),
+                Some(OwnTarget::Name(target)) => target.to_string(),
+                other => format!("{other:?}"),
+            };
+            assert_eq!(found, expected, "{asked}");
+        }
+
         let names = own.names_of("192.0.2.1".parse().unwrap()).unwrap();
         assert_eq!(names, [name("db.acme.example"), name("db")]);
-        assert!(OwnConfig::default().names(&name("cluster.test")).is_none());
+        assert!(convert(&Config::default(), &name("cluster.test")).is_none());
     }
 
     /// One of three names, in several spellings.
@@ -125,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_configuration_leads_where_its_lines_say(
+        fn own_names_resolve_as_the_lines_say(
             hosts in prop::collection::vec((0..4_u8, written()), 0..6),
             aliases in prop::collection::vec(
                 (written(), prop::sample::select(vec!["a.test.", "b.test.", "c.", "web.apps", "www.out.test"])),
@@ -142,7 +128,8 @@ mod tests {
             let in_both = hosts.iter().any(|(_, host)| names.contains(&normal(host)));
             prop_assert_eq!(config.is_err(), twice || in_both);
             let Ok(config) = config else { return Ok(()) };
-            let own = OwnConfig::of(&config).names(&Name::parse("cluster.test").unwrap()).unwrap_or_default();
+            let own = convert(&config, &Name::parse("cluster.test").unwrap()).unwrap_or_default();
+
             let aliases: Vec<_> = targets.into_iter().collect();
             for asked in ["a.test", "b.test", "c", "x.a.test", "test"] {
                 let found = match own.find(Name::parse(asked).unwrap().wire()) {

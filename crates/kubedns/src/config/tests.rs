@@ -1,401 +1,296 @@
+//! The configuration with files, names and an API server that change.
+
 use std::ffi::OsString;
 use std::path::Path;
 
+use cluster::connect::{Access, Connection};
 use daemon::flags::Style;
-
-use skydns::Zone;
+use tempfile::TempDir;
 use testkit::upstream::Upstream;
-use wire::Name;
 
 use super::*;
-use crate::loops::Loops;
-use crate::sync::ZoneTemplate;
-use cluster::connect::{Access, Connection};
 
-async fn open(flags: &[&str], from: fn(&Options) -> ConfigFrom) -> Configuration {
-    let options: Options =
-        daemon::flags::parse("kube-dns", Style::Pflag, flags.iter().map(OsString::from)).unwrap();
+/// Opens the configuration. The API server is unreachable.
+async fn open(flags: &[&str]) -> Configuration {
+    let words = flags.iter().map(OsString::from);
+    let options: Options = daemon::flags::parse("kube-dns", Style::Pflag, words).unwrap();
     let access = Access {
         master_url: Some("http://127.0.0.1:1".to_owned()),
         ..Access::default()
     };
     let connection = Arc::new(Connection::new(access).await.unwrap());
     let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-    let from = from(&options);
-    Configuration::open(&options, from, &connection, &metrics)
+
+    let from = options.config_from().unwrap();
+    let feed = ConfigFeed::open(&options, from, &connection, &metrics);
+    let zone = options.zone().unwrap();
+    let config_flags = ConfigFlags::new(&options, &zone, "127.0.0.1:10053".parse().unwrap());
+    let loops = watch::Sender::default();
+    Configuration::open(&options, config_flags, feed, loops.subscribe(), &metrics)
 }
 
-fn from_options(options: &Options) -> ConfigFrom {
-    options.config_from().unwrap()
+/// Files of a test.
+struct Files {
+    directory: TempDir,
 }
 
-/// The search domains after those of the cluster.
-fn search_domains(settings: &watch::Receiver<Arc<Settings>>) -> Option<Vec<String>> {
-    let settings = settings.borrow();
-    let search = settings.search.as_ref()?;
-    Some(search.domains().iter().map(ToString::to_string).collect())
-}
+impl Files {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("config")).unwrap();
+        Self { directory }
+    }
 
-#[tokio::test]
-async fn search_domains_come_from_the_flag_or_follow_resolv_conf() {
-    let directory = tempfile::tempdir().unwrap();
-    let resolv_conf = directory.path().join("resolv.conf");
-    let search =
-        "search kube-system.svc.cluster.local Corp.test x.search.cluster.local example.test\n";
-    std::fs::write(&resolv_conf, search).unwrap();
-    let file = format!("--resolv-conf={}", resolv_conf.display());
-    let suffix = "--search-suffix=search.cluster.local";
-    let words = [&*file, suffix, "--config-period=100ms"];
-    let without = open(&words[..1], from_options).await.subscribe();
-    assert_eq!(search_domains(&without), None);
-    let flag = open(
-        &[&words[..], &["--search-domains=a.test"]].concat(),
-        from_options,
-    )
-    .await
-    .subscribe();
-    assert_eq!(search_domains(&flag), Some(vec!["a.test.".to_owned()]));
-    let routes = flag.borrow().routes(Topology::DropIn);
-    assert_ne!(
-        routes,
-        without.borrow().routes(Topology::DropIn),
-        "dnsmasq empties its cache"
-    );
-    let opened = open(&words, from_options).await;
-    let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
-    assert_eq!(
-        search_domains(&settings),
-        Some(vec!["corp.test.".to_owned(), "example.test.".to_owned()])
-    );
-    let edits = async {
-        write(&resolv_conf, "nameserver 192.0.2.4\n");
-        let empty = |now: &Arc<Settings>| {
-            now.search
-                .as_ref()
-                .is_some_and(|search| search.domains().is_empty())
-        };
-        settings.wait_for(empty).await.unwrap();
-        stop.cancel();
-    };
-    tokio::join!(opened.run(stop.clone()), edits);
-}
+    /// The flags of a configuration in these files.
+    fn flags(&self) -> [String; 3] {
+        let path = self.directory.path().display();
+        [
+            format!("--config-dir={path}/config"),
+            format!("--resolv-conf={path}/resolv.conf"),
+            "--config-period=100ms".to_owned(),
+        ]
+    }
 
-/// Writes a file atomically.
-fn write(path: &Path, text: &str) {
-    let hidden = path.with_file_name(".new");
-    std::fs::write(&hidden, text).unwrap();
-    std::fs::rename(&hidden, path).unwrap();
-}
+    /// Writes a key of the configuration.
+    fn set_key(&self, key: &str, value: &str) {
+        write_atomically(&self.directory.path().join("config"), key, value);
+    }
 
-fn upstreams(settings: &watch::Receiver<Arc<Settings>>) -> Vec<String> {
-    settings
-        .borrow()
-        .upstreams
-        .iter()
-        .map(ToString::to_string)
-        .collect()
-}
+    fn remove_key(&self, key: &str) {
+        std::fs::remove_file(self.directory.path().join("config").join(key)).unwrap();
+    }
 
-#[tokio::test]
-async fn the_flags_alone_give_federations_and_nameservers() {
-    let flags = [
-        "--federations=fed=fed.example",
-        "--nameservers=192.0.2.1,nonsense,[2001:db8::1]:5353",
-    ];
-    let settings = open(&flags, from_options).await.subscribe();
-    assert_eq!(upstreams(&settings), ["192.0.2.1:53", "[2001:db8::1]:5353"]);
-    assert_eq!(
-        settings.borrow().federations.get("fed").map(String::as_str),
-        Some("fed.example")
-    );
-}
-
-#[tokio::test]
-async fn upstreams_come_from_the_configuration_then_the_flag_then_resolv_conf() {
-    let directory = tempfile::tempdir().unwrap();
-    let (config, resolv_conf) = (
-        directory.path().join("config"),
-        directory.path().join("resolv.conf"),
-    );
-    std::fs::create_dir(&config).unwrap();
-    std::fs::write(&resolv_conf, "nameserver 192.0.2.3\noptions ndots:5\n").unwrap();
-    let flags = [
-        format!("--config-dir={}", config.display()),
-        format!("--resolv-conf={}", resolv_conf.display()),
-        "--config-period=100ms".to_owned(),
-    ];
-    let words: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let opened = open(&words, from_options).await;
-    let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
-    assert_eq!(upstreams(&settings), ["192.0.2.3:53"]);
-    let with_flag = open(
-        &[&words[..], &["--nameservers=192.0.2.2"]].concat(),
-        from_options,
-    )
-    .await
-    .subscribe();
-    assert_eq!(upstreams(&with_flag), ["192.0.2.2:53"]);
-    let edits = async {
-        write(&config.join("upstreamNameservers"), r#"["192.0.2.1"]"#);
-        settings
-            .wait_for(|now| now.upstreams == ["192.0.2.1:53".parse().unwrap()])
-            .await
-            .unwrap();
-        write(
-            &config.join("stubDomains"),
-            r#"{"a.test":["192.0.2.7:54","ns.a.test"]}"#,
-        );
-        settings
-            .wait_for(|now| now.stub_domains.len() == 1)
-            .await
-            .unwrap();
-        let stub = settings.borrow().stub_domains.clone();
-        assert_eq!(
-            stub,
-            [("a.test".to_owned(), vec!["192.0.2.7:54".parse().unwrap()])]
-        );
-        std::fs::remove_file(config.join("upstreamNameservers")).unwrap();
-        settings
-            .wait_for(|now| now.upstreams == ["192.0.2.3:53".parse().unwrap()])
-            .await
-            .unwrap();
-        std::fs::write(&resolv_conf, "nameserver 192.0.2.4\n").unwrap();
-        settings
-            .wait_for(|now| now.upstreams == ["192.0.2.4:53".parse().unwrap()])
-            .await
-            .unwrap();
-        std::fs::write(&resolv_conf, "").unwrap();
-        settings
-            .wait_for(|now| now.upstreams.is_empty())
-            .await
-            .unwrap();
-        stop.cancel();
-    };
-    tokio::join!(opened.run(stop.clone()), edits);
-}
-
-#[tokio::test]
-async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
-    let directory = tempfile::tempdir().unwrap();
-    let write = |key: &str, text: &str| std::fs::write(directory.path().join(key), text).unwrap();
-    write("upstreamNameservers", r#"["192.0.2.1"]"#);
-    write(
-        "stubDomains",
-        r#"{"corp.cluster.local":["192.0.2.7:54"],"named.test":["ns.named.test"],"none.test":[]}"#,
-    );
-    let config = format!("--config-dir={}", directory.path().display());
-    for (topology, expected) in [
-        ("--topology=drop-in", ["192.0.2.1:53", "192.0.2.7:54", ""]),
-        (
-            "--topology=direct",
-            ["127.0.0.1:5301", "127.0.0.1:5301", "127.0.0.1:5301"],
-        ),
-    ] {
-        let flags = [&*config, topology, "--nameservers=127.0.0.1:5301"];
-        let settings = Arc::clone(&open(&flags, from_options).await.subscribe().borrow());
-        let text = |servers: &[wire::Upstream]| {
-            servers.iter().map(ToString::to_string).collect::<String>()
-        };
-        let stubs = settings
-            .stub_domains
-            .iter()
-            .map(|(_, servers)| text(servers));
-        assert_eq!(
-            std::iter::once(text(&settings.upstreams))
-                .chain(stubs)
-                .collect::<Vec<_>>(),
-            expected
-        );
-
-        let domain = Name::parse("cluster.local").unwrap();
-        let listening = vec!["192.0.2.99:53".parse().unwrap()];
-        let zone = ZoneTemplate {
-            zone: Zone::new(&domain),
-            topology: Topology::DropIn,
-            listening,
-        }
-        .with(&settings, &Loops::default());
-        let below = Name::parse("www.corp.cluster.local").unwrap();
-        let (servers, stub) = zone.servers_for(below.wire());
-        assert_eq!(
-            (text(servers).as_str(), stub.is_some()),
-            (expected[1], true),
-            "{topology}"
-        );
-        assert!(!zone.owns(below.wire()), "{topology}");
-        for (name, is_routed) in [("www.named.test", true), ("www.none.test", false)] {
-            let (servers, stub) = zone.servers_for(Name::parse(name).unwrap().wire());
-            assert_eq!(
-                (text(servers).as_str(), stub.is_some()),
-                (if is_routed { expected[2] } else { expected[0] }, is_routed),
-                "{topology} {name}"
-            );
-        }
+    fn set_resolv_conf(&self, text: &str) {
+        write_atomically(self.directory.path(), "resolv.conf", text);
     }
 }
 
-/// kubedns itself forwards to TCP and TLS upstreams. dnsmasq does not support them, and would
-/// forward such names back to kubedns.
-#[tokio::test]
-async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
-    let directory = tempfile::tempdir().unwrap();
-    let write = |key: &str, text: &str| std::fs::write(directory.path().join(key), text).unwrap();
-    write("upstreamNameservers", r#"["192.0.2.1","tls://192.0.2.2"]"#);
-    write(
-        "stubDomains",
-        r#"{"plain.test":["192.0.2.7"],"tcp.test":["tcp://192.0.2.8"]}"#,
-    );
-    let config = format!("--config-dir={}", directory.path().display());
-    let flags = [
-        &*config,
-        "--topology=direct",
-        "--nameservers=127.0.0.1:5301",
-    ];
-    let settings = open(&flags, from_options).await.subscribe();
-    assert_eq!(
-        upstreams(&settings),
-        ["192.0.2.1:53", "tls://192.0.2.2:853"]
-    );
-    let servers = |at: usize| settings.borrow().stub_domains[at].1[0].to_string();
-    assert_eq!(
-        [servers(0), servers(1)],
-        ["127.0.0.1:5301", "tcp://192.0.2.8:53"]
-    );
+fn write_atomically(directory: &Path, name: &str, text: &str) {
+    let hidden = directory.join(".new");
+    std::fs::write(&hidden, text).unwrap();
+    std::fs::rename(&hidden, directory.join(name)).unwrap();
 }
 
-/// Names of stub domains in the ConfigMap must not reach the servers of resolv.conf. The API server
-/// of this test is unreachable.
+fn words(flags: &[String]) -> Vec<&str> {
+    flags.iter().map(String::as_str).collect()
+}
+
+fn upstreams(in_force: &InForce) -> Vec<String> {
+    let servers = in_force.zone.upstreams.iter();
+    servers.map(ToString::to_string).collect()
+}
+
+/// Each stub domain with its servers.
+fn stub_domains(in_force: &InForce) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (domain, servers) in &in_force.servers.stub_domains {
+        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        lines.push(format!("{domain}: {}", servers.join(" ")));
+    }
+    lines
+}
+
+async fn until_upstreams(in_force: &mut watch::Receiver<Arc<InForce>>, expected: &[&str]) {
+    let is_expected = |now: &Arc<InForce>| upstreams(now) == expected;
+    in_force.wait_for(is_expected).await.unwrap();
+}
+
+#[tokio::test]
+async fn federations_flag_needs_no_source() {
+    let flags = ["--federations=fed=fed.example"];
+    let in_force = open(&flags).await.subscribe();
+    let federations = in_force.borrow().federations.clone();
+    assert_eq!(
+        federations.get("fed").map(String::as_str),
+        Some("fed.example")
+    );
+    assert!(in_force.borrow().is_known);
+}
+
+#[tokio::test]
+async fn edits_of_files_are_followed() {
+    let files = Files::new();
+    files.set_resolv_conf("nameserver 192.0.2.3\noptions ndots:5\n");
+    let opened = open(&words(&files.flags())).await;
+    let mut in_force = opened.subscribe();
+    let stop = CancellationToken::new();
+    assert_eq!(upstreams(&in_force.borrow()), ["192.0.2.3:53"]);
+
+    let edits = async {
+        files.set_key("upstreamNameservers", r#"["192.0.2.1"]"#);
+        until_upstreams(&mut in_force, &["192.0.2.1:53"]).await;
+        files.set_key("stubDomains", r#"{"a.test":["192.0.2.7:54","ns.a.test"]}"#);
+        in_force
+            .wait_for(|now| stub_domains(now) == ["a.test: 192.0.2.7:54"])
+            .await
+            .unwrap();
+        files.remove_key("upstreamNameservers");
+        until_upstreams(&mut in_force, &["192.0.2.3:53"]).await;
+
+        files.set_resolv_conf("nameserver 192.0.2.4\n");
+        until_upstreams(&mut in_force, &["192.0.2.4:53"]).await;
+        files.set_resolv_conf("");
+        until_upstreams(&mut in_force, &[]).await;
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), edits);
+}
+
+/// The first reply of the API server changes the configuration and its standing at once.
+#[tokio::test]
+async fn first_config_map_is_published_once() {
+    let opened = open(&["--config-map=kube-dns", "--topology=alone"]).await;
+    let mut publisher = opened.publisher;
+    let mut in_force = publisher.in_force.subscribe();
+    let (feed, source) = dnsconfig::Source::api();
+    let follower = source.open();
+    publisher.inputs.state = follower.subscribe();
+    let stop = CancellationToken::new();
+
+    let edits = async {
+        let upstreams = br#"["192.0.2.1"]"#.to_vec();
+        feed.set([("upstreamNameservers".to_owned(), upstreams)].into());
+        in_force.changed().await.unwrap();
+        assert!(in_force.borrow().is_known);
+        assert_eq!(self::upstreams(&in_force.borrow()), ["192.0.2.1:53"]);
+        stop.cancel();
+    };
+    let following = stop.run_until_cancelled(publisher.follow_inputs());
+    tokio::join!(follower.run(stop.clone()), following, edits);
+    assert!(!in_force.has_changed().unwrap_or_default());
+}
+
+#[tokio::test]
+async fn rejected_edit_publishes_nothing() {
+    let files = Files::new();
+    files.set_key("upstreamNameservers", r#"["192.0.2.1"]"#);
+    let opened = open(&words(&files.flags())).await;
+    let in_force = opened.subscribe();
+    let mut state = opened.state();
+    let stop = CancellationToken::new();
+
+    let edits = async {
+        files.set_key("upstreamNameservers", "nonsense");
+        state.wait_for(|state| state.error.is_some()).await.unwrap();
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), edits);
+    assert!(!in_force.has_changed().unwrap_or_default());
+    assert_eq!(upstreams(&in_force.borrow()), ["192.0.2.1:53"]);
+}
+
+#[tokio::test]
+async fn search_domains_follow_resolv_conf() {
+    let files = Files::new();
+    files.set_resolv_conf("search corp.test example.test\n");
+    let mut flags = files.flags().to_vec();
+    flags.push("--search-suffix=search.test".to_owned());
+    let opened = open(&words(&flags)).await;
+    let mut in_force = opened.subscribe();
+    let stop = CancellationToken::new();
+    assert_eq!(search_domain_count(&in_force.borrow()), 2);
+
+    let edits = async {
+        files.set_resolv_conf("nameserver 192.0.2.4\n");
+        in_force
+            .wait_for(|now| search_domain_count(now) == 0)
+            .await
+            .unwrap();
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), edits);
+}
+
+fn search_domain_count(in_force: &InForce) -> usize {
+    let search = in_force.zone.search.as_ref().unwrap();
+    search.domains().len()
+}
+
+/// Names of stub domains in the ConfigMap must not reach the servers of resolv.conf.
 #[tokio::test(start_paused = true)]
-async fn nobody_outside_is_asked_until_the_config_map_was_read() {
-    for (topology, at_first) in [("drop-in", 1), ("direct", 1), ("cache", 0), ("alone", 0)] {
-        let topology = format!("--topology={topology}");
-        let flags = [
-            "--config-map=kube-dns",
-            "--nameservers=192.0.2.1",
-            &topology,
-        ];
-        let opened = open(&flags, from_options).await;
-        let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
-        assert_eq!(upstreams(&settings).len(), at_first, "{topology}");
-        let (begun, settled) = (tokio::time::Instant::now(), opened.settled());
+async fn unread_config_map_withholds_upstreams() {
+    for (topology, is_withheld) in [
+        ("--topology=drop-in", false),
+        ("--topology=direct", false),
+        ("--topology=cache", true),
+        ("--topology=alone", true),
+    ] {
+        let flags = ["--config-map=kube-dns", "--nameservers=192.0.2.1", topology];
+        let opened = open(&flags).await;
+        let mut in_force = opened.subscribe();
+        let stop = CancellationToken::new();
+        let begun = tokio::time::Instant::now();
+        assert_eq!(
+            in_force.borrow().zone.upstreams.is_empty(),
+            is_withheld,
+            "{topology}"
+        );
+
         let later = async {
-            settings
-                .wait_for(|now| !now.upstreams.is_empty())
-                .await
-                .unwrap();
-            let waited = if at_first == 0 {
+            until_upstreams(&mut in_force, &["192.0.2.1:53"]).await;
+            let waited = if is_withheld {
                 WITHHOLD_TIMEOUT
             } else {
                 Duration::ZERO
             };
             assert_eq!(begun.elapsed().as_secs(), waited.as_secs(), "{topology}");
-            assert!(!*settled.borrow(), "{topology}");
+            assert!(!in_force.borrow().is_known, "{topology}");
             stop.cancel();
         };
         tokio::join!(opened.run(stop.clone()), later);
     }
 }
 
+/// kubedns itself is the server of names in the cluster domain.
 #[tokio::test]
-async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ourselves() {
+async fn stub_server_names_are_looked_up() {
     let kubedns = Upstream::answering("192.0.2.8").await;
-    let directory = tempfile::tempdir().unwrap();
+    let files = Files::new();
     let stubs = r#"{"a.test":["ns.apps.svc.cluster.local:54","192.0.2.7"],"b.test":["ns.apps.svc.cluster.local"]}"#;
-    std::fs::write(directory.path().join("stubDomains"), stubs).unwrap();
-    let flags = [
-        format!("--config-dir={}", directory.path().display()),
-        format!("--dns-port={}", kubedns.addr().port()),
-        "--dns-bind-address=127.0.0.1".to_owned(),
-    ];
-    let opened = open(&flags.each_ref().map(String::as_str), from_options).await;
-    let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
-    let stub_domains = |settings: &Settings| {
-        let text = |servers: &[wire::Upstream]| {
-            servers
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        let domains = settings.stub_domains.iter();
-        domains
-            .map(|(domain, servers)| format!("{domain}: {}", text(servers)))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        stub_domains(&settings.borrow()),
-        ["a.test: 192.0.2.7:53", "b.test: "]
-    );
-    let metrics = Arc::clone(&opened.metrics);
+    files.set_key("stubDomains", stubs);
+    let mut flags = files.flags().to_vec();
+    flags.push(format!("--dns-port={}", kubedns.addr().port()));
+    flags.push("--dns-bind-address=127.0.0.1".to_owned());
+
+    let opened = open(&words(&flags)).await;
+    let mut in_force = opened.subscribe();
+    let stop = CancellationToken::new();
+    let metrics = Arc::clone(&opened.publisher.metrics);
+    let unresolved = ["a.test: 192.0.2.7:53", "b.test: "];
+    assert_eq!(stub_domains(&in_force.borrow()), unresolved);
     assert_eq!(metrics.config.unresolved.get(), 1);
-    let resolved = async {
-        let expected = ["a.test: 192.0.2.8:54 192.0.2.7:53", "b.test: 192.0.2.8:53"];
-        settings
-            .wait_for(|now| stub_domains(now) == expected)
+
+    let lookups = async {
+        let resolved = ["a.test: 192.0.2.8:54 192.0.2.7:53", "b.test: 192.0.2.8:53"];
+        in_force
+            .wait_for(|now| stub_domains(now) == resolved)
             .await
             .unwrap();
         assert_eq!(metrics.config.unresolved.get(), 0);
         stop.cancel();
     };
-    tokio::join!(opened.run(stop.clone()), resolved);
+    tokio::join!(opened.run(stop.clone()), lookups);
 }
 
 #[tokio::test]
-async fn routes_are_told_by_version_and_by_what_follows_from_it() {
-    let told = |flags: &'static [&'static str], topology| async move {
-        let settings = Arc::clone(&open(flags, from_options).await.subscribe().borrow());
-        settings.routes(topology).to_vec()
-    };
-    let [one, same, other] = [
-        told(&["--nameservers=192.0.2.1"], Topology::Cache).await,
-        told(&["--nameservers=192.0.2.1:53"], Topology::DropIn).await,
-        told(&["--nameservers=192.0.2.2"], Topology::Cache).await,
-    ];
-    assert_eq!(
-        one[0],
-        format!("configuration={}", Config::default().version())
-    );
-    assert_eq!([&one[0], &one[1]], [&same[0], &same[1]]);
-    assert_eq!(
-        (one[2].as_str(), same[2].as_str()),
-        ("topology=cache", "topology=drop-in")
-    );
-    assert!(
-        one[1].starts_with("routes=") && one[1] != other[1],
-        "{one:?} {other:?}"
-    );
-}
+async fn rejected_configuration_is_counted() {
+    let files = Files::new();
+    files.set_key("upstreamNameservers", "nonsense");
+    let opened = open(&words(&files.flags())).await;
+    let metrics = Arc::clone(&opened.publisher.metrics);
+    let mut in_force = opened.subscribe();
+    let state = opened.state();
+    let stop = CancellationToken::new();
+    assert_eq!(metrics.config.current.get(), 0);
+    assert_eq!(metrics.config.rejected.get(), 1);
 
-#[tokio::test]
-async fn a_refused_configuration_shows_in_the_metrics() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("upstreamNameservers"), "nonsense").unwrap();
-    let flags = [
-        format!("--config-dir={}", directory.path().display()),
-        "--config-period=100ms".to_owned(),
-    ];
-    let opened = open(&flags.each_ref().map(String::as_str), from_options).await;
-    let (metrics, stop) = (Arc::clone(&opened.metrics), CancellationToken::new());
-    assert_eq!(
-        (metrics.config.current.get(), metrics.config.rejected.get()),
-        (0, 1)
-    );
-    let (mut settings, mut state) = (opened.subscribe(), opened.state());
-    let edit = async {
-        write(
-            &directory.path().join("upstreamNameservers"),
-            r#"["192.0.2.1"]"#,
-        );
-        settings
-            .wait_for(|now| now.upstreams == ["192.0.2.1:53".parse().unwrap()])
-            .await
-            .unwrap();
-        assert_eq!(
-            (metrics.config.current.get(), metrics.config.rejected.get()),
-            (1, 1)
-        );
-        assert!(state.borrow_and_update().error.is_none());
+    let edits = async {
+        files.set_key("upstreamNameservers", r#"["192.0.2.1"]"#);
+        until_upstreams(&mut in_force, &["192.0.2.1:53"]).await;
+        assert_eq!(metrics.config.current.get(), 1);
+        assert_eq!(metrics.config.rejected.get(), 1);
+        assert!(state.borrow().error.is_none());
         stop.cancel();
     };
-    tokio::join!(opened.run(stop.clone()), edit);
+    tokio::join!(opened.run(stop.clone()), edits);
 }

@@ -217,13 +217,13 @@ fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
 
 #[test]
 fn a_snapshot_file_is_for_those_who_keep_the_same() {
-    let kept_for = |words: &[&str]| options(words).unwrap().kept_for();
+    let identity = |words: &[&str]| options(words).unwrap().snapshot_identity();
     assert_eq!(
-        kept_for(&["--endpoint-names=address", "--pods=disabled"]),
+        identity(&["--endpoint-names=address", "--pods=disabled"]),
         "cluster.local."
     );
     assert_eq!(
-        kept_for(&[
+        identity(&[
             "--namespaces=a,b",
             "--selector=x",
             "--endpoint-names=pod",
@@ -232,7 +232,7 @@ fn a_snapshot_file_is_for_those_who_keep_the_same() {
         "cluster.local. --namespaces=a,b --selector=x --endpoint-names=pod --pods=verified"
     );
     assert_eq!(
-        kept_for(&["--namespace-selector=x"]),
+        identity(&["--namespace-selector=x"]),
         "cluster.local. --namespace-selector=x"
     );
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use apiserver::{Action, Resource, Rule};
-use kubedns::sync::READY_WITHOUT_CONFIG;
+use kubedns::index_task::READY_WITHOUT_CONFIG;
 use nix::sys::signal::Signal;
 use testkit::objects::{
     mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_node,

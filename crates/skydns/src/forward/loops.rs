@@ -1,6 +1,6 @@
 //! Detection of upstreams that forward back to this server.
 //!
-//! In the simple case, an upstream is one of our own addresses; see [`usable_upstreams`]. Otherwise
+//! In the simple case, an upstream is one of our own addresses; see [`is_own_address`]. Otherwise
 //! an upstream forwards to us, for example a resolver of the node that uses the cluster's DNS. Such
 //! an upstream is queried for a random name. If a query for that name reaches us, the upstream is
 //! part of a loop. dnsmasq detects its own loops in the same way.
@@ -107,23 +107,14 @@ fn parse_nonce(question: &[u8]) -> Option<u64> {
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Returns the upstreams that are not this server itself, and logs a warning for each of the
-/// others.
+/// Whether the upstream is this server itself, which listens on the addresses `listening`.
 ///
-/// A server on a wildcard address listens on every local address. An upstream with our port and a
-/// local address is then removed, too. The function makes system calls: call it when the
-/// configuration changes, not for every query.
-pub fn usable_upstreams(upstreams: &[Upstream], listening: &[SocketAddr]) -> Vec<Upstream> {
-    let mut usable = Vec::with_capacity(upstreams.len());
-    for upstream in upstreams {
-        let address = upstream.socket_addr();
-        if listening.iter().any(|ours| is_same_server(address, *ours)) {
-            tracing::warn!(%upstream, "upstream server is this server itself, ignored");
-        } else {
-            usable.push(upstream.clone());
-        }
-    }
-    usable
+/// A server on a wildcard address listens on every local address. It is then each upstream with its
+/// port and a local address. The function makes system calls: call it when the configuration
+/// changes, not for every query.
+pub fn is_own_address(upstream: &Upstream, listening: &[SocketAddr]) -> bool {
+    let address = upstream.socket_addr();
+    listening.iter().any(|ours| is_same_server(address, *ours))
 }
 
 /// Whether a query to the address `upstream` reaches the socket that is bound to `ours`.

@@ -17,7 +17,7 @@ use cluster::persist;
 const PAUSE: Duration = Duration::from_secs(10);
 /// Time after which a write is reported as hanging. A write cannot be cancelled, and the next write
 /// waits for its end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HANGING_AFTER: Duration = Duration::from_secs(30);
 /// Timeout of all writes at shutdown, including their encoding. It is shorter than the time that
 /// the process waits for its tasks: a volume that hangs costs the last changes of the file, not the
 /// exit status.
@@ -25,25 +25,25 @@ const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
 #[derive(Debug)]
-pub struct Saving {
+pub struct SnapshotWriter {
     directory: Arc<PathBuf>,
     domain: String,
     metrics: Arc<Metrics>,
     changed: Option<Instant>,
-    writing: Option<Writing>,
+    writing: Option<SnapshotWrite>,
     failing: bool,
 }
 
 /// A write in progress.
 #[derive(Debug)]
-struct Writing {
+struct SnapshotWrite {
     task: JoinHandle<std::io::Result<()>>,
     begun: Instant,
     /// Whether the slow write has been reported.
     hangs: bool,
 }
 
-impl Saving {
+impl SnapshotWriter {
     /// Creates a writer into `directory`. `domain` is the identity of the file: the cluster domain
     /// and some flags.
     pub fn new(directory: PathBuf, domain: &str, metrics: Arc<Metrics>) -> Self {
@@ -58,23 +58,21 @@ impl Saving {
     }
 
     /// Records that there is a change to write.
-    pub(super) fn changed(&mut self) {
+    pub(super) fn note_change(&mut self) {
         self.changed.get_or_insert_with(Instant::now);
     }
 
-    /// Starts a write if one is due.
-    pub(super) async fn tick(&mut self, index: &Index, source: EndpointsSource) {
-        if self
-            .writing
-            .as_ref()
-            .is_some_and(|writing| writing.task.is_finished())
-        {
-            self.finish(Instant::now()).await;
+    /// Starts a write if one is due, after the end of the write before.
+    pub(super) async fn write_if_due(&mut self, index: &Index, source: EndpointsSource) {
+        let current = self.writing.as_ref();
+        if current.is_some_and(|write| write.task.is_finished()) {
+            self.finish_write(Instant::now()).await;
         }
-        self.notice_hanging();
-        let due = self.changed.is_some_and(|since| since.elapsed() >= PAUSE);
-        if self.writing.is_none() && due {
-            self.begin(index, source);
+        self.report_hanging();
+
+        let is_due = self.changed.is_some_and(|since| since.elapsed() >= PAUSE);
+        if self.writing.is_none() && is_due {
+            self.begin_write(index, source);
         }
     }
 
@@ -82,26 +80,29 @@ impl Saving {
     /// too.
     pub(super) async fn write_last(&mut self, index: &Index, source: EndpointsSource) {
         let deadline = Instant::now() + LAST_WRITE_TIMEOUT;
-        self.finish(deadline).await;
+        self.finish_write(deadline).await;
+
         if self.changed.is_some() && Instant::now() < deadline {
-            self.begin(index, source);
-            self.finish(deadline).await;
+            self.begin_write(index, source);
+            self.finish_write(deadline).await;
         }
     }
 
     /// Starts a write. The index task is blocked only briefly, regardless of the number of objects.
-    pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
+    pub(super) fn begin_write(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
         // A blocking thread encodes the objects. Its copy of them costs one reference count.
-        let kept = index.content();
-        let (directory, domain) = (Arc::clone(&self.directory), self.domain.clone());
+        let objects = index.content();
+        let directory = Arc::clone(&self.directory);
+        let domain = self.domain.clone();
         let task = tokio::task::spawn_blocking(move || {
-            let content =
-                persist::encode(&kept, source, &domain).ok_or(std::io::ErrorKind::InvalidData)?;
-            drop(kept);
+            let content = persist::encode(&objects, source, &domain)
+                .ok_or(std::io::ErrorKind::InvalidData)?;
+            drop(objects);
             persist::store(&directory, &content)
         });
-        self.writing = Some(Writing {
+
+        self.writing = Some(SnapshotWrite {
             task,
             begun: Instant::now(),
             hangs: false,
@@ -109,40 +110,44 @@ impl Saving {
     }
 
     /// Reports a slow write as a failure, before the write ends.
-    fn notice_hanging(&mut self) {
+    fn report_hanging(&mut self) {
         let Some(writing) = &mut self.writing else {
             return;
         };
-        if writing.begun.elapsed() > PATIENCE && !std::mem::replace(&mut writing.hangs, true) {
+        if writing.begun.elapsed() > HANGING_AFTER && !writing.hangs {
+            writing.hangs = true;
             self.record_outcome(Err(std::io::ErrorKind::TimedOut.into()));
         }
     }
 
     /// Waits for the end of the write in progress, at most until `deadline`.
-    async fn finish(&mut self, deadline: Instant) {
+    async fn finish_write(&mut self, deadline: Instant) {
         let Some(writing) = self.writing.take() else {
             return;
         };
-        self.record_outcome(match timeout_at(deadline, writing.task).await {
-            Ok(Ok(written)) => written,
-            Ok(Err(error)) => Err(std::io::Error::other(error)),
-            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-        });
+        let outcome = match timeout_at(deadline, writing.task).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panicked)) => Err(std::io::Error::other(panicked)),
+            Err(_elapsed) => Err(std::io::ErrorKind::TimedOut.into()),
+        };
+        self.record_outcome(outcome);
     }
 
     /// Counts and logs the outcome of a write.
-    fn record_outcome(&mut self, written: std::io::Result<()>) {
-        let outcome = if written.is_ok() { "written" } else { "failed" };
+    fn record_outcome(&mut self, outcome: std::io::Result<()>) {
+        let label = if outcome.is_ok() { "written" } else { "failed" };
         self.metrics
             .snapshots_written
-            .with_label_values(&[outcome])
+            .with_label_values(&[label])
             .inc();
-        match written {
+
+        match outcome {
             Ok(()) => self.failing = false,
             Err(error) => {
                 // The next pause leads to a retry; only the first failure is logged.
-                self.changed();
-                if !std::mem::replace(&mut self.failing, true) {
+                self.note_change();
+                let was_failing = std::mem::replace(&mut self.failing, true);
+                if !was_failing {
                     tracing::warn!(directory = %self.directory.display(), %error, "cannot write the snapshot file");
                 }
             }

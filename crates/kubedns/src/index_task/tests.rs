@@ -1,9 +1,9 @@
-//! Tests of the index task with events and settings.
+//! The index task with events and configurations.
 
-use std::collections::BTreeMap;
-
+use explain::Topology;
 use skydns::{Records as _, View as _};
 use testkit::eventually;
+use wire::Name;
 
 use super::*;
 use cluster::index::PublishedObjects;
@@ -13,11 +13,10 @@ use cluster::snapshot::{Published, Snapshot};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running index task, with the other ends of its channels.
-struct Running {
+struct RunningTask {
     sink: mpsc::Sender<Received<Event>>,
     zones: mpsc::Sender<FurtherZone>,
-    settings: watch::Sender<Arc<Settings>>,
-    settled: watch::Sender<bool>,
+    in_force: watch::Sender<Arc<InForce>>,
     published: Arc<Published>,
     objects: Arc<PublishedObjects>,
     status: Status,
@@ -26,44 +25,43 @@ struct Running {
     task: tokio::task::JoinSet<Result<(), WatchersEnded>>,
 }
 
-impl Running {
-    fn start(timeout: Duration, saving: impl FnOnce(&Arc<Metrics>) -> Option<Saving>) -> Self {
+impl RunningTask {
+    fn start(
+        timeout: Duration,
+        writer: impl FnOnce(&Arc<Metrics>) -> Option<SnapshotWriter>,
+    ) -> Self {
         let domain = Name::parse("cluster.local.").unwrap();
         let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
         let status = Status::new(Arc::clone(&published), CancellationToken::new());
         let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-        let ((sink, events), (zones, further)) = (mpsc::channel(64), mpsc::channel(4));
-        let settings = watch::Sender::new(Arc::new(settings(&[])));
-        let settled = watch::Sender::new(false);
+        let (sink, events) = mpsc::channel(64);
+        let (zones, further) = mpsc::channel(4);
+        let in_force = watch::Sender::new(Arc::new(assumed()));
         let index = Index::new(Arc::clone(&published));
         let objects = index.published_objects();
-        let sync = Sync {
+        let index_task = IndexTask {
             index,
             events,
             further,
-            settings: settings.subscribe(),
-            settled: settled.subscribe(),
-            loops: watch::Sender::default().subscribe(),
-            zone: ZoneTemplate {
-                zone: Zone::new(&domain),
-                topology: Topology::DropIn,
-                listening: vec!["127.0.0.1:10053".parse().unwrap()],
-            },
+            in_force: in_force.subscribe(),
+            applied: None,
+            zone: Zone::new(&domain),
             status: status.clone(),
             metrics: Arc::clone(&metrics),
             source: None,
-            saving: saving(&metrics),
-            loading: None,
+            snapshot_writer: writer(&metrics),
+            snapshot_read: None,
             has_objects: false,
             timeout,
         };
-        let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
-        task.spawn(sync.run(stop.clone()));
+
+        let stop = CancellationToken::new();
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(index_task.run(stop.clone()));
         Self {
             sink,
             zones,
-            settings,
-            settled,
+            in_force,
             published,
             objects,
             status,
@@ -95,25 +93,29 @@ impl Running {
     }
 }
 
-fn settings(upstreams: &[&str]) -> Settings {
-    Settings {
-        version: dnsconfig::Config::default().version(),
-        federations: BTreeMap::new(),
-        upstreams: upstreams
-            .iter()
-            .map(|address| address.parse().unwrap())
-            .collect(),
-        stub_domains: vec![
-            ("A.test".to_owned(), vec!["192.0.2.7:53".parse().unwrap()]),
-            ("only-names.test".to_owned(), Vec::new()),
-            (
-                "own.test".to_owned(),
-                vec!["127.0.0.1:10053".parse().unwrap()],
-            ),
-        ],
-        search: None,
-        own: crate::config::OwnConfig::default(),
+/// What is in force before the configuration is known.
+fn assumed() -> InForce {
+    InForce {
+        is_known: false,
+        ..InForce::of_config(&dnsconfig::Config::default())
     }
+}
+
+/// What is in force with a configuration of these upstreams, and of some stub domains.
+fn in_force(upstreams: &[&str]) -> InForce {
+    let mut config = dnsconfig::Config::default();
+    for (domain, server) in [
+        ("A.test", "192.0.2.7"),
+        ("only-names.test", "ns.only-names.test"),
+        ("own.test", "127.0.0.1:10053"),
+    ] {
+        let servers = vec![server.parse().unwrap()];
+        config.stub_domains.insert(domain.to_owned(), servers);
+    }
+    for address in upstreams {
+        config.upstream_nameservers.push(address.parse().unwrap());
+    }
+    InForce::of_config(&config)
 }
 
 fn service(name: &str, ip: &str) -> Event {
@@ -147,7 +149,7 @@ fn first_lists() -> Vec<Event> {
 
 #[tokio::test]
 async fn what_is_seen_is_published_and_counted() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     assert_eq!(running.status.progress(), Progress::Waiting);
     running.send(first_lists()).await;
     running
@@ -174,7 +176,7 @@ async fn what_is_seen_is_published_and_counted() {
 /// endpoints source. The counts of objects follow both.
 #[tokio::test]
 async fn what_makes_no_records_is_counted_too() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
     running.until(|_| objects("endpoints") == 1).await;
@@ -199,7 +201,7 @@ async fn what_makes_no_records_is_counted_too() {
 
 #[tokio::test]
 async fn a_list_of_what_is_known_publishes_nothing() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
         .until(|running| running.status.progress() == Progress::Synced)
@@ -223,7 +225,7 @@ async fn a_list_of_what_is_known_publishes_nothing() {
 /// does.
 #[tokio::test]
 async fn events_that_arrive_together_are_published_together() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
         .until(|running| running.status.progress() == Progress::Synced)
@@ -248,12 +250,12 @@ async fn events_that_arrive_together_are_published_together() {
 
 #[tokio::test]
 async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
         .until(|running| running.status.progress() == Progress::Synced)
         .await;
-    let measured = |running: &Running| running.metrics.programming.get_sample_count();
+    let measured = |running: &RunningTask| running.metrics.programming.get_sample_count();
     assert_eq!(measured(&running), 0);
     let now = chrono::Utc::now().to_rfc3339();
     running.send([endpoints("db", "10.0.0.2", &now)]).await;
@@ -264,11 +266,11 @@ async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists
 
 #[tokio::test]
 async fn settings_become_the_zone() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running
-        .settings
-        .send_replace(Arc::new(settings(&["192.0.2.1:53", "127.0.0.1:10053"])));
-    let upstreams = |running: &Running| running.published.get().zone().upstreams.to_vec();
+        .in_force
+        .send_replace(Arc::new(in_force(&["192.0.2.1:53", "127.0.0.1:10053"])));
+    let upstreams = |running: &RunningTask| running.published.get().zone().upstreams.to_vec();
     running
         .until(|running| upstreams(running) == ["192.0.2.1:53".parse().unwrap()])
         .await;
@@ -295,7 +297,7 @@ async fn settings_become_the_zone() {
 
 #[tokio::test]
 async fn a_first_sync_that_does_not_come_is_loud_and_not_the_end() {
-    let running = Running::start(Duration::from_millis(10), |_| None);
+    let running = RunningTask::start(Duration::from_millis(10), |_| None);
     running
         .until(|running| running.metrics.sync_overdue.get() == 1)
         .await;
@@ -310,7 +312,7 @@ async fn a_first_sync_that_does_not_come_is_loud_and_not_the_end() {
 
 #[tokio::test]
 async fn the_end_of_all_watchers_is_a_failure() {
-    let Running { sink, mut task, .. } = Running::start(PATIENCE, |_| None);
+    let RunningTask { sink, mut task, .. } = RunningTask::start(PATIENCE, |_| None);
     drop(sink);
     assert!(task.join_next().await.unwrap().unwrap().is_err());
 }
@@ -319,8 +321,12 @@ async fn the_end_of_all_watchers_is_a_failure() {
 async fn what_is_known_at_the_end_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
-    let running = Running::start(PATIENCE, |metrics| {
-        Some(Saving::new(path, "cluster.local.", Arc::clone(metrics)))
+    let running = RunningTask::start(PATIENCE, |metrics| {
+        Some(SnapshotWriter::new(
+            path,
+            "cluster.local.",
+            Arc::clone(metrics),
+        ))
     });
     running.send(first_lists()).await;
     running
@@ -348,8 +354,12 @@ async fn what_is_known_at_the_end_is_written() {
 async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().join("below a file");
-    let running = Running::start(PATIENCE, |metrics| {
-        Some(Saving::new(path, "cluster.local.", Arc::clone(metrics)))
+    let running = RunningTask::start(PATIENCE, |metrics| {
+        Some(SnapshotWriter::new(
+            path,
+            "cluster.local.",
+            Arc::clone(metrics),
+        ))
     });
     running.send(first_lists()).await;
     running
@@ -381,21 +391,23 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     };
     let domain = Name::parse("cluster.local.").unwrap();
     let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
-    let mut saving = Saving::new(
+    let mut writer = SnapshotWriter::new(
         directory.path().to_owned(),
         "cluster.local.",
         Arc::clone(&metrics),
     );
-    saving.changed();
+    writer.note_change();
     tokio::time::pause();
     for (after, failures) in [(11, 0), (29, 0), (2, 1), (60, 1)] {
         tokio::time::advance(Duration::from_secs(after)).await;
-        saving.tick(&index, EndpointsSource::Endpoints).await;
+        writer
+            .write_if_due(&index, EndpointsSource::Endpoints)
+            .await;
         assert_eq!(failed(), failures, "{after} seconds later");
     }
     // A reader lets the hanging open call return.
     let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
-    saving.write_last(&index, EndpointsSource::Endpoints).await;
+    writer.write_last(&index, EndpointsSource::Endpoints).await;
     drop(reader);
 }
 
@@ -409,16 +421,18 @@ async fn hung_volume_delays_shutdown_once() {
     let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
     let domain = Name::parse("cluster.local.").unwrap();
     let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
-    let mut saving = Saving::new(
+    let mut writer = SnapshotWriter::new(
         directory.path().to_owned(),
         "cluster.local.",
         Arc::clone(&metrics),
     );
-    saving.changed();
+    writer.note_change();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(11)).await;
-    saving.tick(&index, EndpointsSource::Endpoints).await;
-    saving.changed();
+    writer
+        .write_if_due(&index, EndpointsSource::Endpoints)
+        .await;
+    writer.note_change();
 
     let stopped = tokio::time::Instant::now();
     let time = async {
@@ -427,7 +441,7 @@ async fn hung_volume_delays_shutdown_once() {
         }
     };
     tokio::select! {
-        () = saving.write_last(&index, EndpointsSource::Endpoints) => {}
+        () = writer.write_last(&index, EndpointsSource::Endpoints) => {}
         () = time => unreachable!("time has no end"),
     }
 
@@ -455,15 +469,16 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
     for number in 0..2000 {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
-    let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", metrics);
+    let mut writer = SnapshotWriter::new(directory.path().to_owned(), "cluster.local.", metrics);
     // Counts the allocations of this thread alone. Encoding on this thread would allocate at least
     // the size of the file.
-    let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
+    let begun =
+        allocation_counter::measure(|| writer.begin_write(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new(
         "apps",
         "service-0",
     ))));
-    saving.write_last(&index, EndpointsSource::Endpoints).await;
+    writer.write_last(&index, EndpointsSource::Endpoints).await;
     let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME))
         .unwrap()
         .len();
@@ -480,16 +495,15 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
 
 #[tokio::test]
 async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
         .until(|running| running.status.progress() == Progress::Synced)
         .await;
     assert!(!running.status.is_configured());
     running
-        .settings
-        .send_replace(Arc::new(settings(&["192.0.2.1:53"])));
-    running.settled.send_replace(true);
+        .in_force
+        .send_replace(Arc::new(in_force(&["192.0.2.1:53"])));
     running
         .until(|running| running.status.is_configured())
         .await;
@@ -502,7 +516,7 @@ async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
 
 #[tokio::test]
 async fn the_content_of_a_further_zone_is_published_and_replaced() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     let domain = Name::parse("Other.Test").unwrap();
     let content = |synced| Snapshot {
         synced,
@@ -511,7 +525,7 @@ async fn the_content_of_a_further_zone_is_published_and_replaced() {
     for synced in [false, true] {
         let zone = FurtherZone::new(&domain, Arc::new(content(synced)));
         running.zones.send(zone).await.unwrap();
-        let is_published = |running: &Running| {
+        let is_published = |running: &RunningTask| {
             let zones = running.published.get().zones.clone();
             let states: Vec<bool> = zones.iter().map(|zone| zone.records.has_synced()).collect();
             states == [synced]
@@ -532,7 +546,7 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
     let status = Status::new(published, CancellationToken::new());
     let (start, mut since) = (Instant::now(), None);
     let mut overdue =
-        |seconds| config_is_overdue(&status, &mut since, start + Duration::from_secs(seconds));
+        |seconds| is_config_overdue(&status, &mut since, start + Duration::from_secs(seconds));
     assert!(
         !overdue(0) && !overdue(100),
         "the first lists are still missing"
@@ -547,7 +561,7 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
 /// An explainer whose explanations stop in their middle until the returned sender is dropped. The
 /// receiver gets a message from each explanation that has begun.
 fn stopping_explainer(
-    running: &Running,
+    running: &RunningTask,
 ) -> (
     explain::Explainer,
     std::sync::mpsc::Sender<()>,
@@ -580,7 +594,7 @@ fn stopping_explainer(
 
 #[tokio::test]
 async fn stopped_readers_delay_no_event() {
-    let running = Running::start(PATIENCE, |_| None);
+    let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
         .until(|running| running.status.progress() == Progress::Synced)

@@ -1,33 +1,29 @@
-//! The index task, which alone changes records. The task receives events of the watchers, and the
-//! settings. It publishes records in batches, reports progress, and writes the snapshot file.
+//! The index task, which alone changes records. The task receives events of the watchers, and what
+//! is in force. It publishes records in batches, reports progress, and writes the snapshot file.
 
-mod gauges;
-mod loading;
-mod saving;
+mod object_gauges;
+mod snapshot_read;
+mod snapshot_writer;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use daemon::metrics::gauge_value;
 use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use wire::Name;
-use wire::Upstream;
 
-use crate::config::Settings;
-use crate::loops::{self, ForwardingRoute, Loops};
+use crate::config::InForce;
 use crate::metrics::Metrics;
-use crate::options::Topology;
 use crate::status::Status;
 use cluster::index::{Index, Progress};
 use cluster::objects::{Change, EndpointsSource, Event};
 use cluster::watch::Received;
-use loading::Loaded;
-pub use loading::Loading;
-pub use saving::Saving;
+use snapshot_read::SnapshotContent;
+pub use snapshot_read::SnapshotRead;
+pub use snapshot_writer::SnapshotWriter;
 
 /// Bound of the events in one publication.
 const BATCH: usize = 1024;
@@ -43,87 +39,27 @@ const TICK: Duration = Duration::from_secs(1);
 const COUNTING_SHARE: u32 = 1000;
 /// The time for which readiness waits for the configuration after the first lists. An unreadable
 /// ConfigMap must not make cluster names unavailable.
-const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
+const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
 /// Log line when readiness no longer waits for the configuration.
 pub const READY_WITHOUT_CONFIG: &str =
     "ConfigMap not read yet, ready without it: the defaults hold until then";
 /// Interval of the log lines about incomplete first lists.
 const REMINDER: Duration = Duration::from_mins(1);
 
-/// The part of the zone that comes from the flags, and the addresses that its upstreams must not
-/// have.
-#[derive(Debug, Clone)]
-pub struct ZoneTemplate {
-    /// The zone according to the flags.
-    pub zone: Zone,
-    /// `--topology`.
-    pub topology: Topology,
-    /// The addresses of this server, which must not be upstreams.
-    pub listening: Vec<SocketAddr>,
-}
-
-impl ZoneTemplate {
-    /// Makes the zone from `settings`, without the upstreams in `loops`. If an upstream forwards
-    /// missing cluster names back to this server, these names are not forwarded.
-    pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
-        let usable =
-            |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
-        let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
-            let leads_back = |upstream: &Upstream| {
-                loops.contains(&ForwardingRoute::new(domain, upstream.clone()))
-            };
-            servers
-                .into_iter()
-                .filter(|upstream| !leads_back(upstream))
-                .collect()
-        };
-        let stub_domains = settings
-            .stub_domains
-            .iter()
-            .filter_map(|(domain, servers)| {
-                // A stub domain without usable servers remains, because its names must not reach
-                // other upstreams.
-                Some((
-                    Name::parse(domain).ok()?,
-                    without(usable(servers), Some(domain)),
-                ))
-            });
-        let loops_back = self
-            .zone
-            .fallthrough
-            .iter()
-            .any(|zone| loops::loops_back(zone, settings, loops));
-        Zone {
-            routes: settings.routes(self.topology),
-            upstreams: without(usable(&settings.upstreams), None),
-            fallthrough: if loops_back {
-                Arc::new([])
-            } else {
-                Arc::clone(&self.zone.fallthrough)
-            },
-            search: settings.search.clone().map(Arc::new),
-            own_names: settings.own.names(&self.zone.domain),
-            ..self.zone.clone().with_stub_domains(stub_domains)
-        }
-    }
-}
-
 /// The index task. The fields are its inputs and outputs.
-pub struct Sync {
+pub struct IndexTask {
     /// The records.
     pub index: Index,
     /// Events of the watchers.
     pub events: mpsc::Receiver<Received<Event>>,
     /// New content of further zones (etcd).
     pub further: mpsc::Receiver<FurtherZone>,
-    /// The configuration.
-    pub settings: watch::Receiver<Arc<Settings>>,
-    /// Whether the settings are those of the configuration. Before that they are defaults.
-    pub settled: watch::Receiver<bool>,
-    /// Routes whose upstreams forward back to this server.
-    pub loops: watch::Receiver<Arc<Loops>>,
+    /// The configuration, and all that follows from it.
+    pub in_force: watch::Receiver<Arc<InForce>>,
+    /// The value of `in_force` that the published zone has; `None` before the first.
+    pub applied: Option<Arc<InForce>>,
     /// The part of the zone that comes from the flags.
-    pub zone: ZoneTemplate,
+    pub zone: Zone,
     /// The state that the status port reports.
     pub status: Status,
     /// The metrics.
@@ -131,9 +67,9 @@ pub struct Sync {
     /// The endpoints source of the index; `None` before its selection.
     pub source: Option<EndpointsSource>,
     /// The writer of the snapshot file; `None` without `--snapshot-dir`.
-    pub saving: Option<Saving>,
-    /// The snapshot file; `None` once it has been read.
-    pub loading: Option<Loading>,
+    pub snapshot_writer: Option<SnapshotWriter>,
+    /// The read of the snapshot file; `None` once it has ended.
+    pub snapshot_read: Option<SnapshotRead>,
     /// Whether the index has received objects. A snapshot file, which is older, is then ignored.
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
@@ -145,7 +81,7 @@ pub struct Sync {
 #[error("all watchers have ended")]
 pub struct WatchersEnded;
 
-impl Sync {
+impl IndexTask {
     /// Runs until `stop`.
     ///
     /// # Errors
@@ -157,38 +93,34 @@ impl Sync {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut overdue = tokio::time::Instant::now() + self.timeout;
         let mut batch = Vec::with_capacity(BATCH);
-        let (mut counted, mut next_count) = (false, begun);
+        let mut counting = CountSchedule::new(begun);
         let mut ready_but_for_config = None;
-        self.settle();
+
         loop {
-            let hold = self.loading.as_ref().is_some_and(Loading::holds);
+            // Listed and restored objects must not mix, so events wait for the snapshot file.
+            let events_wait = self
+                .snapshot_read
+                .as_ref()
+                .is_some_and(SnapshotRead::delays_events);
             tokio::select! {
-                loaded = loading::loaded(&mut self.loading) => self.restore(loaded),
-                received = self.events.recv_many(&mut batch, BATCH), if !hold => {
+                content = snapshot_read::content(&mut self.snapshot_read) => {
+                    self.restore_snapshot(content);
+                }
+                received = self.events.recv_many(&mut batch, BATCH), if !events_wait => {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
-                    self.gather(&mut batch).await;
-                    if self.apply_batch(&mut batch, begun) {
-                        // The lists are complete: count the objects at the next tick.
-                        next_count = Instant::now();
-                    }
-                    counted &= !self.index.take_objects_changed();
+                    self.gather_events(&mut batch).await;
+                    let completes_lists = self.apply_batch(&mut batch, begun);
+                    counting.note_batch(completes_lists, self.index.take_objects_changed());
                 }
-                Ok(()) = self.settings.changed() => self.configure(),
-                Ok(()) = self.loops.changed() => self.configure(),
-                Ok(()) = self.settled.changed() => self.settle(),
-                Some(zone) = self.further.recv() => self.publish_zone(zone),
+                Ok(()) = self.in_force.changed() => self.put_in_force(),
+                Some(zone) = self.further.recv() => self.publish_further_zone(zone),
                 _ = tick.tick() => {
-                    let now = Instant::now();
-                    if !counted && now >= next_count {
-                        gauges::count(&self.index, &self.status, &self.metrics);
-                        counted = true;
-                        next_count = now + now.elapsed() * COUNTING_SHARE;
-                    }
-                    self.loading.iter_mut().for_each(Loading::notice_hanging);
-                    self.save().await;
-                    self.wait_for_configuration(&mut ready_but_for_config);
+                    self.count_objects(&mut counting);
+                    self.snapshot_read.iter_mut().for_each(SnapshotRead::report_hanging);
+                    self.write_snapshot_if_due().await;
+                    self.end_wait_for_config(&mut ready_but_for_config);
                 }
                 () = tokio::time::sleep_until(overdue), if !self.index.has_listed() => {
                     self.report_overdue(begun.elapsed());
@@ -197,24 +129,26 @@ impl Sync {
                 () = stop.cancelled() => break,
             }
         }
-        self.save_last().await;
+        self.write_last_snapshot().await;
         Ok(())
     }
 
-    /// Waits up to `patience` for the snapshot file, so that the first queries are not REFUSED.
-    pub async fn load(&mut self, patience: Duration) {
-        if let Some(loaded) = loading::within(&mut self.loading, patience).await {
-            self.restore(loaded);
+    /// Waits up to `timeout` for the snapshot file, so that the first queries are not REFUSED.
+    pub async fn load_snapshot(&mut self, timeout: Duration) {
+        if let Some(content) = snapshot_read::content_within(timeout, &mut self.snapshot_read).await
+        {
+            self.restore_snapshot(content);
         }
     }
 
     /// Serves the records of the snapshot file until the first lists are complete.
-    fn restore(&mut self, loaded: Loaded) {
-        let Some(loading) = self.loading.take() else {
+    fn restore_snapshot(&mut self, content: SnapshotContent) {
+        let Some(read) = self.snapshot_read.take() else {
             return;
         };
-        let directory = loading.directory().display();
-        match loaded {
+        let directory = read.directory().display();
+
+        match content {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
             Ok(Some(_)) if self.has_objects => {
                 tracing::info!(%directory, "snapshot file ignored, the first lists came before it was read");
@@ -241,14 +175,23 @@ impl Sync {
     /// Adds the events that have already reached this process. The tasks that read them run on this
     /// thread, and only while this task yields. Objects that change together are then published
     /// together: a large Service is rebuilt once.
-    async fn gather(&mut self, batch: &mut Vec<Received<Event>>) {
+    async fn gather_events(&mut self, batch: &mut Vec<Received<Event>>) {
         let begun = Instant::now();
-        let mut idle = 0;
-        while idle < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
+        let mut idle_rounds = 0;
+        while idle_rounds < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
             tokio::task::yield_now().await;
+
             let before = batch.len();
-            batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()).take(BATCH - before));
-            idle = if batch.len() == before { idle + 1 } else { 0 };
+            while batch.len() < BATCH
+                && let Ok(received) = self.events.try_recv()
+            {
+                batch.push(received);
+            }
+            idle_rounds = if batch.len() == before {
+                idle_rounds + 1
+            } else {
+                0
+            };
         }
     }
 
@@ -256,34 +199,38 @@ impl Sync {
     fn apply_batch(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
+
         let mut causes = Vec::new();
         for Received { event, .. } in batch.drain(..) {
             tracing::debug!(?event, "event received from the API server");
+            // The objects of the first lists have changed long ago.
             if was_listed {
-                causes.extend(self.cause(&event));
+                causes.extend(self.change_time(&event));
             }
             self.has_objects |= is_of_snapshot_file(&event);
             self.index.apply(event);
         }
         self.log_source();
+
         if self.index.publish() {
             self.metrics.publications.inc();
             if let Some(oldest) = oldest {
                 self.metrics.published(oldest.elapsed(), &causes);
             }
-            if let Some(saving) = &mut self.saving {
-                saving.changed();
+            if let Some(writer) = &mut self.snapshot_writer {
+                writer.note_change();
             }
         }
-        let in_sync = !was_listed && self.index.has_listed();
-        if in_sync {
-            self.in_sync(begun.elapsed());
+
+        let completes_lists = !was_listed && self.index.has_listed();
+        if completes_lists {
+            self.report_synced(begun.elapsed());
         }
-        in_sync
+        completes_lists
     }
 
     /// Publishes new content of a further zone.
-    fn publish_zone(&mut self, zone: FurtherZone) {
+    fn publish_further_zone(&mut self, zone: FurtherZone) {
         self.index.set_further_zone(zone);
         if self.index.publish() {
             self.metrics.publications.inc();
@@ -306,28 +253,57 @@ impl Sync {
 
     /// Time of the pod or Service change that caused `event`, as the control plane noted it. `None`
     /// without a time, or if the object in the index has the same time.
-    fn cause(&self, event: &Event) -> Option<SystemTime> {
+    fn change_time(&self, event: &Event) -> Option<SystemTime> {
         let store = self.index.store();
-        let (cause, known) = match event {
-            Event::Endpoints(Change::Apply(new)) => (
-                new.last_change,
-                store.endpoints_of(&new.key).and_then(|old| old.last_change),
-            ),
-            Event::EndpointSlice(Change::Apply(new)) => (
-                new.last_change,
-                store.slice(&new.key).and_then(|old| old.last_change),
-            ),
-            _ => (None, None),
+        let (time, known) = match event {
+            Event::Endpoints(Change::Apply(new)) => {
+                let old = store.endpoints_of(&new.key);
+                (new.last_change, old.and_then(|old| old.last_change))
+            }
+            Event::EndpointSlice(Change::Apply(new)) => {
+                let old = store.slice(&new.key);
+                (new.last_change, old.and_then(|old| old.last_change))
+            }
+            _ => return None,
         };
-        cause.filter(|_| cause != known)
+        time.filter(|_| time != known)
     }
 
-    /// Publishes the zone with the current settings. Must be called once before the first query;
-    /// [`run`](Self::run) repeats the call after each change.
-    pub fn configure(&mut self) {
-        let settings = Arc::clone(&self.settings.borrow_and_update());
-        let loops = Arc::clone(&self.loops.borrow_and_update());
-        let zone = self.zone.with(&settings, &loops);
+    /// Publishes the newest configuration, and reports it as known if it is. Must be called once
+    /// before the first query; [`run`](Self::run) repeats the call after each change.
+    pub fn put_in_force(&mut self) {
+        let in_force = Arc::clone(&self.in_force.borrow_and_update());
+        let applied = self.applied.replace(Arc::clone(&in_force));
+
+        // The API server may confirm what was assumed before.
+        if !applied.is_some_and(|applied| in_force.has_settings_of(&applied)) {
+            self.publish_settings(&in_force);
+        }
+
+        // A ready server must use these settings, so this comes last.
+        if in_force.is_known {
+            self.status.set_configured();
+        }
+    }
+
+    fn publish_settings(&mut self, in_force: &InForce) {
+        for upstream in &in_force.own_servers {
+            tracing::warn!(%upstream, "upstream server is this server itself, ignored");
+        }
+        let zone = in_force.zone.apply_to(&self.zone);
+        self.log_upstreams(&zone);
+
+        self.index.set_zone(zone);
+        self.index
+            .set_federations(BTreeMap::clone(&in_force.federations));
+        self.index.publish();
+        self.metrics
+            .forward_loops
+            .set(gauge_value(in_force.looping_servers));
+    }
+
+    /// Logs the upstreams of a zone that will be published.
+    fn log_upstreams(&self, zone: &Zone) {
         if zone.upstreams.is_empty() {
             tracing::warn!("no upstream servers: external names cannot be resolved");
         } else if zone.upstreams != self.status.published().get().zone.upstreams {
@@ -336,38 +312,18 @@ impl Sync {
             let stub_domains = zone.stub_domains().len();
             tracing::info!(upstreams, stub_domains, "forwarding external names");
         }
-        self.index.set_zone(zone);
-        self.index
-            .set_federations(BTreeMap::clone(&settings.federations));
-        self.index.publish();
-        self.metrics.forward_loops.set(loops::upstreams(&loops));
-    }
-
-    /// Reports the configuration as known, if the settings come from the configuration.
-    fn settle(&mut self) {
-        if !*self.settled.borrow_and_update() {
-            return;
-        }
-        // A ready server must use these settings.
-        if self.settings.has_changed().unwrap_or_default() {
-            self.configure();
-        }
-        self.status.set_configured();
     }
 
     /// Ends the wait of readiness for an overdue configuration. `since` is the time when all else
     /// was ready.
-    fn wait_for_configuration(&self, since: &mut Option<Instant>) {
-        if config_is_overdue(&self.status, since, Instant::now()) {
-            tracing::warn!(
-                waited = ?CONFIG_PATIENCE,
-                "{READY_WITHOUT_CONFIG}"
-            );
+    fn end_wait_for_config(&self, since: &mut Option<Instant>) {
+        if is_config_overdue(&self.status, since, Instant::now()) {
+            tracing::warn!(waited = ?CONFIG_TIMEOUT, "{READY_WITHOUT_CONFIG}");
             self.status.set_configured();
         }
     }
 
-    fn in_sync(&self, after: Duration) {
+    fn report_synced(&self, after: Duration) {
         let counts = self.index.counts();
         tracing::info!(
             ?after,
@@ -398,19 +354,61 @@ impl Sync {
         );
     }
 
-    async fn save(&mut self) {
-        if let (Some(saving), Some(source)) = (&mut self.saving, self.source)
-            && self.index.has_listed()
-        {
-            saving.tick(&self.index, source).await;
+    fn count_objects(&self, counting: &mut CountSchedule) {
+        let begun = Instant::now();
+        if counting.is_due(begun) {
+            object_gauges::set(&self.index, &self.status, &self.metrics);
+            counting.note_count(begun, begun.elapsed());
         }
     }
 
-    async fn save_last(&mut self) {
-        if let (Some(saving), Some(source)) = (&mut self.saving, self.source)
+    async fn write_snapshot_if_due(&mut self) {
+        if let (Some(writer), Some(source)) = (&mut self.snapshot_writer, self.source)
             && self.index.has_listed()
         {
-            saving.write_last(&self.index, source).await;
+            writer.write_if_due(&self.index, source).await;
+        }
+    }
+
+    async fn write_last_snapshot(&mut self) {
+        if let (Some(writer), Some(source)) = (&mut self.snapshot_writer, self.source)
+            && self.index.has_listed()
+        {
+            writer.write_last(&self.index, source).await;
+        }
+    }
+}
+
+/// Time of the next count of all objects.
+struct CountSchedule {
+    /// Whether the gauges have the numbers of the current objects.
+    is_current: bool,
+    next: Instant,
+}
+
+impl CountSchedule {
+    fn new(begun: Instant) -> Self {
+        Self {
+            is_current: false,
+            next: begun,
+        }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        !self.is_current && now >= self.next
+    }
+
+    fn note_count(&mut self, begun: Instant, took: Duration) {
+        self.is_current = true;
+        self.next = begun + took * COUNTING_SHARE;
+    }
+
+    /// Notes the effect of a batch of events.
+    fn note_batch(&mut self, completes_lists: bool, changes_objects: bool) {
+        self.is_current &= !changes_objects;
+        if completes_lists {
+            // Count the objects of the first lists without a pause.
+            self.next = Instant::now();
         }
     }
 }
@@ -424,14 +422,14 @@ fn is_of_snapshot_file(event: &Event) -> bool {
     )
 }
 
-/// Whether `CONFIG_PATIENCE` has passed without a configuration. `since` holds the time when all
+/// Whether `CONFIG_TIMEOUT` has passed without a configuration. `since` holds the time when all
 /// else was ready.
-fn config_is_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
-    let else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
-    if status.is_configured() || !else_ready {
+fn is_config_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
+    let is_else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
+    if status.is_configured() || !is_else_ready {
         return false;
     }
-    now.duration_since(*since.get_or_insert(now)) >= CONFIG_PATIENCE
+    now.duration_since(*since.get_or_insert(now)) >= CONFIG_TIMEOUT
 }
 
 #[cfg(test)]

@@ -1,0 +1,333 @@
+//! What is in force: a pure function of the configuration and all other inputs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
+use dnsclient::resolve::Resolutions;
+use dnsconfig::resolv_conf::ResolvConf;
+use dnsconfig::{Config, Version, nameservers};
+use skydns::forward::is_own_address;
+use skydns::{OwnNames, Search, StubDomain, Zone};
+use wire::{Name, Upstream};
+
+use crate::loops::{self, ForwardingRoute, Loops};
+use crate::options::{ClusterDomains, Options, SearchFlags, Topology};
+
+use super::own_names;
+use super::servers::{self, ConfiguredServers};
+
+/// The inputs that the command line fixes.
+#[derive(Debug, Clone)]
+pub struct ConfigFlags {
+    /// `--topology`.
+    pub topology: Topology,
+    /// `--domain`.
+    pub domains: ClusterDomains,
+    /// `--nameservers`.
+    pub nameservers: Vec<Upstream>,
+    /// The flags of the search list; `None` without a search list.
+    pub search: Option<SearchFlags>,
+    /// Cluster zones whose missing names are forwarded.
+    pub fallthrough: Arc<[Name]>,
+    /// The addresses of this server, which must not be upstreams.
+    pub listening: Vec<SocketAddr>,
+}
+
+impl ConfigFlags {
+    /// The flags in `options`, and those behind `zone`. This server listens on `address`.
+    pub fn new(options: &Options, zone: &Zone, address: SocketAddr) -> Self {
+        let nameservers = nameservers::parse(&options.nameservers);
+        for error in &nameservers.bad {
+            tracing::error!(%error, "server of --nameservers ignored");
+        }
+        Self {
+            topology: options.topology,
+            domains: options.domain.clone(),
+            nameservers: nameservers.good,
+            // Contradictory flags have already ended the start.
+            search: options.search().ok().flatten(),
+            fallthrough: Arc::clone(&zone.fallthrough),
+            listening: vec![address],
+        }
+    }
+}
+
+/// What is known about the content of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigKnowledge {
+    /// The `ConfigMap` has not been read, and external names are SERVFAIL: they might be names of
+    /// its stub domains.
+    Withheld,
+    /// The `ConfigMap` has not been read, and the defaults are assumed.
+    Assumed,
+    /// The API server has returned the `ConfigMap`, reported that none exists, or refused the
+    /// request; or the configuration comes from elsewhere. This is final.
+    Known,
+}
+
+/// All inputs of what is in force.
+#[derive(Debug, Clone, Copy)]
+pub struct ConfigInputs<'a> {
+    /// The flags.
+    pub flags: &'a ConfigFlags,
+    /// Whether `config` is the content of the source.
+    pub knowledge: ConfigKnowledge,
+    /// The last good configuration.
+    pub config: &'a Config,
+    /// The servers and search domains of the node.
+    pub resolv_conf: &'a ResolvConf,
+    /// The addresses of stub servers given by name.
+    pub names: &'a Resolutions,
+    /// The routes that lead back to this server.
+    pub loops: &'a Loops,
+}
+
+/// What is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// The version of the configuration.
+    pub version: Version,
+    /// Whether the configuration is known. Before that, defaults are in force.
+    pub is_known: bool,
+    /// The domain of each federation, by the name of the federation.
+    pub federations: BTreeMap<String, String>,
+    /// The settings of the zone.
+    pub zone: ZoneSettings,
+    /// The servers of all routes, including those that `zone` leaves out.
+    pub servers: ConfiguredServers,
+    /// The routes to probe for loops.
+    pub probed_routes: BTreeSet<ForwardingRoute>,
+    /// The names of stub servers to look up.
+    pub server_names: BTreeSet<String>,
+    /// Number of `server_names` without an address.
+    pub unresolved_names: usize,
+    /// Servers that `zone` leaves out because they are this server itself.
+    pub own_servers: Vec<Upstream>,
+    /// Number of servers that `zone` leaves out because they forward back to this server.
+    pub looping_servers: usize,
+}
+
+/// The settings of the zone that follow from the configuration. All others are flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneSettings {
+    /// The TXT strings in class CHAOS, whose changes make the nanny empty the cache of dnsmasq.
+    pub routes: Arc<[String]>,
+    /// Usable servers for external names.
+    pub upstreams: Arc<[Upstream]>,
+    /// Stub domains with their usable servers.
+    pub stub_domains: Vec<StubDomain>,
+    /// Cluster zones whose missing names are forwarded.
+    pub fallthrough: Arc<[Name]>,
+    /// The search list.
+    pub search: Option<Arc<Search>>,
+    /// Hosts and aliases.
+    pub own_names: Option<Arc<OwnNames>>,
+}
+
+impl InForce {
+    /// Computes what is in force. Upstreams that are this server itself or lead back to it are left
+    /// out of the zone.
+    pub fn compute(inputs: &ConfigInputs<'_>) -> Self {
+        let ConfigInputs { config, flags, .. } = inputs;
+        let servers = ConfiguredServers::compute(inputs);
+        let probed_routes = servers.routes(&flags.fallthrough);
+        let own_servers = own_servers(&servers, flags);
+        let zone = ZoneSettings::compute(inputs, &servers, &own_servers);
+
+        let server_names = servers::server_names(config, flags.topology);
+        let unresolved = server_names
+            .iter()
+            .filter(|name| inputs.names.addresses(name).is_empty());
+        Self {
+            version: config.version(),
+            is_known: inputs.knowledge == ConfigKnowledge::Known,
+            federations: config.federations.clone(),
+            unresolved_names: unresolved.count(),
+            looping_servers: loops::count_upstreams(inputs.loops),
+            zone,
+            servers,
+            probed_routes,
+            server_names,
+            own_servers,
+        }
+    }
+
+    /// What is in force with a configuration and no other inputs.
+    #[cfg(test)]
+    pub(crate) fn of_config(config: &Config) -> Self {
+        let options: Options = clap::Parser::parse_from(["kube-dns"]);
+        let zone = options.zone().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 10053));
+        Self::compute(&ConfigInputs {
+            flags: &ConfigFlags::new(&options, &zone, address),
+            knowledge: ConfigKnowledge::Known,
+            config,
+            resolv_conf: &ResolvConf::default(),
+            names: &Resolutions::default(),
+            loops: &Loops::new(),
+        })
+    }
+
+    /// Whether `self` and `other` differ at most in [`is_known`](Self::is_known).
+    pub fn has_settings_of(&self, other: &Self) -> bool {
+        let is_known = self.is_known;
+        *self
+            == Self {
+                is_known,
+                ..other.clone()
+            }
+    }
+}
+
+impl ZoneSettings {
+    fn compute(
+        inputs: &ConfigInputs<'_>,
+        servers: &ConfiguredServers,
+        own_servers: &[Upstream],
+    ) -> Self {
+        let flags = inputs.flags;
+        let search = search_list(flags, inputs.resolv_conf);
+
+        // A stub domain without usable servers remains, because its names must not reach other
+        // upstreams.
+        let mut stub_domains = Vec::new();
+        for (domain, servers) in &servers.stub_domains {
+            if let Ok(name) = Name::parse(domain) {
+                let route = Some(domain.as_str());
+                let usable = usable_servers(servers, route, own_servers, inputs.loops);
+                stub_domains.push((name, usable));
+            }
+        }
+
+        Self {
+            routes: route_texts(inputs, servers, search.as_ref()),
+            upstreams: usable_servers(&servers.upstreams, None, own_servers, inputs.loops),
+            stub_domains,
+            fallthrough: usable_fallthrough(inputs, servers),
+            search: search.map(Arc::new),
+            own_names: own_names::convert(inputs.config, &flags.domains.first.name()),
+        }
+    }
+
+    /// The zone with these settings, and all others of `flags`.
+    pub fn apply_to(&self, flags: &Zone) -> Zone {
+        Zone {
+            routes: Arc::clone(&self.routes),
+            upstreams: Arc::clone(&self.upstreams),
+            fallthrough: Arc::clone(&self.fallthrough),
+            search: self.search.clone(),
+            own_names: self.own_names.clone(),
+            ..flags
+                .clone()
+                .with_stub_domains(self.stub_domains.iter().cloned())
+        }
+    }
+}
+
+/// The servers that are this server itself. A server is listed once for each route.
+fn own_servers(servers: &ConfiguredServers, flags: &ConfigFlags) -> Vec<Upstream> {
+    let of_stub_domains = servers.stub_domains.iter().flat_map(|(_, servers)| servers);
+    let all = servers.upstreams.iter().chain(of_stub_domains);
+    all.filter(|server| is_own_address(server, &flags.listening))
+        .cloned()
+        .collect()
+}
+
+/// The servers of the route of `domain` that neither are this server nor lead back to it.
+fn usable_servers(
+    servers: &[Upstream],
+    domain: Option<&str>,
+    own_servers: &[Upstream],
+    loops: &Loops,
+) -> Arc<[Upstream]> {
+    let mut usable = Vec::new();
+    for server in servers {
+        let route = ForwardingRoute::new(domain, server.clone());
+        if !own_servers.contains(server) && !loops.contains(&route) {
+            usable.push(server.clone());
+        }
+    }
+    usable.into()
+}
+
+/// The fallthrough zones; none if an upstream forwards missing names of a zone back to this server.
+fn usable_fallthrough(inputs: &ConfigInputs<'_>, servers: &ConfiguredServers) -> Arc<[Name]> {
+    let zones = &inputs.flags.fallthrough;
+    for zone in zones.iter() {
+        let zone = zone.to_string();
+        for upstream in &servers.upstreams {
+            let route = ForwardingRoute::new(Some(&zone), upstream.clone());
+            if inputs.loops.contains(&route) {
+                return Arc::new([]);
+            }
+        }
+    }
+    Arc::clone(zones)
+}
+
+/// The version of the configuration, the topology, and a hash of upstreams, stub domains, search
+/// list, hosts and aliases. Loops are no part of it: the nanny would empty the cache of dnsmasq
+/// whenever a loop begins or ends.
+fn route_texts(
+    inputs: &ConfigInputs<'_>,
+    servers: &ConfiguredServers,
+    search: Option<&Search>,
+) -> Arc<[String]> {
+    let config = inputs.config;
+    let mut hash = DefaultHasher::new();
+    servers.hash(&mut hash);
+    if let Some(search) = search {
+        search.hash(&mut hash);
+    }
+    if own_names::has_any(config) {
+        (&config.hosts, &config.aliases).hash(&mut hash);
+    }
+
+    let topology = inputs.flags.topology.to_possible_value();
+    let topology = topology.as_ref().map_or("", PossibleValue::get_name);
+    Arc::new([
+        format!("configuration={}", config.version()),
+        format!("routes={:016x}", hash.finish()),
+        format!("topology={topology}"),
+    ])
+}
+
+/// The search list of `--search-suffix` and `--autopath`.
+fn search_list(flags: &ConfigFlags, resolv_conf: &ResolvConf) -> Option<Search> {
+    let search = flags.search.as_ref()?;
+    let domains = match &search.domains {
+        Some(domains) => domains.clone(),
+        None => search_domains(flags, search, resolv_conf),
+    };
+    Some(Search::new(
+        search.suffix.as_ref(),
+        search.autopath,
+        domains,
+    ))
+}
+
+/// The search domains of resolv.conf, without those inside the cluster domain. The list has the
+/// cluster's domains already, and the namespace of this pod differs from the client's.
+fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) -> Vec<Name> {
+    let mut domains = Vec::new();
+    for domain in &file.search {
+        let Ok(name) = Name::parse(domain) else {
+            continue;
+        };
+        let name = name.to_lowercase();
+        let suffix = search.suffix.as_ref();
+        let is_ours =
+            flags.domains.hold(&name) || suffix.is_some_and(|suffix| name.is_within(suffix));
+        if !is_ours {
+            domains.push(name);
+        }
+    }
+    domains
+}
+
+#[cfg(test)]
+mod tests;

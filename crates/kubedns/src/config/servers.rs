@@ -1,0 +1,137 @@
+//! The servers that kubedns forwards to, from the configuration, the flags and resolv.conf.
+
+use std::collections::BTreeSet;
+
+use dnsconfig::Config;
+use wire::{Name, Nameserver, ServerAddr, Upstream};
+
+use crate::loops::ForwardingRoute;
+use crate::options::Topology;
+
+use super::in_force::{ConfigInputs, ConfigKnowledge};
+
+/// The servers of all routes, including those that are not used because they lead back to this
+/// server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ConfiguredServers {
+    /// Servers for external names, in order of preference.
+    pub upstreams: Vec<Upstream>,
+    /// Stub domains with their servers. A list is empty if its servers are given by name, and no
+    /// name has an address (yet). With dnsmasq behind kubedns, the list may hold dnsmasq in place
+    /// of the servers.
+    pub stub_domains: Vec<(String, Vec<Upstream>)>,
+}
+
+impl ConfiguredServers {
+    pub(super) fn compute(inputs: &ConfigInputs<'_>) -> Self {
+        let upstreams = match inputs.knowledge {
+            ConfigKnowledge::Withheld => Vec::new(),
+            ConfigKnowledge::Assumed | ConfigKnowledge::Known => external_servers(inputs),
+        };
+
+        // A stub domain without servers has no effect, as in kube-dns.
+        let mut stub_domains = Vec::new();
+        for (domain, servers) in &inputs.config.stub_domains {
+            if !servers.is_empty() {
+                stub_domains.push((domain.clone(), stub_servers(servers, inputs)));
+            }
+        }
+        Self {
+            upstreams,
+            stub_domains,
+        }
+    }
+
+    /// All servers.
+    pub fn all(&self) -> BTreeSet<&Upstream> {
+        let of_stub_domains = self.stub_domains.iter().flat_map(|(_, servers)| servers);
+        of_stub_domains.chain(&self.upstreams).collect()
+    }
+
+    /// All routes, including those of missing names in the zones `fallthrough`.
+    pub(super) fn routes(&self, fallthrough: &[Name]) -> BTreeSet<ForwardingRoute> {
+        let mut routes = BTreeSet::new();
+        for upstream in &self.upstreams {
+            routes.insert(ForwardingRoute::new(None, upstream.clone()));
+            for zone in fallthrough {
+                let zone = zone.to_string();
+                routes.insert(ForwardingRoute::new(Some(&zone), upstream.clone()));
+            }
+        }
+        for (domain, servers) in &self.stub_domains {
+            for server in servers {
+                routes.insert(ForwardingRoute::new(Some(domain), server.clone()));
+            }
+        }
+        routes
+    }
+}
+
+/// The names of stub servers to which kubedns itself forwards.
+pub(super) fn server_names(config: &Config, topology: Topology) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for servers in config.stub_domains.values() {
+        if is_left_to_dnsmasq(topology, servers.iter().all(is_plain)) {
+            continue;
+        }
+        for server in servers {
+            if let ServerAddr::Name { name, .. } = server {
+                names.insert(name.clone());
+            }
+        }
+    }
+    names
+}
+
+fn external_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
+    let configured = &inputs.config.upstream_nameservers;
+    let are_plain = configured.iter().all(|server| server.plain().is_some());
+
+    if configured.is_empty() || is_left_to_dnsmasq(inputs.flags.topology, are_plain) {
+        default_servers(inputs)
+    } else {
+        configured.clone()
+    }
+}
+
+fn stub_servers(servers: &[ServerAddr], inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
+    if is_left_to_dnsmasq(inputs.flags.topology, servers.iter().all(is_plain)) {
+        return default_servers(inputs);
+    }
+
+    let mut addresses = Vec::new();
+    for server in servers {
+        match server {
+            ServerAddr::Address(upstream) => addresses.push(upstream.clone()),
+            ServerAddr::Name { name, port } => {
+                let known = inputs.names.addresses(name);
+                addresses.extend(known.iter().map(|ip| Nameserver::new(*ip, *port).into()));
+            }
+        }
+    }
+    addresses
+}
+
+/// The servers without a configuration: those of `--nameservers`, or else of resolv.conf. In the
+/// topology `direct`, `--nameservers` is dnsmasq.
+fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
+    if !inputs.flags.nameservers.is_empty() {
+        return inputs.flags.nameservers.clone();
+    }
+    let from_file = inputs.resolv_conf.nameservers.iter().copied();
+    from_file.map(Upstream::from).collect()
+}
+
+/// Whether dnsmasq behind kubedns forwards to the servers. It supports neither TCP nor TLS
+/// upstreams, so `are_plain` must hold for all servers of a route.
+fn is_left_to_dnsmasq(topology: Topology, are_plain: bool) -> bool {
+    topology == Topology::Direct && are_plain
+}
+
+/// Whether dnsmasq can forward to the server: plain DNS over UDP.
+fn is_plain(server: &ServerAddr) -> bool {
+    match server {
+        ServerAddr::Address(upstream) => upstream.plain().is_some(),
+        ServerAddr::Name { .. } => true,
+    }
+}

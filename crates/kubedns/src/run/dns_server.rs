@@ -1,0 +1,205 @@
+//! The DNS server, with its forwarder, its metrics and zone transfers.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use cluster::snapshot::{Published, Snapshot};
+use daemon::tasks::Tasks;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use skydns::engine::Identity;
+use skydns::forward::{CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache};
+use skydns::server::DnsServer;
+use skydns::transfer::{TransferMetrics, ZoneTransfers};
+use skydns::{Zone, ZoneSerials};
+use tokio_util::sync::CancellationToken;
+
+use crate::options::{Exposition, Options, TransferTo};
+use crate::tap::metrics::TapMetrics;
+use crate::udp_queues::UdpQueues;
+use crate::upstream_state::UpstreamState;
+
+/// Bound of the threads that answer over UDP.
+const MAX_UDP_THREADS: usize = 4;
+
+/// The bound DNS server, and what it answers from.
+pub(super) struct BoundDns {
+    pub(super) server: DnsServer<Published>,
+    pub(super) forwarder: Arc<Forwarder>,
+    pub(super) published: Arc<Published>,
+    /// The zone according to the flags, without upstreams.
+    pub(super) zone: Zone,
+    transfers: Option<Arc<ZoneTransfers<Snapshot>>>,
+}
+
+impl BoundDns {
+    /// Binds the sockets, and registers all metrics. Queries wait until [`start`](Self::start).
+    pub(super) async fn bind(
+        options: &Options,
+        zone: Zone,
+        transfers: Option<Arc<ZoneTransfers<Snapshot>>>,
+        exposition: &Exposition,
+        registry: &daemon::metrics::Metrics,
+    ) -> anyhow::Result<Self> {
+        let zone = Zone {
+            serials: transfers.as_ref().map(|transfers| transfers.serials()),
+            ..zone
+        };
+        let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
+        let forwarder = forwarder(options, registry)?;
+
+        let metrics = skydns::metrics::Metrics::new(
+            exposition.namespace.as_str(),
+            exposition.subsystem.as_str(),
+        );
+        let config = skydns::server::ServerConfig {
+            address: dns_address(options).await?,
+            udp_sockets: udp_threads(),
+            identity: Identity {
+                version: format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION),
+            },
+            forwarder: Arc::clone(&forwarder),
+            metrics: metrics.clone(),
+        };
+        let address = config.address;
+        let server =
+            DnsServer::bind_with_transfers(config, Arc::clone(&published), transfers.clone())
+                .map_err(|error| daemon::http::BindError::new(&address, &error))
+                .context("cannot serve DNS")?;
+
+        let dns = Self {
+            server,
+            forwarder,
+            published,
+            zone,
+            transfers,
+        };
+        dns.register_metrics(metrics, registry)?;
+        tracing::info!(address = %dns.server.local_addr(), "serving DNS over UDP and TCP");
+        Ok(dns)
+    }
+
+    fn register_metrics(
+        &self,
+        metrics: skydns::metrics::Metrics,
+        registry: &daemon::metrics::Metrics,
+    ) -> anyhow::Result<()> {
+        registry.register("the metrics of the DNS server", metrics.clone())?;
+
+        let zones = skydns::metrics::ZoneMetrics::new(metrics, Arc::clone(&self.published));
+        let zones = zones.context("cannot set up metrics")?;
+        registry.register("kubedns_zone_queries_total", zones)?;
+
+        let upstreams =
+            UpstreamState::new(Arc::clone(&self.forwarder), Arc::clone(&self.published));
+        let upstreams = upstreams.context("cannot set up metrics")?;
+        registry.register("kubedns_forward_upstream_up", upstreams)?;
+
+        let taps = TapMetrics::new(self.server.tap()).context("cannot set up metrics")?;
+        registry.register("kubedns_tap*", taps)?;
+
+        let queues = UdpQueues::new(self.server.local_addr())?;
+        registry.register("kubedns_udp_*", queues)?;
+        Ok(())
+    }
+
+    /// Starts to answer queries, and to transfer zones.
+    pub(super) fn start(self, tasks: &mut Tasks, stop: &CancellationToken) {
+        tasks.critical("answering queries", self.server.run(stop.clone()));
+        if let Some(transfers) = self.transfers {
+            start_transfers(tasks, transfers, self.published, stop);
+        }
+    }
+}
+
+fn forwarder(
+    options: &Options,
+    registry: &daemon::metrics::Metrics,
+) -> anyhow::Result<Arc<Forwarder>> {
+    let nested = prometheus::Registry::new();
+    let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
+    let cache = match options.cache() {
+        Some(limits) => {
+            let metrics = CacheMetrics::new(&nested).context("cannot set up metrics")?;
+            ReplyCache::new(limits, metrics)
+        }
+        None => None,
+    };
+    registry.register("the metrics of forwarding", NestedRegistry(nested))?;
+
+    let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise());
+    let trust = options.tls_trust();
+    Ok(Arc::new(Forwarder::with_trust_and_cache(
+        limits, metrics, trust, cache,
+    )))
+}
+
+/// The address of `--dns-bind-address` and `--dns-port`.
+async fn dns_address(options: &Options) -> anyhow::Result<SocketAddr> {
+    let host = options.dns_bind_address.as_str();
+    let ip = daemon::net::listen_addr(host).await;
+    let ip = ip.with_context(|| {
+        format!("--dns-bind-address {host:?} is neither an IP address nor a known name")
+    })?;
+    Ok(SocketAddr::new(ip, options.dns_port))
+}
+
+fn udp_threads() -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(cores.min(MAX_UDP_THREADS)).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Zone transfers, if `--transfer-to` is given.
+pub(super) fn transfers(
+    to: Option<TransferTo>,
+    registry: &daemon::metrics::Metrics,
+) -> anyhow::Result<Option<Arc<ZoneTransfers<Snapshot>>>> {
+    let Some(TransferTo { peers, key }) = to else {
+        return Ok(None);
+    };
+    let metrics = TransferMetrics::new().context("cannot set up metrics")?;
+    registry.register("the metrics of transfers", metrics.clone())?;
+
+    let secondaries = peers.targets().len();
+    tracing::info!(
+        secondaries,
+        signed = key.is_some(),
+        "zone transfers enabled"
+    );
+    Ok(Some(ZoneTransfers::new(
+        peers,
+        key,
+        ZoneSerials::new(),
+        metrics,
+    )))
+}
+
+/// Starts the tasks that keep versions of the zones and notify secondaries.
+fn start_transfers(
+    tasks: &mut Tasks,
+    transfers: Arc<ZoneTransfers<Snapshot>>,
+    published: Arc<Published>,
+    stop: &CancellationToken,
+) {
+    for notifier in transfers.notifiers() {
+        tasks.lasting("notifying secondaries", notifier.run(stop.clone()));
+    }
+    let changes = published.changes();
+    let versions = transfers.follow(changes, move || published.get(), stop.clone());
+    tasks.lasting("keeping zone versions", versions);
+}
+
+/// A registry as a collector of another registry.
+struct NestedRegistry(prometheus::Registry);
+
+impl Collector for NestedRegistry {
+    fn desc(&self) -> Vec<&Desc> {
+        Vec::new()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.0.gather()
+    }
+}

@@ -1,0 +1,170 @@
+//! The watches of the API server. Each watches one kind of objects, and sends events to the index
+//! task.
+
+use std::sync::Arc;
+
+use cluster::connect::Connection;
+use cluster::index::PodMode;
+use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Service};
+use cluster::records::EndpointNames;
+use cluster::scope::{Namespaces, Scope};
+use cluster::watch::endpoints::EndpointsFeed;
+use cluster::watch::nodes::{self, NodesFeed};
+use cluster::watch::{Collection, Feed, Received, ScopedFeed, WatchTiming};
+use daemon::one_thread::SingleThread;
+use daemon::tasks::Tasks;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::InForce;
+use crate::metrics::Metrics;
+use crate::options::{Options, PreferZone};
+
+/// Values that all watches need.
+pub(super) struct ApiServerWatches {
+    pub(super) connection: Arc<Connection>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) sink: mpsc::Sender<Received<Event>>,
+    pub(super) in_force: watch::Receiver<Arc<InForce>>,
+    /// The endpoints source that the index uses.
+    pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
+    /// The node whose zone is preferred, for `--prefer-zone=auto`.
+    pub(super) own_node: Option<String>,
+}
+
+impl ApiServerWatches {
+    /// Starts the watches on `thread`.
+    pub(super) fn start(
+        self,
+        tasks: &mut Tasks,
+        thread: &SingleThread,
+        options: &Options,
+        scope: &Scope,
+        stop: &CancellationToken,
+    ) {
+        // Kinds that only some flags need.
+        if let Namespaces::Selected(_) = scope.namespaces {
+            let feed = self
+                .feed(scope, Event::Namespace)
+                .needed_for("--namespace-selector");
+            tasks.lasting("watching namespaces", thread.run(feed.run(stop.clone())));
+        }
+        if options.pods == PodMode::Verified {
+            let feed = self.feed(scope, Event::Pod).needed_for("--pods=verified");
+            tasks.lasting("watching pods", thread.run(feed.run(stop.clone())));
+        }
+        if !options.clusterset_domain.0.is_empty() {
+            self.start_clusterset(tasks, thread, scope, stop);
+        }
+        if let Some(feed) = self.own_node_feed() {
+            tasks.lasting("watching the own node", thread.run(feed.run(stop.clone())));
+        }
+
+        self.start_services(tasks, thread, options, scope, stop);
+        let endpoints = self.endpoints_feed(options, scope);
+        tasks.lasting(
+            "watching endpoints",
+            thread.run(endpoints.run(stop.clone())),
+        );
+        let nodes = self.nodes_feed();
+        tasks.lasting("watching nodes", thread.run(nodes.run(stop.clone())));
+    }
+
+    /// Watches Services, including their external addresses if there is an external zone.
+    fn start_services(
+        &self,
+        tasks: &mut Tasks,
+        thread: &SingleThread,
+        options: &Options,
+        scope: &Scope,
+        stop: &CancellationToken,
+    ) {
+        let stop = stop.clone();
+        let name = "watching services";
+        if options.external_zone.0.is_empty() {
+            let feed = self.feed::<Service>(scope, Event::Service);
+            tasks.lasting(name, thread.run(feed.run(stop)));
+        } else {
+            let feed = self.feed(scope, exposed_service);
+            tasks.lasting(name, thread.run(feed.run(stop)));
+        }
+    }
+
+    fn start_clusterset(
+        &self,
+        tasks: &mut Tasks,
+        thread: &SingleThread,
+        scope: &Scope,
+        stop: &CancellationToken,
+    ) {
+        let flag = "--clusterset-domain";
+        let imports = self.feed(scope, Event::ServiceImport);
+        let imports = imports.optional().needed_for(flag);
+        tasks.lasting(
+            "watching service imports",
+            thread.run(imports.run(stop.clone())),
+        );
+
+        let slices = self.feed(scope, Event::ImportedSlice);
+        let slices = slices.optional().needed_for(flag);
+        tasks.lasting(
+            "watching imported endpoints",
+            thread.run(slices.run(stop.clone())),
+        );
+    }
+
+    fn endpoints_feed(&self, options: &Options, scope: &Scope) -> EndpointsFeed {
+        EndpointsFeed {
+            choice: options.endpoints_source,
+            pod_names: options.endpoint_names == EndpointNames::Pod,
+            zones: options.prefer_zone != PreferZone::Off,
+            scope: scope.clone(),
+            connection: Arc::clone(&self.connection),
+            timing: WatchTiming::default(),
+            metrics: self.metrics.watch.clone(),
+            sink: self.sink.clone(),
+            in_force: self.endpoints_source.clone(),
+        }
+    }
+
+    /// The feed of Nodes, whose zones federations need.
+    fn nodes_feed(&self) -> NodesFeed<Arc<InForce>> {
+        NodesFeed {
+            connection: Arc::clone(&self.connection),
+            timing: WatchTiming::default(),
+            metrics: self.metrics.watch.clone(),
+            sink: self.sink.clone(),
+            settings: self.in_force.clone(),
+            wanted: |in_force| !in_force.federations.is_empty(),
+        }
+    }
+
+    /// The feed of the node whose zone is preferred.
+    fn own_node_feed(&self) -> Option<Feed<Event>> {
+        let name = self.own_node.as_ref()?;
+        Some(nodes::own_node(
+            &self.connection,
+            &self.metrics.watch,
+            self.sink.clone(),
+            name,
+            "--prefer-zone=auto",
+        ))
+    }
+
+    /// A feed of the objects of one kind within the scope.
+    fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
+        ScopedFeed::new(
+            &self.connection,
+            Collection::in_scope(T::KIND, scope),
+            &WatchTiming::default(),
+            self.metrics.watch.feed(T::KIND),
+            self.sink.clone(),
+            wrap,
+        )
+    }
+}
+
+/// The event of a Service that has been read with its external addresses.
+fn exposed_service(change: Change<Exposed>) -> Event {
+    Event::Service(change.map(|exposed| exposed.0))
+}
