@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use daemon::blocking_read::{BlockingRead, READ_TIMEOUT};
 use daemon::error_chain::brief;
-use dnsconfig::blocking_read::{BlockingRead, LIMIT};
 use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -70,7 +70,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The files with the credentials cannot be read in time.
-    #[error("reading the credentials for the API server times out after {}s", LIMIT.as_secs())]
+    #[error("reading the credentials for the API server times out after {}s", READ_TIMEOUT.as_secs())]
     Hangs,
 }
 

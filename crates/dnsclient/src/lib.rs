@@ -4,7 +4,7 @@
 //! * [`ask_with_retry`]: over UDP, and over TCP when the answer was truncated.
 //! * [`chaos`]: queries of class CHAOS, about the server itself.
 //! * [`resolve`]: addresses of servers given by name, kept up to date.
-//! * [`hosts`]: the hosts file.
+//! * [`hosts`] and [`resolv_conf`]: the files of a resolver.
 //!
 //! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the
 //! records of messages.
@@ -12,6 +12,7 @@
 pub mod chaos;
 mod exchange;
 pub mod hosts;
+pub mod resolv_conf;
 pub mod resolve;
 
 use hickory_proto::op::ResponseCode;

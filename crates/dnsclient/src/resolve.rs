@@ -15,7 +15,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dnsconfig::Config;
-use dnsconfig::resolv_conf::ResolvConf;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -26,6 +25,7 @@ use self::entry::Entry;
 use self::entry::Pace;
 use self::lookup::Found;
 pub use self::lookup::Sources;
+use crate::resolv_conf::ResolvConf;
 
 /// Maximum number of names that are looked up: the first ones in alphabetical order.
 const MAX_NAMES: usize = 512;

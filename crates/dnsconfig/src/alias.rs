@@ -12,7 +12,7 @@ const MAX_ALIASES: usize = 4096;
 
 /// Target of an alias.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum AliasTarget {
     /// A Service of the cluster.
     Service {
         /// Name of the Service.
@@ -42,14 +42,17 @@ pub(crate) enum AliasError {
 }
 
 /// Parses aliases. The keys of the result are lower-case names without a trailing dot.
-pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Target>, AliasError> {
+pub(crate) fn parse(
+    raw: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, AliasTarget>, AliasError> {
     if raw.len() > MAX_ALIASES {
         return Err(AliasError::TooMany(raw.len()));
     }
     let mut aliases = BTreeMap::new();
     for (written, target) in raw {
         let alias = normalized_host(&written).ok_or_else(|| AliasError::Name(written.clone()))?;
-        let target = Target::parse(&target).ok_or(AliasError::Target(written.clone(), target))?;
+        let target =
+            AliasTarget::parse(&target).ok_or(AliasError::Target(written.clone(), target))?;
         if aliases.insert(alias, target).is_some() {
             return Err(AliasError::Twice(written));
         }
@@ -57,7 +60,7 @@ pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Ta
     Ok(aliases)
 }
 
-impl Target {
+impl AliasTarget {
     /// Parses `service.namespace`, or an absolute name. An absolute name has at least three labels
     /// or a trailing dot.
     fn parse(written: &str) -> Option<Self> {
@@ -83,7 +86,7 @@ impl Target {
 }
 
 /// The format of a target in the `ConfigMap`.
-impl fmt::Display for Target {
+impl fmt::Display for AliasTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service { name, namespace } => write!(f, "{name}.{namespace}"),

@@ -7,7 +7,7 @@ use std::hash::Hasher as _;
 use fnv::FnvHasher;
 use wire::{ServerAddr, Upstream};
 
-use crate::alias::Target;
+use crate::alias::AliasTarget;
 use crate::hosts::Hosts;
 use crate::query_log::QueryLog;
 
@@ -32,7 +32,7 @@ pub struct Config {
     /// Names with addresses (`hosts`).
     pub hosts: Hosts,
     /// Names with a Service or another name as target (`aliases`).
-    pub aliases: BTreeMap<String, Target>,
+    pub aliases: BTreeMap<String, AliasTarget>,
 }
 
 impl Config {
@@ -48,7 +48,7 @@ impl Config {
 
     /// A hash of all values except the query log, on which no answer depends. Equal values have the
     /// same hash in every process and every release.
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> ConfigVersion {
         let mut hash = FnvHasher::default();
         for (name, domain) in &self.federations {
             field(&mut hash, 'f', &[name, domain]);
@@ -71,22 +71,22 @@ impl Config {
         for (alias, target) in &self.aliases {
             field(&mut hash, 't', &[alias, &target.to_string()]);
         }
-        Version(hash.finish())
+        ConfigVersion(hash.finish())
     }
 }
 
 /// The version of a [`Config`]; shown as 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Version(u64);
+pub struct ConfigVersion(u64);
 
-impl Version {
+impl ConfigVersion {
     /// The hash as a number, for a metric.
     pub fn as_u64(self) -> u64 {
         self.0
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ConfigVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }

@@ -7,9 +7,9 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use wire::{ServerAddr, Upstream, rfc1123, shorten};
 
-use crate::alias::{self, Target};
+use crate::alias::{self, AliasTarget};
 use crate::config::Config;
-use crate::distance::distance;
+use crate::edit_distance::edit_distance;
 use crate::error::{ConfigError, Reason, SHOWN};
 use crate::federation;
 use crate::hosts::{Hosts, within};
@@ -34,7 +34,7 @@ const MAX_UNKNOWN: usize = 16;
 
 /// The known keys. All other keys are ignored, with a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum ConfigKey {
     /// `aliases`
     Aliases,
     /// `federations`
@@ -49,7 +49,7 @@ pub enum Key {
     UpstreamNameservers,
 }
 
-impl Key {
+impl ConfigKey {
     const ALL: [Self; 6] = [
         Self::Aliases,
         Self::Federations,
@@ -78,7 +78,7 @@ impl Key {
     /// The key most similar to a misspelt name. The comparison ignores case, `-` and `_`.
     fn like(name: &str) -> Option<Self> {
         let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
-        let far = |key: &Self| distance(&letters(name), &letters(key.as_str()));
+        let far = |key: &Self| edit_distance(&letters(name), &letters(key.as_str()));
         Self::ALL
             .into_iter()
             .filter(|key| far(key).is_some())
@@ -119,7 +119,7 @@ pub struct UnknownKey {
     /// The key as written, truncated at 200 characters.
     pub name: String,
     /// The most similar known key; `None` if no key is similar.
-    pub meant: Option<Key>,
+    pub meant: Option<ConfigKey>,
 }
 
 impl fmt::Display for UnknownKey {
@@ -127,17 +127,23 @@ impl fmt::Display for UnknownKey {
         write!(f, "unknown key {:?} is ignored: ", self.name)?;
         match self.meant {
             Some(key) => write!(f, "did you mean {}?", key.as_str()),
-            None => write!(f, "the keys are {}", Key::ALL.map(Key::as_str).join(", ")),
+            None => write!(
+                f,
+                "the keys are {}",
+                ConfigKey::ALL.map(ConfigKey::as_str).join(", ")
+            ),
         }
     }
 }
 
 /// The unknown keys of a `ConfigMap`, sixteen at most.
 pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
-    let names = data.keys().filter(|name| Key::from_name(name).is_none());
+    let names = data
+        .keys()
+        .filter(|name| ConfigKey::from_name(name).is_none());
     let unknown = |name: &String| UnknownKey {
         name: shorten(name, SHOWN),
-        meant: Key::like(name),
+        meant: ConfigKey::like(name),
     };
     names.take(MAX_UNKNOWN).map(unknown).collect()
 }
@@ -165,13 +171,14 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
 
 /// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of
 /// several.
-fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(Key, Reason)> {
+fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let (hosts, aliases) = (config.hosts.names(), &config.aliases);
     let of_cluster = |name: &String| Reason::InClusterDomain(name.clone());
-    let of_hosts = within(hosts.keys(), domains).map(|name| (Key::Hosts, of_cluster(name)));
-    let of_aliases = within(aliases.keys(), domains).map(|name| (Key::Aliases, of_cluster(name)));
+    let of_hosts = within(hosts.keys(), domains).map(|name| (ConfigKey::Hosts, of_cluster(name)));
+    let of_aliases =
+        within(aliases.keys(), domains).map(|name| (ConfigKey::Aliases, of_cluster(name)));
     let in_both = aliases.keys().filter(|alias| hosts.contains_key(*alias));
-    let in_both = in_both.map(|name| (Key::Aliases, Reason::InBoth(name.clone())));
+    let in_both = in_both.map(|name| (ConfigKey::Aliases, Reason::InBoth(name.clone())));
     of_hosts.chain(of_aliases).chain(in_both).next()
 }
 
@@ -180,13 +187,13 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     for (name, value) in data {
         let text = text(name, value)?;
-        match Key::from_name(name) {
-            Some(Key::Aliases) => config.aliases = aliases(text)?,
-            Some(Key::Hosts) => config.hosts = hosts(text)?,
-            Some(Key::Federations) => config.federations = federations(text)?,
-            Some(Key::QueryLog) => config.query_log = query_log(text)?,
-            Some(Key::StubDomains) => config.stub_domains = stub_domains(text)?,
-            Some(Key::UpstreamNameservers) => {
+        match ConfigKey::from_name(name) {
+            Some(ConfigKey::Aliases) => config.aliases = aliases(text)?,
+            Some(ConfigKey::Hosts) => config.hosts = hosts(text)?,
+            Some(ConfigKey::Federations) => config.federations = federations(text)?,
+            Some(ConfigKey::QueryLog) => config.query_log = query_log(text)?,
+            Some(ConfigKey::StubDomains) => config.stub_domains = stub_domains(text)?,
+            Some(ConfigKey::UpstreamNameservers) => {
                 config.upstream_nameservers = upstream_nameservers(text)?;
             }
             None => {}
@@ -208,28 +215,29 @@ fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
 }
 
 fn federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
-    federation::parse(text).map_err(|error| Key::Federations.error(text, Reason::Federation(error)))
+    federation::parse(text)
+        .map_err(|error| ConfigKey::Federations.error(text, Reason::Federation(error)))
 }
 
 fn query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
-    let key = Key::QueryLog;
+    let key = ConfigKey::QueryLog;
     let fields: Option<Fields> = json(key, text)?;
     let log = fields.map(|fields| QueryLog::new(&fields)).transpose();
     log.map_err(|error| key.error(text, Reason::QueryLog(error)))
 }
 
 fn hosts(text: &str) -> Result<Hosts, ConfigError> {
-    Hosts::parse(text).map_err(|error| Key::Hosts.error(text, Reason::Hosts(error)))
+    Hosts::parse(text).map_err(|error| ConfigKey::Hosts.error(text, Reason::Hosts(error)))
 }
 
-fn aliases(text: &str) -> Result<BTreeMap<String, Target>, ConfigError> {
-    let raw: Option<BTreeMap<String, String>> = json(Key::Aliases, text)?;
-    let refuse = |error| Key::Aliases.error(text, Reason::Alias(error));
+fn aliases(text: &str) -> Result<BTreeMap<String, AliasTarget>, ConfigError> {
+    let raw: Option<BTreeMap<String, String>> = json(ConfigKey::Aliases, text)?;
+    let refuse = |error| ConfigKey::Aliases.error(text, Reason::Alias(error));
     alias::parse(raw.unwrap_or_default()).map_err(refuse)
 }
 
 fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {
-    let key = Key::StubDomains;
+    let key = ConfigKey::StubDomains;
     // As in Go, `null` is an empty map or list.
     let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = json(key, text)?;
     let raw = raw.unwrap_or_default();
@@ -258,11 +266,11 @@ fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigE
 fn stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server
         .parse()
-        .map_err(|_| Key::StubDomains.error(text, Reason::StubServer(server)))
+        .map_err(|_| ConfigKey::StubDomains.error(text, Reason::StubServer(server)))
 }
 
 fn upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
-    let key = Key::UpstreamNameservers;
+    let key = ConfigKey::UpstreamNameservers;
     let raw: Option<Vec<Option<String>>> = json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {
@@ -278,7 +286,7 @@ fn upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
         .collect()
 }
 
-fn json<T: DeserializeOwned>(key: Key, text: &str) -> Result<T, ConfigError> {
+fn json<T: DeserializeOwned>(key: ConfigKey, text: &str) -> Result<T, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
         let reason = if error.is_eof() {
             Reason::JsonEnds
@@ -290,7 +298,7 @@ fn json<T: DeserializeOwned>(key: Key, text: &str) -> Result<T, ConfigError> {
 }
 
 fn check_count(
-    key: Key,
+    key: ConfigKey,
     text: &str,
     what: &'static str,
     count: usize,

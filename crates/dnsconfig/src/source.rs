@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking_read::BlockingRead;
 use crate::config::Config;
 use crate::parse::RawData;
-use crate::path_watch::PathWatch;
+use daemon::blocking_read::BlockingRead;
+use daemon::path_watch::PathWatch;
 
-pub use state::{Rejection, State};
+pub use state::{ConfigRejection, ConfigState};
 
-/// Reads the data of a directory in the same way as [`Source::Directory`]. The error text is one
+/// Reads the data of a directory in the same way as [`ConfigSource::Directory`]. The error text is one
 /// line.
 pub fn read_directory(path: &Path) -> Result<RawData, String> {
     directory::read(path).map_err(|error| error.to_string())
@@ -25,7 +25,7 @@ pub fn read_directory(path: &Path) -> Result<RawData, String> {
 
 /// A source of the configuration.
 #[derive(Debug)]
-pub enum Source {
+pub enum ConfigSource {
     /// Fixed values from flags.
     Fixed(Box<Config>),
     /// A directory with one file for each key, such as a mounted `ConfigMap`.
@@ -39,11 +39,11 @@ pub enum Source {
         /// The polling period.
         period: Duration,
     },
-    /// Data from an [`ApiFeed`], see [`Source::api`].
+    /// Data from an [`ApiFeed`], see [`ConfigSource::api`].
     Api(watch::Receiver<Option<RawData>>),
 }
 
-impl Source {
+impl ConfigSource {
     /// A source for the `ConfigMap` from the API server, and the [`ApiFeed`] that supplies its
     /// data.
     pub fn api() -> (ApiFeed, Self) {
@@ -53,30 +53,32 @@ impl Source {
 
     /// Loads the configuration. If it is invalid, the defaults are in force and the state has the
     /// error.
-    pub fn open(self) -> Follower {
+    pub fn open(self) -> ConfigFollower {
         self.open_for(BTreeSet::new())
     }
 
     /// Loads the configuration for a cluster with these domains, see
     /// [`parse_for`](crate::parse_for).
-    pub fn open_for(self, domains: BTreeSet<String>) -> Follower {
+    pub fn open_for(self, domains: BTreeSet<String>) -> ConfigFollower {
         let config = match &self {
             Self::Fixed(config) => Config::clone(config),
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
         // The API server has not replied yet: the defaults are in force, and not known to be right.
         let is_known = !matches!(self, Self::Api(_));
-        let mut follower = Follower {
-            state: watch::Sender::new(State::new(config)),
+        let mut follower = ConfigFollower {
+            state: watch::Sender::new(ConfigState::new(config)),
             seen: None,
             source: self,
             domains,
         };
 
         let data = match &mut follower.source {
-            Source::Fixed(_) => return follower,
-            Source::Directory { path, .. } => directory::read(path),
-            Source::Api(receiver) => Ok(receiver.borrow_and_update().clone().unwrap_or_default()),
+            ConfigSource::Fixed(_) => return follower,
+            ConfigSource::Directory { path, .. } => directory::read(path),
+            ConfigSource::Api(receiver) => {
+                Ok(receiver.borrow_and_update().clone().unwrap_or_default())
+            }
         };
         follower.take(data);
         follower
@@ -86,7 +88,7 @@ impl Source {
     }
 }
 
-/// The feed of a [`Source::Api`]. Only the latest data are kept.
+/// The feed of a [`ConfigSource::Api`]. Only the latest data are kept.
 #[derive(Debug)]
 pub struct ApiFeed(watch::Sender<Option<RawData>>);
 
@@ -104,18 +106,18 @@ impl ApiFeed {
 
 /// A loaded source that can be followed.
 #[derive(Debug)]
-pub struct Follower {
-    source: Source,
-    state: watch::Sender<State>,
+pub struct ConfigFollower {
+    source: ConfigSource,
+    state: watch::Sender<ConfigState>,
     /// Hash of the last data. Data with the same hash are not validated and counted again.
     seen: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,
 }
 
-impl Follower {
+impl ConfigFollower {
     /// The state and its changes.
-    pub fn subscribe(&self) -> watch::Receiver<State> {
+    pub fn subscribe(&self) -> watch::Receiver<ConfigState> {
         self.state.subscribe()
     }
 
@@ -126,8 +128,8 @@ impl Follower {
 
     async fn follow(&mut self) {
         match &self.source {
-            Source::Fixed(_) => std::future::pending::<()>().await,
-            Source::Directory { path, period } => {
+            ConfigSource::Fixed(_) => std::future::pending::<()>().await,
+            ConfigSource::Directory { path, period } => {
                 let mut changes = PathWatch::new(path, *period);
                 let reading = BlockingRead::default();
                 let path = path.clone();
@@ -137,7 +139,7 @@ impl Follower {
                     self.take(data);
                 }
             }
-            Source::Api(receiver) => {
+            ConfigSource::Api(receiver) => {
                 let mut receiver = receiver.clone();
                 while receiver.changed().await.is_ok() {
                     let data = receiver.borrow_and_update().clone();

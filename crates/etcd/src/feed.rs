@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use daemon::backoff::Backoff;
-use dnsconfig::blocking_read::BlockingRead;
+use daemon::blocking_read::BlockingRead;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;

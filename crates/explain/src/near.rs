@@ -9,7 +9,7 @@ use crate::answer;
 use crate::candidate::Candidate;
 use crate::document::{Answer, NameKind, NearMiss, Note, Outcome};
 use crate::evidence::Evidence;
-use dnsconfig::distance::distance;
+use dnsconfig::edit_distance;
 
 /// Bound of the suggested names.
 const MAX_NEAR: usize = 8;
@@ -146,7 +146,7 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
     let mut similar: Vec<(usize, String)> = snapshot
         .namespaces()
         .take(MAX_NAMESPACES.0)
-        .filter_map(|name| Some((distance(wanted, name)?, name.to_string())))
+        .filter_map(|name| Some((edit_distance(wanted, name)?, name.to_string())))
         .collect();
     similar.sort();
     similar
@@ -202,8 +202,8 @@ fn compare(reading: &Reading, service: &ObjectKey) -> Option<(u8, Note)> {
     let ObjectKey { namespace, name } = service;
     let elsewhere = || format!("Service {name} is in namespace {namespace}");
     let (score, code, text) = match (
-        distance(&wanted.name, name),
-        distance(&wanted.namespace, namespace),
+        edit_distance(&wanted.name, name),
+        edit_distance(&wanted.namespace, namespace),
     ) {
         (Some(0), Some(0)) if slip.is_none() => return None,
         (Some(0), Some(0)) => (0, "form", String::new()),

@@ -1,6 +1,6 @@
 //! The state of the server in an explanation, and warnings about the records.
 
-use dnsconfig::State;
+use dnsconfig::ConfigState;
 
 use crate::document::{Note, Object, Server};
 use crate::kind;
@@ -24,7 +24,7 @@ pub struct ServerState {
     /// The further zones (etcd, cluster set) whose watch is not open.
     pub lost_zones: Vec<LostZone>,
     /// The configuration.
-    pub config: State,
+    pub config: ConfigState,
     /// Whether there are upstream servers in the configuration, `--nameservers` or resolv.conf.
     pub has_upstreams: bool,
 }
@@ -132,7 +132,7 @@ fn progress(state: &ServerState, found: Option<&FoundObjects>) -> Option<Note> {
     Some(Note::new(code, text))
 }
 
-fn rejected(config: &State, now: Moment) -> Option<Note> {
+fn rejected(config: &ConfigState, now: Moment) -> Option<Note> {
     let in_force = if config.is_default() {
         "the defaults are in force".to_owned()
     } else {

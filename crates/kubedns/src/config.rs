@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use cluster::watch::FeedState;
 use dnsclient::resolve::{Resolutions, Resolver};
-use dnsconfig::resolv_conf::{self, Emptied, ResolvConf};
-use dnsconfig::{Follower, State};
+use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
+use dnsconfig::{ConfigFollower, ConfigState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -56,9 +56,9 @@ pub struct Configuration {
 
 /// The tasks that follow the sources of the configuration.
 struct ConfigFollowers {
-    follower: Follower,
+    follower: ConfigFollower,
     from_api: Option<ConfigMapFeed>,
-    resolv_conf: resolv_conf::Follower,
+    resolv_conf: ResolvConfFollower,
     resolver: Resolver,
 }
 
@@ -75,7 +75,7 @@ struct ConfigPublisher {
 
 /// The inputs that change, each with its own task.
 struct InputReceivers {
-    state: watch::Receiver<State>,
+    state: watch::Receiver<ConfigState>,
     resolv_conf: watch::Receiver<ResolvConf>,
     names: watch::Receiver<Resolutions>,
     loops: watch::Receiver<Arc<Loops>>,
@@ -96,7 +96,7 @@ impl Configuration {
         let follower = feed.content.open_for(options.domain.bare());
         // Differs from the nanny, which ignores an emptied resolv.conf: kubedns then has no
         // upstreams.
-        let resolv_conf = resolv_conf::Follower::open(
+        let resolv_conf = ResolvConfFollower::open(
             vec![options.resolv_conf.clone()],
             Emptied::Final,
             options.config_period.duration(),
@@ -149,7 +149,7 @@ impl Configuration {
     }
 
     /// Returns a receiver of the state of the configuration, with the reason of a rejection.
-    pub fn state(&self) -> watch::Receiver<State> {
+    pub fn state(&self) -> watch::Receiver<ConfigState> {
         self.publisher.inputs.state.clone()
     }
 

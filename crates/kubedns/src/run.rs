@@ -339,7 +339,7 @@ fn follow_queries(
     tasks: &mut Tasks,
     queries: &Queries,
     options: &Options,
-    config: watch::Receiver<dnsconfig::State>,
+    config: watch::Receiver<dnsconfig::ConfigState>,
     stop: &CancellationToken,
 ) {
     if let Some(reader) = options.dnstap.0.clone() {

@@ -76,7 +76,7 @@ impl Queries {
         tasks: &mut Tasks,
         verbosity: i32,
         topology: Topology,
-        config: watch::Receiver<dnsconfig::State>,
+        config: watch::Receiver<dnsconfig::ConfigState>,
         stop: CancellationToken,
     ) {
         let queries = if verbosity >= EACH_QUERY {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::http;
 use daemon::metrics::{MetricError, Metrics};
-use dnsconfig::State;
+use dnsconfig::ConfigState;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use tokio::sync::Notify;
@@ -293,7 +293,7 @@ impl Report {
     }
 
     /// Records the state of the configuration after an edit.
-    pub(crate) fn configuration(&self, state: &State) {
+    pub(crate) fn configuration(&self, state: &ConfigState) {
         self.counters.config.info.set(&state.version.to_string());
         self.counters
             .config

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use dnsclient::resolv_conf::ResolvConf;
 use dnsclient::resolve::{self, Resolutions};
-use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, State};
+use dnsconfig::{Config, ConfigState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ const MOMENT: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
 pub(crate) struct Inputs {
-    pub(crate) config: watch::Receiver<State>,
+    pub(crate) config: watch::Receiver<ConfigState>,
     /// The resolv.conf whose servers dnsmasq uses; empty if none.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<Resolutions>,

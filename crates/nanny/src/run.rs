@@ -10,10 +10,10 @@ use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::first_address;
+use dnsclient::resolv_conf::{Emptied, ResolvConfFollower};
 use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::query_log::QueryLog;
-use dnsconfig::resolv_conf::{self, Emptied};
-use dnsconfig::{Source, State};
+use dnsconfig::{ConfigSource, ConfigState};
 use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -256,7 +256,7 @@ struct Routing {
     /// Names of stub servers are still unresolved.
     unresolved: bool,
     /// The configuration in force.
-    states: watch::Receiver<State>,
+    states: watch::Receiver<ConfigState>,
 }
 
 /// Starts the sources of the routes.
@@ -271,7 +271,7 @@ async fn routing(
 ) -> anyhow::Result<Routing> {
     let period = flags.sync_interval.duration();
     let domains = [sources.cluster_domain.clone()].into();
-    let config = Source::Directory {
+    let config = ConfigSource::Directory {
         path: flags.config_dir.clone(),
         period,
     }
@@ -283,12 +283,12 @@ async fn routing(
     }
 
     let upstreams =
-        resolv_conf::Follower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
+        ResolvConfFollower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
     let upstream_servers = upstreams.subscribe();
     let system = if plan.resolv_files.is_empty() {
         // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of
         // /etc/resolv.conf.
-        let system = resolv_conf::Follower::open(
+        let system = ResolvConfFollower::open(
             vec![PathBuf::from("/etc/resolv.conf")],
             Emptied::Unfinished,
             period,

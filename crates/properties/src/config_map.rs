@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use dnsconfig::resolv_conf::ResolvConf;
+use dnsclient::resolv_conf::ResolvConf;
 use dnsconfig::{Config, RawData};
 use nanny::config::arguments::Arguments;
 use nanny::config::loops::Listening;

@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use dnsconfig::State;
+use dnsconfig::ConfigState;
 use dnsconfig::query_log::QueryLog;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
@@ -41,7 +41,7 @@ pub enum LoggedQueries {
 #[derive(Debug)]
 pub struct QueryLogger<S, O> {
     open: O,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<ConfigState>,
     logged: LoggedQueries,
     log: Option<QueryLog>,
     source: Option<S>,
@@ -50,7 +50,7 @@ pub struct QueryLogger<S, O> {
 
 impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, O> {
     /// Starts the query log that is configured at present. `open` opens a source of lines.
-    pub fn new(open: O, state: watch::Receiver<State>, logged: LoggedQueries) -> Self {
+    pub fn new(open: O, state: watch::Receiver<ConfigState>, logged: LoggedQueries) -> Self {
         let mut this = Self {
             open,
             state,

@@ -1,7 +1,7 @@
 //! Parses the examples of docs/configmap.md with the parser of kubedns and nanny, and compares the
 //! results with the page.
 
-use dnsconfig::{Config, ConfigError, Key, RawData};
+use dnsconfig::{Config, ConfigError, ConfigKey, RawData};
 use nanny::config::routes::{Origin, Routes, own_names};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
@@ -157,14 +157,14 @@ fn config_keys_match_the_table() {
     let rows = page.rows("Keys", &["key", "value", "what it does"]);
     let documented: Vec<&str> = rows.iter().map(|row| code(&row[0])).collect();
     let known = [
-        Key::StubDomains,
-        Key::UpstreamNameservers,
-        Key::QueryLog,
-        Key::Federations,
-        Key::Hosts,
-        Key::Aliases,
+        ConfigKey::StubDomains,
+        ConfigKey::UpstreamNameservers,
+        ConfigKey::QueryLog,
+        ConfigKey::Federations,
+        ConfigKey::Hosts,
+        ConfigKey::Aliases,
     ];
-    assert_eq!(documented, known.map(Key::as_str));
+    assert_eq!(documented, known.map(ConfigKey::as_str));
     // An unknown key is ignored, even if its value is invalid.
     let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));

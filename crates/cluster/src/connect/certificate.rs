@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::blocking_read::BlockingRead;
+use daemon::blocking_read::BlockingRead;
 use parking_lot::Mutex;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject as _;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use dnsconfig::blocking_read::BlockingRead;
+use daemon::blocking_read::BlockingRead;
 use http::Request;
 use http::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
 use kube::client::Body;

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dnsconfig::resolv_conf::ResolvConf;
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use wire::{Nameserver, ServerAddr};
 
 use crate::hosts;
+use crate::resolv_conf::ResolvConf;
 use crate::{TIMEOUT, ask_with_retry};
 
 /// Maximum number of addresses of a name.

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use fnv::FnvHasher;
 
-use crate::blocking_read::{BlockingRead, LIMIT};
 use crate::parse::{MAX_VALUE, RawData};
-use crate::path_watch::DATA_LINK;
+use daemon::blocking_read::{BlockingRead, READ_TIMEOUT};
+use daemon::path_watch::DATA_LINK;
 
 /// Maximum number of entries in the directory.
 const MAX_FILES: usize = 1024;
@@ -48,7 +48,7 @@ pub(super) async fn read_off_thread(
 
 /// The read of a directory hangs.
 #[derive(Debug, thiserror::Error)]
-#[error("reading it times out after {LIMIT:?}")]
+#[error("reading it times out after {READ_TIMEOUT:?}")]
 struct Hangs;
 
 /// Reads all files of the directory. A missing directory has no files.

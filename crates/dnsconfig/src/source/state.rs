@@ -7,28 +7,28 @@ use std::time::SystemTime;
 use tracing::{error, info, warn};
 
 use super::directory::ReadError;
-use crate::config::{Config, Version};
+use crate::config::{Config, ConfigVersion};
 use crate::error::ConfigError;
 use crate::parse::{RawData, UnknownKey, parse_for, unknown_keys};
 
 /// The current state. The last good configuration stays in force when an edit is rejected.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct ConfigState {
     /// The configuration in force.
     pub config: Arc<Config>,
     /// The version of `config`.
-    pub version: Version,
+    pub version: ConfigVersion,
     /// The time when `config` came into force.
     pub loaded_at: SystemTime,
     /// The rejection of the newest data; `None` if the newest data are valid.
-    pub error: Option<Rejection>,
+    pub error: Option<ConfigRejection>,
     /// Unknown, perhaps misspelt keys of the newest data.
     pub unknown_keys: Vec<UnknownKey>,
     /// Number of edits that came into force since the start, not counting the first configuration.
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,
-    /// Whether the content of the source is known. Only a [`Source::Api`](super::Source::Api)
+    /// Whether the content of the source is known. Only a [`ConfigSource::Api`](super::ConfigSource::Api)
     /// starts with `false`.
     pub has_data: bool,
     fresh: bool,
@@ -36,7 +36,7 @@ pub struct State {
 
 /// The rejection of data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
+pub struct ConfigRejection {
     /// The reason in one line, with key, value and accepted values if a value is wrong.
     pub text: String,
     /// The `ConfigMap` key of a wrong value; `None` if the data could not be read.
@@ -47,7 +47,7 @@ pub struct Rejection {
     pub at: SystemTime,
 }
 
-impl State {
+impl ConfigState {
     /// A state with `config` in force from now on.
     pub fn new(config: Config) -> Self {
         Self {
@@ -86,8 +86,8 @@ impl State {
             warn!("{key}");
         }
         match data
-            .map_err(Rejection::from)
-            .and_then(|data| parse_for(&data, domains).map_err(Rejection::from))
+            .map_err(ConfigRejection::from)
+            .and_then(|data| parse_for(&data, domains).map_err(ConfigRejection::from))
         {
             Ok(config) => self.accept(config, first),
             Err(rejection) => self.reject(rejection),
@@ -116,7 +116,7 @@ impl State {
         );
     }
 
-    fn reject(&mut self, rejection: Rejection) {
+    fn reject(&mut self, rejection: ConfigRejection) {
         let in_force = &self.version;
         if self.is_default() {
             error!(error = %rejection.text, %in_force, "configuration rejected, using the defaults");
@@ -128,7 +128,7 @@ impl State {
     }
 }
 
-impl From<ConfigError> for Rejection {
+impl From<ConfigError> for ConfigRejection {
     fn from(error: ConfigError) -> Self {
         Self {
             text: error.to_string(),
@@ -139,7 +139,7 @@ impl From<ConfigError> for Rejection {
     }
 }
 
-impl From<ReadError> for Rejection {
+impl From<ReadError> for ConfigRejection {
     fn from(error: ReadError) -> Self {
         Self {
             text: error.to_string(),

@@ -16,12 +16,12 @@ const NEVER: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Running {
-    state: watch::Receiver<State>,
+    state: watch::Receiver<ConfigState>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
-fn follow(source: Source) -> Running {
+fn follow(source: ConfigSource) -> Running {
     let follower = source.open();
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -31,7 +31,7 @@ fn follow(source: Source) -> Running {
 }
 
 impl Running {
-    async fn until(&mut self, what: &str, good: impl FnMut(&State) -> bool) -> State {
+    async fn until(&mut self, what: &str, good: impl FnMut(&ConfigState) -> bool) -> ConfigState {
         let mut state = self.state.clone();
         let Ok(seen) = tokio::time::timeout(PATIENCE, state.wait_for(good)).await else {
             panic!("never saw {what}; the state is {:?}", self.state.borrow());
@@ -45,14 +45,14 @@ impl Running {
     }
 }
 
-fn directory(path: &Path, period: Duration) -> Source {
-    Source::Directory {
+fn directory(path: &Path, period: Duration) -> ConfigSource {
+    ConfigSource::Directory {
         path: path.to_owned(),
         period,
     }
 }
 
-fn upstream(state: &State) -> String {
+fn upstream(state: &ConfigState) -> String {
     let servers: Vec<String> = state
         .config
         .upstream_nameservers
@@ -252,7 +252,7 @@ async fn a_storm_of_edits_ends_with_the_last_one() {
 
 #[tokio::test]
 async fn data_fed_from_the_api_server() {
-    let (feed, source) = Source::api();
+    let (feed, source) = ConfigSource::api();
     let mut running = follow(source);
     let set = |value: &str| {
         feed.set(RawData::from([(
@@ -289,7 +289,7 @@ async fn fixed_values_stay() {
         upstream_nameservers: vec!["192.0.2.1".parse().unwrap()],
         ..Config::default()
     };
-    let running = follow(Source::Fixed(Box::new(config.clone())));
+    let running = follow(ConfigSource::Fixed(Box::new(config.clone())));
     assert_eq!(*running.state.borrow().config, config);
     running.end().await;
 }

@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use dnsconfig::blocking_read::LIMIT;
+use daemon::blocking_read::READ_TIMEOUT;
 use etcd::{Access, Login, TlsFiles};
 use relay::Relay;
 use seen::Seen;
@@ -383,7 +383,7 @@ async fn a_password_file_whose_read_hangs_is_a_failure() {
         .await
         .unwrap();
     tokio::time::pause();
-    tokio::time::advance(LIMIT).await;
+    tokio::time::advance(READ_TIMEOUT).await;
     tokio::time::resume();
     let failure = seen.until_lost().await;
     assert!(failure.contains("times out"), "{failure}");

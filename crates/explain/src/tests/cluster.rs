@@ -10,7 +10,7 @@ use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service,
 };
 use cluster::snapshot::{Published, Snapshot};
-use dnsconfig::{Config, State};
+use dnsconfig::{Config, ConfigState};
 use serde_json::{Value, json};
 use skydns::Zone;
 use testkit::objects::{
@@ -60,7 +60,7 @@ impl Cluster {
         let published = Arc::new(Published::new(Snapshot::new(zone)));
         let stub_domains =
             BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]);
-        let mut config = State::new(Config {
+        let mut config = ConfigState::new(Config {
             stub_domains,
             ..Config::default()
         });

@@ -2,7 +2,7 @@
 
 use cluster::index::Progress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
-use dnsconfig::Rejection;
+use dnsconfig::ConfigRejection;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
 use super::cluster::Cluster;
@@ -55,7 +55,7 @@ fn the_state_of_the_server_is_told() {
 fn a_rejected_configuration_is_told_with_the_one_in_force() {
     let mut cluster = Cluster::with_everything();
     let text = "stubDomains: not JSON".to_owned();
-    cluster.server.config.error = Some(Rejection {
+    cluster.server.config.error = Some(ConfigRejection {
         text,
         key: None,
         value: None,
@@ -82,7 +82,7 @@ fn misspelt_keys_and_a_first_configuration_that_is_rejected_are_told() {
     cluster.server.config.unknown_keys = dnsconfig::unknown_keys(&data);
     cluster.server.config.config = dnsconfig::Config::default().into();
     let text = "stubDomains: not JSON".to_owned();
-    cluster.server.config.error = Some(Rejection {
+    cluster.server.config.error = Some(ConfigRejection {
         text,
         key: None,
         value: None,

@@ -115,7 +115,7 @@ mod tests {
     use std::time::Instant;
 
     use cluster::objects::FromApi as _;
-    use dnsconfig::Source;
+    use dnsconfig::ConfigSource;
 
     use super::*;
 
@@ -128,7 +128,7 @@ mod tests {
         Change::Apply(ConfigMap::from_api(&json).unwrap().object)
     }
 
-    fn upstream_count(state: &dnsconfig::State) -> usize {
+    fn upstream_count(state: &dnsconfig::ConfigState) -> usize {
         state.config.upstream_nameservers.len()
     }
 
@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test]
     async fn config_map_of_another_name_is_ignored() {
-        let (feed, source) = Source::api();
+        let (feed, source) = ConfigSource::api();
         let (sink, changes) = mpsc::channel(QUEUE);
         let follower = source.open();
         let mut state = follower.subscribe();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::connect::Connection;
 use dnsclient::resolve::Sources;
-use dnsconfig::{Config, Source};
+use dnsconfig::{Config, ConfigSource};
 use wire::Nameserver;
 
 use crate::metrics::Metrics;
@@ -15,7 +15,7 @@ use super::configmap::ConfigMapFeed;
 
 /// The source of the configuration.
 pub struct ConfigFeed {
-    pub(super) content: Source,
+    pub(super) content: ConfigSource,
     /// The watch that feeds `content`, if that is a `ConfigMap`.
     pub(super) from_api: Option<ConfigMapFeed>,
 }
@@ -31,11 +31,11 @@ impl ConfigFeed {
         match from {
             ConfigFrom::Directory(path, period) => {
                 tracing::info!(path = %path.display(), ?period, "configuration comes from a directory");
-                Self::fixed(Source::Directory { path, period })
+                Self::fixed(ConfigSource::Directory { path, period })
             }
             ConfigFrom::ConfigMap(namespace, name) => {
                 tracing::info!(namespace, name, "configuration comes from a ConfigMap");
-                let (feed, content) = Source::api();
+                let (feed, content) = ConfigSource::api();
                 let watch = ConfigMapFeed::new(&namespace, &name, feed, connection, metrics);
                 Self {
                     content,
@@ -48,13 +48,13 @@ impl ConfigFeed {
                     federations: options.federations.0.clone(),
                     ..Config::default()
                 };
-                Self::fixed(Source::Fixed(Box::new(config)))
+                Self::fixed(ConfigSource::Fixed(Box::new(config)))
             }
         }
     }
 
     /// A source without the API server.
-    fn fixed(content: Source) -> Self {
+    fn fixed(content: ConfigSource) -> Self {
         Self {
             content,
             from_api: None,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use clap::ValueEnum as _;
 use clap::builder::PossibleValue;
 use dnsclient::resolve::Resolutions;
-use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Version, nameservers};
+use dnsclient::resolv_conf::ResolvConf;
+use dnsconfig::{Config, ConfigVersion, nameservers};
 use skydns::forward::is_own_address;
 use skydns::{OwnNames, Search, StubDomain, Zone};
 use wire::{Name, Upstream};
@@ -90,7 +90,7 @@ pub struct ConfigInputs<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     /// The version of the configuration.
-    pub version: Version,
+    pub version: ConfigVersion,
     /// Whether the configuration is known. Before that, defaults are in force.
     pub is_known: bool,
     /// The domain of each federation, by the name of the federation.

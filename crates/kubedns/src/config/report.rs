@@ -1,7 +1,7 @@
 //! Metrics and warnings about the configuration.
 
 use daemon::metrics::{gauge_value, unix_seconds};
-use dnsconfig::{Config, State};
+use dnsconfig::{Config, ConfigState};
 
 use crate::metrics::ConfigMetrics;
 use crate::options::{ClusterDomains, Topology};
@@ -9,7 +9,7 @@ use crate::options::{ClusterDomains, Topology};
 use super::in_force::{ConfigFlags, InForce};
 
 /// Sets the metrics of the configuration.
-pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &State, in_force: &InForce) {
+pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force: &InForce) {
     metrics.current.set(state.error.is_none().into());
     metrics
         .unknown_keys

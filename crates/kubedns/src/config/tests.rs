@@ -142,7 +142,7 @@ async fn first_config_map_is_published_once() {
     let opened = open(&["--config-map=kube-dns", "--topology=alone"]).await;
     let mut publisher = opened.publisher;
     let mut in_force = publisher.in_force.subscribe();
-    let (feed, source) = dnsconfig::Source::api();
+    let (feed, source) = dnsconfig::ConfigSource::api();
     let follower = source.open();
     publisher.inputs.state = follower.subscribe();
     let stop = CancellationToken::new();

@@ -578,7 +578,7 @@ fn stopping_explainer(
             draining: false,
             lost: Vec::new(),
             lost_zones: Vec::new(),
-            config: dnsconfig::State::new(dnsconfig::Config::default()),
+            config: dnsconfig::ConfigState::new(dnsconfig::Config::default()),
             has_upstreams: true,
         }
     };

@@ -17,7 +17,7 @@ use crate::status::Status;
 
 /// The sources of the state of this process.
 struct StateSources {
-    config: watch::Receiver<dnsconfig::State>,
+    config: watch::Receiver<dnsconfig::ConfigState>,
     in_force: watch::Receiver<Arc<InForce>>,
     status: Status,
     watch: WatchMetrics,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use dnsconfig::State;
+use dnsconfig::ConfigState;
 use serde::Serialize;
 use wire::Nameserver;
 
@@ -104,7 +104,7 @@ pub(crate) struct PendingStatus {
 
 impl ConfigurationStatus {
     /// Copies the state of the configuration's source.
-    pub(crate) fn set(&mut self, state: &State) {
+    pub(crate) fn set(&mut self, state: &ConfigState) {
         self.version = state.version.to_string();
         self.loaded_at = Some(time(state.loaded_at));
         self.edits = state.edits;

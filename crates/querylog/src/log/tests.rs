@@ -45,9 +45,9 @@ impl Drop for Empty {
 }
 
 /// The state of a configuration with this query log.
-fn state(json: Option<&str>) -> State {
+fn state(json: Option<&str>) -> ConfigState {
     let entry = json.map(|json| ("queryLog".to_owned(), json.as_bytes().to_vec()));
-    State::new(dnsconfig::parse(&BTreeMap::from_iter(entry)).unwrap())
+    ConfigState::new(dnsconfig::parse(&BTreeMap::from_iter(entry)).unwrap())
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,8 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use daemon::blocking_read::BlockingRead;
 use daemon::http::{GetError, Page, get};
-use dnsconfig::blocking_read::BlockingRead;
 
 /// Timeout of a fetch.
 const TIME: Duration = Duration::from_secs(1);

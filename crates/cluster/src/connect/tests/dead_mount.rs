@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dnsconfig::blocking_read::LIMIT;
+use daemon::blocking_read::READ_TIMEOUT;
 use http::Request;
 use kube::client::Body;
 use kube::config::AuthInfo;
@@ -33,7 +33,7 @@ fn returns(path: &Path, content: &[u8]) {
 async fn late<T>(work: impl Future<Output = T>) -> T {
     let time = async {
         loop {
-            advance(LIMIT).await;
+            advance(READ_TIMEOUT).await;
         }
     };
     pause();

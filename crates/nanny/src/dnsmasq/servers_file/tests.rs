@@ -36,7 +36,7 @@ fn one_line_a_server() {
 
 #[test]
 fn a_link_local_server_keeps_its_interface() {
-    let upstreams = dnsconfig::resolv_conf::ResolvConf::parse("nameserver fe80::1%lo").nameservers;
+    let upstreams = dnsclient::resolv_conf::ResolvConf::parse("nameserver fe80::1%lo").nameservers;
     let text = render(
         &Routes {
             upstreams,

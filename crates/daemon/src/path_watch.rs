@@ -27,9 +27,9 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The link that the kubelet swaps when a mounted `ConfigMap` changes. The files of the mount are
+/// The link that the kubelet swaps when a mounted `ConfigMap` or Secret changes. The files of the mount are
 /// links into it.
-pub(crate) const DATA_LINK: &str = "..data";
+pub const DATA_LINK: &str = "..data";
 
 /// Watches one path, which need not exist.
 #[derive(Debug)]

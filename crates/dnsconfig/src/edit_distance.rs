@@ -6,11 +6,11 @@ const MAX_LEN: usize = 63;
 /// The number of octets to insert, delete, replace or swap with a neighbour to convert one name
 /// into the other. `None` if the names are not similar: more than one change in names of up to 5
 /// octets, or more than two in longer names.
-pub fn distance(a: &str, b: &str) -> Option<usize> {
+pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);
     }
-    let (a, b) = (a.as_bytes(), b.as_bytes());
+
     let limit = match a.len().min(b.len()) {
         0 | 1 => 0,
         2..=5 => 1,
@@ -19,30 +19,36 @@ pub fn distance(a: &str, b: &str) -> Option<usize> {
     if limit == 0 || a.len().abs_diff(b.len()) > limit || a.len().max(b.len()) > MAX_LEN {
         return None;
     }
-    let distance = optimal_alignment(a, b);
+
+    let distance = optimal_alignment(a.as_bytes(), b.as_bytes());
     (distance <= limit).then_some(distance)
 }
 
-/// The optimal string alignment distance. `best` holds the distance of each prefix of `a` from each
-/// prefix of `b`.
+/// The optimal string alignment distance.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
+    // The distance of each prefix of `a` from each prefix of `b`. A prefix is as far from the empty
+    // one as it is long.
     let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, j) in (0..=a.len()).flat_map(|i| (0..=b.len()).map(move |j| (i, j))) {
-        best[i][j] = if i == 0 || j == 0 {
-            i + j
-        } else {
+    for (i, row) in best.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    for (j, cell) in best[0].iter_mut().enumerate() {
+        *cell = j;
+    }
+
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let deleted = best[i - 1][j] + 1;
+            let inserted = best[i][j - 1] + 1;
             let replaced = best[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(deleted).min(inserted);
+
             let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            let swapped = if is_swap {
-                best[i - 2][j - 2] + 1
-            } else {
-                replaced
-            };
-            replaced
-                .min(swapped)
-                .min(best[i - 1][j] + 1)
-                .min(best[i][j - 1] + 1)
-        };
+            if is_swap {
+                least = least.min(best[i - 2][j - 2] + 1);
+            }
+            best[i][j] = least;
+        }
     }
     best[a.len()][b.len()]
 }
@@ -52,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn edit_distance_limits_and_swaps() {
         for (a, b, expected) in [
             ("web", "web", Some(0)),
             ("", "", Some(0)),
@@ -72,9 +78,9 @@ mod tests {
             ("query", "qeury", Some(1)),
             ("query", "qury-", None),
         ] {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-            assert_eq!(distance(b, a), expected, "{b} {a}");
+            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
+            assert_eq!(edit_distance(b, a), expected, "{b} {a}");
         }
-        assert_eq!(distance(&"a".repeat(64), &"a".repeat(63)), None);
+        assert_eq!(edit_distance(&"a".repeat(64), &"a".repeat(63)), None);
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 /// Timeout of a read.
-pub const LIMIT: Duration = Duration::from_secs(5);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One read at a time, on a thread of its own. A read that hangs takes up one thread, however often
 /// it is repeated.
@@ -30,7 +30,7 @@ impl<T: Send + 'static> BlockingRead<T> {
         {
             return None;
         }
-        let outcome = timeout(LIMIT, running.insert(spawn_blocking(read)))
+        let outcome = timeout(READ_TIMEOUT, running.insert(spawn_blocking(read)))
             .await
             .ok()?;
         *running = None;
@@ -58,6 +58,6 @@ mod tests {
             assert_eq!(reading.run(|| 9).await, None);
         }
         mount.send(2).unwrap();
-        testkit::eventually(LIMIT, async || reading.run(|| 3).await == Some(3)).await;
+        testkit::eventually(READ_TIMEOUT, async || reading.run(|| 3).await == Some(3)).await;
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use wire::{DNS_PORT, Nameserver};
 
-pub use self::follower::{Emptied, Follower};
+pub use self::follower::{Emptied, ResolvConfFollower};
 
 /// Maximum number of octets that are read. The rest of the file is ignored.
 const MAX_FILE: u64 = 64 << 10;

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::ResolvConf;
-use crate::blocking_read::{BlockingRead, LIMIT};
-use crate::path_watch::PathWatch;
+use daemon::blocking_read::{BlockingRead, READ_TIMEOUT};
+use daemon::path_watch::PathWatch;
 
 /// Handling of a file whose servers have all been removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub enum Emptied {
 /// Follows one or more files. Of several files, the most recently changed file is used, as in
 /// dnsmasq.
 #[derive(Debug)]
-pub struct Follower {
+pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
     emptied: Emptied,
     period: Duration,
     state: watch::Sender<ResolvConf>,
 }
 
-impl Follower {
+impl ResolvConfFollower {
     /// Reads the files for the first time. Without files there are no servers.
     pub fn open(files: Vec<PathBuf>, emptied: Emptied, period: Duration) -> Self {
         let state = watch::Sender::new(read_newest(&files).unwrap_or_else(|error| {
@@ -76,7 +76,7 @@ impl Follower {
                     warn!(%error, "resolv.conf cannot be read, keeping the previous content");
                 }
                 None => {
-                    warn!(timeout = ?LIMIT, "reading resolv.conf times out, keeping the previous content");
+                    warn!(timeout = ?READ_TIMEOUT, "reading resolv.conf times out, keeping the previous content");
                 }
             }
         }
