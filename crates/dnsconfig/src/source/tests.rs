@@ -129,7 +129,7 @@ async fn unknown_keys_are_told_as_long_as_they_are_there() {
     let state = running.state.borrow().clone();
     assert_eq!(
         state.unknown_keys[0].meant,
-        Some(crate::Key::UpstreamNameservers)
+        Some(crate::ConfigKey::UpstreamNameservers)
     );
     assert!(
         state.error.is_some() && state.is_default(),
