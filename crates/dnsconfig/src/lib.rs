@@ -24,4 +24,6 @@ pub use edit_distance::edit_distance;
 pub use error::ConfigError;
 pub use hosts::Hosts;
 pub use parse::{ConfigKey, RawData, UnknownKey, parse, parse_for, unknown_keys};
-pub use source::{ApiFeed, ConfigFollower, ConfigRejection, ConfigSource, ConfigState, read_directory};
+pub use source::{
+    ApiFeed, ConfigFollower, ConfigRejection, ConfigSource, ConfigState, read_directory,
+};
