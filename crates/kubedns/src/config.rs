@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::watch::FeedState;
-use dnsclient::resolve::{Resolutions, Resolver};
 use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
+use dnsclient::resolve::{Resolutions, Resolver};
 use dnsconfig::{ConfigFollower, ConfigState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

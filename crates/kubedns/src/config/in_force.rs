@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use clap::builder::PossibleValue;
-use dnsclient::resolve::Resolutions;
 use dnsclient::resolv_conf::ResolvConf;
+use dnsclient::resolve::Resolutions;
 use dnsconfig::{Config, ConfigVersion, nameservers};
 use skydns::forward::is_own_address;
 use skydns::{OwnNames, Search, StubDomain, Zone};
