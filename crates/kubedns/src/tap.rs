@@ -38,11 +38,11 @@ struct Reader(TapWatch);
 
 impl LineSource for Reader {
     fn next(&mut self) -> Option<QueryLine> {
-        self.0.take().map(|record| line(&record))
+        self.0.take_record().map(|record| line(&record))
     }
 
     fn left_out(&mut self) -> u64 {
-        self.0.left_out()
+        self.0.take_left_out()
     }
 }
 
@@ -103,7 +103,7 @@ impl Queries {
                 rate: choice.rate,
                 messages: false,
             };
-            tap.watch(choice)
+            tap.open_watch(choice)
                 .map(Reader)
                 .map_err(|error| error.to_string())
         };
@@ -124,7 +124,7 @@ fn query_log(
         if !is_ours {
             return Err(LogOpenError::Elsewhere(NANNY));
         }
-        let watch = tap.watch(WatchSettings {
+        let watch = tap.open_watch(WatchSettings {
             filter: log.filter.clone(),
             rate: log.rate,
             messages: false,

@@ -288,7 +288,8 @@ fn cached_names_outside_are_answered_without_allocating() {
         let query = query.wire();
         let mut ask = || {
             out.clear();
-            let outcome = resolver.answer(&query, [127, 0, 0, 1].into(), Transport::Udp, &mut out);
+            let outcome =
+                resolver.attempt_query(&query, [127, 0, 0, 1].into(), Transport::Udp, &mut out);
             assert!(matches!(outcome, AnswerAttempt::Answered(_)));
         };
         ask();
@@ -320,8 +321,12 @@ fn known_clients_are_answered_without_allocating() {
         let query = Query::new(name, "A").wire();
         let mut ask = || {
             out.clear();
-            let outcome =
-                resolver.answer(&query, [127, 0, 0, client].into(), Transport::Udp, &mut out);
+            let outcome = resolver.attempt_query(
+                &query,
+                [127, 0, 0, client].into(),
+                Transport::Udp,
+                &mut out,
+            );
             assert!(matches!(outcome, AnswerAttempt::Answered(_)));
         };
         ask();

@@ -229,7 +229,7 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let told = |question: &ExternalQuery| {
         let zone = example::zone(false);
         let told = memory::bounded(octets.len(), 128, || {
-            resolve::external_answer(question, |name| zone.owns(name), octets, rcode)
+            resolve::extract_external_answer(question, |name| zone.owns(name), octets, rcode)
         });
         if let ExternalAnswer::Records(records) = &told {
             belong(question, records);

@@ -207,15 +207,15 @@ fn walk(
     let names = list.names.clone();
     let (mut walk, mut answer) = (SearchWalk::new(query, list, zone), Vec::new());
     for _ in 0..=2 * names.len() {
-        let Some(message) = walk.question(query) else {
-            walk.finish(query, &mut answer);
+        let Some(message) = walk.next_question(query) else {
+            walk.append_answer(query, &mut answer);
             return answer;
         };
         let Ok(question) = Query::parse(&message, query.transport) else {
             unreachable!("a query of ours: {message:02x?}")
         };
         let at = names.iter().position(|name| name.wire() == question.name);
-        walk.take(
+        walk.take_response(
             &respond(at.unwrap_or_default(), &question),
             System::Recursive,
         );

@@ -45,8 +45,8 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     .concat();
     let request = [&[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], &question].concat();
     let first = open
-        .begin(&request, CLIENT)
-        .and_then(|mut stream| RUNTIME.block_on(stream.next()));
+        .begin_stream(&request, CLIENT)
+        .and_then(|mut stream| RUNTIME.block_on(stream.next_message()));
     let first = first.unwrap_or_default();
     let soa = message::read(&first).section(Section::Answer).next();
     let numbers = soa.and_then(|soa| soa.data().last_chunk::<20>().copied());
@@ -69,7 +69,7 @@ pub fn transfer(input: &[u8]) {
     let [open, signed] = &*PRIMARIES;
     let has_key = choice & 1 != 0;
     let primary = if has_key { signed } else { open };
-    let Some(mut stream) = primary.begin(&request, CLIENT) else {
+    let Some(mut stream) = primary.begin_stream(&request, CLIENT) else {
         assert!(
             Query::parse(&request, Transport::Tcp).is_err(),
             "a query gets no response: {request:02x?}"
@@ -77,7 +77,7 @@ pub fn transfer(input: &[u8]) {
         return;
     };
     let mut messages = Vec::new();
-    while let Some(message) = RUNTIME.block_on(stream.next()) {
+    while let Some(message) = RUNTIME.block_on(stream.next_message()) {
         messages.push(message);
         assert!(
             messages.len() <= MESSAGES,
@@ -109,7 +109,7 @@ fn primary(key: Option<TsigKey>) -> Arc<ZoneTransfers<Snapshot>> {
     let transfers = ZoneTransfers::new(peers, key, ZoneSerials::new(), metrics);
     for (view, time) in example::versions().iter().zip(TIME..) {
         assert!(
-            transfers.take(view, time),
+            transfers.update_versions(view, time),
             "a version differs from the one before"
         );
     }

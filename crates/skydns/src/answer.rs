@@ -569,7 +569,7 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
 /// serial is the current hour, which never decreases.
 pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32; 4] {
     if let Some(serials) = serials {
-        return serials.current_numbers(domain);
+        return serials.current_soa_numbers(domain);
     }
     let now = serial::now();
     [

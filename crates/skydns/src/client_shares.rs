@@ -60,13 +60,15 @@ impl ClientShares {
     }
 
     /// Takes a place for `client`; `None` if the client has used its share or no place is free.
-    pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientShare> {
+    pub(crate) fn take_share(self: &Arc<Self>, client: IpAddr) -> Option<ClientShare> {
         let host = ClientHost::from(client);
         let mut table = self.table.lock();
         let own = table.hosts.get(&host).copied().unwrap_or(0);
-        if own >= self.each.min(self.total.saturating_sub(table.taken)) {
+        let free = self.total.saturating_sub(table.taken);
+        if own >= self.each.min(free) {
             return None;
         }
+
         table.taken += 1;
         table.hosts.insert(host, own + 1);
         Some(ClientShare {
@@ -75,6 +77,7 @@ impl ClientShares {
         })
     }
 
+    /// Number of places that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.table.lock().taken
     }
@@ -102,24 +105,28 @@ mod tests {
     }
 
     #[test]
-    fn one_client_cannot_take_what_others_need() {
+    fn greedy_client_leaves_places_to_others() {
         let shares = ClientShares::new(8, 3);
-        let mut held: Vec<ClientShare> = (0..10).filter_map(|_| shares.take(client(1))).collect();
+        let mut held: Vec<ClientShare> = (0..10)
+            .filter_map(|_| shares.take_share(client(1)))
+            .collect();
         assert_eq!(held.len(), 3);
-        held.extend((0..10).filter_map(|_| shares.take(client(2))));
+        held.extend((0..10).filter_map(|_| shares.take_share(client(2))));
         assert_eq!((held.len(), shares.taken()), (6, 6));
-        assert!(shares.take(client(1)).is_none(), "it has its share");
+        assert!(shares.take_share(client(1)).is_none(), "it has its share");
+
         let mapped = Ipv4Addr::from_bits(1).to_ipv6_mapped();
         assert!(
-            shares.take(mapped.into()).is_none(),
+            shares.take_share(mapped.into()).is_none(),
             "it is the same client"
         );
+
         held.drain(..2);
-        assert!(shares.take(client(1)).is_some());
+        assert!(shares.take_share(client(1)).is_some());
     }
 
     #[test]
-    fn addresses_of_one_network_are_one_host() {
+    fn ipv6_network_is_one_host() {
         for (what, first, second, same) in [
             ("IPv4 addresses", "10.0.0.1", "10.0.0.2", false),
             (
@@ -145,7 +152,7 @@ mod tests {
 
     /// For any number of greedy clients, a modest client still gets a place.
     #[test]
-    fn heavy_clients_leave_as_much_as_they_take() {
+    fn greedy_clients_leave_equal_part_free() {
         for (heavy, each, left) in [
             (1, 500, 500),
             (3, 250, 250),
@@ -156,7 +163,7 @@ mod tests {
             let shares = ClientShares::new(1000, 1000);
             let mut held = Vec::new();
             for _ in 0..1000 {
-                held.extend((0..heavy).filter_map(|n| shares.take(client(n))));
+                held.extend((0..heavy).filter_map(|n| shares.take_share(client(n))));
             }
             let most = shares.table.lock().hosts.values().copied().max();
             assert_eq!(most, Some(each), "{heavy} heavy clients");
@@ -166,18 +173,18 @@ mod tests {
                 "{heavy} heavy clients leave {free}"
             );
             assert!(
-                shares.take(client(1000)).is_some(),
+                shares.take_share(client(1000)).is_some(),
                 "with {heavy} heavy clients"
             );
         }
     }
 
     #[test]
-    fn nothing_is_kept_of_clients_without_a_place() {
+    fn client_without_place_is_forgotten() {
         let shares = ClientShares::new(4, 2);
         drop((
-            shares.take([10, 0, 0, 1].into()),
-            shares.take([10, 0, 0, 1].into()),
+            shares.take_share([10, 0, 0, 1].into()),
+            shares.take_share([10, 0, 0, 1].into()),
         ));
         let table = shares.table.lock();
         assert_eq!((table.taken, table.hosts.len()), (0, 0));

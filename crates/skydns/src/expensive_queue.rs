@@ -36,13 +36,9 @@ pub(crate) struct ExpensiveQueue {
 
 impl ExpensiveQueue {
     pub(crate) fn new() -> Self {
-        let (places, turn) = (
-            ClientShares::new(MAX_WAITING, MAX_OF_HOST),
-            Arc::new(Semaphore::new(1)),
-        );
         Self {
-            places,
-            turn,
+            places: ClientShares::new(MAX_WAITING, MAX_OF_HOST),
+            turn: Arc::new(Semaphore::new(1)),
             hosts: Mutex::default(),
         }
     }
@@ -50,23 +46,24 @@ impl ExpensiveQueue {
     /// Admits a query to the queue; `None` if the host of `client` has used its share, or the queue
     /// is full.
     pub(crate) fn admit(&self, client: IpAddr) -> Option<ClientShare> {
-        self.places.take(client)
+        self.places.take_share(client)
     }
 
     /// Number of queries that wait or are being answered.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn waiting_count(&self) -> usize {
         self.places.taken()
     }
 
     /// Waits for a turn, then does `work` on a blocking thread. `None` if `work` ends without a
     /// result.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) async fn run_in_turn<T: Send + 'static>(
         &self,
         client: IpAddr,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let _turn_of_host = self.turn_of(client.into()).await?;
+        let _turn_of_host = self.host_turn(client.into()).await?;
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+
         let (result, done) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             let began = Instant::now();
@@ -78,18 +75,22 @@ impl ExpensiveQueue {
         done.await.ok()
     }
 
-    async fn turn_of(&self, host: ClientHost) -> Option<OwnedSemaphorePermit> {
-        let turns = {
-            let mut hosts = self.hosts.lock();
-            let known = hosts.get(&host).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                hosts.retain(|_, turns| turns.strong_count() > 0);
-                let turns = Arc::new(Semaphore::new(1));
-                hosts.insert(host, Arc::downgrade(&turns));
-                turns
-            })
-        };
-        turns.acquire_owned().await.ok()
+    /// Waits until no other query of the host competes for the turn.
+    async fn host_turn(&self, host: ClientHost) -> Option<OwnedSemaphorePermit> {
+        self.host_semaphore(host).acquire_owned().await.ok()
+    }
+
+    fn host_semaphore(&self, host: ClientHost) -> Arc<Semaphore> {
+        let mut hosts = self.hosts.lock();
+        if let Some(known) = hosts.get(&host).and_then(Weak::upgrade) {
+            return known;
+        }
+
+        // A new host is the occasion to forget the hosts that no longer wait.
+        hosts.retain(|_, turns| turns.strong_count() > 0);
+        let semaphore = Arc::new(Semaphore::new(1));
+        hosts.insert(host, Arc::downgrade(&semaphore));
+        semaphore
     }
 }
 
@@ -105,17 +106,20 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
+    /// Work that adds one to `done` and returns the number before.
+    fn add_one(done: &Arc<AtomicUsize>) -> impl FnOnce() -> usize + Send + 'static {
+        let done = Arc::clone(done);
+        move || done.fetch_add(1, Ordering::SeqCst)
+    }
+
     #[tokio::test]
-    async fn hosts_take_turns() {
-        let lane = ExpensiveQueue::new();
+    async fn waiting_hosts_take_turns() {
+        let queue = ExpensiveQueue::new();
         let done = Arc::new(AtomicUsize::new(0));
-        let count = || {
-            let done = Arc::clone(&done);
-            move || done.fetch_add(1, Ordering::SeqCst)
-        };
-        let turn = Arc::clone(&lane.turn).acquire_owned().await.unwrap();
-        let greedy = join_all((0..50).map(|_| lane.run(host(1), count())));
-        let other = lane.run(host(2), count());
+        let turn = Arc::clone(&queue.turn).acquire_owned().await.unwrap();
+        let greedy = join_all((0..50).map(|_| queue.run_in_turn(host(1), add_one(&done))));
+        let other = queue.run_in_turn(host(2), add_one(&done));
+
         // No query is answered before all queries wait.
         let (_, place, ()) = tokio::join!(greedy, other, async { drop(turn) });
         assert_eq!(place, Some(1), "of 51");
@@ -123,24 +127,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_hosts_that_do_not_wait() {
-        let lane = ExpensiveQueue::new();
+    async fn host_without_queries_is_forgotten() {
+        let queue = ExpensiveQueue::new();
         for last in 0..100 {
-            assert_eq!(lane.run(host(last), move || last).await, Some(last));
+            assert_eq!(
+                queue.run_in_turn(host(last), move || last).await,
+                Some(last)
+            );
         }
-        assert_eq!(lane.hosts.lock().len(), 1);
+        assert_eq!(queue.hosts.lock().len(), 1);
     }
 
     #[tokio::test]
-    async fn a_query_that_is_given_up_holds_nobody_up() {
-        let lane = ExpensiveQueue::new();
-        let turn = Arc::clone(&lane.turn).acquire_owned().await.unwrap();
+    async fn abandoned_query_frees_its_turn() {
+        let queue = ExpensiveQueue::new();
+        let turn = Arc::clone(&queue.turn).acquire_owned().await.unwrap();
         tokio::select! {
             biased;
-            _ = lane.run(host(1), || ()) => unreachable!("it is another's turn"),
+            _ = queue.run_in_turn(host(1), || ()) => unreachable!("it is another's turn"),
             () = std::future::ready(()) => {}
         }
+
         drop(turn);
-        assert_eq!(lane.run(host(1), || 1).await, Some(1));
+        assert_eq!(queue.run_in_turn(host(1), || 1).await, Some(1));
     }
 }

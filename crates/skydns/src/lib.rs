@@ -1,19 +1,20 @@
 //! The DNS server: records behind a [`Backend`], the query engine, transports and forwarding.
 //!
 //! ```text
-//! transport    udp, tcp              octets in, octets out
+//! transport    udp, tcp                  octets in, octets out
 //!    |
-//! Resolver::answer                   parses the query and takes the view, each once: an Ask
-//!    |-- search     resolve/search   the names of a pod's search list, one after the other
-//!    |-- authority  engine, answer   our own names, from the view
-//!    |-- cache      forward/cache    external names that an upstream has answered before
+//! Resolver::attempt_query                parses the query and takes the view, each once: an Ask
+//!    |-- authority  try_authority        our own names, from the view (engine, answer)
+//!    |-- search     try_search           the names of a pod's search list, one after the other
+//!    |-- cache      try_cache            external names that an upstream has answered before
 //!    |
-//!    v  Attempt: answered, or a WaitingQuery
-//! admission    Resolver::admit       a place for each query that waits, shared fairly
+//!    v  AnswerAttempt: answered, or a WaitingQuery
+//! admission    admit                     a place for each query that waits, shared fairly
 //!    |
-//! Resolver::resolve  resolve/waiting always an answer
-//!    |-- forwarding  forward         upstreams
-//!    |-- lane                        answers that take much work, one at a time
+//! Resolver::resolve_waiting              always an answer
+//!    |-- search     complete_search      the same list; each name may wait
+//!    |-- forwarding forward_query        upstreams (forward)
+//!    |-- expensive  queue_expensive      answers that take much work, one at a time
 //! ```
 //!
 //! The engine is a pure function from a query and one immutable [`View`] to an answer, or to the

@@ -140,7 +140,7 @@ struct Durations {
     sum_ns: AtomicU64,
 }
 
-/// Counters of expensive queries, see `crate::lane`.
+/// Counters of expensive queries, see `crate::expensive_queue`.
 #[derive(Debug, Default)]
 struct Expensive {
     answered: AtomicU64,

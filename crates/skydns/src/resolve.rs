@@ -24,6 +24,7 @@ use crate::metrics::{Shard, System};
 use crate::tap::{AnsweredQuery, QueryTap};
 use crate::top::{AnswerSampler, TopQueries};
 use crate::transfer::{ResponseSigner, ZoneTransfers};
+use wire::{Query, Transport};
 
 mod ask;
 mod external_lookup;
@@ -35,9 +36,8 @@ mod waiting;
 
 pub use ask::{AnswerAttempt, WaitingQuery};
 use ask::{Ask, WaitingWork};
-pub use external_lookup::external_answer;
-use signed::sign;
-use wire::{Query, Transport};
+pub use external_lookup::extract_external_answer;
+use signed::sign_reply;
 
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task:
 /// about 2 KiB.
@@ -55,7 +55,7 @@ const STEPS_OVER_TCP: usize = 4096;
 /// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 /// The external answers of a query that has not waited for any.
-static NOTHING: ExternalAnswers = ExternalAnswers::none();
+static NO_EXTERNAL_ANSWERS: ExternalAnswers = ExternalAnswers::none();
 
 /// Answers queries from a backend, and from upstreams if needed. All transports share one resolver.
 pub struct Resolver<B: Backend> {
@@ -65,7 +65,7 @@ pub struct Resolver<B: Backend> {
     /// Counts the answers of async tasks on all threads.
     shard: Arc<Shard>,
     waiting: Arc<ClientShares>,
-    lane: ExpensiveQueue,
+    expensive_queue: ExpensiveQueue,
     /// Zone transfers; `None` without peers.
     transfers: Option<Arc<ZoneTransfers<B::View>>>,
     tasks: TaskTracker,
@@ -86,22 +86,20 @@ impl<B: Backend> Resolver<B> {
         shard: Arc<Shard>,
         runtime: Handle,
     ) -> Self {
-        let waiting = ClientShares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT);
-        let (lane, tasks) = (ExpensiveQueue::new(), TaskTracker::new());
-        let (tap, top) = (Arc::<QueryTap>::default(), Arc::<TopQueries>::default());
-        let sampler = Mutex::new(top.sampler());
-        let transfers = None;
+        let top = Arc::<TopQueries>::default();
+        let sampler = Mutex::new(top.add_sampler());
+
         Self {
             backend,
             identity,
             forwarder,
             shard,
-            waiting,
-            lane,
-            transfers,
-            tasks,
+            waiting: ClientShares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT),
+            expensive_queue: ExpensiveQueue::new(),
+            transfers: None,
+            tasks: TaskTracker::new(),
             runtime,
-            tap,
+            tap: Arc::default(),
             top,
             sampler,
         }
@@ -120,7 +118,7 @@ impl<B: Backend> Resolver<B> {
     /// Answers `message` from `client` at once if the answer takes little work, and appends the
     /// answer to `out`. Queries for external names are answered from the forwarder's cache if
     /// possible.
-    pub fn answer(
+    pub fn attempt_query(
         &self,
         message: &[u8],
         client: IpAddr,
@@ -134,18 +132,20 @@ impl<B: Backend> Resolver<B> {
                 return reply.map_or(AnswerAttempt::Ignored, AnswerAttempt::Answered);
             }
         };
+
         let view = self.backend.view();
         query.max_udp = view.zone().max_udp();
 
+        // Only a server with secondaries knows a key, and only then signatures matter.
         match &self.transfers {
-            Some(transfers) => self.answer_signed(transfers, &query, client, view, out),
-            None => self.answer_unsigned(&query, client, view, None, out),
+            Some(transfers) => self.attempt_signed(transfers, &query, client, view, out),
+            None => self.attempt_verified(&query, client, view, None, out),
         }
     }
 
-    /// Answers a query at once, without regard to its signature. `signer` signs the answer if it
-    /// takes longer.
-    fn answer_unsigned(
+    /// Attempts to answer a query whose signature, if any, has been verified. `signer` signs the
+    /// answer if it takes longer.
+    fn attempt_verified(
         &self,
         query: &Query<'_>,
         client: IpAddr,
@@ -158,13 +158,14 @@ impl<B: Backend> Resolver<B> {
             client,
             view: &*view,
         };
-        let work = match self.try_answer(ask, out) {
+        let work = match self.try_authority(&ask, out) {
             Outcome::Reply(reply) => return AnswerAttempt::Answered(reply),
             Outcome::Ignore => return AnswerAttempt::Ignored,
-            Outcome::Transfer => return self.transfer(ask, out),
+            Outcome::Transfer => return self.attempt_transfer(&ask, out),
             Outcome::Pending(pending) => WaitingWork::Name(pending),
             Outcome::Search(list) => WaitingWork::Search(list),
         };
+
         AnswerAttempt::Waits(Box::new(WaitingQuery {
             query: query.to_owned(),
             client,
@@ -174,16 +175,19 @@ impl<B: Backend> Resolver<B> {
         }))
     }
 
-    /// Answers from the records, the search list and the cache, as far as these go.
-    fn try_answer(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Outcome {
+    /// Answers from our own records, and continues with the search list or the cache if the name
+    /// needs them.
+    fn try_authority(&self, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Outcome {
         let asker = Asker {
             steps: steps_at_once(ask.query.transport),
             client: Some(ask.client),
             zone_data: false,
         };
-        match engine::answer_query(asker, ask.view, &self.identity, ask.query, &NOTHING, out) {
+        let external = &NO_EXTERNAL_ANSWERS;
+
+        match engine::answer_query(asker, ask.view, &self.identity, ask.query, external, out) {
             Outcome::Pending(pending) => self.try_cache(ask, pending, out).into(),
-            Outcome::Search(list) => match self.search_at_once(ask, list, out) {
+            Outcome::Search(list) => match self.try_search(ask, list, out) {
                 Ok(reply) => Outcome::Reply(reply),
                 Err(list) => Outcome::Search(list),
             },
@@ -191,19 +195,21 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers one name of a search list as [`try_answer`](Self::try_answer) does.
-    fn try_candidate(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Progress {
+    /// Answers one name of a search list, from our own records or the cache.
+    fn try_candidate(&self, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Progress {
         let steps = steps_at_once(ask.query.transport);
-        match engine::answer_name(steps, ask.view, &self.identity, ask.query, &NOTHING, out) {
+        let external = &NO_EXTERNAL_ANSWERS;
+
+        match engine::answer_name(steps, ask.view, &self.identity, ask.query, external, out) {
             Progress::Pending(pending) => self.try_cache(ask, pending, out),
             reply @ Progress::Reply(_) => reply,
         }
     }
 
     /// Answers a query for an external name from the cache of the forwarder.
-    fn try_cache(&self, ask: Ask<'_, B::View>, pending: Pending, out: &mut Vec<u8>) -> Progress {
+    fn try_cache(&self, ask: &Ask<'_, B::View>, pending: Pending, out: &mut Vec<u8>) -> Progress {
         match pending {
-            Pending::Forward(system) => match self.answer_from_cache(ask, system, out) {
+            Pending::Forward(system) => match self.copy_cached_answer(ask, system, out) {
                 Some(reply) => Progress::Reply(reply),
                 None => Progress::Pending(Pending::Forward(system)),
             },
@@ -211,23 +217,25 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    fn answer_from_cache(
+    /// Appends the cached answer to `out`; `None` if the cache has no answer.
+    fn copy_cached_answer(
         &self,
-        ask: Ask<'_, B::View>,
+        ask: &Ask<'_, B::View>,
         system: System,
         out: &mut Vec<u8>,
     ) -> Option<Reply> {
         let query = ask.query;
         let cache = self.forwarder.cache()?;
-        let found = cache.find_answer(query, ask.view.zone().servers_for(query.lower()).0)?;
+        let cached = cache.find_answer(query, ask.view.zone().servers_for(query.lower()).0)?;
 
         let start = out.len();
-        let truncated = found.append_answer(query, out);
+        let truncated = cached.append_answer(query, out);
         limit_negative_ttls(ask, start, out);
+
         Some(Reply {
             system,
             qtype: query.qtype,
-            rcode: found.rcode(),
+            rcode: cached.rcode(),
             truncated,
             zone: None,
         })
@@ -235,7 +243,7 @@ impl<B: Backend> Resolver<B> {
 
     /// Counts an answer of an async task. Passes the answer to the [`QueryTap`], and to the ranking
     /// [`TopQueries`] if the answer is sampled.
-    pub(crate) fn record(&self, answered: &AnsweredQuery<'_>) {
+    pub(crate) fn record_answer(&self, answered: &AnsweredQuery<'_>) {
         let AnsweredQuery {
             transport,
             response,
@@ -244,41 +252,47 @@ impl<B: Backend> Resolver<B> {
             ..
         } = *answered;
         self.shard.record(reply, transport, took, response.len());
+
         // If another task holds the lock, the answer is not sampled.
         if let Some(mut sampler) = self.sampler.try_lock()
             && sampler.is_due()
         {
-            sampler.take(answered, Instant::now());
+            sampler.take_sample(answered, Instant::now());
         }
         if self.tap.is_on() {
-            self.tap.copy(answered);
+            self.tap.copy_to_watches(answered);
         }
     }
 
     /// Number of queries that wait for upstreams, and of expensive queries that wait or run.
-    pub fn waiting(&self) -> usize {
-        self.waiting.taken() + self.lane.waiting()
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.taken() + self.expensive_queue.waiting_count()
     }
 
     /// Waits for the tasks that answer UDP queries.
-    pub async fn drain(&self) {
+    pub async fn drain_tasks(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-/// Answers SERVFAIL, as the engine does.
-fn servfail<V: View>(ask: Ask<'_, V>, system: System, cause: &Cause, out: &mut Vec<u8>) -> Reply {
+/// Appends a SERVFAIL response to `out`, as the engine writes it.
+fn append_servfail<V: View>(
+    ask: &Ask<'_, V>,
+    system: System,
+    cause: &Cause,
+    out: &mut Vec<u8>,
+) -> Reply {
     engine::servfail(ask.view.zone(), ask.query, system, cause, out)
 }
 
 /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.
-fn append_cause<V: View>(ask: Ask<'_, V>, cause: &Cause, start: usize, out: &mut Vec<u8>) {
+fn append_cause<V: View>(ask: &Ask<'_, V>, cause: &Cause, start: usize, out: &mut Vec<u8>) {
     cause.append_if_enabled(ask.view.zone(), ask.query, start, out);
 }
 
 /// Limits the negative TTL of an upstream's answer that begins at `start` of `out`.
-fn limit_negative_ttls<V: View>(ask: Ask<'_, V>, start: usize, out: &mut [u8]) {
+fn limit_negative_ttls<V: View>(ask: &Ask<'_, V>, start: usize, out: &mut [u8]) {
     if let Some(limit) = negative_ttl_limit(ask.view, ask.query.lower()) {
         negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
     }

@@ -35,10 +35,10 @@ pub struct ZoneSerials {
 impl ZoneSerials {
     /// Creates the serials of a process that starts now.
     pub fn new() -> Arc<Self> {
-        Self::starting(now(), rand::random::<u16>())
+        Self::starting_at(now(), rand::random::<u16>())
     }
 
-    pub(crate) fn starting(now: u64, mark: u16) -> Arc<Self> {
+    pub(crate) fn starting_at(now: u64, mark: u16) -> Arc<Self> {
         Arc::new(Self {
             start: low_bits(now),
             zones: ArcSwap::default(),
@@ -47,7 +47,7 @@ impl ZoneSerials {
     }
 
     /// The serial of a zone.
-    pub(crate) fn of_zone(&self, zone: &Name) -> u32 {
+    pub(crate) fn zone_serial(&self, zone: &Name) -> u32 {
         let zones = self.zones.load();
         let known = zones.iter().find(|(name, _)| name == zone);
         known.map_or(self.start, |(_, serial)| *serial)
@@ -63,20 +63,22 @@ impl ZoneSerials {
 
     /// The serial of the next version of a zone: the time `now`, or one more than the last serial
     /// if the clock was set back.
-    pub(crate) fn next(&self, zone: &Name, now: u64) -> u32 {
-        let last = self.of_zone(zone);
+    pub(crate) fn next_serial(&self, zone: &Name, now: u64) -> u32 {
+        let last = self.zone_serial(zone);
         let now = low_bits(now);
+
         let next = if follows(now, last) {
             now
         } else {
             last.wrapping_add(1)
         };
+
         // Some secondaries treat the serial 0 in a special way.
         next.max(1)
     }
 
     /// Puts the serial of a zone in force.
-    pub(crate) fn set(&self, zone: &Name, serial: u32) {
+    pub(crate) fn set_serial(&self, zone: &Name, serial: u32) {
         let zones = self.zones.load();
         let others = zones.iter().filter(|(name, _)| name != zone).cloned();
         let all = others.chain([(zone.clone(), serial)]).collect();
@@ -84,18 +86,18 @@ impl ZoneSerials {
     }
 
     /// EXPIRE of the SOA records of this process.
-    pub(crate) fn expire(&self) -> u32 {
+    pub(crate) fn expire_seconds(&self) -> u32 {
         EXPIRE + self.mark
     }
 
     /// SERIAL, REFRESH, RETRY and EXPIRE of an SOA record of version `serial`.
-    pub(crate) fn numbers(&self, serial: u32) -> [u32; 4] {
-        [serial, REFRESH, RETRY, self.expire()]
+    pub(crate) fn soa_numbers(&self, serial: u32) -> [u32; 4] {
+        [serial, REFRESH, RETRY, self.expire_seconds()]
     }
 
     /// SERIAL, REFRESH, RETRY and EXPIRE of the current version of a zone.
-    pub(crate) fn current_numbers(&self, zone: &Name) -> [u32; 4] {
-        self.numbers(self.of_zone(zone))
+    pub(crate) fn current_soa_numbers(&self, zone: &Name) -> [u32; 4] {
+        self.soa_numbers(self.zone_serial(zone))
     }
 }
 
@@ -133,14 +135,14 @@ mod tests {
         Name::parse(text).unwrap()
     }
 
-    fn advance(serials: &ZoneSerials, zone: &Name, now: u64) -> u32 {
-        let next = serials.next(zone, now);
-        serials.set(zone, next);
+    fn advance_serial(serials: &ZoneSerials, zone: &Name, now: u64) -> u32 {
+        let next = serials.next_serial(zone, now);
+        serials.set_serial(zone, next);
         next
     }
 
     #[test]
-    fn serials_are_times_and_grow() {
+    fn serial_is_time_and_grows() {
         let wrapped = 1 << 32;
         for (what, start, times, expected) in [
             ("a running clock", 1000, vec![1001, 1005], vec![1001, 1005]),
@@ -163,11 +165,11 @@ mod tests {
                 vec![1, 2],
             ),
         ] {
-            let serials = ZoneSerials::starting(start, 0);
+            let serials = ZoneSerials::starting_at(start, 0);
             let zone = zone("cluster.local");
             let taken: Vec<u32> = times
                 .into_iter()
-                .map(|now| advance(&serials, &zone, now))
+                .map(|now| advance_serial(&serials, &zone, now))
                 .collect();
             assert_eq!(taken, expected, "{what}");
             assert!(
@@ -181,16 +183,17 @@ mod tests {
 
     #[test]
     fn each_zone_has_its_own_serial() {
-        let serials = ZoneSerials::starting(1000, 0);
+        let serials = ZoneSerials::starting_at(1000, 0);
         let one = zone("cluster.local");
         let other = zone("k8s.example");
-        advance(&serials, &one, 1001);
-        advance(&serials, &other, 1003);
-        advance(&serials, &one, 1007);
-        assert_eq!(serials.of_zone(&one), 1007);
-        assert_eq!(serials.of_zone(&other), 1003);
+        advance_serial(&serials, &one, 1001);
+        advance_serial(&serials, &other, 1003);
+        advance_serial(&serials, &one, 1007);
+
+        assert_eq!(serials.zone_serial(&one), 1007);
+        assert_eq!(serials.zone_serial(&other), 1003);
         assert_eq!(
-            serials.of_zone(&zone("sky.test")),
+            serials.zone_serial(&zone("sky.test")),
             1000,
             "a zone without a version"
         );
@@ -198,21 +201,22 @@ mod tests {
     }
 
     #[test]
-    fn restarted_process_continues_above() {
+    fn restarted_process_continues_with_higher_serial() {
         let zone = zone("cluster.local");
-        let first = ZoneSerials::starting(1000, 7);
+        let first = ZoneSerials::starting_at(1000, 7);
         assert!(
             !first.are_before(1000),
             "the process before may have had this second"
         );
         assert!(first.are_before(1001));
-        let last = advance(&first, &zone, 1001);
-        let second = ZoneSerials::starting(1001, 8);
+
+        let last = advance_serial(&first, &zone, 1001);
+        let second = ZoneSerials::starting_at(1001, 8);
         assert!(!second.are_before(1001) && second.are_before(1002));
-        assert!(follows(second.next(&zone, 1002), last));
+        assert!(follows(second.next_serial(&zone, 1002), last));
         assert_ne!(
-            first.numbers(last),
-            second.numbers(last),
+            first.soa_numbers(last),
+            second.soa_numbers(last),
             "their versions are not the same"
         );
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -39,11 +40,16 @@ pub struct ServerConfig {
 
 /// A server whose sockets are bound.
 pub struct DnsServer<B: Backend> {
-    sockets: Vec<Arc<UdpSocket>>,
-    listener: std::net::TcpListener,
+    sockets: BoundSockets,
     resolver: Arc<Resolver<B>>,
     metrics: Metrics,
     address: SocketAddr,
+}
+
+/// The sockets of a server, all on one port.
+struct BoundSockets {
+    listener: std::net::TcpListener,
+    udp: Vec<Arc<UdpSocket>>,
 }
 
 impl<B: Backend> DnsServer<B> {
@@ -58,27 +64,26 @@ impl<B: Backend> DnsServer<B> {
         backend: Arc<B>,
         transfers: Option<Arc<ZoneTransfers<B::View>>>,
     ) -> io::Result<Self> {
-        let (listener, sockets) = bind(
+        let sockets = BoundSockets::bind(
             config.address,
             config.udp_sockets.get(),
             &config.metrics.unsent(),
         )?;
         let address = sockets
+            .udp
             .first()
             .map_or(config.address, |socket| socket.local_addr());
-        let shard = config.metrics.shared_shard();
+
         let resolver = Resolver::new(
             backend,
             config.identity,
             config.forwarder,
-            shard,
+            config.metrics.shared_shard(),
             Handle::current(),
         );
-        let resolver = Arc::new(resolver.with_transfers(transfers));
         Ok(Self {
             sockets,
-            listener,
-            resolver,
+            resolver: Arc::new(resolver.with_transfers(transfers)),
             metrics: config.metrics,
             address,
         })
@@ -103,31 +108,34 @@ impl<B: Backend> DnsServer<B> {
     /// most. During the shutdown, waiting and new queries are still answered. At its end
     /// connections are closed, even if the client has not read all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let Self {
+            sockets,
+            resolver,
+            metrics,
+            ..
+        } = self;
+        let listener = tokio::net::TcpListener::from_std(sockets.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let mut threads = Vec::with_capacity(self.sockets.len());
-        for (index, socket) in self.sockets.into_iter().enumerate() {
-            let (resolver, shard) = (Arc::clone(&self.resolver), self.metrics.shard());
-            let worker = udp::UdpWorker::new(socket, resolver, shard, Arc::clone(&stopped));
-            let thread = std::thread::Builder::new().name(format!("udp-{index}"));
-            threads.push(thread.spawn(move || worker.run())?);
-        }
+        let threads = spawn_udp_threads(sockets.udp, &resolver, &metrics, &stopped)?;
+
         let tcp = tcp::TcpServer {
             listener,
-            resolver: Arc::clone(&self.resolver),
+            resolver: Arc::clone(&resolver),
         };
-        let threads_stop = StopOnDrop(stopped);
+        let stop_threads = StopOnDrop(stopped);
         let stopping = async {
             stop.cancelled().await;
-            drop(threads_stop);
+            drop(stop_threads);
         };
         tokio::join!(tcp.run(stop.clone()), stopping);
+
         let joined = tokio::task::spawn_blocking(move || {
             threads.into_iter().all(|thread| thread.join().is_ok())
         })
         .await;
         // The threads pass queries to tasks until the threads end, so the tasks are awaited last.
-        self.resolver.drain().await;
+        resolver.drain_tasks().await;
+
         match joined {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(io::Error::other("a UDP thread panicked")),
@@ -135,8 +143,29 @@ impl<B: Backend> DnsServer<B> {
     }
 }
 
-/// Also stops the threads if the future of [`DnsServer::run`] is dropped. Otherwise the threads would
-/// continue to answer, and share the port with the next server.
+/// Starts a thread for each socket. The threads end when `stopped` is set.
+fn spawn_udp_threads<B: Backend>(
+    sockets: Vec<Arc<UdpSocket>>,
+    resolver: &Arc<Resolver<B>>,
+    metrics: &Metrics,
+    stopped: &Arc<AtomicBool>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::with_capacity(sockets.len());
+    for (index, socket) in sockets.into_iter().enumerate() {
+        let worker = udp::UdpWorker::new(
+            socket,
+            Arc::clone(resolver),
+            metrics.shard(),
+            Arc::clone(stopped),
+        );
+        let thread = std::thread::Builder::new().name(format!("udp-{index}"));
+        threads.push(thread.spawn(move || worker.run())?);
+    }
+    Ok(threads)
+}
+
+/// Also stops the threads if the future of [`DnsServer::run`] is dropped. Otherwise the threads
+/// would continue to answer, and share the port with the next server.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -145,23 +174,25 @@ impl Drop for StopOnDrop {
     }
 }
 
-type Bound = (std::net::TcpListener, Vec<Arc<UdpSocket>>);
+impl BoundSockets {
+    /// Binds one TCP listener and `udp_sockets` UDP sockets. With port 0 this repeats until a port
+    /// is free for both.
+    fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Self> {
+        let mut attempt = 0;
+        loop {
+            // TCP is bound first, because TCP fails if another server uses the port.
+            let listener = tcp::bind_listener(address)?;
+            let error = match udp::bind_sockets(listener.local_addr()?, udp_sockets, unsent) {
+                Ok(udp) => return Ok(Self { listener, udp }),
+                Err(error) => error,
+            };
 
-fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Bound> {
-    let mut attempt = 0;
-    loop {
-        // TCP is bound first, because TCP fails if another server uses the port.
-        let listener = tcp::bind(address)?;
-        match udp::bind_all(listener.local_addr()?, udp_sockets, unsent) {
-            Ok(sockets) => return Ok((listener, sockets)),
-            Err(error) => {
-                attempt += 1;
-                if address.port() != 0
-                    || error.kind() != io::ErrorKind::AddrInUse
-                    || attempt == PORT_ATTEMPTS
-                {
-                    return Err(error);
-                }
+            attempt += 1;
+            if address.port() != 0
+                || error.kind() != io::ErrorKind::AddrInUse
+                || attempt == PORT_ATTEMPTS
+            {
+                return Err(error);
             }
         }
     }

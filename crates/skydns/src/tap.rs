@@ -1,7 +1,7 @@
 //! Copies of answered queries, for readers that watch them.
 //!
-//! Without readers, a query costs one relaxed load. Each [`TapWatch`] has a filter, a maximum number
-//! of records a second, and a bounded queue. The filter is applied before anything is copied.
+//! Without readers, a query costs one relaxed load. Each [`TapWatch`] has a filter, a maximum
+//! number of records a second, and a bounded queue. The filter is applied before anything is copied.
 //! Records beyond the limits are dropped and counted, so a slow reader never delays an answer.
 
 use std::net::SocketAddr;
@@ -22,12 +22,12 @@ use crate::metrics::{System, Took};
 /// Maximum number of open watches.
 const MAX_WATCHES: usize = 8;
 /// Maximum number of records that wait for a reader.
-const QUEUE: usize = 4096;
+const MAX_QUEUED: usize = 4096;
 /// Maximum size of the names and messages in a queue, in octets.
-const QUEUE_OCTETS: usize = 2 << 20;
+const MAX_QUEUED_OCTETS: usize = 2 << 20;
 /// Interval at which a reader looks for new records. To wake the reader for each record would cost
 /// the answering thread a system call.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A query and its answer.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +90,7 @@ pub struct TapMessages {
 }
 
 impl TapRecord {
-    fn of(answered: &AnsweredQuery<'_>, time: SystemTime, with_messages: bool) -> Self {
+    fn new(answered: &AnsweredQuery<'_>, time: SystemTime, with_messages: bool) -> Self {
         let AnsweredQuery {
             client,
             transport,
@@ -100,10 +100,11 @@ impl TapRecord {
             took,
         } = *answered;
         let (Took::AtOnce(elapsed) | Took::Waited(elapsed)) = took;
-        let messages = || TapMessages {
+        let messages = with_messages.then(|| TapMessages {
             query: query.into(),
             response: response.into(),
-        };
+        });
+
         Self {
             time,
             client,
@@ -114,22 +115,25 @@ impl TapRecord {
             size: response.len(),
             took: elapsed,
             truncated: reply.truncated,
-            by: by(reply, took),
-            messages: with_messages.then(messages),
+            by: answered_by(reply, took),
+            messages,
         }
     }
 
+    /// Size of the name and the messages, in octets.
     fn octets(&self) -> usize {
-        let messages = self.messages.as_ref();
-        self.name.len()
-            + messages.map_or(0, |messages| messages.query.len() + messages.response.len())
+        let messages = match &self.messages {
+            Some(messages) => messages.query.len() + messages.response.len(),
+            None => 0,
+        };
+        self.name.len() + messages
     }
 }
 
 /// The part of the server that answered, or `cache`. Immediate answers for external names are from
 /// the cache. Only an immediate SERVFAIL is our own response, for a name that must not be
 /// forwarded.
-fn by(reply: Reply, took: Took) -> &'static str {
+fn answered_by(reply: Reply, took: Took) -> &'static str {
     match (reply.system, took) {
         (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => {
             "cache"
@@ -149,17 +153,19 @@ struct RecordRate {
 
 impl RecordRate {
     /// Whether another record is within the limit for `second`; if so, counts the record.
-    fn admits(&self, second: u64) -> bool {
-        let second = second << 32;
-        let next = |taken: u64| {
-            let of_this_second = if taken & !u64::from(u32::MAX) == second {
-                taken
-            } else {
-                second
-            };
-            (of_this_second - second < u64::from(self.limit)).then_some(of_this_second + 1)
-        };
-        self.taken.fetch_update(Relaxed, Relaxed, next).is_ok()
+    fn admits_record(&self, second: u64) -> bool {
+        let counted = self.taken.fetch_update(Relaxed, Relaxed, |taken| {
+            self.count_record(taken, second << 32)
+        });
+        counted.is_ok()
+    }
+
+    /// The value of `taken` after another record in the second that `empty` stands for; `None` at
+    /// the limit.
+    fn count_record(&self, taken: u64, empty: u64) -> Option<u64> {
+        let is_same_second = taken & !u64::from(u32::MAX) == empty;
+        let taken = if is_same_second { taken } else { empty };
+        (taken - empty < u64::from(self.limit)).then_some(taken + 1)
     }
 }
 
@@ -194,70 +200,87 @@ pub struct WatchSettings {
     pub messages: bool,
 }
 
+/// The part of a watch that the answering threads use.
 #[derive(Debug)]
 struct WatchSink {
-    choice: WatchSettings,
+    settings: WatchSettings,
     rate: RecordRate,
     records: mpsc::Sender<TapRecord>,
     octets: AtomicUsize,
     left_out: AtomicU64,
 }
 
+/// The queue of a reader has no room for another record.
+#[derive(Debug)]
+struct QueueFull;
+
 impl WatchSink {
-    fn wants(&self, answered: &AnsweredQuery<'_>) -> bool {
-        let (filter, reply) = (&self.choice.filter, answered.reply);
-        filter.has(answered.client.ip(), reply.qtype, reply.rcode)
-            && (!filter.has_names() || {
-                let mut text = [0; MAX_NAME];
-                filter.has_name(text_of(answered.name(), &mut text))
-            })
+    /// Whether the filter matches a query.
+    fn matches(&self, answered: &AnsweredQuery<'_>) -> bool {
+        let filter = &self.settings.filter;
+        let reply = answered.reply;
+        if !filter.has(answered.client.ip(), reply.qtype, reply.rcode) {
+            return false;
+        }
+
+        if !filter.has_names() {
+            return true;
+        }
+
+        // The name comes last, because its conversion takes the most work.
+        let mut text = [0; MAX_NAME];
+        filter.has_name(write_name_text(answered.name(), &mut text))
     }
 
-    fn offer(&self, answered: &AnsweredQuery<'_>, time: SystemTime, counters: &TapCounters) {
-        if !self.wants(answered) {
+    /// Queues a copy of a query for the reader, if the filter matches and the limits allow.
+    fn offer_query(&self, answered: &AnsweredQuery<'_>, time: SystemTime, counters: &TapCounters) {
+        if !self.matches(answered) {
             return;
         }
-        let second = time
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
-        let admitted = self.rate.admits(second);
-        if admitted && self.push(TapRecord::of(answered, time, self.choice.messages)) {
-            counters.taken.fetch_add(1, Relaxed);
+
+        let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH);
+        let second = since_epoch.unwrap_or_default().as_secs();
+        if !self.rate.admits_record(second) {
+            counters.over_rate.fetch_add(1, Relaxed);
+            self.left_out.fetch_add(1, Relaxed);
             return;
         }
-        self.left_out.fetch_add(1, Relaxed);
-        if admitted {
-            &counters.dropped
-        } else {
-            &counters.over_rate
+
+        let record = TapRecord::new(answered, time, self.settings.messages);
+        if let Err(QueueFull) = self.push_record(record) {
+            counters.dropped.fetch_add(1, Relaxed);
+            self.left_out.fetch_add(1, Relaxed);
+            return;
         }
-        .fetch_add(1, Relaxed);
+        counters.taken.fetch_add(1, Relaxed);
     }
 
-    /// Queues a record. Returns false if the queue is full.
-    fn push(&self, record: TapRecord) -> bool {
+    /// Queues a record, unless the queue is full.
+    fn push_record(&self, record: TapRecord) -> Result<(), QueueFull> {
         let octets = record.octets();
-        let has_room = self.octets.fetch_add(octets, Relaxed) + octets <= QUEUE_OCTETS;
-        let pushed = has_room && self.records.try_send(record).is_ok();
-        if !pushed {
-            self.octets.fetch_sub(octets, Relaxed);
+        let has_room = self.octets.fetch_add(octets, Relaxed) + octets <= MAX_QUEUED_OCTETS;
+        if has_room && self.records.try_send(record).is_ok() {
+            return Ok(());
         }
-        pushed
+
+        self.octets.fetch_sub(octets, Relaxed);
+        Err(QueueFull)
     }
 }
 
 /// Converts a name to the form that filters match: lower case, with dots between the labels and
 /// without the last dot.
-fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
+fn write_name_text<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
     // The length octet of each label except the first becomes the dot before that label.
     let mut next = 0;
     let mut length = 0;
+
     for (at, octet) in wire.iter().enumerate().take(MAX_NAME) {
         let is_length = at == next;
         if is_length {
             next += usize::from(*octet) + 1;
         }
+
         if at > 0
             && let Some(place) = text.get_mut(at - 1)
         {
@@ -269,6 +292,7 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
             length = at;
         }
     }
+
     // The dot after the last label stands for the root and is removed.
     text.get(..length.saturating_sub(1)).unwrap_or_default()
 }
@@ -297,10 +321,10 @@ impl QueryTap {
 
     /// Copies an answered query to the watches that match it.
     #[cold]
-    pub(crate) fn copy(&self, answered: &AnsweredQuery<'_>) {
+    pub(crate) fn copy_to_watches(&self, answered: &AnsweredQuery<'_>) {
         let time = SystemTime::now();
         for sink in self.sinks.load().iter() {
-            sink.offer(answered, time, &self.counters);
+            sink.offer_query(answered, time, &self.counters);
         }
     }
 
@@ -309,27 +333,31 @@ impl QueryTap {
     /// # Errors
     ///
     /// Fails if too many watches are open.
-    pub fn watch(self: &Arc<Self>, choice: WatchSettings) -> Result<TapWatch, TooManyWatches> {
-        let (sender, records) = mpsc::channel(QUEUE);
+    pub fn open_watch(
+        self: &Arc<Self>,
+        settings: WatchSettings,
+    ) -> Result<TapWatch, TooManyWatches> {
+        let (sender, records) = mpsc::channel(MAX_QUEUED);
         let rate = RecordRate {
-            limit: choice.rate,
+            limit: settings.rate,
             taken: AtomicU64::new(0),
         };
-        let (octets, left_out) = (AtomicUsize::new(0), AtomicU64::new(0));
         let sink = Arc::new(WatchSink {
-            choice,
+            settings,
             rate,
             records: sender,
-            octets,
-            left_out,
+            octets: AtomicUsize::new(0),
+            left_out: AtomicU64::new(0),
         });
-        self.change(|sinks| {
+
+        self.change_sinks(|sinks| {
             if sinks.len() >= MAX_WATCHES {
                 return Err(TooManyWatches);
             }
             sinks.push(Arc::clone(&sink));
             Ok(())
         })?;
+
         Ok(TapWatch {
             tap: Arc::clone(self),
             sink,
@@ -339,25 +367,19 @@ impl QueryTap {
 
     /// Number of records since the start.
     pub fn counts(&self) -> TapCounts {
-        let TapCounters {
-            taken,
-            over_rate,
-            dropped,
-        } = &self.counters;
-        let [taken, over_rate, dropped] =
-            [taken, over_rate, dropped].map(|count| count.load(Relaxed));
         TapCounts {
-            taken,
-            over_rate,
-            dropped,
+            taken: self.counters.taken.load(Relaxed),
+            over_rate: self.counters.over_rate.load(Relaxed),
+            dropped: self.counters.dropped.load(Relaxed),
             watches: self.sinks.load().len(),
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<WatchSink>>) -> T) -> T {
+    fn change_sinks<T>(&self, change: impl FnOnce(&mut Vec<Arc<WatchSink>>) -> T) -> T {
         let _changing = self.changing.lock();
         let mut sinks = self.sinks.load().to_vec();
         let changed = change(&mut sinks);
+
         self.on.store(!sinks.is_empty(), Relaxed);
         self.sinks.store(Arc::new(sinks));
         changed
@@ -374,24 +396,24 @@ pub struct TapWatch {
 
 impl TapWatch {
     /// Takes the next record; `None` if the queue is empty.
-    pub fn take(&mut self) -> Option<TapRecord> {
+    pub fn take_record(&mut self) -> Option<TapRecord> {
         let record = self.records.try_recv().ok()?;
         self.sink.octets.fetch_sub(record.octets(), Relaxed);
         Some(record)
     }
 
     /// Waits for the next record.
-    pub async fn next(&mut self) -> TapRecord {
+    pub async fn next_record(&mut self) -> TapRecord {
         loop {
-            if let Some(record) = self.take() {
+            if let Some(record) = self.take_record() {
                 return record;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Number of matching records that were dropped since the last call.
-    pub fn left_out(&self) -> u64 {
+    pub fn take_left_out(&self) -> u64 {
         self.sink.left_out.swap(0, Relaxed)
     }
 }
@@ -399,7 +421,7 @@ impl TapWatch {
 impl Drop for TapWatch {
     fn drop(&mut self) {
         self.tap
-            .change(|sinks| sinks.retain(|sink| !Arc::ptr_eq(sink, &self.sink)));
+            .change_sinks(|sinks| sinks.retain(|sink| !Arc::ptr_eq(sink, &self.sink)));
     }
 }
 

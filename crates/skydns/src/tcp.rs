@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use wire::{Transport, framed, set_length};
 
@@ -21,8 +22,8 @@ use crate::tap::AnsweredQuery;
 /// Maximum number of connections. The buffer of a connection grows with the received octets; an
 /// idle connection takes about 4 KiB.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Maximum number of connections of one host. [`ClientShares`] lowers this number while other hosts have
-/// many connections.
+/// Maximum number of connections of one host. [`ClientShares`] lowers this number while other hosts
+/// have many connections.
 const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
 /// Maximum number of queries on one connection that wait for an answer. Further queries are not
 /// read until one is answered.
@@ -31,20 +32,20 @@ const MAX_IN_FLIGHT: usize = 64;
 /// answered.
 const MAX_EXPENSIVE: usize = 2;
 /// Time for which a connection answers queries before it yields to other connections.
-const TURN: Duration = Duration::from_micros(200);
+const TURN_LENGTH: Duration = Duration::from_micros(200);
 /// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, suggests a few
 /// seconds.
-const IDLE: Duration = Duration::from_secs(10);
-/// Replaces [`IDLE`] for connections that are accepted while more than half of all connections are
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Replaces [`IDLE_TIMEOUT`] for connections that are accepted while more than half of all connections are
 /// in use.
-const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
+const BUSY_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout for receiving a query, and for sending an answer.
-const STALLED: Duration = Duration::from_secs(4);
+const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for a whole transfer.
-const TRANSFER: Duration = Duration::from_mins(10);
+const TRANSFER_TIMEOUT: Duration = Duration::from_mins(10);
 /// Time after a stop at which all connections are closed, even if clients have not read their
 /// answers.
-const ENDING: Duration = Duration::from_secs(4);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 /// Pause after a failed `accept`. The usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum length of a query in octets, as over UDP. Queries with all common options are far
@@ -52,7 +53,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// small pod.
 const MAX_QUERY: usize = 4096;
 /// Number of octets read at once, and number of octets of answers above which answers are sent.
-const READ: usize = 2048;
+const READ_SIZE: usize = 2048;
 
 /// The TCP listener and the resolver that it serves.
 pub(crate) struct TcpServer<B: Backend> {
@@ -70,15 +71,16 @@ impl<B: Backend> TcpServer<B> {
                 () = stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 // At the maximum, the next client waits until another connection ends.
-                accepted = accept(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
+                accepted = accept_connection(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
                     let Some((stream, client)) = accepted else { continue };
-                    let Some(share) = shares.take(client.ip()) else { continue };
-                    let busy = shares.taken() > MAX_CONNECTIONS / 2;
+                    let Some(share) = shares.take_share(client.ip()) else { continue };
+
+                    let is_busy = shares.taken() > MAX_CONNECTIONS / 2;
                     let connection = ClientConnection {
                         stream,
                         client,
                         resolver: Arc::clone(&self.resolver),
-                        idle: if busy { IDLE_WHEN_BUSY } else { IDLE },
+                        idle_timeout: if is_busy { BUSY_IDLE_TIMEOUT } else { IDLE_TIMEOUT },
                     };
                     let stop = stop.clone();
                     connections.spawn(async move {
@@ -89,19 +91,26 @@ impl<B: Backend> TcpServer<B> {
                 }
             }
         }
+
+        // New clients get an error at once instead of no answer.
         drop(self.listener);
-        let all = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(ENDING, all).await.is_err() {
-            tracing::debug!(
-                connections = connections.len(),
-                "TCP clients did not read their answers in time"
-            );
-            connections.shutdown().await;
-        }
+        end_connections(connections).await;
     }
 }
 
-async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+/// Waits for all connections to end, and closes those that take too long.
+async fn end_connections(mut connections: JoinSet<()>) {
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+        tracing::debug!(
+            connections = connections.len(),
+            "TCP clients did not read their answers in time"
+        );
+        connections.shutdown().await;
+    }
+}
+
+async fn accept_connection(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok(accepted) => Some(accepted),
         Err(error) => {
@@ -116,7 +125,7 @@ struct ClientConnection<B: Backend> {
     stream: TcpStream,
     client: SocketAddr,
     resolver: Arc<Resolver<B>>,
-    idle: Duration,
+    idle_timeout: Duration,
 }
 
 struct LateAnswer {
@@ -141,7 +150,11 @@ impl InFlightQueries {
         self.tasks.len() < MAX_IN_FLIGHT && self.expensive < MAX_EXPENSIVE
     }
 
-    fn spawn(&mut self, expensive: bool, answer: impl Future<Output = Vec<u8>> + Send + 'static) {
+    fn spawn_answer(
+        &mut self,
+        expensive: bool,
+        answer: impl Future<Output = Vec<u8>> + Send + 'static,
+    ) {
         self.expensive += usize::from(expensive);
         self.tasks.spawn(async move {
             LateAnswer {
@@ -152,7 +165,7 @@ impl InFlightQueries {
     }
 
     /// Waits for the next answer; `None` if no query waits.
-    async fn next(&mut self) -> Option<Vec<u8>> {
+    async fn next_answer(&mut self) -> Option<Vec<u8>> {
         let waited = self.tasks.join_next().await?.ok()?;
         self.expensive -= usize::from(waited.expensive);
         Some(waited.answer)
@@ -165,146 +178,161 @@ impl<B: Backend> ClientConnection<B> {
         let mut frames = TimedFrames::new();
         let mut in_flight = InFlightQueries::default();
         let mut open = true;
+
         while open || !in_flight.is_empty() {
-            let deadline = frames.since
-                + if frames.is_empty() {
-                    self.idle
-                } else {
-                    STALLED
-                };
+            let limit = if frames.is_empty() {
+                self.idle_timeout
+            } else {
+                STALL_TIMEOUT
+            };
+            let deadline = frames.since + limit;
+            let may_read = open && in_flight.has_room();
             // A connection that waits for one of our answers is not idle.
-            let answering = frames.is_empty() && !in_flight.is_empty();
+            let is_answering = frames.is_empty() && !in_flight.is_empty();
+
             tokio::select! {
-                answer = in_flight.next(), if !in_flight.is_empty() => {
+                answer = in_flight.next_answer(), if !in_flight.is_empty() => {
                     if let Some(answer) = answer {
-                        self.send(&framed(&answer)).await?;
+                        self.send_octets(&framed(&answer)).await?;
                     }
-                    frames.rest();
+                    frames.restart_idle_time();
                 }
-                read = frames.read(&self.stream), if open && in_flight.has_room() => open = read? > 0,
-                () = tokio::time::sleep_until(deadline), if open && in_flight.has_room() && !answering => {
-                    open = false;
-                }
+                read = frames.read_octets(&self.stream), if may_read => open = read? > 0,
+                () = tokio::time::sleep_until(deadline), if may_read && !is_answering => open = false,
                 () = stop.cancelled(), if open => open = false,
             }
-            self.answer(&mut frames, &mut in_flight).await?;
+
+            self.answer_frames(&mut frames, &mut in_flight).await?;
             if frames.exceeds_max_query() {
                 // Differs from kube-dns, which reads queries of up to 64 KiB.
-                (open, frames) = (false, TimedFrames::new());
+                open = false;
+                frames = TimedFrames::new();
             }
         }
         Ok(())
     }
 
     /// Answers the complete queries in the buffer.
-    async fn answer(
+    async fn answer_frames(
         &mut self,
         frames: &mut TimedFrames,
         in_flight: &mut InFlightQueries,
     ) -> io::Result<()> {
         let mut answers = Vec::new();
         let mut turn = Instant::now();
+
         while in_flight.has_room()
             && let Some(query) = frames.next_frame()
         {
             let started = Instant::now();
-            let start = answers.len();
-            answers.extend_from_slice(&[0, 0]);
-            match self
-                .resolver
-                .answer(&query, self.client.ip(), Transport::Tcp, &mut answers)
-            {
-                AnswerAttempt::Answered(reply) => {
-                    set_length(&mut answers, start);
-                    self.resolver.record(&AnsweredQuery {
-                        client: self.client,
-                        transport: Transport::Tcp,
-                        query: &query,
-                        response: answers.get(start + 2..).unwrap_or_default(),
-                        reply,
-                        took: Took::AtOnce(started.elapsed()),
-                    });
-                }
-                AnswerAttempt::Ignored => answers.truncate(start),
+            match self.answer_frame(&query, started, &mut answers) {
+                AnswerAttempt::Answered(_) | AnswerAttempt::Ignored => {}
                 AnswerAttempt::Transfer => {
-                    answers.truncate(start);
-                    self.send(&answers).await?;
+                    self.send_octets(&answers).await?;
                     answers.clear();
-                    self.transfer(&query, started).await?;
-                    frames.rest();
+                    self.send_zone(&query, started).await?;
+                    frames.restart_idle_time();
                 }
-                AnswerAttempt::Waits(waiting) => {
-                    answers.truncate(start);
-                    self.answer_later(waiting, in_flight);
-                }
+                AnswerAttempt::Waits(waiting) => self.spawn_waiting(waiting, in_flight),
             }
-            if answers.len() > READ {
-                self.send(&answers).await?;
+
+            if answers.len() > READ_SIZE {
+                self.send_octets(&answers).await?;
                 answers.clear();
             }
-            if turn.elapsed() > TURN {
+            if turn.elapsed() > TURN_LENGTH {
                 tokio::task::yield_now().await;
                 turn = Instant::now();
             }
         }
-        self.send(&answers).await
+        self.send_octets(&answers).await
+    }
+
+    /// Appends the answer to one query to `answers`, with its length in front, if the query can be
+    /// answered at once.
+    fn answer_frame(
+        &self,
+        query: &[u8],
+        started: Instant,
+        answers: &mut Vec<u8>,
+    ) -> AnswerAttempt<B::View> {
+        let start = answers.len();
+        answers.extend_from_slice(&[0, 0]);
+        let client = self.client.ip();
+        let attempt = self
+            .resolver
+            .attempt_query(query, client, Transport::Tcp, answers);
+
+        let AnswerAttempt::Answered(reply) = attempt else {
+            answers.truncate(start);
+            return attempt;
+        };
+        set_length(answers, start);
+        self.resolver.record_answer(&AnsweredQuery {
+            client: self.client,
+            transport: Transport::Tcp,
+            query,
+            response: answers.get(start + 2..).unwrap_or_default(),
+            reply,
+            took: Took::AtOnce(started.elapsed()),
+        });
+        attempt
     }
 
     /// Sends a zone. Other queries on the connection wait until the end, as RFC 5936, section 4.1
     /// allows.
-    async fn transfer(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
-        let deadline = tokio::time::Instant::now() + TRANSFER;
-        let begun = self
-            .resolver
-            .transfers()
-            .and_then(|transfers| transfers.begin(query, self.client.ip()));
-        let Some(mut stream) = begun else {
+    async fn send_zone(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
+        let deadline = tokio::time::Instant::now() + TRANSFER_TIMEOUT;
+        let transfers = self.resolver.transfers();
+        let stream =
+            transfers.and_then(|transfers| transfers.begin_stream(query, self.client.ip()));
+        let Some(mut stream) = stream else {
             return Ok(());
         };
+
         let mut first = None;
-        while let Some(message) = tokio::time::timeout_at(deadline, stream.next()).await? {
-            tokio::time::timeout_at(deadline, self.send(&framed(&message))).await??;
+        while let Some(message) = timeout_at(deadline, stream.next_message()).await? {
+            timeout_at(deadline, self.send_octets(&framed(&message))).await??;
             first.get_or_insert(message);
         }
+
         let response = first.unwrap_or_default();
-        let (client, transport, took) =
-            (self.client, Transport::Tcp, Took::Waited(started.elapsed()));
-        self.resolver.record(&AnsweredQuery {
-            client,
-            transport,
+        self.resolver.record_answer(&AnsweredQuery {
+            client: self.client,
+            transport: Transport::Tcp,
             query,
             response: &response,
             reply: stream.reply(),
-            took,
+            took: Took::Waited(started.elapsed()),
         });
         Ok(())
     }
 
     /// Answers a query in a task, because the query cannot be answered at once.
-    fn answer_later(&self, waiting: Box<WaitingQuery<B::View>>, in_flight: &mut InFlightQueries) {
+    fn spawn_waiting(&self, waiting: Box<WaitingQuery<B::View>>, in_flight: &mut InFlightQueries) {
         let resolver = Arc::clone(&self.resolver);
         let client = self.client;
-        let expensive = waiting.is_expensive();
-        let admitted = resolver.admit(&waiting);
+        let is_expensive = waiting.is_expensive();
+        let place = resolver.admit(&waiting);
 
-        in_flight.spawn(expensive, async move {
-            if let Some(admitted) = admitted {
-                return resolver.resolve(waiting, client, admitted).await;
+        in_flight.spawn_answer(is_expensive, async move {
+            if let Some(place) = place {
+                return resolver.resolve_waiting(waiting, client, place).await;
             }
-            if expensive {
+            if is_expensive {
                 // The error response is delayed: after an immediate response the client would retry
                 // at once.
                 tokio::time::sleep(BUDGET).await;
             }
-            resolver.reject(&waiting, client)
+            resolver.servfail_not_admitted(waiting, client)
         });
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
+    async fn send_octets(&mut self, octets: &[u8]) -> io::Result<()> {
+        if octets.is_empty() {
             return Ok(());
         }
-        tokio::time::timeout(STALLED, self.stream.write_all(bytes)).await?
+        timeout(STALL_TIMEOUT, self.stream.write_all(octets)).await?
     }
 }
 
@@ -324,8 +352,8 @@ impl TimedFrames {
         }
     }
 
-    /// Restarts the idle time.
-    fn rest(&mut self) {
+    /// Restarts the idle time of a connection without an incomplete message.
+    fn restart_idle_time(&mut self) {
         if self.is_empty() {
             self.since = tokio::time::Instant::now();
         }
@@ -337,12 +365,12 @@ impl TimedFrames {
 
     /// Waits for more octets and reads them. Returns the number of octets; 0 means the end of the
     /// stream.
-    async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    async fn read_octets(&mut self, stream: &TcpStream) -> io::Result<usize> {
         // A client that sends without pause must not block other tasks.
         tokio::task::coop::consume_budget().await;
         loop {
             stream.readable().await?;
-            match self.read_now(stream) {
+            match self.try_read(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }
@@ -351,10 +379,11 @@ impl TimedFrames {
 
     /// Reads through a buffer on the stack. A connection then keeps memory only for the octets
     /// received.
-    fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
-        let mut chunk = [0; READ];
+    fn try_read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        let mut chunk = [0; READ_SIZE];
         let length = stream.try_read(&mut chunk)?;
-        self.rest();
+
+        self.restart_idle_time();
         self.octets.push(chunk.get(..length).unwrap_or_default());
         Ok(length)
     }
@@ -377,18 +406,21 @@ impl TimedFrames {
 
 /// Binds the listener. The port is not shared, unlike that of the UDP sockets, so a second server
 /// on the address fails.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+pub(crate) fn bind_listener(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
+
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.cloexec(),
         Some(Protocol::TCP),
     )?;
+
     // Connections of the previous process may still linger. They must not prevent a restart.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
+
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(1024)?;
@@ -400,7 +432,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_read_takes_a_whole_query_and_keeps_no_more() {
+    async fn read_buffer_is_as_small_as_query() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap())
             .await
@@ -410,14 +442,14 @@ mod tests {
         client.write_all(&framed(&query)).await.unwrap();
 
         let mut frames = TimedFrames::new();
-        assert_eq!(frames.read(&server).await.unwrap(), 302);
+        assert_eq!(frames.read_octets(&server).await.unwrap(), 302);
         assert!(
-            frames.octets.capacity() < READ,
+            frames.octets.capacity() < READ_SIZE,
             "{}",
             frames.octets.capacity()
         );
         assert_eq!(frames.next_frame().as_deref(), Some(&query[..]));
         drop(client);
-        assert_eq!(frames.read(&server).await.unwrap(), 0);
+        assert_eq!(frames.read_octets(&server).await.unwrap(), 0);
     }
 }

@@ -1,9 +1,9 @@
 //! Clients and names with the most queries in the last minutes, from samples in bounded memory.
 //!
 //! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A
-//! ranking adds up the sketches of all threads. A sketch has [`SLOTS`] slots, so a share is
+//! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so a share is
 //! underestimated by at most 0.2 % of all queries. A thread samples every answer up to about
-//! [`SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with the
+//! [`MAX_SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with the
 //! weight n. At that rate, a share of 2 % gives 2400 samples in two minutes. The error is then
 //! below one tenth of the share.
 //!
@@ -24,9 +24,9 @@ use self::sketch::FrequencySketch;
 use crate::tap::AnsweredQuery;
 
 /// Maximum number of keys in a sketch.
-pub const SLOTS: usize = 512;
+pub const MAX_SLOTS: usize = 512;
 /// Approximate maximum number of samples that one thread takes in a second.
-pub const SAMPLES: u32 = 1000;
+pub const MAX_SAMPLES: u32 = 1000;
 /// Length of a window. A ranking covers the last complete window and the current one.
 const WINDOW: Duration = Duration::from_mins(2);
 /// Maximum weight of a sample, in answers.
@@ -47,7 +47,11 @@ struct WindowTables {
 
 impl WindowTables {
     fn clear(&mut self) {
-        (self.queries, self.samples, self.missing, self.failed) = (0, 0, 0, 0);
+        self.queries = 0;
+        self.samples = 0;
+        self.missing = 0;
+        self.failed = 0;
+
         for sketch in [
             &mut self.clients,
             &mut self.names,
@@ -58,22 +62,24 @@ impl WindowTables {
         }
     }
 
-    fn add(&mut self, client: IpAddr, name: &[u8], code: u16, weight: u64) {
+    fn add_answer(&mut self, client: IpAddr, name: &[u8], code: u16, weight: u64) {
         self.queries += weight;
         self.samples += 1;
+
         match client {
-            IpAddr::V4(ip) => self.clients.add(&ip.octets(), weight),
-            IpAddr::V6(ip) => self.clients.add(&ip.octets(), weight),
+            IpAddr::V4(ip) => self.clients.add_key(&ip.octets(), weight),
+            IpAddr::V6(ip) => self.clients.add_key(&ip.octets(), weight),
         }
-        self.names.add(name, weight);
+        self.names.add_key(name, weight);
+
         match code {
             rcode::NXDOMAIN => {
                 self.missing += weight;
-                self.nxdomain.add(name, weight);
+                self.nxdomain.add_key(name, weight);
             }
             rcode::SERVFAIL => {
                 self.failed += weight;
-                self.servfail.add(name, weight);
+                self.servfail.add_key(name, weight);
             }
             _ => {}
         }
@@ -97,17 +103,27 @@ impl ThreadWindows {
         }
     }
 
+    /// Begins a new window if the current one is over.
     fn rotate(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.begun);
         if elapsed < WINDOW {
             return;
         }
+
         std::mem::swap(&mut self.current, &mut self.last);
         self.current.clear();
         if elapsed >= 2 * WINDOW {
+            // No answer came in the window before.
             self.last.clear();
         }
         self.begun = now;
+    }
+
+    /// Time that the two windows cover; `started` is the time of the first window.
+    fn ranked_time(&self, started: Instant, now: Instant) -> Duration {
+        let current = now.saturating_duration_since(self.begun);
+        let is_first = self.begun == started;
+        if is_first { current } else { current + WINDOW }
     }
 }
 
@@ -163,7 +179,7 @@ pub struct TopRanking {
 
 impl TopQueries {
     /// Adds a sampler for one thread.
-    pub(crate) fn sampler(&self) -> AnswerSampler {
+    pub(crate) fn add_sampler(&self) -> AnswerSampler {
         let windows = Arc::new(Mutex::new(ThreadWindows::new(self.started)));
         self.threads.lock().push(Arc::clone(&windows));
         AnswerSampler {
@@ -177,37 +193,35 @@ impl TopQueries {
 
     /// Returns the ranking, with at most `rows` rows of each kind.
     pub fn ranking(&self, rows: usize) -> TopRanking {
-        let (now, threads) = (Instant::now(), self.threads.lock().clone());
+        let now = Instant::now();
+        let threads = self.threads.lock().clone();
         let mut sum = WindowSum::default();
         let mut time = Duration::ZERO;
+
         for windows in &threads {
             // While this lock is held, the thread that answers drops its samples.
             let mut windows = windows.lock();
             windows.rotate(now);
-            let before = if windows.begun == self.started {
-                Duration::ZERO
-            } else {
-                WINDOW
-            };
-            time = time.max(now.saturating_duration_since(windows.begun) + before);
-            sum.add(&windows.last);
-            sum.add(&windows.current);
+            time = time.max(windows.ranked_time(self.started, now));
+            sum.add_window(&windows.last);
+            sum.add_window(&windows.current);
         }
-        let names = |counts| sorted(counts, rows, |wire: &[u8]| Some(name::to_text(wire)));
+
         TopRanking {
             time,
             queries: sum.queries,
             samples: sum.samples,
             missing: sum.missing,
             failed: sum.failed,
-            clients: sorted(sum.clients, rows, address),
-            names: names(sum.names),
-            nxdomain: names(sum.nxdomain),
-            servfail: names(sum.servfail),
+            clients: ranked_rows(sum.clients, rows, parse_address),
+            names: ranked_names(sum.names, rows),
+            nxdomain: ranked_names(sum.nxdomain, rows),
+            servfail: ranked_names(sum.servfail, rows),
         }
     }
 }
 
+/// The sum of the windows of all threads.
 #[derive(Default)]
 struct WindowSum {
     queries: u64,
@@ -223,11 +237,12 @@ struct WindowSum {
 type KeyCounts = HashMap<Box<[u8]>, u64>;
 
 impl WindowSum {
-    fn add(&mut self, tables: &WindowTables) {
+    fn add_window(&mut self, tables: &WindowTables) {
         self.queries += tables.queries;
         self.samples += tables.samples;
         self.missing += tables.missing;
         self.failed += tables.failed;
+
         for (counts, sketch) in [
             (&mut self.clients, &tables.clients),
             (&mut self.names, &tables.names),
@@ -241,25 +256,30 @@ impl WindowSum {
     }
 }
 
-fn sorted<T: Ord>(
+/// The rows with the most answers, in descending order. Keys that `parse_key` rejects are left out.
+fn ranked_rows<T: Ord>(
     counts: KeyCounts,
     rows: usize,
-    key: impl Fn(&[u8]) -> Option<T>,
+    parse_key: impl Fn(&[u8]) -> Option<T>,
 ) -> Vec<TopRow<T>> {
     let mut all: Vec<(Box<[u8]>, u64)> = counts.into_iter().collect();
     all.sort_by(|(a, more), (b, fewer)| fewer.cmp(more).then_with(|| a.cmp(b)));
     all.truncate(rows);
-    all.into_iter()
-        .filter_map(|(octets, queries)| {
-            Some(TopRow {
-                key: key(&octets)?,
-                queries,
-            })
-        })
-        .collect()
+
+    let mut ranked = Vec::with_capacity(all.len());
+    for (octets, queries) in all {
+        if let Some(key) = parse_key(&octets) {
+            ranked.push(TopRow { key, queries });
+        }
+    }
+    ranked
 }
 
-fn address(octets: &[u8]) -> Option<IpAddr> {
+fn ranked_names(counts: KeyCounts, rows: usize) -> Vec<TopRow<String>> {
+    ranked_rows(counts, rows, |wire| Some(name::to_text(wire)))
+}
+
+fn parse_address(octets: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from))
         .ok()
@@ -287,45 +307,54 @@ impl AnswerSampler {
     }
 
     /// Samples an answer, if it is [due](Self::is_due).
-    pub(crate) fn take(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
+    pub(crate) fn take_sample(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
         if self.skip != u32::MAX {
             return;
         }
         let weight = self.stride.into();
-        self.pace(now);
+        self.schedule_next(now);
+
         // A reader holds the lock for a short time only. The sample is dropped meanwhile.
         if let Some(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
+
             let mut lower = [0; name::MAX_NAME];
-            let name = lower_case(answered.name(), &mut lower);
+            let name = write_lower_case(answered.name(), &mut lower);
             let client = answered.client.ip().to_canonical();
-            windows
-                .current
-                .add(client, name, answered.reply.rcode, weight);
+            let code = answered.reply.rcode;
+            windows.current.add_answer(client, name, code, weight);
         }
     }
 
     /// Selects the next answer to sample at random. Otherwise periodic queries could be
     /// over-represented.
-    fn pace(&mut self, now: Instant) {
+    fn schedule_next(&mut self, now: Instant) {
         self.taken += 1;
         let elapsed = now.saturating_duration_since(self.since);
-        if self.taken >= SAMPLES || elapsed >= Duration::from_secs(1) {
-            let answers = u64::from(self.taken) * u64::from(self.stride);
-            let micros = u64::try_from(elapsed.as_micros())
-                .unwrap_or(u64::MAX)
-                .max(1);
-            let stride = answers.saturating_mul(1_000_000) / micros / u64::from(SAMPLES);
-            self.stride = u32::try_from(stride)
-                .unwrap_or(MAX_STRIDE)
-                .clamp(1, MAX_STRIDE);
-            (self.taken, self.since) = (0, now);
+        if self.taken >= MAX_SAMPLES || elapsed >= Duration::from_secs(1) {
+            self.stride = self.adapted_stride(elapsed);
+            self.taken = 0;
+            self.since = now;
         }
+
         self.skip = fastrand::u32(0..2 * self.stride - 1);
+    }
+
+    /// The stride for [`MAX_SAMPLES`] a second at the rate of the last samples.
+    fn adapted_stride(&self, elapsed: Duration) -> u32 {
+        let answers = u64::from(self.taken) * u64::from(self.stride);
+        let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        let per_second = answers.saturating_mul(1_000_000) / micros.max(1);
+
+        let stride = per_second / u64::from(MAX_SAMPLES);
+        u32::try_from(stride)
+            .unwrap_or(MAX_STRIDE)
+            .clamp(1, MAX_STRIDE)
     }
 }
 
-fn lower_case<'l>(name: &[u8], lower: &'l mut [u8; name::MAX_NAME]) -> &'l [u8] {
+/// Writes the name in lower case to `lower`.
+fn write_lower_case<'l>(name: &[u8], lower: &'l mut [u8; name::MAX_NAME]) -> &'l [u8] {
     for (to, from) in lower.iter_mut().zip(name) {
         *to = from.to_ascii_lowercase();
     }

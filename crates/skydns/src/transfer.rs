@@ -106,8 +106,8 @@ impl<V: View> ZoneTransfers<V> {
     /// version. Returns whether there is a new version.
     ///
     /// `now` is the time in seconds since 1970. The function does not wait for the next second;
-    /// [`follow`](Self::follow) does.
-    pub fn take(&self, view: &Arc<V>, now: u64) -> bool {
+    /// [`follow_changes`](Self::follow_changes) does.
+    pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = zones(&**view).cloned().collect();
         let (loaded, loading) = zones
             .iter()
@@ -118,13 +118,13 @@ impl<V: View> ZoneTransfers<V> {
 
         let mut is_new = false;
         for zone in &loaded {
-            is_new |= self.take_zone(zone, view, now);
+            is_new |= self.update_version(zone, view, now);
         }
         *self.loading.lock() = Some(loading);
         if is_new {
             let serial_of = |zone: &Name| ZoneSerial {
                 zone: zone.clone(),
-                serial: self.serials.of_zone(zone),
+                serial: self.serials.zone_serial(zone),
             };
             self.current
                 .send_replace(loaded.iter().map(serial_of).collect());
@@ -133,7 +133,7 @@ impl<V: View> ZoneTransfers<V> {
     }
 
     /// Makes a version of one zone if its records have changed. Returns whether they have.
-    fn take_zone(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
+    fn update_version(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
         let last = self.version(zone);
         let change = last.map_or(ZoneChange::Whole, |last| {
             ZoneChange::between(&*last.view, &**view, zone)
@@ -147,20 +147,20 @@ impl<V: View> ZoneTransfers<V> {
             ZoneChange::Whole => None,
         };
 
-        let serial = self.serials.next(zone, now);
+        let serial = self.serials.next_serial(zone, now);
         let version = ZoneVersion::new(serial, Arc::clone(view));
         self.history
             .lock()
             .push(zone, version, difference, Instant::now());
         // A secondary that learns of the serial must get this version.
-        self.serials.set(zone, serial);
+        self.serials.set_serial(zone, serial);
         self.metrics.set_serial(zone, serial);
         true
     }
 
     /// Takes the versions of `current` after each change in `changes`, until `stop` is cancelled. A
     /// zone has at most one version each second.
-    pub async fn follow(
+    pub async fn follow_changes(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
         current: impl Fn() -> Arc<V>,
@@ -186,7 +186,9 @@ impl<V: View> ZoneTransfers<V> {
 
             let this = Arc::clone(&self);
             let view = current();
-            let taken = tokio::task::spawn_blocking(move || this.take(&view, serial::now())).await;
+            let taken =
+                tokio::task::spawn_blocking(move || this.update_versions(&view, serial::now()))
+                    .await;
             if taken.is_ok_and(|is_new| is_new) {
                 tracing::debug!("zone versions published");
             }
@@ -231,7 +233,7 @@ impl<V: View> ZoneTransfers<V> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
             Ok(mut accepted) => {
                 let content = ZoneContent::new(&*accepted.version.view, &accepted.request.zone);
-                let soa = content.soa(self.serials.numbers(accepted.version.serial));
+                let soa = content.soa(self.serials.soa_numbers(accepted.version.serial));
                 (
                     rcode::NOERROR,
                     accepted.request.soa_alone(soa),

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{MultiHeaders, SockaddrStorage};
 
 pub use socket::UdpSocket;
-use socket::{QUIET, ReceiveWait, UdpPeer};
-use wire::Transport;
+use socket::{RECEIVE_TIMEOUT, ReceiveWait, UdpPeer};
 
 use crate::backend::Backend;
 use crate::cause::Cause;
@@ -26,16 +25,17 @@ use crate::metrics::{Shard, Took};
 use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::AnsweredQuery;
 use crate::top::AnswerSampler;
+use wire::Transport;
 
 /// Maximum number of datagrams that are received, answered and sent together.
 const BATCH: usize = 32;
 /// Size of a receive buffer, in octets. A longer query is cut and therefore answered with FORMERR.
 const MAX_QUERY: usize = 4096;
 /// Size of the answer buffer that is kept between batches, in octets.
-const KEPT: usize = 256 * 1024;
+const KEPT_ANSWERS: usize = 256 * 1024;
 /// Time after a stop for which queries are still forwarded. Later queries that need an upstream get
 /// SERVFAIL, so that the shutdown ends.
-const ENDING: Duration = Duration::from_secs(2);
+const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 
 /// A receiving thread.
 pub(crate) struct UdpWorker<B: Backend> {
@@ -79,7 +79,7 @@ impl<B: Backend> UdpWorker<B> {
         shard: Arc<Shard>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let sampler = resolver.top().sampler();
+        let sampler = resolver.top().add_sampler();
         Self {
             socket,
             resolver,
@@ -91,44 +91,48 @@ impl<B: Backend> UdpWorker<B> {
     }
 
     /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked
-    /// between batches, and at least once each [`QUIET`].
+    /// between batches, and at least once each [`RECEIVE_TIMEOUT`].
     pub(crate) fn run(mut self) {
         let mut buffers = BatchBuffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
-            answers: Vec::with_capacity(KEPT),
-            receiving: self.socket.headers(BATCH),
-            sending: self.socket.headers(BATCH),
+            answers: Vec::with_capacity(KEPT_ANSWERS),
+            receiving: self.socket.batch_headers(BATCH),
+            sending: self.socket.batch_headers(BATCH),
         };
+
         while !self.stop.load(Ordering::Relaxed) {
-            self.serve(&mut buffers, ReceiveWait::Moment);
+            self.serve_batch(&mut buffers, ReceiveWait::Timeout);
         }
-        self.end(&mut buffers);
+        self.drain_socket(&mut buffers);
     }
 
     /// Continues to serve while queries wait for upstreams, and then until the socket's queue is
     /// empty. The kernel queues datagrams until the socket is closed, and a query that is never
     /// read would get no answer.
-    fn end(&mut self, buffers: &mut BatchBuffers) {
+    fn drain_socket(&mut self, buffers: &mut BatchBuffers) {
         let began = Instant::now();
         loop {
-            let wait = if self.resolver.waiting() > 0 {
-                ReceiveWait::Moment
+            let wait = if self.resolver.waiting_count() > 0 {
+                ReceiveWait::Timeout
             } else {
-                ReceiveWait::Never
+                ReceiveWait::None
             };
-            let served = self.serve(buffers, wait);
+            let served = self.serve_batch(buffers, wait);
             let elapsed = began.elapsed();
+
             // Under load the queue is never empty, so a time limit applies, too.
-            let done = self.resolver.waiting() == 0 && (!served || elapsed > QUIET);
-            if done || elapsed > ENDING + BUDGET {
+            let is_drained = served == 0 || elapsed > RECEIVE_TIMEOUT;
+            let is_done = self.resolver.waiting_count() == 0 && is_drained;
+            if is_done || elapsed > FORWARDED_AFTER_STOP + BUDGET {
                 return;
             }
-            self.ending = elapsed > ENDING;
+            self.ending = elapsed > FORWARDED_AFTER_STOP;
         }
     }
 
-    /// Receives a batch of queries and answers them. Returns false if no query arrived.
-    fn serve(&mut self, buffers: &mut BatchBuffers, wait: ReceiveWait) -> bool {
+    /// Receives a batch of queries and answers them. Returns the number of queries, which is 0 if
+    /// none arrived in time.
+    fn serve_batch(&mut self, buffers: &mut BatchBuffers, wait: ReceiveWait) -> usize {
         let BatchBuffers {
             queries,
             answers,
@@ -136,43 +140,40 @@ impl<B: Backend> UdpWorker<B> {
             sending,
         } = buffers;
         let mut received = [None; BATCH];
-        let Some(count) = self.receive(receiving, queries, &mut received, wait) else {
-            return false;
+        let Some(count) = self.receive_batch(receiving, queries, &mut received, wait) else {
+            return 0;
         };
+
         let mut pending = [None; BATCH];
         let mut now = Instant::now();
         answers.clear();
-        for ((datagram, query), pending) in received.iter().flatten().zip(queries).zip(&mut pending)
-        {
-            *pending = self.answer(query, *datagram, answers, &mut now);
+        let datagrams = received.iter().flatten().zip(queries);
+        for ((datagram, query), pending) in datagrams.zip(&mut pending) {
+            *pending = self.answer_datagram(query, *datagram, answers, &mut now);
         }
-        self.send(sending, answers, pending.get(..count).unwrap_or_default());
-        answers.shrink_to(KEPT);
-        true
+
+        self.send_answers(sending, answers, pending.get(..count).unwrap_or_default());
+        answers.shrink_to(KEPT_ANSWERS);
+        count
     }
 
     /// Receives datagrams; `None` if no datagram arrived in time.
-    fn receive(
+    fn receive_batch(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
         buffers: &mut [[u8; MAX_QUERY]],
         received: &mut [Option<ReceivedDatagram>; BATCH],
         wait: ReceiveWait,
     ) -> Option<usize> {
-        let mut slices: [_; BATCH] = {
-            let mut buffers = buffers.iter_mut();
-            std::array::from_fn(|_| {
-                [IoSliceMut::new(
-                    buffers.next().map_or(&mut [][..], |buffer| &mut buffer[..]),
-                )]
-            })
-        };
+        let mut buffers = buffers.iter_mut();
+        let mut slices: [_; BATCH] = std::array::from_fn(|_| {
+            let buffer = buffers.next().map_or(&mut [][..], |buffer| &mut buffer[..]);
+            [IoSliceMut::new(buffer)]
+        });
+
+        let messages = self.socket.receive_batch(headers, &mut slices, wait)?;
         let mut count = 0;
-        for (message, received) in self
-            .socket
-            .receive(headers, &mut slices, wait)?
-            .zip(received)
-        {
+        for (message, received) in messages.zip(received) {
             count += 1;
             *received = Some(ReceivedDatagram {
                 len: message.bytes,
@@ -183,8 +184,8 @@ impl<B: Backend> UdpWorker<B> {
     }
 
     /// Appends the answer to one datagram to `answers`, or passes the query on to be answered
-    /// later.
-    fn answer(
+    /// later. `now` is the time at which the datagram before was answered.
+    fn answer_datagram(
         &mut self,
         buffer: &[u8; MAX_QUERY],
         datagram: ReceivedDatagram,
@@ -192,34 +193,38 @@ impl<B: Backend> UdpWorker<B> {
         now: &mut Instant,
     ) -> Option<PendingAnswer> {
         let message = buffer.get(..datagram.len)?;
-        let (start, client) = (answers.len(), datagram.peer.socket_addr());
-        let reply = match self
+        let client = datagram.peer.socket_addr();
+        let start = answers.len();
+
+        let attempt = self
             .resolver
-            .answer(message, client.ip(), Transport::Udp, answers)
-        {
+            .attempt_query(message, client.ip(), Transport::Udp, answers);
+        let reply = match attempt {
             AnswerAttempt::Answered(reply) => reply,
-            AnswerAttempt::Waits(waiting) => self.resolve_later(waiting, datagram.peer, answers)?,
+            AnswerAttempt::Waits(waiting) => {
+                self.admit_or_servfail(waiting, datagram.peer, answers)?
+            }
             // Zones are sent over TCP alone.
             AnswerAttempt::Transfer | AnswerAttempt::Ignored => return None,
         };
         let end = answers.len();
+
+        // One look at the clock ends this answer and begins the next.
         let before = std::mem::replace(now, Instant::now());
         let took = Took::AtOnce(now.duration_since(before));
         self.shard.record(reply, Transport::Udp, took, end - start);
         if self.sampler.is_due() || self.resolver.tap().is_on() {
-            let (transport, response) = (Transport::Udp, answers.get(start..).unwrap_or_default());
-            self.show(
-                &AnsweredQuery {
-                    client,
-                    transport,
-                    query: message,
-                    response,
-                    reply,
-                    took,
-                },
-                *now,
-            );
+            let answered = AnsweredQuery {
+                client,
+                transport: Transport::Udp,
+                query: message,
+                response: answers.get(start..).unwrap_or_default(),
+                reply,
+                took,
+            };
+            self.publish_answer(&answered, *now);
         }
+
         Some(PendingAnswer {
             start,
             end,
@@ -229,37 +234,38 @@ impl<B: Backend> UdpWorker<B> {
 
     /// Passes an answered query to the tap, and to the ranking if the query is sampled.
     #[cold]
-    fn show(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
-        self.sampler.take(answered, now);
+    fn publish_answer(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
+        self.sampler.take_sample(answered, now);
         if self.resolver.tap().is_on() {
-            self.resolver.tap().copy(answered);
+            self.resolver.tap().copy_to_watches(answered);
         }
     }
 
     /// Passes a query on to be answered later. A query that may not wait is answered with SERVFAIL
     /// at once.
-    fn resolve_later(
+    fn admit_or_servfail(
         &self,
         waiting: Box<WaitingQuery<B::View>>,
         peer: UdpPeer,
         answers: &mut Vec<u8>,
     ) -> Option<Reply> {
         if self.ending {
-            return Some(waiting.fail(&Cause::Stopping, answers));
+            return Some(waiting.append_servfail(&Cause::Stopping, answers));
         }
 
         let socket = Arc::clone(&self.socket);
-        // If the send buffer is full, the answer is lost, as it might be on the network.
-        let send = move |answer: &[u8]| socket.send(answer, &peer);
-        let rejected = self
+        let resolved = self
             .resolver
-            .resolve_later(waiting, peer.socket_addr(), send)
-            .err()?;
-        Some(rejected.fail(&rejected.cause_of_rejection(), answers))
+            .spawn_resolve(waiting, peer.socket_addr(), move |answer| {
+                // If the send buffer is full, the answer is lost, as it might be on the network.
+                socket.send_datagram(answer, &peer);
+            });
+        let not_admitted = resolved.err()?;
+        Some(not_admitted.append_servfail(answers))
     }
 
     /// Sends a batch. Consecutive answers from the same local address are sent in one system call.
-    fn send(
+    fn send_answers(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
         answers: &[u8],
@@ -269,19 +275,21 @@ impl<B: Backend> UdpWorker<B> {
         let mut peers = [None; BATCH];
         let mut local = None;
         let mut count = 0;
+
         for pending in pending.iter().flatten() {
             if count > 0 && local != Some(pending.peer.local) {
                 self.socket
                     .send_batch(headers, &slices[..count], &peers[..count], local);
                 count = 0;
             }
-            local = Some(pending.peer.local);
-            slices[count] = [IoSlice::new(
-                answers.get(pending.start..pending.end).unwrap_or_default(),
-            )];
+
+            let answer = answers.get(pending.start..pending.end).unwrap_or_default();
+            slices[count] = [IoSlice::new(answer)];
             peers[count] = Some(pending.peer.remote);
+            local = Some(pending.peer.local);
             count += 1;
         }
+
         if count > 0 {
             self.socket
                 .send_batch(headers, &slices[..count], &peers[..count], local);
@@ -291,13 +299,14 @@ impl<B: Backend> UdpWorker<B> {
 
 /// Opens `count` sockets on one address. With port 0 the first socket selects the port. `unsent`
 /// counts the answers that cannot be sent.
-pub(crate) fn bind_all(
+pub(crate) fn bind_sockets(
     address: SocketAddr,
     count: usize,
     unsent: &Arc<AtomicU64>,
 ) -> std::io::Result<Vec<Arc<UdpSocket>>> {
     let first = UdpSocket::bind(address, Arc::clone(unsent))?;
     let address = first.local_addr();
+
     let mut sockets = vec![Arc::new(first)];
     for _ in 1..count {
         sockets.push(Arc::new(UdpSocket::bind(address, Arc::clone(unsent))?));

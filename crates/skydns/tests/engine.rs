@@ -21,7 +21,7 @@ use fixed::Fixed;
 use skydns::Zone;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
-use skydns::resolve::external_answer;
+use skydns::resolve::extract_external_answer;
 use testkit::message::Message;
 use testkit::query::Query;
 use testkit::reply::Reply;
@@ -821,7 +821,7 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
             .fold(Reply::to(&query), |reply, record| reply.answer(record))
             .wire();
         let is_ours = |name: &[u8]| zone.owns(name);
-        let answer = external_answer(&address_of("www.outside.test"), is_ours, &reply, 0);
+        let answer = extract_external_answer(&address_of("www.outside.test"), is_ours, &reply, 0);
         let ExternalAnswer::Records(all) = answer else {
             panic!("{what}: no records")
         };

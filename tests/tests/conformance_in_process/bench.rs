@@ -3,7 +3,7 @@
 use skydns::Zone;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery};
-use skydns::resolve::external_answer;
+use skydns::resolve::extract_external_answer;
 use testkit::{codes, name};
 use tests::conformance::answer::Observed;
 use tests::conformance::difference::{Differences, Mode};
@@ -160,6 +160,6 @@ fn look_up(
     };
     let rcode = |packet: &[u8]| packet.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
     packets.last().map_or(ExternalAnswer::Failed, |packet| {
-        external_answer(question, |name| zone.owns(name), packet, rcode(packet))
+        extract_external_answer(question, |name| zone.owns(name), packet, rcode(packet))
     })
 }

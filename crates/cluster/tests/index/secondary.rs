@@ -45,12 +45,14 @@ fn transfer_records(
     let counts = [1, 0, u16::from(!authority.is_empty()), 0].map(u16::to_be_bytes);
     let question = [zone.wire(), &qtype.to_be_bytes(), &1_u16.to_be_bytes()].concat();
     let query = [&[0, 7, 0, 0], counts.as_flattened(), &question, authority].concat();
-    let mut stream = transfers.begin(&query, CLIENT).expect("it is a query");
+    let mut stream = transfers
+        .begin_stream(&query, CLIENT)
+        .expect("it is a query");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
     let mut records = Vec::new();
-    while let Some(message) = runtime.block_on(stream.next()) {
+    while let Some(message) = runtime.block_on(stream.next_message()) {
         let message = Message::parse(&message).expect("a message");
         if message.header().rcode() != rcode::NOERROR {
             return None;

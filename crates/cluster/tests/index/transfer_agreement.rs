@@ -612,7 +612,7 @@ proptest! {
         for (number, edit) in edits.iter().enumerate() {
             world.apply(edit);
             let view = world.view();
-            transfers.take(&view, 3_000_000_000 + u64::try_from(number).unwrap());
+            transfers.update_versions(&view, 3_000_000_000 + u64::try_from(number).unwrap());
             // Queries for all names take most of the time.
             let is_checked = number % 4 == 3 || number + 1 == edits.len();
             for domain in ZONES {
@@ -751,13 +751,13 @@ fn records_known_without_upstream_are_transferred() {
     ] {
         let mut world = World::new(fixed.clone(), &[]);
         let transfers = secondary::start_transfers();
-        transfers.take(&world.view(), 3_000_000_000);
+        transfers.update_versions(&world.view(), 3_000_000_000);
         let mut copy = secondary::transfer_whole(&transfers, &name(zone)).unwrap();
         let known = ZoneCopies::from([(copy.serial(), copy.clone())]);
 
         world.apply(&edit);
         assert!(
-            transfers.take(&world.view(), 3_000_000_001),
+            transfers.update_versions(&world.view(), 3_000_000_001),
             "{what}: a new version"
         );
         let whole = secondary::transfer_whole(&transfers, &name(zone)).unwrap();
@@ -783,12 +783,12 @@ fn records_known_without_upstream_are_transferred() {
 fn unchanged_zone_keeps_its_serial() {
     let mut world = World::new(no_options(), &[]);
     let transfers = secondary::start_transfers();
-    transfers.take(&world.view(), 3_000_000_000);
+    transfers.update_versions(&world.view(), 3_000_000_000);
     let sky = secondary::transfer_whole(&transfers, &name("sky.test")).unwrap();
     let cluster = secondary::transfer_whole(&transfers, &name("cluster.local")).unwrap();
 
     world.apply(&Edit::Cluster(load_balancer()));
-    assert!(transfers.take(&world.view(), 3_000_000_001));
+    assert!(transfers.update_versions(&world.view(), 3_000_000_001));
     assert_eq!(
         secondary::transfer_whole(&transfers, &name("sky.test")),
         Some(sky.clone())
@@ -797,7 +797,7 @@ fn unchanged_zone_keeps_its_serial() {
     assert!(changed.serial() > cluster.serial());
 
     world.apply(&Edit::Etcd(0, Some(0)));
-    assert!(transfers.take(&world.view(), 3_000_000_002));
+    assert!(transfers.update_versions(&world.view(), 3_000_000_002));
     assert_eq!(
         secondary::transfer_whole(&transfers, &name("cluster.local")),
         Some(changed)
@@ -809,7 +809,7 @@ fn unchanged_zone_keeps_its_serial() {
             > sky.serial()
     );
     assert!(
-        !transfers.take(&world.view(), 3_000_000_003),
+        !transfers.update_versions(&world.view(), 3_000_000_003),
         "nothing has changed"
     );
 }
@@ -823,14 +823,14 @@ fn loaded_zone_does_not_wait_for_the_cluster() {
         synced: false,
         ..Snapshot::clone(&view)
     });
-    assert!(transfers.take(&early, 3_000_000_000));
+    assert!(transfers.update_versions(&early, 3_000_000_000));
     assert_eq!(
         secondary::transfer_whole(&transfers, &name("cluster.local")),
         None
     );
     let sky = secondary::transfer_whole(&transfers, &name("sky.test")).unwrap();
 
-    assert!(transfers.take(&view, 3_000_000_001));
+    assert!(transfers.update_versions(&view, 3_000_000_001));
     assert!(secondary::transfer_whole(&transfers, &name("cluster.local")).is_some());
     assert_eq!(
         secondary::transfer_whole(&transfers, &name("sky.test")),

@@ -160,7 +160,7 @@ async fn send(
     sender: &Sender,
     stop: &CancellationToken,
 ) -> Result<(), DnstapError> {
-    let mut watch = tap.watch(WatchSettings {
+    let mut watch = tap.open_watch(WatchSettings {
         filter: Filter::default(),
         rate: u32::MAX,
         messages: true,
@@ -190,13 +190,13 @@ async fn send(
 /// The frames of the next records, up to about `CHUNK` octets.
 async fn chunk(watch: &mut TapWatch, sender: &Sender) -> Vec<u8> {
     let mut chunk = Vec::new();
-    let mut next = Some(watch.next().await);
+    let mut next = Some(watch.next_record().await);
     while let Some(record) = next {
         for message in sender.messages(&record).into_iter().flatten() {
             data(&message, &mut chunk);
         }
         next = if chunk.len() < CHUNK {
-            watch.take()
+            watch.take_record()
         } else {
             None
         };

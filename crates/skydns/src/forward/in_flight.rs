@@ -99,7 +99,9 @@ impl InFlightQueries {
         let route = table.routes.get(upstreams).cloned();
         let route =
             route.unwrap_or_else(|| ClientShares::new(self.max_per_route, self.max_per_route));
-        let (Some(of_all), Some(of_route)) = (self.all.take(client), route.take(client)) else {
+        let (Some(of_all), Some(of_route)) =
+            (self.all.take_share(client), route.take_share(client))
+        else {
             return JoinOutcome::Overloaded;
         };
 

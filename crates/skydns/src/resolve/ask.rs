@@ -6,15 +6,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wire::{OwnedQuery, Query};
-
-use super::{servfail, sign};
+use super::{append_servfail, sign_reply};
 use crate::backend::View;
 use crate::cause::Cause;
 use crate::engine::{Pending, Reply};
 use crate::metrics::System;
 use crate::search::SearchList;
 use crate::transfer::ResponseSigner;
+use wire::{OwnedQuery, Query};
 
 /// A query that is being answered, with its client and its view.
 #[derive(Debug)]
@@ -23,15 +22,6 @@ pub(crate) struct Ask<'a, V> {
     pub(crate) client: IpAddr,
     pub(crate) view: &'a V,
 }
-
-// Derived, these would require that the view can be copied.
-impl<V> Clone for Ask<'_, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for Ask<'_, V> {}
 
 /// Result of the attempt to answer a message at once.
 #[derive(Debug)]
@@ -47,7 +37,7 @@ pub enum AnswerAttempt<V> {
 }
 
 /// A query whose answer takes longer, with all that the answer needs. It ends with an answer: see
-/// [`Resolver::resolve`](super::Resolver).
+/// [`Resolver::resolve_waiting`](super::Resolver).
 #[derive(Debug)]
 pub struct WaitingQuery<V> {
     pub(crate) query: OwnedQuery,
@@ -67,6 +57,10 @@ pub(crate) enum WaitingWork {
     Search(SearchList),
 }
 
+/// A query that was not admitted: its client has used its share, or no place is free.
+#[derive(Debug)]
+pub(crate) struct NotAdmitted<V>(pub(crate) Box<WaitingQuery<V>>);
+
 impl<V> WaitingQuery<V> {
     /// The part of the server that answers the query.
     pub(crate) fn system(&self) -> System {
@@ -81,8 +75,9 @@ impl<V> WaitingQuery<V> {
         matches!(self.work, WaitingWork::Name(Pending::Expensive))
     }
 
-    /// Answers SERVFAIL instead of waiting: the query was not admitted, or the server is stopping.
-    pub(crate) fn fail(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply
+    /// Appends a SERVFAIL response instead of waiting: the query was not admitted, or the server is
+    /// stopping.
+    pub(crate) fn append_servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply
     where
         V: View,
     {
@@ -94,19 +89,23 @@ impl<V> WaitingQuery<V> {
             view: &*self.view,
         };
 
-        let reply = servfail(ask, self.system(), cause, out);
+        let reply = append_servfail(&ask, self.system(), cause, out);
         match self.signer.clone() {
-            Some(signer) => sign(signer, start, reply, out),
+            Some(signer) => sign_reply(signer, start, reply, out),
             None => reply,
         }
     }
+}
 
-    /// The reason for SERVFAIL if the query is not admitted.
-    pub(crate) fn cause_of_rejection(&self) -> Cause {
-        if self.is_expensive() {
+impl<V: View> NotAdmitted<V> {
+    /// Appends the SERVFAIL response to the query.
+    pub(crate) fn append_servfail(&self, out: &mut Vec<u8>) -> Reply {
+        let Self(waiting) = self;
+        let cause = if waiting.is_expensive() {
             Cause::Expensive
         } else {
             Cause::Overloaded
-        }
+        };
+        waiting.append_servfail(&cause, out)
     }
 }

@@ -1,7 +1,5 @@
 //! Look-ups of names that only upstreams can resolve, for an answer of our own.
 
-use wire::{Message, Section, Transport, class, rcode, rtype};
-
 use super::Resolver;
 use super::waiting::AdmittedAsk;
 use crate::backend::Backend;
@@ -9,6 +7,7 @@ use crate::backend::zones::is_ours;
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use crate::forward::{self, UpstreamFailure};
+use wire::{Message, Section, Transport, class, rcode, rtype};
 
 /// Maximum number of aliases to follow within an upstream's answer.
 const MAX_CHAIN: usize = 16;
@@ -22,22 +21,28 @@ pub(super) struct ExternalLookup {
 
 impl<B: Backend> Resolver<B> {
     /// Looks up an external name at its upstreams, until the deadline of the query that needs it.
-    pub(super) async fn look_up(
+    pub(super) async fn look_up_external(
         &self,
-        late: AdmittedAsk<'_, B::View>,
+        admitted: &AdmittedAsk<'_, B::View>,
         question: &ExternalQuery,
     ) -> Result<ExternalLookup, Cause> {
-        let transport = late.query.transport;
-        let view = &**late.view;
+        let transport = admitted.ask.query.transport;
+        let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
         let query = forward::UpstreamQuery::new(lower.wire(), question.qtype);
+
         let reply = self
-            .exchange(late, query)
+            .query_upstreams(admitted, query)
             .await
             .map_err(|error| Cause::from(&error))?;
+        let answer = extract_external_answer(
+            question,
+            |name| is_ours(view, name),
+            &reply.message,
+            reply.rcode,
+        );
 
-        let is_ours = |name: &[u8]| is_ours(view, name);
-        let answer = match external_answer(question, is_ours, &reply.message, reply.rcode) {
+        let answer = match answer {
             ExternalAnswer::Failed => {
                 return Err(Cause::Reply(reply.upstream.clone(), reply.rcode));
             }
@@ -66,7 +71,7 @@ impl<B: Backend> Resolver<B> {
 /// The chain ends before a name (wire format, lower case) that `is_ours`. Records of other names
 /// must not be passed on.
 // Differs from kube-dns, which passes on the whole answer section.
-pub fn external_answer(
+pub fn extract_external_answer(
     question: &ExternalQuery,
     is_ours: impl Fn(&[u8]) -> bool,
     message: &[u8],
@@ -78,13 +83,23 @@ pub fn external_answer(
     let Ok(message) = Message::parse(message) else {
         return ExternalAnswer::Failed;
     };
+
+    let mut records = aliases_and_addresses(&message);
+    let names = follow_aliases(question.name.wire(), is_ours, &records);
+    records.retain(|record| contains_name(&names, record.owner.wire()));
+    ExternalAnswer::Records(records)
+}
+
+/// The CNAME, A and AAAA records of the answer section. Malformed records are left out.
+fn aliases_and_addresses(message: &Message<'_>) -> Vec<ExternalRecord> {
     let mut records = Vec::new();
     for record in message.section(Section::Answer) {
-        if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME)
-            || record.class != class::IN
-        {
+        let is_wanted = matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME)
+            && record.class == class::IN;
+        if !is_wanted {
             continue;
         }
+
         let mut rdata = Vec::new();
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else {
             continue;
@@ -95,38 +110,37 @@ pub fn external_answer(
             rdata: rdata.into(),
         });
     }
-    let names = chain(question.name.wire(), is_ours, &records);
-    records.retain(|record| {
-        names
-            .iter()
-            .any(|name| record.owner.wire().eq_ignore_ascii_case(name))
-    });
-    ExternalAnswer::Records(records)
+    records
 }
 
 /// `start`, and the names that its aliases among `records` lead to. The chain ends before one of
 /// our own names.
-fn chain(
+fn follow_aliases(
     start: &[u8],
     is_ours: impl Fn(&[u8]) -> bool,
     records: &[ExternalRecord],
 ) -> Vec<Vec<u8>> {
-    let alias = |name: &[u8]| {
-        let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
-        // A length octet is never a letter, so the comparison may ignore case.
-        let found = aliases.find(|record| record.owner.wire().eq_ignore_ascii_case(name))?;
-        Some(found.rdata.to_vec())
-    };
     let mut names = vec![start.to_vec()];
-    while let Some(target) = names.last().and_then(|name| alias(name)) {
-        let ours = is_ours(&target.to_ascii_lowercase());
-        if ours
-            || names.len() > MAX_CHAIN
-            || names.iter().any(|name| name.eq_ignore_ascii_case(&target))
-        {
+    while let Some(target) = names.last().and_then(|name| alias_target(records, name)) {
+        let is_own = is_ours(&target.to_ascii_lowercase());
+        // An alias that leads back to an earlier name is a loop.
+        if is_own || names.len() > MAX_CHAIN || contains_name(&names, target) {
             break;
         }
-        names.push(target);
+        names.push(target.to_vec());
     }
     names
+}
+
+/// The target of the first alias of `name`.
+fn alias_target<'r>(records: &'r [ExternalRecord], name: &[u8]) -> Option<&'r [u8]> {
+    let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
+    // A length octet is never a letter, so the comparison may ignore case.
+    let alias = aliases.find(|record| record.owner.wire().eq_ignore_ascii_case(name))?;
+    Some(&alias.rdata)
+}
+
+/// Whether `names` have `name`, in any case.
+fn contains_name(names: &[Vec<u8>], name: &[u8]) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }

@@ -11,17 +11,19 @@ use wire::{Message, Record, Section, rtype};
 /// section 5) to at most `limit` seconds: those of the authority section, and MINIMUM of its SOA
 /// record. Other messages, and those that are malformed, stay unchanged.
 pub(super) fn limit_ttls(message: &mut [u8], limit: u32) {
-    for field in negative_ttls(message) {
-        lower(message, field, limit);
+    for field in negative_ttl_fields(message) {
+        lower_seconds(message, field, limit);
     }
 }
 
 /// The places of the fields with a negative TTL; empty unless the authority section has an SOA
 /// record.
-fn negative_ttls(message: &[u8]) -> Vec<Range<usize>> {
+fn negative_ttl_fields(message: &[u8]) -> Vec<Range<usize>> {
     let Ok(message) = Message::parse(message) else {
         return Vec::new();
     };
+
+    // Without an SOA record the message is no negative answer, or must not be cached as such.
     let authority: Vec<Record<'_>> = message.section(Section::Authority).collect();
     let Some(soa) = authority.iter().find(|record| record.rtype == rtype::SOA) else {
         return Vec::new();
@@ -32,22 +34,23 @@ fn negative_ttls(message: &[u8]) -> Vec<Range<usize>> {
     // A signature covers MINIMUM, but not the TTL. The lower one of the two counts.
     let is_signed = authority.iter().any(|record| record.rtype == rtype::RRSIG);
     if !is_signed {
-        fields.push(minimum(soa));
+        fields.push(minimum_field(soa));
     }
     fields
 }
 
 /// The place of MINIMUM, the last field of an SOA record.
-fn minimum(soa: &Record<'_>) -> Range<usize> {
+fn minimum_field(soa: &Record<'_>) -> Range<usize> {
     let end = soa.data_range().end;
     end.saturating_sub(4)..end
 }
 
 /// Lowers the number of seconds in `field` to `limit`.
-fn lower(message: &mut [u8], field: Range<usize>, limit: u32) {
+fn lower_seconds(message: &mut [u8], field: Range<usize>, limit: u32) {
     let Some(octets) = message.get_mut(field).and_then(<[u8]>::first_chunk_mut) else {
         return;
     };
+
     let seconds = u32::from_be_bytes(*octets);
     *octets = seconds.min(limit).to_be_bytes();
 }

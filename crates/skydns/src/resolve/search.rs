@@ -15,70 +15,64 @@ use crate::metrics::Completion;
 use crate::search::SearchList;
 
 impl<B: Backend> Resolver<B> {
-    /// Walks a search list. If a lookup needs an upstream or much work, the error is the list.
-    pub(super) fn search_at_once(
+    /// Walks a search list at once. If a lookup needs an upstream or much work, the error is the
+    /// list.
+    pub(super) fn try_search(
         &self,
-        ask: Ask<'_, B::View>,
+        ask: &Ask<'_, B::View>,
         list: SearchList,
         out: &mut Vec<u8>,
     ) -> Result<Reply, SearchList> {
         let mut walk = SearchWalk::new(ask.query, list, ask.view.zone());
+        let mut message = Vec::new();
         let mut response = Vec::new();
-        while let Some(question) = walk.question(ask.query) {
-            response.clear();
-            let Some(candidate) = parse_candidate(&question, ask) else {
-                walk.fail();
-                continue;
+
+        while let Some(candidate) = next_candidate(&mut walk, ask, &mut message) {
+            let candidate = Ask {
+                query: &candidate,
+                ..*ask
             };
-            match self.try_candidate(
-                Ask {
-                    query: &candidate,
-                    ..ask
-                },
-                &mut response,
-            ) {
-                Progress::Reply(reply) => walk.take(&response, reply.system),
+            response.clear();
+            match self.try_candidate(&candidate, &mut response) {
+                Progress::Reply(reply) => walk.take_response(&response, reply.system),
                 Progress::Pending(_) => return Err(walk.into_list()),
             }
         }
-        Ok(self.end_walk(walk, ask, out))
+        Ok(self.finish_walk(walk, ask, out))
     }
 
     /// Walks the search list, one name after the other, and waits for each answer. Usually an early
     /// name exists, or no name except the last.
-    pub(super) async fn search(
+    pub(super) async fn complete_search(
         self: &Arc<Self>,
-        late: AdmittedAsk<'_, B::View>,
+        admitted: &AdmittedAsk<'_, B::View>,
         list: SearchList,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let ask = late.ask();
+        let ask = &admitted.ask;
         let mut walk = SearchWalk::new(ask.query, list, ask.view.zone());
-        while let Some(question) = walk.question(ask.query) {
-            let mut response = Vec::new();
-            let Some(candidate) = parse_candidate(&question, ask) else {
-                walk.fail();
-                continue;
-            };
-            let late = AdmittedAsk {
-                query: &candidate,
-                ..late
-            };
+        let mut message = Vec::new();
+        let mut response = Vec::new();
 
-            let reply = match self.try_candidate(late.ask(), &mut response) {
+        while let Some(candidate) = next_candidate(&mut walk, ask, &mut message) {
+            let candidate = admitted.with_query(&candidate);
+            response.clear();
+            let reply = match self.try_candidate(&candidate.ask, &mut response) {
                 Progress::Reply(reply) => reply,
-                Progress::Pending(pending) => self.complete(late, pending, &mut response).await,
+                Progress::Pending(pending) => {
+                    self.complete_name(&candidate, pending, &mut response).await
+                }
             };
-            walk.take(&response, reply.system);
+            walk.take_response(&response, reply.system);
         }
-        self.end_walk(walk, ask, out)
+        self.finish_walk(walk, ask, out)
     }
 
-    fn end_walk(&self, walk: SearchWalk, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Reply {
+    fn finish_walk(&self, walk: SearchWalk, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Reply {
         let steps = walk.steps();
         let start = out.len();
 
-        let (reply, completion) = walk.finish(ask.query, out);
+        let (reply, completion) = walk.append_answer(ask.query, out);
         if completion == Completion::Failed {
             append_cause(ask, &Cause::Completion, start, out);
         }
@@ -87,10 +81,20 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// Parses the query message of one name of the list; `None` if the message is malformed, which the
-/// walk prevents.
-fn parse_candidate<'q, V: View>(question: &'q [u8], ask: Ask<'_, V>) -> Option<Query<'q>> {
-    let mut query = Query::parse(question, ask.query.transport).ok()?;
-    query.max_udp = ask.query.max_udp;
-    Some(query)
+/// Writes the query for the next name of the list to `message` and parses it; `None` at the end of
+/// the walk.
+fn next_candidate<'q, V: View>(
+    walk: &mut SearchWalk,
+    ask: &Ask<'_, V>,
+    message: &'q mut Vec<u8>,
+) -> Option<Query<'q>> {
+    *message = walk.next_question(ask.query)?;
+
+    // The walk writes no malformed message. If it did, the query would fail.
+    let Ok(mut candidate) = Query::parse(message, ask.query.transport) else {
+        walk.fail();
+        return None;
+    };
+    candidate.max_udp = ask.query.max_udp;
+    Some(candidate)
 }

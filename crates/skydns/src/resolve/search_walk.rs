@@ -10,16 +10,15 @@
 //! ends at the first name with records of that type. If the lookup of a name fails, the walk fails,
 //! as in musl but not in glibc: a later name could give the wrong answer.
 
-use wire::{
-    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer,
-    class, flag, rcode, rtype,
-};
-
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
 use crate::search::SearchList;
+use wire::{
+    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer,
+    class, flag, rcode, rtype,
+};
 
 /// A walk in progress.
 #[derive(Debug)]
@@ -69,6 +68,21 @@ struct CandidateResponse {
     system: System,
 }
 
+/// The records that an answer has from the walk.
+struct WalkRecords {
+    /// The part of the server that gave the records.
+    system: System,
+    truncated: bool,
+}
+
+/// The header and the completion of an answer.
+struct WalkResult {
+    rcode: u16,
+    /// The flags that depend on the result.
+    flags: u16,
+    completion: Completion,
+}
+
 impl SearchWalk {
     /// A walk through `list` for `query`.
     pub fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
@@ -78,14 +92,14 @@ impl SearchWalk {
             rtype::AAAA => (rtype::AAAA, Some(rtype::A)),
             other => (other, None),
         };
-        let (end, ttl, alias_ttl) = (WalkEnd::Missing, zone.negative_ttl, zone.ttl());
+
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
         let owner = suffix
             .filter(|suffix| !suffix.is_within(&zone.domain))
             .unwrap_or(&zone.domain)
             .clone();
         let soa_numbers = soa_numbers(zone.serials.as_deref(), &owner);
-        let first_response = None;
+
         Self {
             list,
             at: 0,
@@ -93,11 +107,11 @@ impl SearchWalk {
             pair,
             other_type: false,
             owner,
-            first_response,
-            ttl,
-            alias_ttl,
+            first_response: None,
+            ttl: zone.negative_ttl,
+            alias_ttl: zone.ttl(),
             soa_numbers,
-            end,
+            end: WalkEnd::Missing,
             steps: 0,
         }
     }
@@ -107,26 +121,27 @@ impl SearchWalk {
     }
 
     /// The query message of the next lookup; `None` at the end of the walk.
-    pub fn question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
+    pub fn next_question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
         if matches!(self.end, WalkEnd::Found(..) | WalkEnd::Failed) {
             return None;
         }
         let name = self.list.names.get(self.at)?;
         self.steps += 1;
         let qtype = self.pair.filter(|_| self.other_type).unwrap_or(self.qtype);
-        let counts = [1, 0, 0, u16::from(query.edns.is_some())];
+
         let header = Header {
             flags: query.header.flags & !flag::TC,
-            counts,
+            counts: [1, 0, 0, u16::from(query.edns.is_some())],
             ..query.header
         };
-        let mut message = header.octets().to_vec();
-        Question {
+        let question = Question {
             name: name.wire(),
             qtype,
             qclass: query.qclass,
-        }
-        .append(&mut message);
+        };
+
+        let mut message = header.octets().to_vec();
+        question.append(&mut message);
         if let Some(edns) = &query.edns {
             edns.append(0, &mut message);
         }
@@ -134,36 +149,30 @@ impl SearchWalk {
     }
 
     /// Takes the response to the last lookup. `system` is the part of the server that answered.
-    pub fn take(&mut self, message: &[u8], system: System) {
+    pub fn take_response(&mut self, message: &[u8], system: System) {
         let Ok(header) = Header::parse(message) else {
             return self.fail();
         };
-        let found = header.counts[1] > 0 || header.is_truncated();
-        let response = || CandidateResponse {
-            message: message.to_vec(),
-            system,
-        };
-        if !found {
+        let has_records = header.counts[1] > 0 || header.is_truncated();
+        if !has_records {
             self.ttl = authority_ttl(message).map_or(self.ttl, |ttl| ttl.min(self.ttl));
         }
-        match (header.rcode(), found) {
-            (rcode::NXDOMAIN, _) => {
+
+        match header.rcode() {
+            rcode::NXDOMAIN => {
                 if self.list.starts_with_query_name && self.at == 0 {
-                    self.first_response = Some(response());
+                    self.first_response = Some(CandidateResponse::new(message, system));
                 }
-                self.advance();
+                self.advance_name();
             }
-            (rcode::NOERROR, true) if self.other_type => self.found_by_other_type(),
-            (rcode::NOERROR, true) => self.end = WalkEnd::Found(self.at, response()),
-            (rcode::NOERROR, false) if self.other_type => self.advance(),
-            (rcode::NOERROR, false) => {
-                self.end = WalkEnd::Empty(self.at, response());
-                let last = self.at + 1 == self.list.names.len();
-                if self.pair.is_some() && !last {
-                    self.other_type = true;
-                } else {
-                    self.advance();
-                }
+            rcode::NOERROR if has_records && self.other_type => self.end_by_other_type(),
+            rcode::NOERROR if has_records => {
+                self.end = WalkEnd::Found(self.at, CandidateResponse::new(message, system));
+            }
+            rcode::NOERROR if self.other_type => self.advance_name(),
+            rcode::NOERROR => {
+                self.end = WalkEnd::Empty(self.at, CandidateResponse::new(message, system));
+                self.advance_type_or_name();
             }
             _ => self.fail(),
         }
@@ -174,13 +183,24 @@ impl SearchWalk {
         self.end = WalkEnd::Failed;
     }
 
-    fn advance(&mut self) {
+    /// Continues with the other address type of a name that exists, or with the next name. The
+    /// other type of the last name would change nothing.
+    fn advance_type_or_name(&mut self) {
+        let is_last = self.at + 1 == self.list.names.len();
+        if self.pair.is_some() && !is_last {
+            self.other_type = true;
+        } else {
+            self.advance_name();
+        }
+    }
+
+    fn advance_name(&mut self) {
         self.at += 1;
         self.other_type = false;
     }
 
     /// Ends the walk at a name that only has addresses of the other family.
-    fn found_by_other_type(&mut self) {
+    fn end_by_other_type(&mut self) {
         self.end = match std::mem::replace(&mut self.end, WalkEnd::Failed) {
             WalkEnd::Empty(at, response) => WalkEnd::Found(at, response),
             end => end,
@@ -194,81 +214,110 @@ impl SearchWalk {
 
     /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at
     /// which the walk ended. Clients then see the same canonical name as after a walk of their own.
-    pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
+    pub fn append_answer(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
         if let (WalkEnd::Missing, Some(first_response)) = (&self.end, &self.first_response) {
-            return (
-                first_response.copy_nxdomain(query, out),
-                Completion::Missing,
-            );
+            let reply = first_response.append_nxdomain(query, out);
+            return (reply, Completion::Missing);
         }
+
         let mut writer = Writer::new(query, out);
-        let ended_at = match &self.end {
-            WalkEnd::Empty(at, response) | WalkEnd::Found(at, response) => {
-                Some((self.list.names.get(*at), response))
-            }
-            WalkEnd::Missing | WalkEnd::Failed => None,
+        let records = self.write_records(query, &mut writer);
+        let result = self.result(records.system);
+
+        let copied_flags = query.header.flags & (flag::RD | flag::CD);
+        let flags = copied_flags | result.flags | truncation(records.truncated, query);
+        writer.finish(flags, result.rcode);
+
+        let reply = Reply {
+            system: records.system,
+            qtype: query.qtype,
+            rcode: result.rcode,
+            truncated: records.truncated,
+            zone: None,
         };
-        let (mut system, mut truncated) = (System::Auth, false);
-        if let Some((Some(name), response)) = ended_at {
-            system = response.system;
-            truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
-        } else if matches!(self.end, WalkEnd::Missing) {
-            // The SOA is left out if it does not fit: the answer is complete without it.
-            let soa = ZoneSoa {
-                domain: self.owner.wire(),
-                numbers: self.soa_numbers,
-                ttl: self.ttl,
-                minimum: self.ttl,
-            };
-            let _ = soa.write(Section::Authority, &mut writer);
+        (reply, result.completion)
+    }
+
+    /// Writes the records of the name at which the walk ended, or the SOA record if no name exists.
+    fn write_records(&self, query: &Query<'_>, writer: &mut Writer<'_, '_>) -> WalkRecords {
+        let mut records = WalkRecords {
+            system: System::Auth,
+            truncated: false,
+        };
+
+        match &self.end {
+            WalkEnd::Empty(at, response) | WalkEnd::Found(at, response) => {
+                if let Some(name) = self.list.names.get(*at) {
+                    let ttl = self.ttl.min(self.alias_ttl);
+                    records.system = response.system;
+                    records.truncated = response.copy_records(query, name, ttl, writer);
+                }
+            }
+            WalkEnd::Missing => {
+                let soa = ZoneSoa {
+                    domain: self.owner.wire(),
+                    numbers: self.soa_numbers,
+                    ttl: self.ttl,
+                    minimum: self.ttl,
+                };
+                // The SOA is left out if it does not fit: the answer is complete without it.
+                let _ = soa.write(Section::Authority, writer);
+            }
+            WalkEnd::Failed => {}
         }
-        let (rcode, own, completion) = match self.end {
-            WalkEnd::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
+        records
+    }
+
+    /// The result of the walk, whose records are from `system`.
+    fn result(&self, system: System) -> WalkResult {
+        let (rcode, completion) = match self.end {
+            WalkEnd::Failed => (rcode::SERVFAIL, Completion::Failed),
             // The list is empty for the suffix and for a namespace below it. These names exist (RFC
             // 8020).
-            WalkEnd::Missing if self.list.names.is_empty() => {
-                (rcode::NOERROR, AUTHORITATIVE, Completion::NoData)
-            }
-            WalkEnd::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
-            WalkEnd::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
-            WalkEnd::Found(..) if system == System::Auth => {
-                (rcode::NOERROR, AUTHORITATIVE, Completion::Cluster)
-            }
-            WalkEnd::Found(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::External),
+            WalkEnd::Missing if self.list.names.is_empty() => (rcode::NOERROR, Completion::NoData),
+            WalkEnd::Missing => (rcode::NXDOMAIN, Completion::Missing),
+            WalkEnd::Empty(..) => (rcode::NOERROR, Completion::NoData),
+            WalkEnd::Found(..) if system == System::Auth => (rcode::NOERROR, Completion::Cluster),
+            WalkEnd::Found(..) => (rcode::NOERROR, Completion::External),
         };
-        let flags = query.header.flags & (flag::RD | flag::CD) | own | truncation(truncated, query);
-        writer.finish(flags, rcode);
-        (
-            Reply {
-                system,
-                qtype: query.qtype,
-                rcode,
-                truncated,
-                zone: None,
-            },
+        let flags = match self.end {
+            WalkEnd::Failed => flag::RA,
+            _ => AUTHORITATIVE,
+        };
+
+        WalkResult {
+            rcode,
+            flags,
             completion,
-        )
+        }
     }
 }
 
 /// The lowest TTL in the authority section.
 fn authority_ttl(message: &[u8]) -> Option<u32> {
-    Message::parse(message)
-        .ok()?
-        .section(Section::Authority)
-        .map(|record| record.ttl)
-        .min()
+    let message = Message::parse(message).ok()?;
+    let authority = message.section(Section::Authority);
+    authority.map(|record| record.ttl).min()
 }
 
 impl CandidateResponse {
+    fn new(message: &[u8], system: System) -> Self {
+        Self {
+            message: message.to_vec(),
+            system,
+        }
+    }
+
     /// Appends the whole NXDOMAIN response for the query name.
-    fn copy_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
+    fn append_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
         let end = query.question_end();
+
         // The response may be for another type, so the question is copied from the query.
         out.extend_from_slice(header);
         out.extend_from_slice(query.message.get(HEADER..end).unwrap_or_default());
         out.extend_from_slice(records.get(end - HEADER..).unwrap_or_default());
+
         let truncated = Header::parse(header).is_ok_and(|header| header.is_truncated());
         Reply {
             system: self.system,
@@ -280,93 +329,136 @@ impl CandidateResponse {
     }
 
     /// Writes the records of the response for `name`. The TTL of records that the walk adds is at
-    /// most `ttl`. Returns whether records were left out.
-    fn copy(&self, query: &Query<'_>, name: &Name, ttl: u32, writer: &mut Writer<'_, '_>) -> bool {
+    /// most `ttl`. Returns whether the answer is truncated.
+    fn copy_records(
+        &self,
+        query: &Query<'_>,
+        name: &Name,
+        ttl: u32,
+        writer: &mut Writer<'_, '_>,
+    ) -> bool {
         let Ok(message) = Message::parse(&self.message) else {
             return true;
         };
-        let records = |section| message.section(section);
-        let ttl = records(Section::Answer)
-            .chain(records(Section::Authority))
+        let answer = message.section(Section::Answer);
+        let ttl = answer
+            .chain(message.section(Section::Authority))
             .map(|record| record.ttl)
             .fold(ttl, u32::min);
-        let mut copy = AnswerCopy {
+
+        let mut copier = RecordCopier {
             writer,
             names: NameOffsets::default(),
         };
-        let as_asked = query.lower().eq_ignore_ascii_case(name.wire());
-        let mut answer = records(Section::Answer);
-        let complete = match query.qtype {
-            rtype::CNAME if as_asked => {
-                let alias = answer.find(|record| record.rtype == rtype::CNAME);
-                alias.is_none_or(|alias| copy.record(&alias, Section::Answer).is_ok())
-            }
-            _ if as_asked => answer.all(|record| copy.record(&record, Section::Answer).is_ok()),
-            rtype::CNAME => copy.alias(name, ttl).is_ok(),
-            rtype::A | rtype::AAAA => {
-                copy.alias(name, ttl).is_ok()
-                    && answer.all(|record| copy.record(&record, Section::Answer).is_ok())
-            }
-            qtype => answer
-                .filter(|record| record.rtype == qtype)
-                .all(|record| copy.own(&record, ttl).is_ok()),
-        };
-        if message.header().counts[1] == 0 && query.qtype != rtype::CNAME {
-            let soa = records(Section::Authority).find(|record| record.rtype == rtype::SOA);
-            let _ = soa.map(|soa| copy.record(&soa, Section::Authority));
+        let is_complete = copier.copy_answer(&message, query, name, ttl).is_ok();
+
+        let is_negative = message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
+        if is_negative {
+            copier.copy_soa(&message);
         }
-        if complete {
-            copy.additional(
-                records(Section::Additional).filter(|record| record.rtype != rtype::OPT),
-            );
+        if is_complete {
+            copier.copy_additional(&message);
         }
-        !complete || message.header().is_truncated()
+        !is_complete || message.header().is_truncated()
     }
 }
 
 /// Copies the records of a response into an answer.
-struct AnswerCopy<'w, 'q, 'b> {
+struct RecordCopier<'w, 'q, 'b> {
     writer: &'w mut Writer<'q, 'b>,
     names: NameOffsets,
 }
 
-impl AnswerCopy<'_, '_, '_> {
-    fn alias(&mut self, name: &Name, ttl: u32) -> Result<(), Full> {
+impl RecordCopier<'_, '_, '_> {
+    /// Copies the answer section of the response for `name`. The error is an answer without room
+    /// for all records.
+    fn copy_answer(
+        &mut self,
+        message: &Message<'_>,
+        query: &Query<'_>,
+        name: &Name,
+        ttl: u32,
+    ) -> Result<(), Full> {
+        let is_query_name = query.lower().eq_ignore_ascii_case(name.wire());
+        let mut answer = message.section(Section::Answer);
+
+        match query.qtype {
+            rtype::CNAME if is_query_name => {
+                // The lookup was for addresses. The client wants the alias alone.
+                match answer.find(|record| record.rtype == rtype::CNAME) {
+                    Some(alias) => self.copy_record(&alias, Section::Answer),
+                    None => Ok(()),
+                }
+            }
+            _ if is_query_name => self.copy_all(answer),
+            rtype::CNAME => self.write_alias(name, ttl),
+            rtype::A | rtype::AAAA => {
+                self.write_alias(name, ttl)?;
+                self.copy_all(answer)
+            }
+            qtype => {
+                for record in answer.filter(|record| record.rtype == qtype) {
+                    self.copy_for_query_name(&record, ttl)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a CNAME record from the query name to `name`.
+    fn write_alias(&mut self, name: &Name, ttl: u32) -> Result<(), Full> {
         let kind = (rtype::CNAME, class::IN);
         self.names
             .record(self.writer, Section::Answer, None, kind, ttl, name.wire())
     }
 
-    /// Writes a record with the query name as its owner.
-    fn own(&mut self, record: &Record<'_>, ttl: u32) -> Result<(), Full> {
+    fn copy_all<'r>(&mut self, records: impl Iterator<Item = Record<'r>>) -> Result<(), Full> {
+        for record in records {
+            self.copy_record(&record, Section::Answer)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a record, with the query name as its owner.
+    fn copy_for_query_name(&mut self, record: &Record<'_>, ttl: u32) -> Result<(), Full> {
         let mut data = Vec::new();
         if record.append_data(&mut data).is_err() {
             return Ok(());
         }
-        self.names.record(
-            self.writer,
-            Section::Answer,
-            None,
-            (record.rtype, record.class),
-            ttl,
-            &data,
-        )
+
+        let kind = (record.rtype, record.class);
+        self.names
+            .record(self.writer, Section::Answer, None, kind, ttl, &data)
     }
 
-    fn record(&mut self, record: &Record<'_>, section: Section) -> Result<(), Full> {
+    /// Copies a record. A malformed record is left out.
+    fn copy_record(&mut self, record: &Record<'_>, section: Section) -> Result<(), Full> {
         let mut data = Vec::new();
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut data)) else {
             return Ok(());
         };
+
         let kind = (record.rtype, record.class);
         self.names
             .record(self.writer, section, Some(&owner), kind, record.ttl, &data)
     }
 
-    /// Writes all records or none: a client would take a part of the addresses for all of them.
-    fn additional<'r>(&mut self, mut records: impl Iterator<Item = Record<'r>>) {
+    /// Copies the SOA record of a negative answer, if there is room.
+    fn copy_soa(&mut self, message: &Message<'_>) {
+        let mut authority = message.section(Section::Authority);
+        if let Some(soa) = authority.find(|record| record.rtype == rtype::SOA) {
+            let _ = self.copy_record(&soa, Section::Authority);
+        }
+    }
+
+    /// Copies all additional records or none: a client would take a part of the addresses for all
+    /// of them.
+    fn copy_additional(&mut self, message: &Message<'_>) {
         let mark = self.writer.mark();
-        if !records.all(|record| self.record(&record, Section::Additional).is_ok()) {
+        let mut records = message
+            .section(Section::Additional)
+            .filter(|record| record.rtype != rtype::OPT);
+        if !records.all(|record| self.copy_record(&record, Section::Additional).is_ok()) {
             self.writer.rewind(mark);
         }
     }

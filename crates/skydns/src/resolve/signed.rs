@@ -3,15 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wire::{Query, Transport, rcode};
-
-use super::{AnswerAttempt, Ask, Resolver, servfail};
+use super::{AnswerAttempt, Ask, Resolver, append_servfail};
 use crate::backend::Backend;
 use crate::cause::Cause;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial;
 use crate::transfer::{ResponseSigner, ZoneTransfers};
+use wire::{Query, Transport, rcode};
 
 impl<B: Backend> Resolver<B> {
     /// Adds zone transfers to the resolver.
@@ -26,9 +25,9 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Answers a transfer query over UDP. Over TCP the transport sends the zone.
-    pub(super) fn transfer(
+    pub(super) fn attempt_transfer(
         &self,
-        ask: Ask<'_, B::View>,
+        ask: &Ask<'_, B::View>,
         out: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
         let query = ask.query;
@@ -38,22 +37,17 @@ impl<B: Backend> Resolver<B> {
 
         let transfers = self.transfers.as_ref();
         let answered = transfers
-            .and_then(|transfers| transfers.answer_over_udp(query.message, ask.client, out))
-            .map(|rcode| Reply {
-                system: System::Auth,
-                qtype: query.qtype,
-                rcode,
-                truncated: false,
-                zone: None,
-            });
-        AnswerAttempt::Answered(
-            answered.unwrap_or_else(|| servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)),
-        )
+            .and_then(|transfers| transfers.answer_over_udp(query.message, ask.client, out));
+        let reply = match answered {
+            Some(rcode) => authoritative_reply(query, rcode),
+            None => append_servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out),
+        };
+        AnswerAttempt::Answered(reply)
     }
 
-    /// Answers a query. The answer to a signed query is signed: a secondary signs all its queries,
-    /// for example for the SOA.
-    pub(super) fn answer_signed(
+    /// Verifies the signature of a query, and attempts to answer the query. The answer to a signed
+    /// query is signed: a secondary signs all its queries, for example for the SOA.
+    pub(super) fn attempt_signed(
         &self,
         transfers: &ZoneTransfers<B::View>,
         query: &Query<'_>,
@@ -64,32 +58,42 @@ impl<B: Backend> Resolver<B> {
         let signer = match transfers.response_signer(query) {
             Ok(signer) => signer,
             Err(refusal) => {
-                refusal.append(query.message, query.question_end(), out);
-                return AnswerAttempt::Answered(Reply {
-                    system: System::Auth,
-                    qtype: query.qtype,
-                    rcode: refusal.rcode(),
-                    truncated: false,
-                    zone: None,
-                });
+                refusal.append_response(query.message, query.question_end(), out);
+                return AnswerAttempt::Answered(authoritative_reply(query, refusal.rcode()));
             }
         };
 
         let start = out.len();
-        let attempt = self.answer_unsigned(query, client, view, signer.as_ref(), out);
+        let attempt = self.attempt_verified(query, client, view, signer.as_ref(), out);
         match (attempt, signer) {
             (AnswerAttempt::Answered(reply), Some(signer)) => {
-                AnswerAttempt::Answered(sign(signer, start, reply, out))
+                AnswerAttempt::Answered(sign_reply(signer, start, reply, out))
             }
             (attempt, _) => attempt,
         }
     }
 }
 
+/// The properties of our own response to `query`.
+fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
+    Reply {
+        system: System::Auth,
+        qtype: query.qtype,
+        rcode,
+        truncated: false,
+        zone: None,
+    }
+}
+
 /// Signs the response that begins at `start` of `out`. The reply tells whether the response was
 /// truncated for it.
-pub(super) fn sign(signer: ResponseSigner, start: usize, reply: Reply, out: &mut Vec<u8>) -> Reply {
-    if signer.sign(start, serial::now(), out) {
+pub(super) fn sign_reply(
+    signer: ResponseSigner,
+    start: usize,
+    reply: Reply,
+    out: &mut Vec<u8>,
+) -> Reply {
+    if signer.sign_response(start, serial::now(), out) {
         return Reply {
             truncated: true,
             rcode: rcode::NOERROR,

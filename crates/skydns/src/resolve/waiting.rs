@@ -3,18 +3,17 @@
 //!
 //! Every function here returns an answer. A query that fails, or waits for too long, gets SERVFAIL.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::time::Instant as Deadline;
-use wire::{HEADER, Query, rcode};
 
-use super::ask::{Ask, WaitingWork};
+use super::ask::{Ask, NotAdmitted, WaitingWork};
 use super::external_lookup::ExternalLookup;
 use super::{
-    BUDGET, Resolver, WaitingQuery, append_cause, limit_negative_ttls, servfail, sign,
+    BUDGET, Resolver, WaitingQuery, append_cause, append_servfail, limit_negative_ttls, sign_reply,
     steps_at_once,
 };
 use crate::backend::{Backend, View};
@@ -25,88 +24,124 @@ use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS
 use crate::forward::{self, ForwardError};
 use crate::metrics::{System, Took};
 use crate::tap::AnsweredQuery;
+use wire::{HEADER, Query, rcode};
 
 /// A place among the queries that wait. Dropping this value frees the place.
 #[derive(Debug)]
 pub(crate) struct WaitingPlace {
     /// Frees the place when dropped.
-    _place: ClientShare,
+    _share: ClientShare,
     /// Whether the place is one in the queue of expensive queries.
-    in_lane: bool,
+    in_expensive_queue: bool,
     deadline: Deadline,
+}
+
+/// A query that was admitted to wait, with its place and its deadline.
+#[derive(Debug)]
+pub(super) struct AdmittedAsk<'a, V> {
+    pub(super) ask: Ask<'a, V>,
+    /// The view of `ask`, for work on other threads.
+    shared_view: &'a Arc<V>,
+    place: &'a WaitingPlace,
+}
+
+impl<'a, V> AdmittedAsk<'a, V> {
+    /// The same with another query, for one name of a search list.
+    pub(super) fn with_query<'c>(&self, query: &'c Query<'c>) -> AdmittedAsk<'c, V>
+    where
+        'a: 'c,
+    {
+        AdmittedAsk {
+            ask: Ask { query, ..self.ask },
+            ..*self
+        }
+    }
+}
+
+/// Result of the work for an expensive query.
+struct ExpensiveResult {
+    progress: Progress,
+    /// The external answers that were passed to the work.
+    external: ExternalAnswers,
+    answer: Vec<u8>,
 }
 
 impl<B: Backend> Resolver<B> {
     /// Admits a query to those that wait for upstreams, or to the queue of expensive queries.
     /// `None` if the client has used its share, or no place is free.
     pub(crate) fn admit(&self, waiting: &WaitingQuery<B::View>) -> Option<WaitingPlace> {
-        let in_lane = waiting.is_expensive();
-        let place = if in_lane {
-            self.lane.admit(waiting.client)
+        let is_expensive = waiting.is_expensive();
+        let share = if is_expensive {
+            self.expensive_queue.admit(waiting.client)
         } else {
-            self.waiting.take(waiting.client)
+            self.waiting.take_share(waiting.client)
         };
-        match place {
-            Some(place) => Some(WaitingPlace {
-                _place: place,
-                in_lane,
-                deadline: Deadline::now() + BUDGET,
-            }),
-            None if in_lane => {
-                self.shard.expensive(false);
-                None
-            }
-            None => {
-                let query = waiting.query.query();
-                let question = query.message.get(HEADER..).unwrap_or_default();
-                self.forwarder.count_rejected(question, waiting.client);
-                None
-            }
+
+        if share.is_none() {
+            self.count_not_admitted(waiting);
         }
+        Some(WaitingPlace {
+            _share: share?,
+            in_expensive_queue: is_expensive,
+            deadline: Deadline::now() + BUDGET,
+        })
     }
 
-    /// Resolves the query in a new task and passes the answer to `send`. A query that is not
-    /// admitted is the error.
-    pub(crate) fn resolve_later(
+    fn count_not_admitted(&self, waiting: &WaitingQuery<B::View>) {
+        if waiting.is_expensive() {
+            self.shard.expensive(false);
+            return;
+        }
+        let query = waiting.query.query();
+        let question = query.message.get(HEADER..).unwrap_or_default();
+        self.forwarder.count_rejected(question, waiting.client);
+    }
+
+    /// Resolves the query in a new task and passes the answer to `send`.
+    pub(crate) fn spawn_resolve(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
         client: SocketAddr,
         send: impl FnOnce(&[u8]) + Send + 'static,
-    ) -> Result<(), Box<WaitingQuery<B::View>>> {
-        let Some(admitted) = self.admit(&waiting) else {
-            return Err(waiting);
+    ) -> Result<(), NotAdmitted<B::View>> {
+        let Some(place) = self.admit(&waiting) else {
+            return Err(NotAdmitted(waiting));
         };
+
         let this = Arc::clone(self);
-        let task = async move { send(&this.resolve(waiting, client, admitted).await) };
+        let task = async move { send(&this.resolve_waiting(waiting, client, place).await) };
         self.tasks.spawn_on(task, &self.runtime);
         Ok(())
     }
 
     /// Answers SERVFAIL to a query that was not admitted.
-    pub(crate) fn reject(&self, waiting: &WaitingQuery<B::View>, client: SocketAddr) -> Vec<u8> {
+    pub(crate) fn servfail_not_admitted(
+        &self,
+        waiting: Box<WaitingQuery<B::View>>,
+        client: SocketAddr,
+    ) -> Vec<u8> {
+        let not_admitted = NotAdmitted(waiting);
         let mut out = Vec::new();
-        let reply = waiting.fail(&waiting.cause_of_rejection(), &mut out);
+        let reply = not_admitted.append_servfail(&mut out);
 
-        let query = waiting.query.query();
-        let transport = query.transport;
-        let took = Took::AtOnce(Duration::ZERO);
-        self.record(&AnsweredQuery {
+        let query = not_admitted.0.query.query();
+        self.record_answer(&AnsweredQuery {
             client,
-            transport,
+            transport: query.transport,
             query: query.message,
             response: &out,
             reply,
-            took,
+            took: Took::AtOnce(Duration::ZERO),
         });
         out
     }
 
     /// Answers a query that waits. `client` is the sender, for the copies of answered queries.
-    pub(crate) async fn resolve(
+    pub(crate) async fn resolve_waiting(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
         client: SocketAddr,
-        admitted: WaitingPlace,
+        place: WaitingPlace,
     ) -> Vec<u8> {
         let started = Instant::now();
         let WaitingQuery {
@@ -117,53 +152,56 @@ impl<B: Backend> Resolver<B> {
             signer,
         } = *waiting;
         let query = query.query();
-        let late = AdmittedAsk {
-            query: &query,
-            client: host,
-            view: &view,
-            admitted: &admitted,
+        let admitted = AdmittedAsk {
+            ask: Ask {
+                query: &query,
+                client: host,
+                view: &*view,
+            },
+            shared_view: &view,
+            place: &place,
         };
 
         let mut out = Vec::new();
         let mut reply = match work {
-            WaitingWork::Name(pending) => self.complete(late, pending, &mut out).await,
-            WaitingWork::Search(list) => self.search(late, list, &mut out).await,
+            WaitingWork::Name(pending) => self.complete_name(&admitted, pending, &mut out).await,
+            WaitingWork::Search(list) => self.complete_search(&admitted, list, &mut out).await,
         };
         if let Some(signer) = signer {
-            reply = sign(signer, 0, reply, &mut out);
+            reply = sign_reply(signer, 0, reply, &mut out);
         }
 
-        let took = Took::Waited(started.elapsed());
-        let transport = query.transport;
-        self.record(&AnsweredQuery {
+        self.record_answer(&AnsweredQuery {
             client,
-            transport,
+            transport: query.transport,
             query: query.message,
             response: &out,
             reply,
-            took,
+            took: Took::Waited(started.elapsed()),
         });
         out
     }
 
     /// Answers one name, in as many rounds as its external names need.
-    pub(super) async fn complete(
+    pub(super) async fn complete_name(
         self: &Arc<Self>,
-        late: AdmittedAsk<'_, B::View>,
+        admitted: &AdmittedAsk<'_, B::View>,
         mut pending: Pending,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let ask = late.ask();
+        let ask = &admitted.ask;
         let mut external = ExternalAnswers::none();
         let mut rounds = 0;
+
         loop {
             let progress = match pending {
-                Pending::Forward(system) => return self.forward(late, system, out).await,
+                Pending::Forward(system) => return self.forward_query(admitted, system, out).await,
                 Pending::External(_) if rounds == MAX_ROUNDS => {
-                    return servfail(ask, System::Auth, &Cause::Alias, out);
+                    return append_servfail(ask, System::Auth, &Cause::Alias, out);
                 }
                 Pending::External(questions) => {
-                    self.resolve_external(late, questions, &mut external).await;
+                    self.look_up_externals(admitted, questions, &mut external)
+                        .await;
                     rounds += 1;
                     if rounds == MAX_ROUNDS {
                         external.close();
@@ -172,18 +210,19 @@ impl<B: Backend> Resolver<B> {
                     engine::answer_name(steps, ask.view, &self.identity, ask.query, &external, out)
                 }
                 Pending::Expensive => {
-                    let done = self.answer_in_lane(late, external).await;
-                    self.shard.expensive(done.is_some());
+                    let result = self.queue_expensive(admitted, external).await;
+                    self.shard.expensive(result.is_some());
                     // Differs from kube-dns, which does any amount of work for an answer and serves
                     // no other client meanwhile.
-                    let Some((progress, answers, answer)) = done else {
-                        return servfail(ask, System::Auth, &Cause::Expensive, out);
+                    let Some(result) = result else {
+                        return append_servfail(ask, System::Auth, &Cause::Expensive, out);
                     };
-                    external = answers;
-                    *out = answer;
-                    progress
+                    external = result.external;
+                    *out = result.answer;
+                    result.progress
                 }
             };
+
             pending = match progress {
                 Progress::Reply(reply) => return reply,
                 Progress::Pending(pending) => pending,
@@ -192,20 +231,18 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Forwards a query to the upstreams of its name.
-    async fn forward(
+    async fn forward_query(
         &self,
-        late: AdmittedAsk<'_, B::View>,
+        admitted: &AdmittedAsk<'_, B::View>,
         system: System,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let ask = late.ask();
+        let ask = &admitted.ask;
         let query = ask.query;
-        let upstream = match self
-            .exchange(late, forward::UpstreamQuery::of_client(query))
-            .await
-        {
+        let question = forward::UpstreamQuery::of_client(query);
+        let upstream = match self.query_upstreams(admitted, question).await {
             Ok(upstream) => upstream,
-            Err(error) => return servfail(ask, system, &Cause::from(&error), out),
+            Err(error) => return append_servfail(ask, system, &Cause::from(&error), out),
         };
 
         let start = out.len();
@@ -215,6 +252,7 @@ impl<B: Backend> Resolver<B> {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);
         }
+
         Reply {
             system,
             qtype: query.qtype,
@@ -226,75 +264,93 @@ impl<B: Backend> Resolver<B> {
 
     /// Queries the upstreams of the question's name, until the deadline. After other waits less
     /// time may be left than the forwarder's own budget.
-    pub(super) async fn exchange(
+    pub(super) async fn query_upstreams(
         &self,
-        late: AdmittedAsk<'_, B::View>,
+        admitted: &AdmittedAsk<'_, B::View>,
         question: forward::UpstreamQuery,
     ) -> Result<Arc<forward::UpstreamReply>, ForwardError> {
-        let servers = Arc::clone(late.view.zone().servers_for(question.name()).0);
-        let transport = late.query.transport;
+        let ask = &admitted.ask;
+        let servers = Arc::clone(ask.view.zone().servers_for(question.name()).0);
 
         let exchange = self.forwarder.exchange(
             question.clone(),
             Arc::clone(&servers),
-            late.client,
-            transport,
+            ask.client,
+            ask.query.transport,
         );
-        let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
+        let exchanged = tokio::time::timeout_at(admitted.place.deadline, exchange).await;
+
+        // At the deadline, a stale answer is better than none.
         exchanged.unwrap_or_else(|_| self.forwarder.cached_reply(question, servers))
     }
 
     /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`].
     /// `None` if the queue has no place or no time left, or if the answer takes more work than
     /// that.
-    async fn answer_in_lane(
+    async fn queue_expensive(
         self: &Arc<Self>,
-        late: AdmittedAsk<'_, B::View>,
+        admitted: &AdmittedAsk<'_, B::View>,
         external: ExternalAnswers,
-    ) -> Option<(Progress, ExternalAnswers, Vec<u8>)> {
+    ) -> Option<ExpensiveResult> {
+        let client = admitted.ask.client;
         // A query that was admitted to wait for an upstream has no place in the queue yet.
-        let _place = if late.admitted.in_lane {
+        let _place = if admitted.place.in_expensive_queue {
             None
         } else {
-            Some(self.lane.admit(late.client)?)
-        };
-        let this = Arc::clone(self);
-        let view = Arc::clone(late.view);
-        let query = late.query.to_owned();
-        let work = move || {
-            let mut out = Vec::new();
-            let query = query.query();
-            let progress = engine::answer_name(
-                MAX_STEPS,
-                &*view,
-                &this.identity,
-                &query,
-                &external,
-                &mut out,
-            );
-            (progress, external, out)
+            Some(self.expensive_queue.admit(client)?)
         };
 
-        let done =
-            tokio::time::timeout_at(late.admitted.deadline, self.lane.run(late.client, work)).await;
-        done.ok()
+        let this = Arc::clone(self);
+        let view = Arc::clone(admitted.shared_view);
+        let query = admitted.ask.query.to_owned();
+        let run = self.expensive_queue.run_in_turn(client, move || {
+            this.answer_expensive(&view, &query.query(), external)
+        });
+
+        let result = tokio::time::timeout_at(admitted.place.deadline, run).await;
+        result
+            .ok()
             .flatten()
-            .filter(|(progress, ..)| *progress != Progress::Pending(Pending::Expensive))
+            .filter(|result| result.progress != Progress::Pending(Pending::Expensive))
     }
 
-    /// Resolves external names and adds the answers to `external`.
-    async fn resolve_external(
+    fn answer_expensive(
         &self,
-        late: AdmittedAsk<'_, B::View>,
+        view: &B::View,
+        query: &Query<'_>,
+        external: ExternalAnswers,
+    ) -> ExpensiveResult {
+        let mut answer = Vec::new();
+        let progress = engine::answer_name(
+            MAX_STEPS,
+            view,
+            &self.identity,
+            query,
+            &external,
+            &mut answer,
+        );
+        ExpensiveResult {
+            progress,
+            external,
+            answer,
+        }
+    }
+
+    /// Looks up external names and adds the answers to `external`.
+    async fn look_up_externals(
+        &self,
+        admitted: &AdmittedAsk<'_, B::View>,
         mut questions: Vec<ExternalQuery>,
         external: &mut ExternalAnswers,
     ) {
         questions.dedup();
         let lookups = questions
             .iter()
-            .map(|question| self.look_up(late, question));
-        for (question, looked_up) in questions.iter().zip(join_all(lookups).await) {
-            let answer = match looked_up {
+            .map(|question| self.look_up_external(admitted, question));
+        let results = join_all(lookups).await;
+
+        for (question, result) in questions.iter().zip(results) {
+            let answer = match result {
                 Ok(ExternalLookup { answer, stale }) => {
                     if stale {
                         external.set_stale();
@@ -307,34 +363,6 @@ impl<B: Backend> Resolver<B> {
                 }
             };
             external.insert(question.clone(), answer);
-        }
-    }
-}
-
-/// A query that waits, with its place and its deadline.
-#[derive(Debug)]
-pub(super) struct AdmittedAsk<'a, V> {
-    pub(super) query: &'a Query<'a>,
-    pub(super) client: IpAddr,
-    pub(super) view: &'a Arc<V>,
-    pub(super) admitted: &'a WaitingPlace,
-}
-
-// Derived, these would require that the view can be copied.
-impl<V> Clone for AdmittedAsk<'_, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for AdmittedAsk<'_, V> {}
-
-impl<'a, V> AdmittedAsk<'a, V> {
-    pub(super) fn ask(self) -> Ask<'a, V> {
-        Ask {
-            query: self.query,
-            client: self.client,
-            view: self.view,
         }
     }
 }

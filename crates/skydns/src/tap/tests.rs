@@ -29,7 +29,7 @@ fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> AnsweredQuery<'a> {
     }
 }
 
-fn choice(name: &str, client: &str, code: &str) -> WatchSettings {
+fn watch_settings(name: &str, client: &str, code: &str) -> WatchSettings {
     let filter = Filter::new(&FilterText {
         name,
         client,
@@ -45,17 +45,19 @@ fn choice(name: &str, client: &str, code: &str) -> WatchSettings {
 }
 
 fn names(watch: &mut TapWatch) -> Vec<String> {
-    std::iter::from_fn(|| watch.take())
+    std::iter::from_fn(|| watch.take_record())
         .map(|record| wire::name::to_text(&record.name))
         .collect()
 }
 
 #[test]
-fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
+fn watch_receives_matching_queries_until_dropped() {
     let tap = Arc::new(QueryTap::default());
     assert!(!tap.is_on());
-    let mut acme = tap.watch(choice("*.acme", "", "")).unwrap();
-    let mut failed = tap.watch(choice("", "10.0.0.0/8", "SERVFAIL")).unwrap();
+    let mut acme = tap.open_watch(watch_settings("*.acme", "", "")).unwrap();
+    let mut failed = tap
+        .open_watch(watch_settings("", "10.0.0.0/8", "SERVFAIL"))
+        .unwrap();
     assert!(tap.is_on());
     for (client, name, code) in [
         ("10.1.2.3:5", &b"\x03Web\x04ACME\x00"[..], rcode::NOERROR),
@@ -64,7 +66,7 @@ fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
         ("[::ffff:10.1.2.3]:5", b"\x01c\x01x\x00", rcode::SERVFAIL),
         ("10.1.2.3:5", b"\x00", rcode::NOERROR),
     ] {
-        tap.copy(&answered(client, &query(name), code));
+        tap.copy_to_watches(&answered(client, &query(name), code));
     }
     assert_eq!(names(&mut acme), ["Web.ACME.", "b.acme."]);
     assert_eq!(names(&mut failed), ["acme.", "c.x."]);
@@ -84,15 +86,16 @@ fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn a_record_tells_what_was_done() {
+fn record_has_answer_and_its_source() {
     let tap = Arc::new(QueryTap::default());
     let mut watch = tap
-        .watch(WatchSettings {
+        .open_watch(WatchSettings {
             messages: true,
-            ..choice("", "", "")
+            ..watch_settings("", "", "")
         })
         .unwrap();
-    let (query, waited) = (query(b"\x01a\x00"), Took::Waited(Duration::from_millis(3)));
+    let query = query(b"\x01a\x00");
+    let waited = Took::Waited(Duration::from_millis(3));
     let at_once = answered("10.1.2.3:5", &query, rcode::NOERROR);
     for (system, took, code, by) in [
         (System::Auth, at_once.took, rcode::NOERROR, "auth"),
@@ -112,12 +115,12 @@ fn a_record_tells_what_was_done() {
             rcode: code,
             ..at_once.reply
         };
-        tap.copy(&AnsweredQuery {
+        tap.copy_to_watches(&AnsweredQuery {
             reply,
             took,
             ..at_once
         });
-        let record = watch.take().unwrap();
+        let record = watch.take_record().unwrap();
         assert_eq!((record.by, record.rcode), (by, code));
         let messages = record.messages.unwrap();
         assert_eq!(
@@ -125,71 +128,70 @@ fn a_record_tells_what_was_done() {
             (&query[..], &query[..], query.len())
         );
     }
-    tap.copy(&AnsweredQuery {
+    tap.copy_to_watches(&AnsweredQuery {
         query: b"\x00\x01",
         ..at_once
     });
     assert_eq!(
-        &*watch.take().unwrap().name,
+        &*watch.take_record().unwrap().name,
         b"",
         "a malformed query has no name"
     );
 }
 
 #[test]
-fn what_is_too_much_is_left_out_and_counted() {
+fn records_beyond_queue_are_counted() {
     let tap = Arc::new(QueryTap::default());
-    let mut slow = tap.watch(choice("", "", "")).unwrap();
+    let mut slow = tap.open_watch(watch_settings("", "", "")).unwrap();
     let query = query(b"\x01a\x00");
-    for _ in 0..QUEUE + 5 {
-        tap.copy(&answered("10.1.2.3:5", &query, 0));
+    for _ in 0..MAX_QUEUED + 5 {
+        tap.copy_to_watches(&answered("10.1.2.3:5", &query, 0));
     }
-    assert_eq!((slow.left_out(), slow.left_out()), (5, 0));
-    assert_eq!(names(&mut slow).len(), QUEUE);
+    assert_eq!((slow.take_left_out(), slow.take_left_out()), (5, 0));
+    assert_eq!(names(&mut slow).len(), MAX_QUEUED);
     assert_eq!(slow.sink.octets.load(Relaxed), 0);
 
     // With large messages the limit on octets is reached before the limit on records.
     let mut large = tap
-        .watch(WatchSettings {
+        .open_watch(WatchSettings {
             messages: true,
-            ..choice("", "", "")
+            ..watch_settings("", "", "")
         })
         .unwrap();
     let response = vec![0; 65_535];
     for _ in 0..100 {
-        tap.copy(&AnsweredQuery {
+        tap.copy_to_watches(&AnsweredQuery {
             response: &response,
             ..answered("10.1.2.3:5", &query, 0)
         });
     }
     let kept = names(&mut large).len();
     assert_eq!(
-        (kept, large.left_out()),
-        (QUEUE_OCTETS / 65_570, 100 - kept as u64)
+        (kept, large.take_left_out()),
+        (MAX_QUEUED_OCTETS / 65_570, 100 - kept as u64)
     );
     assert!(tap.counts().dropped >= 105 - kept as u64);
 }
 
 #[test]
-fn records_a_second_are_bounded() {
+fn records_beyond_rate_are_counted() {
     let rate = RecordRate {
         limit: 3,
         taken: AtomicU64::new(0),
     };
-    let admitted = |second| (0..10).filter(|_| rate.admits(second)).count();
-    assert_eq!(
-        [admitted(7), admitted(7), admitted(8), admitted(9)],
-        [3, 0, 3, 3]
-    );
+    let admitted =
+        [7, 7, 8, 9].map(|second| (0..10).filter(|_| rate.admits_record(second)).count());
+    assert_eq!(admitted, [3, 0, 3, 3]);
+
     let tap = Arc::new(QueryTap::default());
     let watch = tap
-        .watch(WatchSettings {
+        .open_watch(WatchSettings {
             rate: 1,
-            ..choice("", "", "")
+            ..watch_settings("", "", "")
         })
         .unwrap();
     let query = query(b"\x01a\x00");
-    (0..1000).for_each(|_| tap.copy(&answered("10.1.2.3:5", &query, 0)));
+    (0..1000).for_each(|_| tap.copy_to_watches(&answered("10.1.2.3:5", &query, 0)));
     let TapCounts {
         taken, over_rate, ..
     } = tap.counts();
@@ -197,22 +199,25 @@ fn records_a_second_are_bounded() {
         taken >= 1 && over_rate > 900 && taken + over_rate == 1000,
         "{taken} {over_rate}"
     );
-    assert_eq!(watch.left_out(), over_rate);
+    assert_eq!(watch.take_left_out(), over_rate);
 }
 
 #[test]
-fn few_may_watch_at_a_time() {
+fn watch_beyond_maximum_is_rejected() {
     let tap = Arc::new(QueryTap::default());
     let mut all: Vec<TapWatch> = (0..MAX_WATCHES)
-        .map(|_| tap.watch(choice("", "", "")).unwrap())
+        .map(|_| tap.open_watch(watch_settings("", "", "")).unwrap())
         .collect();
-    assert_eq!(tap.watch(choice("", "", "")).err(), Some(TooManyWatches));
+    assert_eq!(
+        tap.open_watch(watch_settings("", "", "")).err(),
+        Some(TooManyWatches)
+    );
     all.pop();
-    assert!(tap.watch(choice("", "", "")).is_ok());
+    assert!(tap.open_watch(watch_settings("", "", "")).is_ok());
 }
 
 #[test]
-fn names_in_lower_case_with_dots() {
+fn name_text_is_lower_case_with_dots() {
     for (wire, text) in [
         (&b"\x03Web\x04apps\x00"[..], &b"web.apps"[..]),
         (b"\x01a\x00", b"a"),
@@ -220,8 +225,8 @@ fn names_in_lower_case_with_dots() {
         (b"", b""),
         (b"\x03a.b\x01c\x00", b"a.b.c"),
     ] {
-        assert_eq!(text_of(wire, &mut [0; MAX_NAME]), text, "{wire:?}");
+        assert_eq!(write_name_text(wire, &mut [0; MAX_NAME]), text, "{wire:?}");
     }
     let longest = [&b"\x01a".repeat(127)[..], b"\x00"].concat();
-    assert_eq!(text_of(&longest, &mut [0; MAX_NAME]).len(), 253);
+    assert_eq!(write_name_text(&longest, &mut [0; MAX_NAME]).len(), 253);
 }

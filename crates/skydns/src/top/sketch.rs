@@ -6,8 +6,9 @@ use std::hash::BuildHasher as _;
 
 use foldhash::fast::RandomState;
 
-use super::SLOTS;
+use super::MAX_SLOTS;
 
+/// A key and its count.
 #[derive(Debug)]
 struct SketchSlot {
     key: Vec<u8>,
@@ -17,6 +18,7 @@ struct SketchSlot {
     error: u64,
 }
 
+/// Counts of the most frequent keys.
 #[derive(Debug, Default)]
 pub(super) struct FrequencySketch {
     slots: Vec<SketchSlot>,
@@ -28,37 +30,47 @@ pub(super) struct FrequencySketch {
 
 impl FrequencySketch {
     /// Counts a key. If all slots are in use, a new key costs a scan of the slots.
-    pub(super) fn add(&mut self, key: &[u8], weight: u64) {
+    pub(super) fn add_key(&mut self, key: &[u8], weight: u64) {
         let hash = self.hasher.hash_one(key);
         if let Some(slot) = self.index.get(&hash).and_then(|at| self.slots.get_mut(*at)) {
             slot.count += weight;
             return;
         }
-        let at = if self.slots.len() < SLOTS {
-            self.slots.push(SketchSlot {
-                key: key.to_vec(),
-                hash,
-                count: weight,
-                error: 0,
-            });
-            self.slots.len() - 1
+
+        let at = if self.slots.len() < MAX_SLOTS {
+            Some(self.push_slot(key, hash, weight))
         } else {
-            let Some((at, slot)) = self
-                .slots
-                .iter_mut()
-                .enumerate()
-                .min_by_key(|(_, slot)| slot.count)
-            else {
-                return;
-            };
-            self.index.remove(&slot.hash);
-            slot.key.clear();
-            slot.key.extend_from_slice(key);
-            (slot.hash, slot.error) = (hash, slot.count);
-            slot.count += weight;
-            at
+            self.replace_rarest(key, hash, weight)
         };
-        self.index.insert(hash, at);
+        if let Some(at) = at {
+            self.index.insert(hash, at);
+        }
+    }
+
+    /// Adds a slot for a key. Returns the index of the slot.
+    fn push_slot(&mut self, key: &[u8], hash: u64, weight: u64) -> usize {
+        self.slots.push(SketchSlot {
+            key: key.to_vec(),
+            hash,
+            count: weight,
+            error: 0,
+        });
+        self.slots.len() - 1
+    }
+
+    /// Replaces the key with the lowest count. The new key inherits the count, because it may have
+    /// been counted before. Returns the index of the slot; `None` without slots.
+    fn replace_rarest(&mut self, key: &[u8], hash: u64, weight: u64) -> Option<usize> {
+        let slots = self.slots.iter_mut().enumerate();
+        let (at, slot) = slots.min_by_key(|(_, slot)| slot.count)?;
+
+        self.index.remove(&slot.hash);
+        slot.key.clear();
+        slot.key.extend_from_slice(key);
+        slot.hash = hash;
+        slot.error = slot.count;
+        slot.count += weight;
+        Some(at)
     }
 
     /// The keys, each with a lower bound of its count.
@@ -79,16 +91,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_frequent_are_kept_among_many_that_occur_once() {
+    fn frequent_key_survives_rare_keys() {
         let mut sketch = FrequencySketch::default();
         for n in 0..100_000_u32 {
-            sketch.add(&n.to_be_bytes(), 1);
+            sketch.add_key(&n.to_be_bytes(), 1);
             if n % 10 == 0 {
-                sketch.add(b"often", 3);
+                sketch.add_key(b"often", 3);
             }
         }
-        assert_eq!(sketch.slots.len(), SLOTS);
-        assert_eq!(sketch.index.len(), SLOTS);
+        assert_eq!(sketch.slots.len(), MAX_SLOTS);
+        assert_eq!(sketch.index.len(), MAX_SLOTS);
         let often = sketch
             .counts()
             .find(|(key, _)| *key == b"often")

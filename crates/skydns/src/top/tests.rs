@@ -19,7 +19,13 @@ fn query(label: &str) -> Vec<u8> {
     .concat()
 }
 
-fn take(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
+fn take_due_sample(
+    sampler: &mut AnswerSampler,
+    client: [u8; 4],
+    label: &str,
+    code: u16,
+    now: Instant,
+) {
     if !sampler.is_due() {
         return;
     }
@@ -38,7 +44,7 @@ fn take(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, no
         },
         took: Took::AtOnce(Duration::ZERO),
     };
-    sampler.take(&answered, now);
+    sampler.take_sample(&answered, now);
 }
 
 /// The shares of eight names and of eight clients, in thousandths. All other names and clients
@@ -52,7 +58,7 @@ fn client(at: usize) -> [u8; 4] {
 /// The ranking after two threads have answered `per_second` queries a second in total for a minute.
 fn ranking_of_mix(per_second: u32) -> TopRanking {
     let top = TopQueries::default();
-    let samplers = [top.sampler(), top.sampler()];
+    let samplers = [top.add_sampler(), top.add_sampler()];
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(1);
     for mut sampler in samplers {
@@ -71,10 +77,10 @@ fn ranking_of_mix(per_second: u32) -> TopRanking {
                 } else {
                     rcode::NXDOMAIN
                 };
-                take(&mut sampler, client(at), &format!("Name{at}"), code, now);
+                take_due_sample(&mut sampler, client(at), &format!("Name{at}"), code, now);
             } else {
                 let stranger = rng.u32(..).to_be_bytes();
-                take(
+                take_due_sample(
                     &mut sampler,
                     stranger,
                     &format!("x{}", rng.u32(..)),
@@ -88,7 +94,7 @@ fn ranking_of_mix(per_second: u32) -> TopRanking {
 }
 
 #[test]
-fn shares_above_two_percent_are_told_within_a_tenth() {
+fn large_shares_are_within_a_tenth() {
     for per_second in [700, 20_000] {
         let ranking = ranking_of_mix(per_second);
         let sent = f64::from(per_second) * 60.0;
@@ -145,18 +151,18 @@ fn shares_above_two_percent_are_told_within_a_tenth() {
 }
 
 #[test]
-fn a_busy_thread_takes_few_samples_and_a_quiet_one_all() {
+fn busy_thread_samples_at_most_rate() {
     for (per_second, samples) in [
         (10, 300..=300),
         (900, 26_990..=27_000),
         (100_000, 20_000..=45_000),
     ] {
         let top = TopQueries::default();
-        let mut sampler = top.sampler();
+        let mut sampler = top.add_sampler();
         let start = Instant::now();
         for n in 0..per_second * 30_u64 {
             let now = start + Duration::from_micros(n * 1_000_000 / per_second);
-            take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
+            take_due_sample(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
         }
         let ranking = top.ranking(1);
         assert!(
@@ -168,26 +174,26 @@ fn a_busy_thread_takes_few_samples_and_a_quiet_one_all() {
 }
 
 #[test]
-fn windows_rotate() {
+fn window_rotates_after_its_length() {
     let top = TopQueries::default();
-    let mut sampler = top.sampler();
+    let mut sampler = top.add_sampler();
     let start = top.started;
     let counts = |sampler: &AnswerSampler, now| {
         let mut windows = sampler.windows.lock();
         windows.rotate(now);
         (windows.last.queries, windows.current.queries)
     };
-    take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, start);
+    take_due_sample(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, start);
     assert_eq!(counts(&sampler, start + WINDOW / 2), (0, 1));
     assert_eq!(counts(&sampler, start + WINDOW), (1, 0));
-    take(
+    take_due_sample(
         &mut sampler,
         [10, 0, 0, 1],
         "a",
         rcode::NOERROR,
         start + WINDOW,
     );
-    take(
+    take_due_sample(
         &mut sampler,
         [10, 0, 0, 1],
         "a",
@@ -200,12 +206,12 @@ fn windows_rotate() {
 }
 
 #[test]
-fn a_sample_is_passed_over_while_somebody_reads() {
+fn sample_is_dropped_while_ranking_is_read() {
     let top = TopQueries::default();
-    let mut sampler = top.sampler();
+    let mut sampler = top.add_sampler();
     let windows = Arc::clone(&sampler.windows);
     let held = windows.lock();
-    take(
+    take_due_sample(
         &mut sampler,
         [10, 0, 0, 1],
         "a",
@@ -213,7 +219,7 @@ fn a_sample_is_passed_over_while_somebody_reads() {
         Instant::now(),
     );
     drop(held);
-    take(
+    take_due_sample(
         &mut sampler,
         [10, 0, 0, 1],
         "a",

@@ -148,7 +148,7 @@ impl<V: View> Notifier<V> {
     /// the zone is gone.
     fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
         let version = self.transfers.version(zone)?;
-        let numbers = self.transfers.serials.numbers(version.serial);
+        let numbers = self.transfers.serials.soa_numbers(version.serial);
         let soa = ZoneContent::new(&*version.view, zone).soa(numbers);
         let mut message = Header {
             id,

@@ -69,7 +69,7 @@ impl<V: View> ZoneTransfers<V> {
             Ok(session) => session,
             Err(refusal) => {
                 let mut response = Vec::new();
-                refusal.append(message, query.question_end(), &mut response);
+                refusal.append_response(message, query.question_end(), &mut response);
                 return Some(Err(TransferRejection {
                     rcode: refusal.rcode(),
                     response,

@@ -77,7 +77,11 @@ enum StreamPart {
 
 impl<V: View + 'static> ZoneTransfers<V> {
     /// Begins the response to a transfer query over TCP; `None` if no response is sent.
-    pub fn begin(self: &Arc<Self>, message: &[u8], client: IpAddr) -> Option<TransferStream<V>> {
+    pub fn begin_stream(
+        self: &Arc<Self>,
+        message: &[u8],
+        client: IpAddr,
+    ) -> Option<TransferStream<V>> {
         let qtype = Query::parse(message, Transport::Tcp).ok()?.qtype;
         let stream = |state, form, rcode, place| {
             let transfers = Arc::clone(self);
@@ -104,7 +108,7 @@ impl<V: View + 'static> ZoneTransfers<V> {
                 Ok(accepted) => accepted,
                 Err(rejection) => return Some(reject(rejection)),
             };
-        let Some(place) = self.places.take(client) else {
+        let Some(place) = self.places.take_share(client) else {
             return Some(reject(request.reject(rcode::REFUSED)));
         };
         self.metrics.running.inc();
@@ -137,7 +141,7 @@ impl<V: View + 'static> TransferStream<V> {
 
     /// Returns the next message; `None` after the last message. A stream that is dropped earlier
     /// counts as failed.
-    pub async fn next(&mut self) -> Option<Vec<u8>> {
+    pub async fn next_message(&mut self) -> Option<Vec<u8>> {
         let mut work = match std::mem::replace(&mut self.state, StreamState::End) {
             StreamState::StreamWork(work) => work,
             StreamState::Last(message) => return Some(message),
@@ -222,7 +226,7 @@ impl StreamPlan {
         version: &ZoneVersion<V>,
     ) -> (Self, ResponseForm) {
         let content = ZoneContent::new(&*version.view, &request.zone);
-        let soa = |serial| StreamPart::Soa(content.soa(transfers.serials.numbers(serial)));
+        let soa = |serial| StreamPart::Soa(content.soa(transfers.serials.soa_numbers(serial)));
         let mut parts = VecDeque::from([soa(version.serial)]);
 
         if let Some(since) = request.since {
@@ -306,7 +310,7 @@ impl<V: View> ZoneTransfers<V> {
     /// did not make the client's version, or does not keep the steps. Some secondaries send no
     /// EXPIRE, and their version may be another replica's.
     fn steps(&self, zone: &Name, since: ClientVersion, to: u32) -> Option<Vec<Arc<VersionStep>>> {
-        if since.expire != self.serials.expire() {
+        if since.expire != self.serials.expire_seconds() {
             return None;
         }
         self.history.lock().steps_between(zone, since.serial, to)

@@ -49,7 +49,7 @@ impl TsigRefusal {
     }
 
     /// Appends the error response to `message`, whose question ends at `question_end`.
-    pub(crate) fn append(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
+    pub(crate) fn append_response(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
         wire::refuse(message, question_end, self.rcode(), None, out);
         if let Self::TsigRecord(record) = self {
@@ -335,7 +335,7 @@ impl ResponseSigner {
     /// since 1970. Returns true if the response has no room for the signature: it was then replaced
     /// by a truncated response without records and with RCODE 0 (RFC 8945, section 5.3), and the
     /// client retries over TCP.
-    pub(crate) fn sign(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn sign_response(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let size = out.len().saturating_sub(start) + self.session.room();
         let is_too_large = size > self.limit;
         if is_too_large {

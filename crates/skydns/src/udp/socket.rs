@@ -24,15 +24,15 @@ const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 /// room for 78 such addresses, and for all other answers.
 const SEND_BUFFER: usize = 8 * 1024 * 1024;
 /// Interval at which a waiting thread checks whether to stop.
-pub(super) const QUIET: Duration = Duration::from_millis(250);
+pub(super) const RECEIVE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Behaviour if no datagram is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveWait {
-    /// Wait up to [`QUIET`] for a datagram.
-    Moment,
+    /// Wait up to [`RECEIVE_TIMEOUT`] for a datagram.
+    Timeout,
     /// Do not wait.
-    Never,
+    None,
 }
 
 /// A bound socket. The socket's thread shares the socket with the tasks that answer later.
@@ -68,17 +68,15 @@ pub(crate) struct UdpPeer {
 impl UdpPeer {
     /// The address and the port of the client.
     pub(crate) fn socket_addr(&self) -> SocketAddr {
-        let v4 = self
-            .remote
-            .as_sockaddr_in()
-            .map(|remote| SocketAddr::V4((*remote).into()));
-        let v6 = || {
-            self.remote
-                .as_sockaddr_in6()
-                .map(|remote| SocketAddr::V6((*remote).into()))
-        };
+        if let Some(remote) = self.remote.as_sockaddr_in() {
+            return SocketAddr::V4((*remote).into());
+        }
+        if let Some(remote) = self.remote.as_sockaddr_in6() {
+            return SocketAddr::V6((*remote).into());
+        }
+
         // Clients of a UDP socket always have an IPv4 or IPv6 address.
-        v4.or_else(v6).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
+        (Ipv4Addr::UNSPECIFIED, 0).into()
     }
 }
 
@@ -95,14 +93,17 @@ impl UdpSocket {
         if address.is_ipv6() {
             socket.set_only_v6(false)?;
         }
-        raise_buffers(&socket);
+        request_large_buffers(&socket);
+
+        // Only a wildcard socket needs to know to which address a client sent.
         let wildcard = address.ip().is_unspecified();
         if wildcard && address.is_ipv4() {
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
         } else if wildcard {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
         }
-        socket.set_read_timeout(Some(QUIET))?;
+
+        socket.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
         Ok(Self {
@@ -124,7 +125,7 @@ impl UdpSocket {
     }
 
     /// Creates headers for batches of `count` datagrams.
-    pub(crate) fn headers(&self, count: usize) -> MultiHeaders<SockaddrStorage> {
+    pub(crate) fn batch_headers(&self, count: usize) -> MultiHeaders<SockaddrStorage> {
         let control = match (self.wildcard, self.local.ip()) {
             (false, _) => None,
             (true, IpAddr::V4(_)) => Some(nix::cmsg_space!(in_pktinfo)),
@@ -135,15 +136,15 @@ impl UdpSocket {
 
     /// Receives queued datagrams. `None` if no datagram is queued, and after a harmless error such
     /// as an ICMP error for an earlier answer.
-    pub(crate) fn receive<'a, const N: usize>(
+    pub(crate) fn receive_batch<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,
         slices: &'a mut [[IoSliceMut<'a>; 1]; N],
         wait: ReceiveWait,
     ) -> Option<MultiResults<'a, SockaddrStorage>> {
         let flags = match wait {
-            ReceiveWait::Moment => MsgFlags::MSG_WAITFORONE,
-            ReceiveWait::Never => MsgFlags::MSG_DONTWAIT,
+            ReceiveWait::Timeout => MsgFlags::MSG_WAITFORONE,
+            ReceiveWait::None => MsgFlags::MSG_DONTWAIT,
         };
         recvmmsg(self.socket.as_raw_fd(), headers, slices, flags, None).ok()
     }
@@ -157,19 +158,19 @@ impl UdpSocket {
                 local: LocalAddress::Bound,
             });
         }
-        let local = message.cmsgs().ok()?.find_map(|control| match control {
-            ControlMessageOwned::Ipv4PacketInfo(info) => {
-                Some(LocalAddress::V4(info.ipi_addr.s_addr))
-            }
-            ControlMessageOwned::Ipv6PacketInfo(info) => {
-                Some(LocalAddress::V6(info.ipi6_addr.s6_addr, info.ipi6_ifindex))
-            }
-            _ => None,
-        });
-        Some(UdpPeer {
-            remote,
-            local: local.unwrap_or(LocalAddress::Bound),
-        })
+
+        let mut local = LocalAddress::Bound;
+        for control in message.cmsgs().ok()? {
+            local = match control {
+                ControlMessageOwned::Ipv4PacketInfo(info) => LocalAddress::V4(info.ipi_addr.s_addr),
+                ControlMessageOwned::Ipv6PacketInfo(info) => {
+                    LocalAddress::V6(info.ipi6_addr.s6_addr, info.ipi6_ifindex)
+                }
+                _ => continue,
+            };
+            break;
+        }
+        Some(UdpPeer { remote, local })
     }
 
     /// Sends a batch from one local address, without waiting. Datagrams that the kernel rejects are
@@ -186,20 +187,18 @@ impl UdpSocket {
             if slices.is_empty() {
                 return;
             }
-            let result = with_control(local.unwrap_or(LocalAddress::Bound), |control| {
-                sendmmsg(
-                    self.socket.as_raw_fd(),
-                    headers,
-                    slices,
-                    peers,
-                    control,
-                    MsgFlags::MSG_DONTWAIT,
-                )
-                .map(Iterator::count)
+
+            let local = local.unwrap_or(LocalAddress::Bound);
+            let result = with_source_control(local, |control| {
+                let socket = self.socket.as_raw_fd();
+                let flags = MsgFlags::MSG_DONTWAIT;
+                sendmmsg(socket, headers, slices, peers, control, flags).map(Iterator::count)
             });
+
             match result {
                 Ok(count) => sent += count.max(1),
                 Err(Errno::EINTR) => {}
+                // The error is that of the first datagram. The others are still sent.
                 Err(_) => {
                     self.unsent.fetch_add(1, Relaxed);
                     sent += 1;
@@ -209,17 +208,14 @@ impl UdpSocket {
     }
 
     /// Sends one datagram without waiting.
-    pub(crate) fn send(&self, message: &[u8], peer: &UdpPeer) {
+    pub(crate) fn send_datagram(&self, message: &[u8], peer: &UdpPeer) {
         let slices = [IoSlice::new(message)];
-        let sent = with_control(peer.local, |control| {
-            sendmsg(
-                self.socket.as_raw_fd(),
-                &slices,
-                control,
-                MsgFlags::MSG_DONTWAIT,
-                Some(&peer.remote),
-            )
+        let sent = with_source_control(peer.local, |control| {
+            let socket = self.socket.as_raw_fd();
+            let flags = MsgFlags::MSG_DONTWAIT;
+            sendmsg(socket, &slices, control, flags, Some(&peer.remote))
         });
+
         // The datagram is lost, as it might be on the network. The client retries.
         if sent.is_err() {
             self.unsent.fetch_add(1, Relaxed);
@@ -228,9 +224,10 @@ impl UdpSocket {
 }
 
 /// Calls `send` with the control message that sets the source address, if the socket needs one.
-fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>]) -> R) -> R {
+fn with_source_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>]) -> R) -> R {
     match local {
         LocalAddress::Bound => send(&[]),
+
         LocalAddress::V4(address) => {
             let info = in_pktinfo {
                 ipi_ifindex: 0,
@@ -239,13 +236,14 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
             };
             send(&[ControlMessage::Ipv4PacketInfo(&info)])
         }
+
         LocalAddress::V6(address, interface) => {
             // Only link-local addresses need the interface. For other addresses the interface would
             // override the routes.
-            let link_local = address[0] == 0xfe && address[1] & 0xc0 == 0x80;
+            let is_link_local = address[0] == 0xfe && address[1] & 0xc0 == 0x80;
             let info = in6_pktinfo {
                 ipi6_addr: nix::libc::in6_addr { s6_addr: address },
-                ipi6_ifindex: if link_local { interface } else { 0 },
+                ipi6_ifindex: if is_link_local { interface } else { 0 },
             };
             send(&[ControlMessage::Ipv6PacketInfo(&info)])
         }
@@ -254,7 +252,7 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
 
 /// Requests large buffers. Without the permission to exceed the system's limits, the buffers stay
 /// within these limits.
-fn raise_buffers(socket: &Socket) {
+fn request_large_buffers(socket: &Socket) {
     // If both requests fail, the defaults stay in force.
     if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
@@ -272,7 +270,7 @@ mod tests {
     const FORBIDDEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 53);
 
     #[test]
-    fn what_cannot_be_sent_is_counted_and_takes_nothing_with_it() {
+    fn rejected_datagram_is_counted_and_skipped() {
         let unsent = Arc::default();
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&unsent)).unwrap();
         let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -283,15 +281,14 @@ mod tests {
 
         let slices = [b"first", b"worse", b"third"].map(|text| [IoSlice::new(text)]);
         let peers = [reached, FORBIDDEN, reached].map(|peer| Some(SockaddrStorage::from(peer)));
-        socket.send_batch(&mut socket.headers(3), &slices, &peers, None);
+        socket.send_batch(&mut socket.batch_headers(3), &slices, &peers, None);
         assert_eq!(unsent.load(Relaxed), 1);
-        socket.send(
-            b"worse",
-            &UdpPeer {
-                remote: FORBIDDEN.into(),
-                local: LocalAddress::Bound,
-            },
-        );
+
+        let forbidden = UdpPeer {
+            remote: FORBIDDEN.into(),
+            local: LocalAddress::Bound,
+        };
+        socket.send_datagram(b"worse", &forbidden);
         assert_eq!(unsent.load(Relaxed), 2);
 
         let mut buffer = [0; 16];

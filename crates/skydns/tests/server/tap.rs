@@ -9,7 +9,7 @@ use skydns::tap::{TapRecord, TapWatch, WatchSettings};
 use super::*;
 
 async fn next(watch: &mut TapWatch) -> TapRecord {
-    tokio::time::timeout(PATIENCE, watch.next())
+    tokio::time::timeout(PATIENCE, watch.next_record())
         .await
         .expect("a record")
 }
@@ -28,7 +28,7 @@ async fn every_answer_is_shown_whatever_its_way() {
         rate: 1000,
         messages: true,
     };
-    let mut watch = server.tap.watch(choice).unwrap();
+    let mut watch = server.tap.open_watch(choice).unwrap();
     let web = Query::new("Web.apps.svc.cluster.local.", "A");
     let (outside, malformed) = (
         Query::new("www.outside.test.", "A"),
@@ -88,7 +88,8 @@ async fn a_tap_that_nobody_reads_costs_no_answer() {
         messages: true,
     };
     let tap = Arc::clone(&server.tap);
-    let watches: Vec<TapWatch> = std::iter::from_fn(|| tap.watch(choice.clone()).ok()).collect();
+    let watches: Vec<TapWatch> =
+        std::iter::from_fn(|| tap.open_watch(choice.clone()).ok()).collect();
     assert_eq!(watches.len(), 8);
     let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();

@@ -45,7 +45,7 @@ impl Primary {
         let transfers = ZoneTransfers::new(peers, None, ZoneSerials::new(), metrics.clone());
         let view = Arc::new(view.transferred(&transfers));
         let server = start_with_transfers(&view, &transfers);
-        assert!(transfers.take(&view, *NOW));
+        assert!(transfers.update_versions(&view, *NOW));
         Self {
             server,
             transfers,
@@ -184,7 +184,7 @@ async fn each_request_gets_its_answer() {
         Fixed::new(&[])
             .small()
             .with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
-    assert!(primary.transfers.take(
+    assert!(primary.transfers.update_versions(
         &Arc::new(with_one_more.transferred(&primary.transfers)),
         *NOW + 5
     ));

@@ -20,7 +20,7 @@ fn limited(reply: &Reply, seconds: u32) -> String {
 }
 
 #[test]
-fn negative_ttls_are_lowered_to_limit() {
+fn negative_ttl_is_at_most_limit() {
     let empty = Reply::to(&Query::new("no.test.", "A").wire());
     let alias = empty.clone().answer("no.test. 800 IN CNAME gone.test.");
     for (what, reply, seconds, expected) in [
@@ -69,7 +69,7 @@ fn negative_ttls_are_lowered_to_limit() {
 }
 
 #[test]
-fn cut_off_message_stays_unchanged() {
+fn truncated_message_stays_unchanged() {
     let whole = Reply::to(&Query::new("no.test.", "A").wire())
         .authority(SOA)
         .wire();

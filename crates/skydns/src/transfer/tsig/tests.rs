@@ -43,7 +43,7 @@ fn checked(message: &[u8], now: u64) -> Result<Option<TsigSession>, TsigRefusal>
 fn refused(message: &[u8], now: u64) -> (u16, Option<u16>, bool) {
     let refusal = checked(message, now).expect_err("it is refused");
     let mut response = vec![0xff; 3];
-    refusal.append(message, QUESTION_END, &mut response);
+    refusal.append_response(message, QUESTION_END, &mut response);
     let response = response.get(3..).unwrap();
     let header = Header::parse(response).unwrap();
     let tsig = TsigRecord::read(response, QUESTION_END)
@@ -211,7 +211,7 @@ fn response_without_room_is_truncated() {
         }
         .write_over(&mut out[3..]);
         out.resize(3 + octets, 0);
-        let truncated = signer.sign(3, NOW, &mut out);
+        let truncated = signer.sign_response(3, NOW, &mut out);
 
         let header = Header::parse(&out[3..]).unwrap();
         assert_eq!((header.flags, truncated, header.counts), expected, "{what}");
