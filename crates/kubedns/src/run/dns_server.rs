@@ -187,7 +187,7 @@ fn start_transfers(
         tasks.lasting("notifying secondaries", notifier.run(stop.clone()));
     }
     let changes = published.changes();
-    let versions = transfers.follow(changes, move || published.get(), stop.clone());
+    let versions = transfers.follow_changes(changes, move || published.get(), stop.clone());
     tasks.lasting("keeping zone versions", versions);
 }
 
