@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_recognised_again() {
+    fn command_line_is_recognised() {
         let command = command(Signal::SIGTERM, Path::new("/bin/x"), ["-v=2"]);
         let line: Vec<OsString> = std::iter::once(command.get_program())
             .chain(command.get_args())
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_persons_command_line_is_not_taken_for_it() {
+    fn other_command_lines_are_not_executed() {
         for line in [
             "nanny",
             "nanny -v=2 -- -k",

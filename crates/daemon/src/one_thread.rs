@@ -84,14 +84,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn tasks_run_there_until_their_end() {
+    async fn tasks_run_on_named_thread() {
         let thread = SingleThread::start("elsewhere").unwrap();
         let name = thread.run(async { thread::current().name().map(str::to_owned) });
         assert_eq!(name.await.as_deref(), Some("elsewhere"));
     }
 
     #[tokio::test]
-    async fn what_arrives_while_the_thread_rests_is_taken_together() {
+    async fn events_during_pause_share_one_wakeup() {
         let thread = SingleThread::start("elsewhere").unwrap();
         let (send, mut receive) = tokio::sync::mpsc::channel(100);
         let (taken, mut first) = tokio::sync::mpsc::channel(1);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_dropped_ends() {
+    async fn dropped_task_ends() {
         let thread = SingleThread::start("elsewhere").unwrap();
         let (alive, ended) = tokio::sync::oneshot::channel::<()>();
         let task = thread.run(async move {
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "as it should")]
-    async fn a_panic_comes_back() {
+    async fn task_panic_resumes_in_caller() {
         SingleThread::start("elsewhere")
             .unwrap()
             .run(async { panic!("as it should") })

@@ -152,5 +152,14 @@ fn keep_first(first: &mut Option<TaskError>, next: Option<TaskError>) {
     }
 }
 
+/// Waits for the future; without one, waits for ever. For branches of `select!` that are not always
+/// there.
+pub async fn pending_if_none<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests;

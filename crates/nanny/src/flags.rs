@@ -7,7 +7,7 @@ use std::time::Duration;
 use daemon::flags::{GoDuration, GoPeriod};
 use daemon::klog::LogFlags;
 
-use crate::config::routes::Forward;
+use crate::config::routes::ForwardMode;
 
 /// The first lines of `-help`.
 const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
@@ -58,7 +58,7 @@ pub struct Flags {
     /// forwarder to the upstream servers: dnsmasq, or kubedns (dnsmasq then forwards all queries to
     /// kubedns)
     #[arg(long = "forward", value_name = "string", value_enum, default_value_t)]
-    pub forward: Forward,
+    pub forward: ForwardMode,
     /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is
     /// not sent)
     #[arg(long = "logInterval", value_name = "duration", default_value = "0s")]

@@ -4,7 +4,7 @@
 //! ConfigMap directory ──> dnsconfig ─┐
 //! resolv.conf ──────────> dnsconfig ─┼─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
 //! names of stub servers ─> resolve ──┤                             └── starts, watches, restarts, stops ──┘
-//! routes of kubedns ────> kubedns ───┘
+//! routes of kubedns ────> poller ────┘
 //! ```
 //!
 //! * [`config`]: the settings, and the routes derived from them.
@@ -16,11 +16,38 @@
 //! After an edit, dnsmasq reads its servers again from a file and empties its cache (see
 //! [`dnsmasq::launch`]). A rejected edit changes nothing.
 
-pub mod config;
-pub mod dnsmasq;
+/// The configuration of dnsmasq: its settings, and the servers derived from them.
+///
+/// dnsmasq's own arguments, the `ConfigMap`, resolv.conf and the addresses of stub servers given by
+/// name become [`routes`](config::routes). [`dnsmasq`] delivers the routes.
+pub mod config {
+    pub mod arguments;
+    pub mod loops;
+    pub mod routes;
+}
+
+/// The dnsmasq process: its start, its servers, its supervision and its end.
+pub mod dnsmasq {
+    pub(crate) mod delivery;
+    pub(crate) mod exit_status;
+    pub(crate) mod health;
+    mod instance;
+    pub(crate) mod launch;
+    pub(crate) mod log_lines;
+    pub(crate) mod process;
+    pub(crate) mod queries;
+    pub(crate) mod query_lines;
+    pub(crate) mod quiet_moment;
+    pub(crate) mod restart_limit;
+    pub mod servers_file;
+    pub(crate) mod servfail_server;
+    pub mod signal_helper;
+    pub(crate) mod supervisor;
+    pub(crate) mod version;
+}
+
 pub mod flags;
-mod kubedns;
-mod or_never;
+mod kubedns_poller;
 mod report;
 mod router;
 mod run;

@@ -4,12 +4,15 @@ use std::process::ExitCode;
 
 use daemon::Program;
 use daemon::flags::Style;
-use nanny::dnsmasq::keeper;
+use nanny::dnsmasq::signal_helper;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == keeper::WORD) {
-        return keeper::keep(words);
+    if words
+        .next()
+        .is_some_and(|word| word == signal_helper::SUBCOMMAND)
+    {
+        return signal_helper::run_helper(words);
     }
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;

@@ -3,6 +3,7 @@
 mod status;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,29 +17,32 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use warp::Filter;
+use warp::http::StatusCode;
 use wire::Nameserver;
 
 use self::status::Status;
-use crate::config::routes::{Omission, Routes};
+use crate::config::routes::{OmittedServer, Routes};
+use crate::dnsmasq::version::DnsmasqVersion;
 use crate::state_dir::StateDir;
 
 pub(crate) const STATUS_FILE: &str = "status.json";
 /// Changes within this time are written together.
 const GATHER: Duration = Duration::from_millis(20);
 /// The pause before a failed write of the status file is repeated.
-const AGAIN: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
-const KUBEDNS_DIFFERS: &str = "1 while the configuration of kubedns, which dnsmasq forwards to, differs from that of the nanny.";
+const KUBEDNS_DIFFERS: &str = "1 while the configuration of kubedns, which dnsmasq forwards to, \
+                               differs from that of the nanny.";
 
 /// The reason for a restart of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restart {
+pub(crate) enum RestartReason {
     Died,
     Hung,
     Configuration,
 }
 
-impl Restart {
+impl RestartReason {
     fn label(self) -> &'static str {
         match self {
             Self::Died => "died",
@@ -50,9 +54,9 @@ impl Restart {
 
 /// The step that delivers the newest routes to dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pending {
+pub(crate) enum PendingStep {
     /// Another try, because the last try failed.
-    Failed,
+    Retry,
     /// A restart, which -restartDnsmasq=false forbids.
     Restart,
 }
@@ -62,12 +66,12 @@ pub(crate) enum Pending {
 pub(crate) struct Report {
     status: Arc<Mutex<Status>>,
     changed: Arc<Notify>,
-    counters: Arc<Counters>,
+    counters: Arc<NannyCounters>,
     metrics: Metrics,
 }
 
 #[derive(Debug)]
-struct Counters {
+struct NannyCounters {
     config: ConfigCounters,
     up: IntGauge,
     restarts: IntCounterVec,
@@ -86,13 +90,11 @@ struct Counters {
     kubedns_differs: IntGauge,
 }
 
-impl Counters {
+impl NannyCounters {
     fn new(metrics: &Metrics) -> Result<Self, MetricError> {
-        let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
-        let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         let counters = Self {
             config: ConfigCounters::new(metrics)?,
-            up: gauge(
+            up: metrics.int_gauge(
                 "nanny_dnsmasq_up",
                 "1 while dnsmasq runs and answers the probes.",
             )?,
@@ -101,54 +103,58 @@ impl Counters {
                 "Starts of dnsmasq after the first one, by reason.",
                 &["reason"],
             )?,
-            probe_failures: counter(
+            probe_failures: metrics.int_counter(
                 "nanny_dnsmasq_probe_failures_total",
                 "Probes of the nanny that dnsmasq did not answer within a second.",
             )?,
-            too_many_queries: counter(
+            too_many_queries: metrics.int_counter(
                 "nanny_dnsmasq_too_many_queries_total",
                 "Times dnsmasq logged that it had no room for another forwarded query.",
             )?,
-            reloads: counter(
+            reloads: metrics.int_counter(
                 "nanny_reloads_total",
                 "Reloads of the servers by dnsmasq (SIGHUP).",
             )?,
-            hasty_reloads: counter(
+            hasty_reloads: metrics.int_counter(
                 "nanny_hasty_reloads_total",
                 "Reloads that removed servers while queries may have been waiting for them.",
             )?,
-            last_reload: gauge(
+            last_reload: metrics.int_gauge(
                 "nanny_last_reload_timestamp_seconds",
                 "Time of the last dnsmasq reload, in seconds since 1970; 0 for never.",
             )?,
-            reload_failures: counter(
+            reload_failures: metrics.int_counter(
                 "nanny_reload_failures_total",
                 "Failed attempts to give dnsmasq the newest servers.",
             )?,
-            restart_needed: gauge(
+            restart_needed: metrics.int_gauge(
                 "nanny_restart_needed",
                 "1 while dnsmasq needs a restart to use the newest servers and -restartDnsmasq is off.",
             )?,
-            routes_pending: gauge(
+            routes_pending: metrics.int_gauge(
                 "nanny_routes_pending",
                 "1 while giving dnsmasq the newest servers fails and older ones stay in force.",
             )?,
-            stub_domains: gauge("nanny_stub_domains", "Stub domains in force.")?,
-            upstreams: gauge(
+            stub_domains: metrics.int_gauge("nanny_stub_domains", "Stub domains in force.")?,
+            upstreams: metrics.int_gauge(
                 "nanny_upstreams",
                 "Upstream servers for all other names, without those on the command line of dnsmasq.",
             )?,
-            unresolved: gauge(
+            unresolved: metrics.int_gauge(
                 "nanny_stub_servers_unresolved",
                 "Names of stub servers without an address.",
             )?,
-            loops: gauge(
+            loops: metrics.int_gauge(
                 "nanny_loops",
                 "Servers left out because their queries come back to dnsmasq.",
             )?,
-            kubedns_differs: gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
+            kubedns_differs: metrics.int_gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
         };
-        for reason in [Restart::Died, Restart::Hung, Restart::Configuration] {
+        for reason in [
+            RestartReason::Died,
+            RestartReason::Hung,
+            RestartReason::Configuration,
+        ] {
             counters.restarts.with_label_values(&[reason.label()]);
         }
         Ok(counters)
@@ -168,31 +174,29 @@ struct ConfigCounters {
 
 impl ConfigCounters {
     fn new(metrics: &Metrics) -> Result<Self, MetricError> {
-        let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
-        let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         Ok(Self {
             info: metrics.info(
                 "nanny_config_info",
                 "Version of the configuration in force; always 1.",
                 "version",
             )?,
-            error: gauge(
+            error: metrics.int_gauge(
                 "nanny_config_error",
                 "1 while the newest configuration is rejected and the previous one stays in force.",
             )?,
-            loaded: gauge(
+            loaded: metrics.int_gauge(
                 "nanny_config_loaded_timestamp_seconds",
                 "Time when the configuration in force was loaded, in seconds since 1970.",
             )?,
-            edits: counter(
+            edits: metrics.int_counter(
                 "nanny_config_edits_total",
                 "Edits of the configuration that came into force.",
             )?,
-            rejected: counter(
+            rejected: metrics.int_counter(
                 "nanny_config_rejected_total",
                 "Edits of the configuration that were rejected.",
             )?,
-            unknown_keys: gauge(
+            unknown_keys: metrics.int_gauge(
                 "nanny_config_unknown_keys",
                 "Keys of the ConfigMap that are ignored.",
             )?,
@@ -203,7 +207,7 @@ impl ConfigCounters {
 impl Report {
     pub(crate) fn new() -> Result<Self, MetricError> {
         let metrics = Metrics::new("nanny")?;
-        let counters = Arc::new(Counters::new(&metrics)?);
+        let counters = Arc::new(NannyCounters::new(&metrics)?);
         let status = Status {
             version: daemon::version::VERSION,
             commit: daemon::version::COMMIT,
@@ -218,135 +222,150 @@ impl Report {
     }
 
     /// Records the dnsmasq in use, and whether an edit reloads or restarts dnsmasq.
-    pub(crate) fn uses(
+    pub(crate) fn set_dnsmasq(
         &self,
-        version: &str,
-        package: Option<&str>,
-        missing_fixes: Vec<&'static str>,
+        dnsmasq: &DnsmasqVersion,
         edits_by: &'static str,
     ) -> Result<(), MetricError> {
+        let package = dnsmasq.package.as_deref().unwrap_or_default();
         let info = self.metrics.int_gauge_vec(
             "nanny_dnsmasq_info",
             "Version of dnsmasq and of its package; always 1.",
             &["version", "package"],
         )?;
-        info.with_label_values(&[version, package.unwrap_or_default()])
+        info.with_label_values(&[dnsmasq.version.as_str(), package])
             .set(1);
+
+        let missing_fixes = dnsmasq.missing_fixes();
         let lacking = self.metrics.int_gauge(
             "nanny_dnsmasq_missing_fixes",
             "Security fixes of later dnsmasq releases that this version lacks.",
         )?;
-        lacking.set(count(missing_fixes.len()));
-        let mut status = self.edit();
-        version.clone_into(&mut status.dnsmasq.version);
+        lacking.set(to_gauge(missing_fixes.len()));
+
+        let mut status = self.lock_status();
+        dnsmasq.version.clone_into(&mut status.dnsmasq.version);
         status.dnsmasq.missing_fixes = missing_fixes;
         status.configuration.edits_by = edits_by;
         Ok(())
     }
 
-    pub(crate) fn started(&self, pid: i32, again: Option<Restart>) {
-        let mut status = self.edit();
+    /// Records a start; `restart` is the reason unless it is the first start.
+    pub(crate) fn record_start(&self, pid: i32, restart: Option<RestartReason>) {
+        let mut status = self.lock_status();
         status.dnsmasq.pid = Some(pid);
         status.dnsmasq.started_at = Some(status::time(SystemTime::now()));
-        if let Some(reason) = again {
-            *status.dnsmasq.restarts.entry(reason.label()).or_default() += 1;
-            self.counters
-                .restarts
-                .with_label_values(&[reason.label()])
-                .inc();
+
+        if let Some(reason) = restart {
+            let reason = reason.label();
+            *status.dnsmasq.restarts.entry(reason).or_default() += 1;
+            self.counters.restarts.with_label_values(&[reason]).inc();
         }
     }
 
-    pub(crate) fn up(&self) {
+    pub(crate) fn mark_up(&self) {
         self.counters.up.set(1);
-        self.edit().dnsmasq.up = true;
+        self.lock_status().dnsmasq.up = true;
     }
 
-    pub(crate) fn ended(&self, how: &str) {
+    pub(crate) fn record_end(&self, how: &str) {
         self.counters.up.set(0);
-        let mut status = self.edit();
+        let mut status = self.lock_status();
         status.dnsmasq.up = false;
         status.dnsmasq.pid = None;
         status.dnsmasq.last_end = Some(how.to_owned());
     }
 
-    pub(crate) fn silent(&self) {
+    pub(crate) fn count_probe_failure(&self) {
         self.counters.probe_failures.inc();
     }
 
-    pub(crate) fn too_many_queries(&self) {
+    pub(crate) fn count_too_many_queries(&self) {
         self.counters.too_many_queries.inc();
     }
 
     /// Records a reload: dnsmasq reads its servers again.
-    pub(crate) fn reloaded(&self) {
+    pub(crate) fn record_reload(&self) {
+        let now = SystemTime::now();
         self.counters.reloads.inc();
-        self.counters.last_reload.set(seconds(SystemTime::now()));
-        let mut status = self.edit();
+        self.counters.last_reload.set(unix_seconds(now));
+        let mut status = self.lock_status();
         status.configuration.reloads += 1;
-        status.configuration.last_reload_at = Some(status::time(SystemTime::now()));
+        status.configuration.last_reload_at = Some(status::time(now));
     }
 
     /// Records a reload that removed servers while queries may have been waiting for them.
-    pub(crate) fn hasty_reload(&self) {
+    pub(crate) fn count_hasty_reload(&self) {
         self.counters.hasty_reloads.inc();
     }
 
     /// Records the state of the configuration after an edit.
-    pub(crate) fn configuration(&self, state: &ConfigState) {
-        self.counters.config.info.set(&state.version.to_string());
-        self.counters
-            .config
-            .error
-            .set(i64::from(state.error.is_some()));
-        self.counters.config.loaded.set(seconds(state.loaded_at));
-        let (edits, rejected) = (&self.counters.config.edits, &self.counters.config.rejected);
-        edits.inc_by(state.edits.saturating_sub(edits.get()));
-        rejected.inc_by(state.rejected.saturating_sub(rejected.get()));
-        self.counters
-            .config
-            .unknown_keys
-            .set(count(state.unknown_keys.len()));
-        self.edit().configuration.set(state);
+    pub(crate) fn set_configuration(&self, state: &State) {
+        let counters = &self.counters.config;
+        counters.info.set(&state.version.to_string());
+        counters.error.set(i64::from(state.error.is_some()));
+        counters.loaded.set(unix_seconds(state.loaded_at));
+        let unknown_keys = to_gauge(state.unknown_keys.len());
+        counters.unknown_keys.set(unknown_keys);
+
+        // The source counts as well; counters can only be increased.
+        let edits = state.edits.saturating_sub(counters.edits.get());
+        counters.edits.inc_by(edits);
+        let rejected = state.rejected.saturating_sub(counters.rejected.get());
+        counters.rejected.inc_by(rejected);
+
+        self.lock_status().configuration.set(state);
     }
 
-    pub(crate) fn routes(&self, routes: &Routes) {
-        let mut status = self.edit();
+    pub(crate) fn set_routes(&self, routes: &Routes) {
+        let mut status = self.lock_status();
         status.routes.set(routes);
+
+        let stub_domains = to_gauge(routes.stub_domains.len());
+        self.counters.stub_domains.set(stub_domains);
         self.counters
-            .stub_domains
-            .set(count(routes.stub_domains.len()));
-        self.counters.upstreams.set(count(routes.upstreams.len()));
-        self.counters.loops.set(count(status.routes.loops.len()));
+            .upstreams
+            .set(to_gauge(routes.upstreams.len()));
+        let loops = to_gauge(status.routes.loops.len());
+        self.counters.loops.set(loops);
     }
 
-    pub(crate) fn omissions(&self, omissions: &BTreeSet<Omission>) {
-        let mut status = self.edit();
-        status.routes.omit(omissions);
-        self.counters
-            .unresolved
-            .set(count(status.routes.unresolved.len()));
-        self.counters.loops.set(count(status.routes.loops.len()));
+    pub(crate) fn set_omitted(&self, omitted: &BTreeSet<OmittedServer>) {
+        let mut status = self.lock_status();
+        status.routes.omit(omitted);
+
+        let unresolved = to_gauge(status.routes.unresolved.len());
+        self.counters.unresolved.set(unresolved);
+        let loops = to_gauge(status.routes.loops.len());
+        self.counters.loops.set(loops);
     }
 
     /// Records the version of kubedns' configuration, and whether it differs from the nanny's.
-    pub(crate) fn kubedns(&self, configuration: Option<String>, differs: bool) {
+    pub(crate) fn set_kubedns(&self, configuration: Option<String>, differs: bool) {
         self.counters.kubedns_differs.set(differs.into());
-        self.edit().routes.kubedns_configuration = configuration;
+        self.lock_status().routes.kubedns_configuration = configuration;
     }
 
-    /// Records why dnsmasq does not have the newest routes. `None` means that the newest routes are
-    /// in force.
-    pub(crate) fn pending(&self, why: Option<(Pending, &str)>) {
-        let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
-        self.counters.routes_pending.set(is(Pending::Failed));
-        self.counters.restart_needed.set(is(Pending::Restart));
-        self.edit()
-            .routes
-            .set_pending(why.map(|(_, reason)| reason));
+    /// Records why dnsmasq does not have the newest routes.
+    pub(crate) fn set_pending(&self, step: PendingStep, reason: &str) {
+        self.set_pending_gauges(Some(step));
+        self.lock_status().routes.set_pending(Some(reason));
     }
 
-    pub(crate) fn reload_failed(&self) {
+    /// Records that the newest routes are in force.
+    pub(crate) fn clear_pending(&self) {
+        self.set_pending_gauges(None);
+        self.lock_status().routes.set_pending(None);
+    }
+
+    fn set_pending_gauges(&self, step: Option<PendingStep>) {
+        let is_retry = step == Some(PendingStep::Retry);
+        let is_restart = step == Some(PendingStep::Restart);
+        self.counters.routes_pending.set(is_retry.into());
+        self.counters.restart_needed.set(is_restart.into());
+    }
+
+    pub(crate) fn count_reload_failure(&self) {
         self.counters.reload_failures.inc();
     }
 
@@ -355,59 +374,64 @@ impl Report {
     }
 
     /// Records the address of the SERVFAIL server.
-    pub(crate) fn servfail_server(&self, server: Nameserver) {
-        self.edit().routes.servfail_server = Some(server.to_string());
+    pub(crate) fn set_servfail_server(&self, server: Nameserver) {
+        self.lock_status().routes.servfail_server = Some(server.to_string());
     }
 
     /// Records a loop found by dnsmasq: queries to `server` come back to dnsmasq.
-    pub(crate) fn found_loop(&self, server: Nameserver) {
-        let mut status = self.edit();
+    pub(crate) fn add_loop(&self, server: Nameserver) {
+        let mut status = self.lock_status();
         status.routes.add_loop(server);
-        self.counters.loops.set(count(status.routes.loops.len()));
+        let loops = to_gauge(status.routes.loops.len());
+        self.counters.loops.set(loops);
     }
 
     /// Locks the status for a change, and wakes the writer of the status file.
-    fn edit(&self) -> MutexGuard<'_, Status> {
+    fn lock_status(&self) -> MutexGuard<'_, Status> {
         self.changed.notify_one();
         self.status.lock()
     }
 
-    pub(crate) fn json(&self) -> String {
+    pub(crate) fn status_json(&self) -> String {
         let status = self.status.lock().clone();
         serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
     }
 
     /// Keeps the status file up to date until cancelled.
-    pub(crate) async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
+    pub(crate) async fn keep_status_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
         let mut failed = false;
         while stop
-            .run_until_cancelled(self.is_out_of_date(failed))
+            .run_until_cancelled(self.wait_for_change(failed))
             .await
             .is_some()
         {
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
-            failed = self.write(&directory, failed);
+            failed = self.write_status_file(&directory, failed).is_err();
         }
-        self.write(&directory, failed);
+
+        let _ = self.write_status_file(&directory, failed);
     }
 
-    /// Waits for a change; after a failed write, waits no longer than [`AGAIN`].
-    async fn is_out_of_date(&self, failed: bool) {
-        let patience = if failed { AGAIN } else { Duration::MAX };
-        let _ = timeout(patience, self.changed.notified()).await;
+    /// Waits for a change; after a failed write, waits no longer than [`RETRY_PAUSE`].
+    async fn wait_for_change(&self, write_failed: bool) {
+        let limit = if write_failed {
+            RETRY_PAUSE
+        } else {
+            Duration::MAX
+        };
+        let _ = timeout(limit, self.changed.notified()).await;
     }
 
-    /// Writes the file. Logs a failure unless `told`. Returns whether the write failed.
-    fn write(&self, directory: &StateDir, told: bool) -> bool {
-        match directory.write(STATUS_FILE, self.json().as_bytes()) {
-            Ok(()) => false,
-            Err(error) => {
-                if !told {
-                    warn!(%error, "the status file cannot be written");
-                }
-                true
-            }
+    /// Writes the file. Logs the first of several failures: `failed_before` tells of the last
+    /// write.
+    fn write_status_file(&self, directory: &StateDir, failed_before: bool) -> io::Result<()> {
+        let written = directory.write_file(STATUS_FILE, self.status_json().as_bytes());
+        if let Err(error) = &written
+            && !failed_before
+        {
+            warn!(%error, "the status file cannot be written");
         }
+        written
     }
 
     /// The pages `/status`, `/healthz` (200 while dnsmasq is up, else 503) and `/metrics`.
@@ -418,37 +442,38 @@ impl Report {
     + Send
     + Sync
     + 'static {
-        use warp::http::StatusCode;
-
-        let (report, health) = (self.clone(), self.clone());
-        let status_page = http::exact_path("/status")
-            .map(move || http::with_type(StatusCode::OK, "application/json", report.json()));
-        let healthz = http::exact_path("/healthz").map(move || {
-            let up = health.status.lock().dnsmasq.up;
-            if up {
-                http::text(StatusCode::OK, "ok\n")
-            } else {
-                http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
-            }
+        let report = self.clone();
+        let status_page = http::exact_path("/status").map(move || {
+            let json = report.status_json();
+            http::with_type(StatusCode::OK, "application/json", json)
         });
+
+        let report = self.clone();
+        let healthz = http::exact_path("/healthz").map(move || report.health_reply());
+
         status_page
             .or(healthz)
             .unify()
             .or(self.metrics.route("/metrics"))
             .unify()
     }
+
+    fn health_reply(&self) -> warp::reply::Response {
+        if self.status.lock().dnsmasq.up {
+            http::text(StatusCode::OK, "ok\n")
+        } else {
+            http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
+        }
+    }
 }
 
-fn count(number: impl TryInto<i64>) -> i64 {
+fn to_gauge(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-fn seconds(time: SystemTime) -> i64 {
-    count(
-        time.duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs(),
-    )
+fn unix_seconds(time: SystemTime) -> i64 {
+    let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    to_gauge(since_1970.as_secs())
 }
 
 #[cfg(test)]
@@ -458,10 +483,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_file_that_could_not_be_written_is_tried_again() {
+    async fn failed_status_write_is_repeated() {
         let place = tempfile::tempdir().unwrap();
         let directory = Arc::new(StateDir::open(Some(place.path())).unwrap());
-        let file = directory.file(STATUS_FILE);
+        let file = directory.file_path(STATUS_FILE);
         // A directory blocks the path of the new file.
         let obstacle = place.path().join(format!("{STATUS_FILE}.new"));
         std::fs::create_dir(&obstacle).unwrap();
@@ -470,14 +495,17 @@ mod tests {
         tasks.spawn(
             report
                 .clone()
-                .write_file(directory, CancellationToken::new()),
+                .keep_status_file(directory, CancellationToken::new()),
         );
-        report.up();
-        sleep(10 * AGAIN).await;
+        report.mark_up();
+        sleep(10 * RETRY_PAUSE).await;
         assert!(!file.exists());
 
         std::fs::remove_dir(&obstacle).unwrap();
-        sleep(10 * AGAIN).await;
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), report.json());
+        sleep(10 * RETRY_PAUSE).await;
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            report.status_json()
+        );
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use daemon::tasks::pending_if_none;
 use dnsclient::resolv_conf::ResolvConf;
 use dnsclient::resolve::{self, Resolutions};
 use dnsconfig::{Config, ConfigState};
@@ -13,21 +14,22 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use wire::Nameserver;
 
-use crate::config::arguments::Arguments;
-use crate::config::loops::Listening;
-use crate::config::routes::{Forward, Ingredients, Omission, Routes, needs_kubedns};
-use crate::kubedns::KubednsRoutes;
-use crate::or_never::or_never;
+use crate::config::arguments::DnsmasqArguments;
+use crate::config::loops::ListenAddresses;
+use crate::config::routes::{
+    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, Routes, needs_kubedns,
+};
+use crate::kubedns_poller::KubednsRoutes;
 use crate::report::Report;
 
 /// The longest time that kubedns takes for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
 /// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a
 /// mounted ConfigMap up to a minute and a half later than a watched one.
-const MOMENT: Duration = Duration::from_mins(2);
+const MAX_DIFFERENCE: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
-pub(crate) struct Inputs {
+pub(crate) struct RouterInputs {
     pub(crate) config: watch::Receiver<ConfigState>,
     /// The resolv.conf whose servers dnsmasq uses; empty if none.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
@@ -35,9 +37,9 @@ pub(crate) struct Inputs {
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
 }
 
-/// Requests to the resolver and to the follower of kubedns.
-#[derive(Debug)]
-pub(crate) struct Requests {
+/// Requests to the resolver and to the poller of kubedns.
+#[derive(Debug, Default)]
+pub(crate) struct RouterRequests {
     /// The names to resolve.
     pub(crate) names: watch::Sender<BTreeSet<String>>,
     /// True while the routes of kubedns have to be polled.
@@ -46,42 +48,46 @@ pub(crate) struct Requests {
 
 /// The settings that stay the same while the nanny runs.
 #[derive(Debug)]
-pub(crate) struct Fixed {
-    pub(crate) arguments: Arguments,
+pub(crate) struct RouterSettings {
+    pub(crate) arguments: DnsmasqArguments,
     /// The server for domains without a usable server.
     pub(crate) servfail_server: Nameserver,
     pub(crate) kubedns: Nameserver,
-    pub(crate) forward: Forward,
+    pub(crate) forward: ForwardMode,
     /// The nanny follows edits of the configuration.
-    pub(crate) follows: bool,
+    pub(crate) follows_edits: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Router {
-    inputs: Inputs,
-    fixed: Fixed,
-    requests: Requests,
-    behind: Behind,
+    inputs: RouterInputs,
+    settings: RouterSettings,
+    requests: RouterRequests,
+    kubedns: KubednsState,
     routes: watch::Sender<Routes>,
-    omissions: BTreeSet<Omission>,
+    omitted: BTreeSet<OmittedServer>,
     report: Report,
 }
 
 impl Router {
     /// Computes the first routes.
-    pub(crate) fn new(inputs: Inputs, fixed: Fixed, requests: Requests, report: Report) -> Self {
-        let (routes, behind) = (watch::Sender::default(), Behind::default());
+    pub(crate) fn new(
+        inputs: RouterInputs,
+        settings: RouterSettings,
+        requests: RouterRequests,
+        report: Report,
+    ) -> Self {
         let mut this = Self {
             inputs,
-            fixed,
+            settings,
             requests,
-            behind,
-            routes,
-            omissions: BTreeSet::new(),
+            kubedns: KubednsState::default(),
+            routes: watch::Sender::default(),
+            omitted: BTreeSet::new(),
             report,
         };
         this.take_configuration();
-        this.recompute();
+        this.recompute_routes();
         this
     }
 
@@ -91,107 +97,120 @@ impl Router {
 
     /// Returns whether the name of a stub server has no address yet.
     pub(crate) fn has_unresolved_names(&self) -> bool {
-        self.omissions
+        self.omitted
             .iter()
-            .any(|omission| matches!(omission, Omission::Unresolved { .. }))
+            .any(|omitted| matches!(omitted, OmittedServer::Unresolved { .. }))
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.follow()).await;
+        let _ = stop.run_until_cancelled(self.follow_inputs()).await;
     }
 
-    async fn follow(&mut self) {
+    async fn follow_inputs(&mut self) {
         loop {
+            let due = self.kubedns.next_due().map(sleep_until);
             tokio::select! {
                 Ok(()) = self.inputs.config.changed() => self.take_configuration(),
                 Ok(()) = self.inputs.resolv_conf.changed() => {}
                 Ok(()) = self.inputs.names.changed() => {}
-                Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns(),
-                () = or_never(self.behind.next().map(sleep_until)) => self.behind.tick(),
+                Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns_routes(),
+                () = pending_if_none(due) => self.kubedns.act_if_due(),
                 // All sources have ended, so the routes stay as they are.
                 else => return std::future::pending().await,
             }
-            self.recompute();
+            self.recompute_routes();
         }
     }
 
     fn take_configuration(&mut self) {
         let state = self.inputs.config.borrow_and_update().clone();
-        self.report.configuration(&state);
-        let forwards = self.fixed.forward == Forward::Dnsmasq;
-        let nothing = Config::default();
-        resolve::want(
-            &self.requests.names,
-            if forwards { &state.config } else { &nothing },
-        );
+        self.report.set_configuration(&state);
+
+        // If kubedns forwards all queries, the nanny needs no addresses of stub servers.
+        let forwards = self.settings.forward == ForwardMode::Dnsmasq;
+        let empty = Config::default();
+        let config = if forwards { &state.config } else { &empty };
+        resolve::want(&self.requests.names, config);
+
         let asks_kubedns =
             !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
         self.requests
             .kubedns
             .send_if_modified(|wanted| std::mem::replace(wanted, asks_kubedns) != asks_kubedns);
-        self.compare();
+        self.compare_configurations();
     }
 
-    fn take_kubedns(&mut self) {
-        let Some(said) = self.inputs.kubedns.borrow_and_update().clone() else {
+    fn take_kubedns_routes(&mut self) {
+        let Some(reported) = self.inputs.kubedns.borrow_and_update().clone() else {
             return;
         };
-        let expected = self.fixed.forward == Forward::Kubedns;
-        let forwards_all = ["cache", "alone"].contains(&said.topology.as_str());
-        if expected && !forwards_all && self.behind.routes.is_none() {
-            let topology = &said.topology;
+
+        let is_cache = self.settings.forward == ForwardMode::Kubedns;
+        let forwards_all = ["cache", "alone"].contains(&reported.topology.as_str());
+        if is_cache && !forwards_all && self.kubedns.routes.is_none() {
             warn!(
-                topology,
-                "kubedns does not run with --topology=cache: names of one label and queries for ANY fail"
+                topology = reported.topology,
+                "kubedns does not run with --topology=cache: \
+                 names of one label and queries for ANY fail"
             );
         }
-        self.behind.topology = Some(said.topology);
-        self.behind.take(said.routes);
-        self.compare();
+
+        self.kubedns.topology = Some(reported.topology);
+        self.kubedns.take_routes(reported.routes);
+        self.compare_configurations();
     }
 
     /// Compares the configuration of kubedns with the nanny's.
-    fn compare(&mut self) {
-        let said = self
+    fn compare_configurations(&mut self) {
+        let is_polled = *self.requests.kubedns.borrow();
+        let reported = self
             .inputs
             .kubedns
             .borrow()
-            .clone()
-            .filter(|_| *self.requests.kubedns.borrow());
-        let (own, tells) = {
-            let state = self.inputs.config.borrow();
-            // A kubedns that follows no configuration reports the version of the empty
-            // configuration. So equal versions are a proof only if the configuration has one of
-            // these settings, which the empty configuration lacks.
-            let tells = needs_kubedns(&state.config) || state.config.has_own_names();
-            (state.version.to_string(), tells)
-        };
-        let differs = said.as_ref().is_some_and(|said| said.configuration != own);
-        self.behind.follows |= said.is_some() && !differs && tells;
-        self.behind.differs(differs && self.fixed.follows);
-        self.report.kubedns(
-            said.map(|said| said.configuration),
-            differs && self.fixed.follows,
-        );
+            .as_ref()
+            .map(|reported| reported.configuration.clone());
+        let reported = reported.filter(|_| is_polled);
+
+        let state = self.inputs.config.borrow();
+        let own_version = state.version.to_string();
+        // A kubedns that follows no configuration reports the version of the empty configuration.
+        // So equal versions are a proof only if the configuration has one of these settings, which
+        // the empty configuration lacks.
+        let is_proof = needs_kubedns(&state.config) || state.config.has_own_names();
+        drop(state);
+
+        if reported.as_ref() == Some(&own_version) && is_proof {
+            self.kubedns.follows = true;
+        }
+        let differs = reported
+            .as_ref()
+            .is_some_and(|version| *version != own_version)
+            && self.settings.follows_edits;
+        self.kubedns.set_differs(differs);
+        self.report.set_kubedns(reported, differs);
     }
 
-    fn recompute(&mut self) {
+    fn recompute_routes(&mut self) {
         let config = self.inputs.config.borrow().config.clone();
         let resolv_conf = self.inputs.resolv_conf.borrow_and_update().clone();
         let names = self.inputs.names.borrow_and_update().clone();
-        let (mut routes, omissions) = Routes::compute(&Ingredients {
+        let ComputedRoutes {
+            mut routes,
+            omitted,
+        } = Routes::compute(&RouteSources {
             config: &config,
             resolv_conf: &resolv_conf.nameservers,
             names: &names,
-            listening: &Listening::of(&self.fixed.arguments),
-            servfail_server: self.fixed.servfail_server,
-            forward: self.fixed.forward,
-            kubedns: self.fixed.kubedns,
-            kubedns_follows: self.behind.follows,
-            kubedns_is_behind: self.behind.is_behind(),
+            listening: &ListenAddresses::from_arguments(&self.settings.arguments),
+            servfail_server: self.settings.servfail_server,
+            forward: self.settings.forward,
+            kubedns: self.settings.kubedns,
+            kubedns_follows: self.kubedns.follows,
+            kubedns_is_behind: self.kubedns.is_behind(),
         });
-        routes.forgotten = self.behind.forgotten;
-        self.tell(omissions);
+        routes.flush_count = self.kubedns.flush_count;
+
+        self.record_omitted(omitted);
         self.routes.send_if_modified(|before| {
             let changed = *before != routes;
             *before = routes;
@@ -201,49 +220,50 @@ impl Router {
 
     /// Logs each loop once when it appears, and once when it is gone. The resolver logs unresolved
     /// names.
-    fn tell(&mut self, omissions: BTreeSet<Omission>) {
-        for omission in omissions.difference(&self.omissions) {
-            let all = "all other names";
-            match omission {
-                Omission::Loop { domain, server } => {
-                    let domain = domain.as_deref().unwrap_or(all);
-                    error!(%server, domain, "this server is dnsmasq itself: not used, its queries would loop");
-                }
-                Omission::Unresolved { .. } => {}
+    fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
+        for new in omitted.difference(&self.omitted) {
+            if let OmittedServer::Loop { domain, server } = new {
+                let domain = domain.as_deref().unwrap_or("all other names");
+                error!(
+                    %server,
+                    domain,
+                    "this server is dnsmasq itself: not used, its queries would loop"
+                );
             }
         }
-        for omission in self.omissions.difference(&omissions) {
-            if let Omission::Loop { server, .. } = omission {
+        for gone in self.omitted.difference(&omitted) {
+            if let OmittedServer::Loop { server, .. } = gone {
                 info!(%server, "a server that was dnsmasq itself is no longer configured");
             }
         }
-        if omissions != self.omissions {
-            self.report.omissions(&omissions);
+
+        if omitted != self.omitted {
+            self.report.set_omitted(&omitted);
         }
-        self.omissions = omissions;
+        self.omitted = omitted;
     }
 }
 
 /// The last known state of kubedns.
 #[derive(Debug, Default)]
-struct Behind {
+struct KubednsState {
     /// The hash of kubedns' routes.
     routes: Option<String>,
     /// The position of dnsmasq, according to kubedns' `--topology`.
     topology: Option<String>,
-    /// See [`Ingredients::kubedns_follows`].
+    /// See [`RouteSources::kubedns_follows`].
     follows: bool,
-    /// See [`Routes::forgotten`].
-    forgotten: u64,
+    /// See [`Routes::flush_count`].
+    flush_count: u64,
     /// The time of a second flush: dnsmasq may have cached answers that were in flight when the
     /// routes changed.
-    late: Option<Instant>,
+    second_flush: Option<Instant>,
     /// The time of the warning about different configurations; `None` if no warning is due.
-    complaint: Option<Instant>,
+    warning: Option<Instant>,
     differs: bool,
 }
 
-impl Behind {
+impl KubednsState {
     /// Returns whether kubedns has reported a topology in which it is not in front of dnsmasq.
     fn is_behind(&self) -> bool {
         self.topology
@@ -251,36 +271,42 @@ impl Behind {
             .is_some_and(|topology| topology != "direct")
     }
 
-    fn take(&mut self, routes: String) {
-        if self.routes.as_ref() != Some(&routes) {
-            info!(
-                routes,
-                "kubedns forwards to other servers now, dnsmasq cache flushed"
-            );
-            self.routes = Some(routes);
-            self.forgotten += 1;
-            self.late = Some(Instant::now() + LATEST_ANSWER);
+    fn take_routes(&mut self, routes: String) {
+        if self.routes.as_ref() == Some(&routes) {
+            return;
         }
+
+        info!(
+            routes,
+            "kubedns forwards to other servers now, dnsmasq cache flushed"
+        );
+        self.routes = Some(routes);
+        self.flush_count += 1;
+        self.second_flush = Some(Instant::now() + LATEST_ANSWER);
     }
 
-    fn differs(&mut self, differs: bool) {
+    fn set_differs(&mut self, differs: bool) {
         if std::mem::replace(&mut self.differs, differs) != differs {
-            self.complaint = differs.then(|| Instant::now() + MOMENT);
+            self.warning = differs.then(|| Instant::now() + MAX_DIFFERENCE);
         }
     }
 
-    /// The time of the next [`Self::tick`], if any.
-    fn next(&self) -> Option<Instant> {
-        self.late.into_iter().chain(self.complaint).min()
+    /// The time of the next [`Self::act_if_due`], if any.
+    fn next_due(&self) -> Option<Instant> {
+        self.second_flush.into_iter().chain(self.warning).min()
     }
 
-    fn tick(&mut self) {
+    fn act_if_due(&mut self) {
         let now = Instant::now();
-        if self.late.take_if(|due| *due <= now).is_some() {
-            self.forgotten += 1;
+        if self.second_flush.take_if(|due| *due <= now).is_some() {
+            self.flush_count += 1;
         }
-        if self.complaint.take_if(|due| *due <= now).is_some() {
-            warn!(waited = ?MOMENT, "the configurations of kubedns and the nanny differ: check that both follow the same ConfigMap");
+        if self.warning.take_if(|due| *due <= now).is_some() {
+            warn!(
+                waited = ?MAX_DIFFERENCE,
+                "the configurations of kubedns and the nanny differ: \
+                 check that both follow the same ConfigMap"
+            );
         }
     }
 }

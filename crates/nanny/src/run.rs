@@ -10,7 +10,7 @@ use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::first_address;
-use dnsclient::resolv_conf::{Emptied, ResolvConfFollower};
+use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
 use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::{ConfigSource, ConfigState};
@@ -22,20 +22,19 @@ use tracing::{debug, info, warn};
 use warp::Filter as _;
 use wire::{Nameserver, ServerAddr};
 
-use crate::config::arguments::Arguments;
-use crate::config::routes::{Forward, Routes};
-use crate::dnsmasq::delivery::Delivery;
-use crate::dnsmasq::launch::{Mode, Plan};
+use crate::config::arguments::DnsmasqArguments;
+use crate::config::routes::{ForwardMode, Routes};
+use crate::dnsmasq::delivery::RouteDelivery;
+use crate::dnsmasq::launch::{EditMode, LaunchPlan, LaunchSettings, NannyUser};
 use crate::dnsmasq::process::QueryLines;
-use crate::dnsmasq::queries::{Queries, Reader};
+use crate::dnsmasq::queries::{QueryFollowers, QueryReader};
 use crate::dnsmasq::servfail_server::ServfailServer;
 use crate::dnsmasq::supervisor::Supervisor;
-use crate::dnsmasq::user::Identity;
-use crate::dnsmasq::version::Dnsmasq;
+use crate::dnsmasq::version::DnsmasqVersion;
 use crate::flags::Flags;
-use crate::kubedns::Follower;
+use crate::kubedns_poller::KubednsPoller;
 use crate::report::Report;
-use crate::router::{Fixed, Inputs, Requests, Router};
+use crate::router::{Router, RouterInputs, RouterRequests, RouterSettings};
 use crate::state_dir::{StateDir, StateDirError};
 
 /// The name of the servers file in the state directory.
@@ -61,7 +60,7 @@ pub async fn run(flags: Flags, shutdown: Shutdown) -> anyhow::Result<()> {
 /// The nanny after all steps of the start that can fail.
 struct Nanny {
     tasks: Tasks,
-    beside: CancellationToken,
+    stop_tasks: CancellationToken,
     supervisor: Supervisor,
     directory: Option<Arc<StateDir>>,
     /// The routes, if the first start has to wait for addresses of stub servers.
@@ -70,78 +69,39 @@ struct Nanny {
 
 impl Nanny {
     async fn prepare(flags: Flags) -> anyhow::Result<Self> {
-        let arguments = Arguments::read(flags.dnsmasq.clone());
+        let arguments = DnsmasqArguments::read(flags.dnsmasq.clone());
         let sources = name_sources(&flags, &arguments).await?;
-        let dnsmasq = Dnsmasq::ask(&flags.dnsmasq_exec).await?;
-        tell_version(&dnsmasq);
-        let directory = state_directory(&flags.state_dir)?;
-        let plan = plan(&arguments, directory.as_deref(), &dnsmasq, flags.forward);
-        let report = Report::new()?;
-        let edits_by = edits_by(&plan, flags.restart_dnsmasq);
-        report.uses(
-            &dnsmasq.version,
-            dnsmasq.package.as_deref(),
-            dnsmasq.missing_fixes(),
-            edits_by,
-        )?;
+        let dnsmasq = DnsmasqVersion::query(&flags.dnsmasq_exec).await?;
+        log_version(&dnsmasq);
 
-        let beside = CancellationToken::new();
-        let mut tasks = Tasks::new(beside.clone());
-        let asks_kubedns = flags.forward == Forward::Kubedns || arguments.send_to(sources.kubedns);
-        let Routing {
-            routes,
-            unresolved,
-            states,
-        } = routing(
-            &flags, &arguments, &plan, sources, &report, &mut tasks, &beside,
-        )
-        .await?;
-        if let Some(directory) = &directory {
-            tasks.lasting(
-                "write status",
-                report
-                    .clone()
-                    .write_file(Arc::clone(directory), beside.clone()),
-            );
-        }
-        let queries = Queries::new(report.metrics(), logs_queries(&arguments))?;
-        // The query log is opened before dnsmasq starts, so that a configured query log needs no
-        // restart of dnsmasq.
-        let logger = QueryLogger::new(
-            query_log(&queries, asks_kubedns),
-            states,
-            LoggedQueries::Configured,
-        );
-        tasks.lasting("write the query log", logger.run(beside.clone()));
-        let follow_queries = queries.wanted();
-        serve_pages(&flags.status_addr, &report, &queries, &mut tasks, &beside).await;
-        let incomplete = (unresolved && plan.mode == Mode::Restart).then(|| routes.clone());
-        let supervisor = Supervisor {
-            program: flags.dnsmasq_exec,
-            port: arguments.port(),
-            probe: arguments
-                .probe_address()
-                .filter(|_| !arguments.has("no-ident")),
-            plan,
-            directory: directory.clone(),
-            delivery: Delivery::new(routes, report.clone()),
-            log_interval: flags.log_interval.into(),
-            may_restart: flags.restart_dnsmasq,
-            query_lines: QueryLines {
-                followers: queries,
-                logged: arguments.has("log-queries"),
-                json: flags.log.log_format == Format::Json,
-            },
-            follow_queries,
-            report,
+        let directory = open_state_directory(&flags.state_dir)?;
+        let settings = LaunchSettings {
+            arguments: &arguments,
+            user: &NannyUser::current(),
+            dnsmasq: &dnsmasq,
+            forward: flags.forward,
         };
-        Ok(Self {
-            tasks,
-            beside,
-            supervisor,
-            directory,
-            incomplete,
-        })
+        let plan = plan_launch(settings, directory.as_deref());
+        let report = Report::new()?;
+        report.set_dnsmasq(&dnsmasq, effect_of_edits(&plan, flags.restart_dnsmasq))?;
+
+        let stop_tasks = CancellationToken::new();
+        let mut start = NannyStart {
+            flags,
+            arguments,
+            plan,
+            report,
+            tasks: Tasks::new(stop_tasks.clone()),
+            stop_tasks,
+        };
+        let kubedns = sources.kubedns;
+        let routing = start.start_routing(sources).await?;
+        if let Some(directory) = &directory {
+            start.start_status_file(Arc::clone(directory));
+        }
+        let queries = start.start_query_log(kubedns, routing.states.clone())?;
+        start.serve_pages(&queries).await;
+        Ok(start.finish(directory, routing, queries))
     }
 
     /// Runs dnsmasq and the other tasks. The end of dnsmasq stops the tasks, and the end of a task
@@ -151,10 +111,11 @@ impl Nanny {
             // Servers with addresses that arrive later would need a restart.
             let _ = timeout(FIRST_NAMES, routes.changed()).await;
         }
+
         let stop = stop.child_token();
         let supervise = async {
             let outcome = self.supervisor.run(stop.clone()).await;
-            self.beside.cancel();
+            self.stop_tasks.cancel();
             outcome
         };
         let join_tasks = async {
@@ -163,6 +124,7 @@ impl Nanny {
             outcome
         };
         let (supervised, joined) = tokio::join!(supervise, join_tasks);
+
         if let Some(directory) = self.directory.and_then(Arc::into_inner) {
             directory.remove();
         }
@@ -171,18 +133,249 @@ impl Nanny {
     }
 }
 
-async fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
-    let kubedns = kubedns_address(&flags.kubedns_server).await?;
-    let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
-    if !given.is_empty() && !wire::rfc1123::is_subdomain(&given) {
-        anyhow::bail!("-kubednsDomain: {given:?} is no domain name");
+/// The nanny while its tasks start.
+struct NannyStart {
+    flags: Flags,
+    arguments: DnsmasqArguments,
+    plan: LaunchPlan,
+    report: Report,
+    tasks: Tasks,
+    stop_tasks: CancellationToken,
+}
+
+/// The results of [`NannyStart::start_routing`].
+struct StartedRouting {
+    routes: watch::Receiver<Routes>,
+    /// Names of stub servers are still unresolved.
+    unresolved: bool,
+    /// The configuration in force.
+    states: watch::Receiver<ConfigState>,
+}
+
+/// The resolv.conf files that the nanny reads.
+struct ResolvConfs {
+    /// Those whose servers dnsmasq uses; empty if none.
+    for_dnsmasq: watch::Receiver<ResolvConf>,
+    /// Those whose servers resolve the names of stub servers.
+    for_names: watch::Receiver<ResolvConf>,
+}
+
+impl NannyStart {
+    /// Starts the sources of the routes, and the router.
+    async fn start_routing(&mut self, sources: Sources) -> anyhow::Result<StartedRouting> {
+        let kubedns = sources.kubedns;
+        let states = self.follow_configuration(&sources.cluster_domain);
+        let resolv_confs = self.follow_resolv_confs();
+        let servfail_server = ServfailServer::bind()
+            .await
+            .context("cannot listen on a loopback port")?;
+        self.report
+            .set_servfail_server(servfail_server.local_addr());
+
+        let requests = RouterRequests::default();
+        let resolver = Resolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
+        let poller = KubednsPoller::new(kubedns, requests.kubedns.subscribe());
+        let inputs = RouterInputs {
+            config: states.clone(),
+            resolv_conf: resolv_confs.for_dnsmasq,
+            names: resolver.subscribe(),
+            kubedns: poller.subscribe(),
+        };
+        let settings = RouterSettings {
+            arguments: self.arguments.clone(),
+            servfail_server: servfail_server.local_addr(),
+            kubedns,
+            forward: self.flags.forward,
+            follows_edits: self.flags.restart_dnsmasq,
+        };
+        let router = Router::new(inputs, settings, requests, self.report.clone());
+        let started = StartedRouting {
+            routes: router.subscribe(),
+            unresolved: router.has_unresolved_names(),
+            states,
+        };
+
+        let stop = &self.stop_tasks;
+        self.tasks
+            .lasting("resolve names", resolver.run(stop.clone()));
+        self.tasks
+            .lasting("follow the routes of kubedns", poller.run(stop.clone()));
+        self.tasks
+            .critical("fail unroutable queries", servfail_server.run(stop.clone()));
+        self.tasks.lasting("route", router.run(stop.clone()));
+        Ok(started)
     }
-    let given = Some(given).filter(|domain| !domain.is_empty());
-    let routed = || arguments.domain_routed_to(kubedns);
-    let cluster_domain = given
-        .or_else(routed)
-        .unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
-    debug!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
+
+    /// Reads the configuration and follows its edits. With -restartDnsmasq=false, it is read once.
+    fn follow_configuration(&mut self, cluster_domain: &str) -> watch::Receiver<ConfigState> {
+        let source = ConfigSource::Directory {
+            path: self.flags.config_dir.clone(),
+            period: self.flags.sync_interval.duration(),
+        };
+        let config = source.open_for([cluster_domain.to_owned()].into());
+        let states = config.subscribe();
+        if self.flags.restart_dnsmasq {
+            self.tasks.lasting(
+                "follow the configuration",
+                config.run(self.stop_tasks.clone()),
+            );
+        }
+        states
+    }
+
+    fn follow_resolv_confs(&mut self) -> ResolvConfs {
+        let files = self.plan.resolv_files.clone();
+        let has_files = !files.is_empty();
+        let for_dnsmasq = self.open_resolv_conf(files);
+        let servers_for_dnsmasq = for_dnsmasq.subscribe();
+
+        let servers_for_names = if has_files {
+            for_dnsmasq.subscribe()
+        } else {
+            // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of
+            // /etc/resolv.conf.
+            let for_names = self.open_resolv_conf(vec![PathBuf::from("/etc/resolv.conf")]);
+            let servers = for_names.subscribe();
+            self.tasks.lasting(
+                "follow resolv.conf for names",
+                for_names.run(self.stop_tasks.clone()),
+            );
+            servers
+        };
+        if self.plan.follow_resolv {
+            self.tasks.lasting(
+                "follow resolv.conf",
+                for_dnsmasq.run(self.stop_tasks.clone()),
+            );
+        }
+
+        ResolvConfs {
+            for_dnsmasq: servers_for_dnsmasq,
+            for_names: servers_for_names,
+        }
+    }
+
+    fn open_resolv_conf(&self, files: Vec<PathBuf>) -> ResolvConfFollower {
+        let period = self.flags.sync_interval.duration();
+        ResolvConfFollower::open(files, Emptied::Unfinished, period)
+    }
+
+    fn start_status_file(&mut self, directory: Arc<StateDir>) {
+        let write = self
+            .report
+            .clone()
+            .keep_status_file(directory, self.stop_tasks.clone());
+        self.tasks.lasting("write status", write);
+    }
+
+    /// Opens the query log before dnsmasq starts, so that a configured query log needs no restart
+    /// of dnsmasq.
+    fn start_query_log(
+        &mut self,
+        kubedns: Nameserver,
+        states: watch::Receiver<ConfigState>,
+    ) -> anyhow::Result<QueryFollowers> {
+        let queries = QueryFollowers::new(self.report.metrics(), logs_queries(&self.arguments))?;
+        let asks_kubedns =
+            self.flags.forward == ForwardMode::Kubedns || self.arguments.forwards_to(kubedns);
+        let log = query_log(&queries, asks_kubedns);
+        let logger = QueryLogger::new(log, states, LoggedQueries::Configured);
+        self.tasks
+            .lasting("write the query log", logger.run(self.stop_tasks.clone()));
+        Ok(queries)
+    }
+
+    /// Serves the status page. A failure of the page must not stop DNS.
+    async fn serve_pages(&mut self, queries: &QueryFollowers) {
+        let address = self.flags.status_addr.as_str();
+        if address.is_empty() {
+            return;
+        }
+        let Some((host, port)) = split_host_port(address) else {
+            warn!(address, "-statusAddr: no host:port, so no status page");
+            return;
+        };
+        let server = match Server::bind(host, port).await {
+            Ok(server) => server,
+            Err(error) => {
+                warn!(%error, "no status page");
+                return;
+            }
+        };
+
+        info!(address = %server.local_addr(), "status and metrics pages");
+        let queries = queries.clone();
+        let open_tap = move |request: &querylog::TapRequest| {
+            queries
+                .open_tap(request.filter.clone(), request.rate)
+                .map_err(|error| error.to_string())
+        };
+        let tap_page = querylog::serve::route(open_tap, self.stop_tasks.clone());
+        let pages = self.report.pages().or(tap_page).unify();
+        self.tasks
+            .lasting("status pages", server.run(pages, self.stop_tasks.clone()));
+    }
+
+    fn finish(
+        self,
+        directory: Option<Arc<StateDir>>,
+        routing: StartedRouting,
+        queries: QueryFollowers,
+    ) -> Nanny {
+        let needs_restart = self.plan.mode == EditMode::Restart;
+        let incomplete = (routing.unresolved && needs_restart).then(|| routing.routes.clone());
+        let probe = if self.arguments.has_option("no-ident") {
+            None
+        } else {
+            self.arguments.probe_address()
+        };
+
+        let supervisor = Supervisor {
+            program: self.flags.dnsmasq_exec,
+            port: self.arguments.port(),
+            probe,
+            plan: self.plan,
+            directory: directory.clone(),
+            delivery: RouteDelivery::new(routing.routes, self.report.clone()),
+            log_interval: self.flags.log_interval.into(),
+            may_restart: self.flags.restart_dnsmasq,
+            follow_queries: queries.logging_wanted(),
+            query_lines: QueryLines {
+                followers: queries,
+                logged: self.arguments.has_option("log-queries"),
+                json: self.flags.log.log_format == Format::Json,
+            },
+            report: self.report,
+        };
+        Nanny {
+            tasks: self.tasks,
+            stop_tasks: self.stop_tasks,
+            supervisor,
+            directory,
+            incomplete,
+        }
+    }
+}
+
+/// The sources of the addresses of stub servers given by name.
+async fn name_sources(flags: &Flags, arguments: &DnsmasqArguments) -> anyhow::Result<Sources> {
+    let kubedns = resolve_kubedns_address(&flags.kubedns_server).await?;
+    let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
+    let cluster_domain = if given.is_empty() {
+        arguments
+            .domain_routed_to(kubedns)
+            .unwrap_or_else(|| CLUSTER_DOMAIN.to_owned())
+    } else if wire::rfc1123::is_subdomain(&given) {
+        given
+    } else {
+        anyhow::bail!("-kubednsDomain: {given:?} is no domain name");
+    };
+
+    debug!(
+        %kubedns,
+        cluster_domain,
+        "stub servers given by names under this domain are resolved through kubedns"
+    );
     Ok(Sources {
         kubedns,
         cluster_domain,
@@ -191,7 +384,7 @@ async fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<So
 }
 
 /// The address of `-kubednsServer`. A name such as `localhost` is looked up once, at the start.
-async fn kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
+async fn resolve_kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
     let accepted = "-kubednsServer (accepted: IP, IP:port, name:port)";
     let server = ServerAddr::from_flag(server).context(accepted)?;
     let address = timeout(LOOKUP, first_address(&server))
@@ -201,8 +394,10 @@ async fn kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
     Ok(address.context(accepted)?.into())
 }
 
-fn tell_version(dnsmasq: &Dnsmasq) {
-    info!(version = %dnsmasq, package = dnsmasq.package.as_deref().unwrap_or("unknown"), "dnsmasq found");
+fn log_version(dnsmasq: &DnsmasqVersion) {
+    let package = dnsmasq.package.as_deref().unwrap_or("unknown");
+    info!(version = %dnsmasq, package, "dnsmasq found");
+
     let missing = dnsmasq.missing_fixes();
     if !missing.is_empty() {
         warn!(
@@ -215,7 +410,7 @@ fn tell_version(dnsmasq: &Dnsmasq) {
 
 /// Opens the directory `given`, or a directory of the nanny's own. `None` if no directory is
 /// writable: edits then restart dnsmasq.
-fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
+fn open_state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     let given = Some(given).filter(|path| !path.is_empty());
     match StateDir::open(given.map(Path::new)) {
         Ok(directory) => Ok(Some(Arc::new(directory))),
@@ -224,178 +419,55 @@ fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     }
 }
 
-fn plan(
-    arguments: &Arguments,
-    directory: Option<&StateDir>,
-    dnsmasq: &Dnsmasq,
-    forward: Forward,
-) -> Plan {
-    let file = directory.map(|directory| directory.file(SERVERS_FILE));
-    let file = file.ok_or_else(|| StateDirError::Nowhere.to_string());
-    let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq, forward);
+fn plan_launch(settings: LaunchSettings<'_>, directory: Option<&StateDir>) -> LaunchPlan {
+    let servers_file = directory
+        .map(|directory| directory.file_path(SERVERS_FILE))
+        .ok_or_else(|| StateDirError::Nowhere.to_string());
+    let plan = LaunchPlan::new(settings, servers_file);
+
     for note in &plan.notes {
         info!("{note}");
     }
-    if let Some(reason) = &plan.obstacle {
+    if let Some(reason) = &plan.restart_reason {
         warn!(%reason, "edits of the configuration restart dnsmasq");
     }
     plan
 }
 
-fn edits_by(plan: &Plan, restart_dnsmasq: bool) -> &'static str {
+/// The effect of an edit, as the status document names it.
+fn effect_of_edits(plan: &LaunchPlan, restart_dnsmasq: bool) -> &'static str {
     match &plan.mode {
         _ if !restart_dnsmasq => "none",
-        Mode::Reload { .. } => "reload",
-        Mode::Restart => "restart",
+        EditMode::Reload { .. } => "reload",
+        EditMode::Restart => "restart",
     }
-}
-
-/// The results of [`routing`].
-struct Routing {
-    routes: watch::Receiver<Routes>,
-    /// Names of stub servers are still unresolved.
-    unresolved: bool,
-    /// The configuration in force.
-    states: watch::Receiver<ConfigState>,
-}
-
-/// Starts the sources of the routes.
-async fn routing(
-    flags: &Flags,
-    arguments: &Arguments,
-    plan: &Plan,
-    sources: Sources,
-    report: &Report,
-    tasks: &mut Tasks,
-    stop: &CancellationToken,
-) -> anyhow::Result<Routing> {
-    let period = flags.sync_interval.duration();
-    let domains = [sources.cluster_domain.clone()].into();
-    let config = ConfigSource::Directory {
-        path: flags.config_dir.clone(),
-        period,
-    }
-    .open_for(domains);
-    let states = config.subscribe();
-    // With -restartDnsmasq=false the configuration is read once.
-    if flags.restart_dnsmasq {
-        tasks.lasting("follow the configuration", config.run(stop.clone()));
-    }
-
-    let upstreams =
-        ResolvConfFollower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
-    let upstream_servers = upstreams.subscribe();
-    let system = if plan.resolv_files.is_empty() {
-        // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of
-        // /etc/resolv.conf.
-        let system = ResolvConfFollower::open(
-            vec![PathBuf::from("/etc/resolv.conf")],
-            Emptied::Unfinished,
-            period,
-        );
-        let servers = system.subscribe();
-        tasks.lasting("follow resolv.conf for names", system.run(stop.clone()));
-        servers
-    } else {
-        upstreams.subscribe()
-    };
-    if plan.follow_resolv {
-        tasks.lasting("follow resolv.conf", upstreams.run(stop.clone()));
-    }
-
-    let requests = Requests {
-        names: watch::Sender::default(),
-        kubedns: watch::Sender::default(),
-    };
-    let kubedns = sources.kubedns;
-    let resolver = Resolver::new(sources, requests.names.subscribe(), system);
-    let follower = Follower::new(kubedns, requests.kubedns.subscribe());
-    let servfail = ServfailServer::bind()
-        .await
-        .context("cannot listen on a loopback port")?;
-    report.servfail_server(servfail.local_addr());
-    let inputs = Inputs {
-        config: states.clone(),
-        resolv_conf: upstream_servers,
-        names: resolver.subscribe(),
-        kubedns: follower.subscribe(),
-    };
-    let fixed = Fixed {
-        arguments: arguments.clone(),
-        servfail_server: servfail.local_addr(),
-        kubedns,
-        forward: flags.forward,
-        follows: flags.restart_dnsmasq,
-    };
-    let router = Router::new(inputs, fixed, requests, report.clone());
-    let routing = Routing {
-        routes: router.subscribe(),
-        unresolved: router.has_unresolved_names(),
-        states,
-    };
-    tasks.lasting("resolve names", resolver.run(stop.clone()));
-    tasks.lasting("follow the routes of kubedns", follower.run(stop.clone()));
-    tasks.critical("fail unroutable queries", servfail.run(stop.clone()));
-    tasks.lasting("route", router.run(stop.clone()));
-    Ok(routing)
 }
 
 /// Opens the query log if dnsmasq forwards to kubedns. Otherwise kubedns is in front and writes the
 /// query log.
 fn query_log(
-    queries: &Queries,
+    queries: &QueryFollowers,
     asks_kubedns: bool,
-) -> impl Fn(&QueryLog) -> Result<Reader, LogOpenError> + use<> {
+) -> impl Fn(&QueryLog) -> Result<QueryReader, LogOpenError> + use<> {
     let queries = queries.clone();
     move |log| {
-        let reader = || queries.query_log(log.filter.clone(), log.rate);
-        asks_kubedns
-            .then(reader)
-            .ok_or(LogOpenError::Elsewhere(KUBEDNS))
+        if asks_kubedns {
+            Ok(queries.open_query_log(log.filter.clone(), log.rate))
+        } else {
+            Err(LogOpenError::Elsewhere(KUBEDNS))
+        }
     }
 }
 
 /// Returns whether the arguments make dnsmasq log queries with `--log-queries=extra`.
-fn logs_queries(arguments: &Arguments) -> bool {
+fn logs_queries(arguments: &DnsmasqArguments) -> bool {
     arguments
-        .all("log-queries")
+        .option_values("log-queries")
         .last()
         .is_some_and(|form| form.starts_with("extra"))
 }
 
-/// Serves the status page. A failure of the page must not stop DNS.
-async fn serve_pages(
-    address: &str,
-    report: &Report,
-    queries: &Queries,
-    tasks: &mut Tasks,
-    stop: &CancellationToken,
-) {
-    if address.is_empty() {
-        return;
-    }
-    let Some((host, port)) = address
-        .rsplit_once(':')
-        .and_then(|(host, port)| Some((host, port.parse().ok()?)))
-    else {
-        warn!(address, "-statusAddr: no host:port, so no status page");
-        return;
-    };
-    match Server::bind(host, port).await {
-        Ok(server) => {
-            info!(address = %server.local_addr(), "status and metrics pages");
-            let queries = queries.clone();
-            let tap = move |choice: &querylog::TapRequest| {
-                queries
-                    .tap(choice.filter.clone(), choice.rate)
-                    .map_err(|error| error.to_string())
-            };
-            let pages = report
-                .pages()
-                .or(querylog::serve::route(tap, stop.clone()))
-                .unify();
-            tasks.lasting("status pages", server.run(pages, stop.clone()));
-        }
-        Err(error) => warn!(%error, "no status page"),
-    }
+fn split_host_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host, port.parse().ok()?))
 }

@@ -34,7 +34,7 @@ const MAX_LOOKED_AT: usize = 10_000;
 pub(crate) struct StateDir {
     path: PathBuf,
     /// The lock of a directory that the nanny created and will remove.
-    ours: Option<Mutex<File>>,
+    own_lock: Option<Mutex<File>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,66 +52,72 @@ impl StateDir {
     /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other
     /// faults of `given` are errors.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
-        if let Some(path) = given {
-            match usable(path) {
-                Ok(()) => {
-                    return Ok(Self {
-                        path: path.to_owned(),
-                        ours: None,
-                    });
-                }
-                Err(reason) if has_no_room(&reason) => {
-                    tracing::warn!(?path, %reason, "no space in the state directory, using another one");
-                }
-                Err(reason) => {
-                    return Err(StateDirError::Given {
-                        path: path.to_owned(),
-                        reason,
-                    });
-                }
+        let Some(path) = given else {
+            return Self::create_own();
+        };
+
+        match prepare_directory(path) {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                own_lock: None,
+            }),
+            Err(reason) if is_lack_of_space(&reason) => {
+                tracing::warn!(?path, %reason, "no space in the state directory, using another one");
+                Self::create_own()
             }
+            Err(reason) => Err(StateDirError::Given {
+                path: path.to_owned(),
+                reason,
+            }),
         }
+    }
+
+    fn create_own() -> Result<Self, StateDirError> {
         for place in PLACES {
             remove_leftovers(Path::new(place));
         }
+
         let name = format!("{PREFIX}{}", std::process::id());
-        let mut paths = PLACES.iter().map(|place| Path::new(place).join(&name));
-        let made = paths.find_map(|path| Some((claim(&path).ok()?, path)));
-        let (lock, path) = made.ok_or(StateDirError::Nowhere)?;
-        Ok(Self {
-            path,
-            ours: Some(Mutex::new(lock)),
-        })
+        for place in PLACES {
+            let path = Path::new(place).join(&name);
+            if let Ok(lock) = create_locked(&path) {
+                return Ok(Self {
+                    path,
+                    own_lock: Some(Mutex::new(lock)),
+                });
+            }
+        }
+        Err(StateDirError::Nowhere)
     }
 
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file_path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Writes a file so that readers see either the old or the new content. All users may read the
     /// file, because dnsmasq may run as another user. A directory that was removed is created
     /// again.
-    pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        match write(&self.path, name, content) {
+    pub(crate) fn write_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        match replace_file(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.make_again()?;
+                self.recreate()?;
                 tracing::warn!(path = ?self.path, "the state directory was removed, created it again");
-                write(&self.path, name, content)
+                replace_file(&self.path, name, content)
             }
             outcome => outcome,
         }
     }
 
-    fn make_again(&self) -> io::Result<()> {
-        match &self.ours {
-            Some(lock) => *lock.lock() = claim(&self.path)?,
-            None => usable(&self.path)?,
+    fn recreate(&self) -> io::Result<()> {
+        match &self.own_lock {
+            Some(lock) => *lock.lock() = create_locked(&self.path)?,
+            None => prepare_directory(&self.path)?,
         }
         Ok(())
     }
 
     pub(crate) fn remove(self) {
-        if self.ours.is_some() {
+        if self.own_lock.is_some() {
             // If the directory cannot be removed, it only takes space.
             let _ = fs::remove_dir_all(&self.path);
         }
@@ -120,9 +126,10 @@ impl StateDir {
 
 /// Creates and locks the nanny's own directory. A directory left by an earlier process with the
 /// same ID is reused.
-fn claim(path: &Path) -> io::Result<File> {
-    usable(path)?;
-    owned(path)?;
+fn create_locked(path: &Path) -> io::Result<File> {
+    prepare_directory(path)?;
+    check_owner(path)?;
+
     let lock = File::create(path.join(LOCK))?;
     lock.try_lock()?;
     Ok(lock)
@@ -136,50 +143,56 @@ fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else {
         return;
     };
-    for path in entries
-        .flatten()
-        .take(MAX_LOOKED_AT)
-        .map(|entry| entry.path())
-    {
-        if is_leftover(&path) {
-            match fs::remove_dir_all(&path) {
-                Ok(()) => tracing::info!(?path, "removed the directory of an earlier nanny"),
-                Err(error) => {
-                    tracing::debug!(?path, %error, "cannot remove the directory of an earlier nanny");
-                }
+
+    for entry in entries.flatten().take(MAX_LOOKED_AT) {
+        let path = entry.path();
+        if !is_leftover(&path) {
+            continue;
+        }
+        match fs::remove_dir_all(&path) {
+            Ok(()) => tracing::info!(?path, "removed the directory of an earlier nanny"),
+            Err(error) => {
+                tracing::debug!(?path, %error, "cannot remove the directory of an earlier nanny");
             }
         }
     }
 }
 
 fn is_leftover(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let Some(pid) = name
-        .and_then(|name| name.strip_prefix(PREFIX))
-        .and_then(|pid| pid.parse().ok())
-    else {
+    let Some(pid) = pid_of_directory(path).filter(|pid| *pid > 0) else {
         return false;
     };
     let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
-    // The lock file is not created here: a directory without a lock file is foreign, or is just
-    // being created.
-    let unlocked = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
-    pid > 0 && gone && owned(path).is_ok() && unlocked()
+    gone && check_owner(path).is_ok() && is_unlocked(path)
 }
 
-fn usable(path: &Path) -> io::Result<()> {
+/// The process ID in the name of a nanny's own directory.
+fn pid_of_directory(path: &Path) -> Option<i32> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// The lock file is not created here: a directory without a lock file is foreign, or is just being
+/// created.
+fn is_unlocked(path: &Path) -> bool {
+    File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
+}
+
+/// Creates the directory if it is missing, and checks that it is writable and has space.
+fn prepare_directory(path: &Path) -> io::Result<()> {
     if let Err(error) = DirBuilder::new().recursive(true).mode(0o755).create(path) {
         // The path is no directory: the write below reports that.
         if error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error);
         }
     }
-    let probed = write(path, PROBE, &vec![0; ROOM]);
+
+    let probed = replace_file(path, PROBE, &vec![0; ROOM]);
     let _ = fs::remove_file(path.join(PROBE));
     probed
 }
 
-fn has_no_room(error: &io::Error) -> bool {
+fn is_lack_of_space(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -188,18 +201,19 @@ fn has_no_room(error: &io::Error) -> bool {
 
 /// Checks that the nanny's user owns the directory. In a place such as /tmp, another user may have
 /// created the directory.
-fn owned(path: &Path) -> io::Result<()> {
+fn check_owner(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {
         return Ok(());
     }
+
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
         "owned by another user",
     ))
 }
 
-fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+fn replace_file(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     daemon::files::replace(&directory.join(name), |file| {
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(content)
@@ -211,15 +225,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_given_directory_is_made_and_kept() {
+    fn given_directory_is_created_and_kept() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a/b");
         let dir = StateDir::open(Some(&path)).unwrap();
-        dir.write("x", b"one").unwrap();
-        dir.write("x", b"two").unwrap();
-        assert_eq!(fs::read(dir.file("x")).unwrap(), b"two");
+        dir.write_file("x", b"one").unwrap();
+        dir.write_file("x", b"two").unwrap();
+        assert_eq!(fs::read(dir.file_path("x")).unwrap(), b"two");
         assert_eq!(
-            fs::metadata(dir.file("x")).unwrap().permissions().mode() & 0o777,
+            fs::metadata(dir.file_path("x"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
             0o644
         );
         assert_eq!(
@@ -232,9 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn one_of_our_own_is_made_and_removed() {
+    fn own_directory_is_created_and_removed() {
         let dir = StateDir::open(None).unwrap();
-        let path = dir.file("");
+        let path = dir.file_path("");
         assert!(path.is_dir(), "{path:?}");
         dir.remove();
         assert!(!path.exists());
@@ -248,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_the_dead_are_removed_and_nothing_else() {
+    fn only_leftovers_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let directory = |name: String, locked: bool| {
             let path = place.path().join(name);
@@ -279,20 +297,23 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_directory_stays_although_nobody_here_has_its_process_id() {
+    fn locked_directory_is_no_leftover() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(format!("{PREFIX}{}", dead_pid()));
-        let lock = claim(&path).unwrap();
+        let lock = create_locked(&path).unwrap();
         remove_leftovers(place.path());
         assert!(path.exists());
-        assert!(claim(&path).is_err(), "another process must not claim it");
+        assert!(
+            create_locked(&path).is_err(),
+            "another process must not claim it"
+        );
         drop(lock);
         remove_leftovers(place.path());
         assert!(!path.exists());
     }
 
     #[test]
-    fn what_cannot_be_written_to_is_refused_with_the_reason() {
+    fn unwritable_directory_is_rejected_with_reason() {
         let parent = tempfile::tempdir().unwrap();
         let file = parent.path().join("file");
         fs::write(&file, "").unwrap();

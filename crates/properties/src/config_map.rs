@@ -6,16 +6,17 @@ use std::sync::LazyLock;
 
 use dnsclient::resolv_conf::ResolvConf;
 use dnsconfig::{Config, RawData};
-use nanny::config::arguments::Arguments;
-use nanny::config::loops::Listening;
-use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
+use nanny::config::arguments::DnsmasqArguments;
+use nanny::config::loops::ListenAddresses;
+use nanny::config::routes::{ComputedRoutes, ForwardMode, Resolutions, RouteSources, Routes};
 use nanny::dnsmasq::servers_file;
 use wire::{Nameserver, ServerAddr, Upstream};
 
 /// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq
 /// itself. Otherwise the result would depend on the addresses of this machine.
-static LISTENING: LazyLock<Listening> =
-    LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
+static LISTENING: LazyLock<ListenAddresses> = LazyLock::new(|| {
+    ListenAddresses::from_arguments(&DnsmasqArguments::from_words(vec!["--port=0".into()]))
+});
 
 /// The keys of the values in the input, in order.
 const KEYS: [&str; 6] = [
@@ -113,13 +114,13 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let names = resolutions(config);
     let [servfail_server, kubedns] =
         [9999, 10053].map(|port| Nameserver::new(IpAddr::from([127, 0, 0, 1]), port));
-    let (routes, _) = Routes::compute(&Ingredients {
+    let ComputedRoutes { routes, .. } = Routes::compute(&RouteSources {
         config,
         resolv_conf,
         names: &names,
         listening: &LISTENING,
         servfail_server,
-        forward: Forward::Dnsmasq,
+        forward: ForwardMode::Dnsmasq,
         kubedns,
         kubedns_follows: true,
         kubedns_is_behind: true,
@@ -141,7 +142,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         .map(str::to_owned)
         .collect();
     assert_eq!(
-        servers_file::values(&routes),
+        servers_file::server_values(&routes),
         values,
         "arguments and file are equal"
     );

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use clap::Parser;
 use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse, quote};
-use nanny::config::arguments::Arguments;
+use nanny::config::arguments::DnsmasqArguments;
 
 /// Any command line is parsed or rejected with a message. `_` means the same as `-` in the name of
 /// a flag. Values stay the same when they are printed and parsed again.
@@ -118,7 +118,7 @@ fn value(text: &str) {
 
 /// Checks that the nanny passes the arguments of dnsmasq on unchanged.
 fn dnsmasq(words: &[OsString]) {
-    let arguments = Arguments::from_words(words.to_vec());
+    let arguments = DnsmasqArguments::from_words(words.to_vec());
     assert_eq!(
         arguments.words(),
         words,

@@ -2,7 +2,7 @@
 //! results with the page.
 
 use dnsconfig::{Config, ConfigError, ConfigKey, RawData};
-use nanny::config::routes::{Origin, Routes, own_names};
+use nanny::config::routes::{Routes, UpstreamOrigin, own_names};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
 use tests::docs::markdown::{Block, Page, code};
@@ -44,12 +44,12 @@ fn lines_for_dnsmasq(config: &Config) -> String {
             .iter()
             .filter_map(Upstream::plain)
             .collect(),
-        upstreams_from: Origin::Configuration,
+        upstreams_from: UpstreamOrigin::Configuration,
         own_names: own_names(config).map(|name| (name, kubedns)).collect(),
-        forgotten: 0,
+        flush_count: 0,
         failing: std::collections::BTreeSet::new(),
     };
-    let lines: Vec<String> = servers_file::values(&routes)
+    let lines: Vec<String> = servers_file::server_values(&routes)
         .iter()
         .map(|value| format!("server={value}"))
         .collect();

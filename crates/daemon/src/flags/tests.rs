@@ -161,7 +161,7 @@ fn old_logging_flags_are_accepted() {
 }
 
 #[test]
-fn what_follows_two_dashes_is_untouched() {
+fn words_after_dashes_stay_unchanged() {
     let options: Passing = parse(
         "dnsmasq-nanny",
         Style::Go,
@@ -270,7 +270,7 @@ struct Both {
 }
 
 #[test]
-fn version_is_printed_when_everything_else_is_right() {
+fn version_flag_prints_version() {
     let (version, commit) = (crate::version::VERSION, crate::version::COMMIT);
     let plain = format!("Kube-DNS {version}, kube-dns, commit {commit}\n");
     let raw = format!("\"{}\"\n", crate::version::VERSION);
@@ -340,7 +340,7 @@ struct Nanny {
 }
 
 #[test]
-fn help_is_laid_out_as_go_lays_it_out() {
+fn go_help_has_layout_of_go() {
     let exit = parse::<Nanny>("dnsmasq-nanny", Style::Go, argv(&["--help"])).unwrap_err();
     assert_eq!((exit.status, exit.stdout.as_str()), (0, ""));
     let captured = include_str!("../../tests/data/dnsmasq-nanny-help.txt");
@@ -368,14 +368,14 @@ fn help_is_laid_out_as_go_lays_it_out() {
 }
 
 #[test]
-fn a_word_that_is_no_flag_is_a_mistake() {
+fn unexpected_word_is_rejected() {
     let exit = small(&["--dns-port=1", "stray", "words"]).unwrap_err();
     let stderr = "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns accepts only flags\n";
     assert_eq!((exit.status, exit.stderr.as_str()), (2, stderr));
 }
 
 #[test]
-fn stray_words_are_ignored_as_in_go() {
+fn stray_words_are_ignored() {
     let none: &[&str] = &[];
     let pflag: [(&[&str], &[&str]); 6] = [
         (&["--dns-port=1"], none),
@@ -425,7 +425,7 @@ fn misplaced_subcommand_is_a_mistake() {
 }
 
 #[test]
-fn help_is_laid_out_as_pflag_lays_it_out() {
+fn pflag_help_has_layout_of_pflag() {
     for word in ["--help", "-h", "-help"] {
         let exit =
             parse::<Both>("kube-dns", Style::Pflag, argv(&["--dns-port=x", word])).unwrap_err();
@@ -466,7 +466,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn words_after_two_dashes_arrive_as_they_are(words in proptest::collection::vec("\\PC{0,10}|-[a-z-]{1,8}", 0..8)) {
+    fn positional_words_follow_dashes(words in proptest::collection::vec("\\PC{0,10}|-[a-z-]{1,8}", 0..8)) {
         let argv = ["-restartDnsmasq", "--"].into_iter().map(OsString::from).chain(words.iter().map(OsString::from));
         let options: Passing = parse("x", Style::Go, argv).unwrap();
         proptest::prop_assert_eq!(options.rest, words.iter().map(OsString::from).collect::<Vec<_>>());

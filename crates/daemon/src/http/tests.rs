@@ -85,7 +85,7 @@ async fn replies_look_like_gos() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_named() {
+async fn taken_port_is_in_error() {
     let running = serve(Limits::default()).await;
     let error = Server::bind("127.0.0.1", running.address.port())
         .await
@@ -100,7 +100,7 @@ async fn a_taken_port_is_named() {
 }
 
 #[tokio::test]
-async fn any_address_is_one_of_either_family() {
+async fn wildcard_address_serves_both_families() {
     for host in ["", "0.0.0.0", "::", "[::]"] {
         let server = Server::bind(host, 0).await.unwrap();
         let port = server.local_addr().port();
@@ -139,7 +139,7 @@ async fn another_address_is_the_only_one() {
 }
 
 #[tokio::test]
-async fn a_large_head_is_refused() {
+async fn large_head_is_rejected() {
     let running = serve(Limits {
         head_size: 8192,
         ..Limits::default()
@@ -180,7 +180,7 @@ async fn garbage_is_refused() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_idle_connections_are_closed() {
+async fn slow_or_idle_connections_are_closed() {
     let running = serve(Limits {
         head_time: Duration::from_millis(100),
         ..Limits::default()
@@ -195,7 +195,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
 }
 
 #[tokio::test]
-async fn a_slow_handler_is_cut_off() {
+async fn slow_handler_times_out() {
     let running = serve(Limits {
         handler_time: Duration::from_millis(50),
         ..Limits::default()
@@ -209,7 +209,7 @@ async fn a_slow_handler_is_cut_off() {
 }
 
 #[tokio::test]
-async fn idle_connections_give_way_to_new_ones() {
+async fn new_connection_replaces_idle_one() {
     let running = serve(Limits {
         connections: 8,
         ..Limits::default()
@@ -224,7 +224,7 @@ async fn idle_connections_give_way_to_new_ones() {
 }
 
 #[tokio::test]
-async fn a_connection_does_not_live_for_ever() {
+async fn connection_life_is_limited() {
     let running = serve(Limits {
         life: Duration::from_millis(100),
         ..Limits::default()
@@ -240,7 +240,7 @@ async fn a_connection_does_not_live_for_ever() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_everything() {
+async fn stop_ends_server_and_connections() {
     let mut running = serve(Limits::default()).await;
     let mut idle = connect(&running).await;
     let mut busy = connect(&running).await;
@@ -259,7 +259,7 @@ async fn a_stop_ends_everything() {
 }
 
 #[test]
-fn the_authority_of_a_url() {
+fn authority_is_host_and_port() {
     for (url, expected) in [
         ("http://127.0.0.1:8081", Some("127.0.0.1:8081")),
         ("http://127.0.0.1:8081/", Some("127.0.0.1:8081")),

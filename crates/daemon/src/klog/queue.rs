@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_in_order_and_a_flush_waits_for_them() {
+    fn flush_waits_for_queued_lines() {
         let (queue, mut reader) = queue();
         let lines: Vec<String> = (0..100).map(|number| format!("{number:02}\n")).collect();
         for line in &lines {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_costs_lines_and_no_time() {
+    fn unread_pipe_loses_lines_without_delay() {
         let (queue, reader) = queue();
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
         // The queue, the current write and the pipe together hold less than this.

@@ -101,7 +101,7 @@ fn errors_tell_their_causes() {
 }
 
 #[test]
-fn a_flood_leaves_a_count() {
+fn flood_leaves_count() {
     let lines = written(&LogFlags::default(), || {
         for _ in 0..500 {
             tracing::warn!("upstream down");

@@ -25,7 +25,7 @@ fn text_format() {
 }
 
 #[test]
-fn the_process_is_measured_under_the_old_names() {
+fn process_metrics_have_names_of_go() {
     let text = Metrics::new("test").unwrap().render().unwrap();
     let value = |name: &str| -> f64 {
         let line = text

@@ -26,7 +26,7 @@ async fn soon(token: &CancellationToken) {
 }
 
 #[tokio::test]
-async fn drains_at_the_first_signal_stops_at_the_second_and_gives_up_at_the_third() {
+async fn three_signals_drain_stop_and_exit() {
     let _alone = ALONE.lock().await;
     let shutdown = Shutdown::default();
     let mut tasks = driven(&shutdown, LONG);
@@ -54,7 +54,7 @@ async fn stops_after_the_lameduck_time() {
 }
 
 #[tokio::test]
-async fn a_stop_from_inside_drains_too() {
+async fn internal_stop_also_drains() {
     let _alone = ALONE.lock().await;
     let shutdown = Shutdown::default();
     let _tasks = driven(&shutdown, LONG);

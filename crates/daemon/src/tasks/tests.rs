@@ -21,7 +21,7 @@ async fn all_end_when_told_to() {
 }
 
 #[tokio::test]
-async fn an_early_end_stops_the_rest() {
+async fn early_end_stops_other_tasks() {
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
     tasks.critical("goes on", until(stop.clone()));
@@ -32,7 +32,7 @@ async fn an_early_end_stops_the_rest() {
 }
 
 #[tokio::test]
-async fn a_task_without_errors_may_not_end_early_either() {
+async fn lasting_task_may_not_end_early() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.lasting("gives up", async {});
     let error = tasks.join(BOUND).await.unwrap_err();
@@ -40,7 +40,7 @@ async fn a_task_without_errors_may_not_end_early_either() {
 }
 
 #[tokio::test]
-async fn an_error_names_the_task_and_the_cause() {
+async fn error_names_task_and_cause() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.critical("answer queries", async {
         Err(io::Error::other("socket gone"))
@@ -50,7 +50,7 @@ async fn an_error_names_the_task_and_the_cause() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure() {
+async fn task_panic_is_failure() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.lasting("thinks", async { panic!("no") });
     assert!(matches!(
@@ -75,7 +75,7 @@ async fn waiting_has_a_bound() {
 }
 
 #[tokio::test]
-async fn nothing_to_wait_for() {
+async fn empty_set_joins_at_once() {
     Tasks::new(CancellationToken::new())
         .join(BOUND)
         .await

@@ -9,14 +9,16 @@ mod conf_file;
 mod table;
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use wire::{DNS_PORT, Nameserver};
 
+use self::table::OptionSpec;
+
 /// One option with its value, under its long name without dashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Given {
+struct GivenOption {
     name: String,
     value: Option<String>,
     /// The option is from the command line, not from a file.
@@ -25,22 +27,27 @@ struct Given {
 
 /// The parsed dnsmasq command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Arguments {
+pub struct DnsmasqArguments {
     words: Vec<OsString>,
-    given: Vec<Given>,
+    given: Vec<GivenOption>,
     /// The reason why some options are unknown: a script, an unreadable file, or too many files.
     pub unknown: Option<String>,
 }
 
-impl Arguments {
+impl DnsmasqArguments {
     /// Parses the words, and the configuration files named in them (by default
     /// `/etc/dnsmasq.conf`).
     pub fn read(words: Vec<OsString>) -> Self {
         let mut arguments = Self::from_words(words);
-        let found = conf_file::read_all(&arguments.conf_files(), &arguments.all("conf-dir"));
-        arguments.given.extend(found.given);
-        arguments.unknown = found.unknown;
-        if arguments.has("conf-script") {
+
+        let files = arguments.conf_files();
+        let directories = arguments.option_values("conf-dir");
+        let in_files = conf_file::read_all(&files, &directories);
+        arguments.given.extend(in_files.given);
+        arguments.unknown = in_files.unknown;
+
+        // A script prints configuration, which the nanny never sees.
+        if arguments.has_option("conf-script") {
             arguments.unknown = Some("--conf-script".to_owned());
         }
         arguments
@@ -48,7 +55,7 @@ impl Arguments {
 
     /// Parses the words, without reading configuration files.
     pub fn from_words(words: Vec<OsString>) -> Self {
-        let given = items(&words)
+        let given = parse_items(&words)
             .into_iter()
             .flat_map(|item| item.given)
             .collect();
@@ -65,30 +72,30 @@ impl Arguments {
     }
 
     /// Returns whether an option was given.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has_option(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.name == name)
     }
 
     /// Returns whether an option was given on the command line.
-    pub fn typed(&self, name: &str) -> bool {
+    pub fn has_typed_option(&self, name: &str) -> bool {
         self.given
             .iter()
             .any(|given| given.on_command_line && given.name == name)
     }
 
     /// The values of an option, in order.
-    pub fn all(&self, name: &str) -> Vec<String> {
+    pub fn option_values(&self, name: &str) -> Vec<String> {
         let matching = self.given.iter().filter(|given| given.name == name);
         matching.filter_map(|given| given.value.clone()).collect()
     }
 
-    fn last(&self, name: &str) -> Option<String> {
-        self.all(name).pop()
+    fn last_value(&self, name: &str) -> Option<String> {
+        self.option_values(name).pop()
     }
 
     /// The port that dnsmasq answers on. For 0, dnsmasq does not serve DNS.
     pub fn port(&self) -> u16 {
-        self.last("port")
+        self.last_value("port")
             .and_then(|port| port.trim().parse().ok())
             .unwrap_or(DNS_PORT)
     }
@@ -96,7 +103,7 @@ impl Arguments {
     /// The addresses of `--listen-address`. Without that option the list is empty, and dnsmasq
     /// listens on the interfaces of `--interface`, or on all.
     pub fn listen_addresses(&self) -> Vec<IpAddr> {
-        let lists = self.all("listen-address");
+        let lists = self.option_values("listen-address");
         lists
             .iter()
             .flat_map(|list| list.split(','))
@@ -111,27 +118,24 @@ impl Arguments {
         if port == 0 {
             return None;
         }
+
         let listen = self.listen_addresses();
-        let best = listen
-            .iter()
-            .find(|ip| ip.is_loopback())
-            .or_else(|| listen.first())
-            .copied();
-        let ip = best.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-        let ip = if ip.is_unspecified() {
-            IpAddr::from([127, 0, 0, 1])
-        } else {
-            ip
+        let loopback = listen.iter().find(|ip| ip.is_loopback());
+        let ip = match loopback.or(listen.first()) {
+            Some(ip) if !ip.is_unspecified() => *ip,
+            Some(_) | None => IpAddr::from(Ipv4Addr::LOCALHOST),
         };
+
         Some(Nameserver::new(ip, port))
     }
 
     /// The resolv.conf files that dnsmasq reads; empty with `--no-resolv`.
     pub fn resolv_files(&self) -> Vec<PathBuf> {
-        if self.has("no-resolv") {
+        if self.has_option("no-resolv") {
             return Vec::new();
         }
-        let named = self.all("resolv-file");
+
+        let named = self.option_values("resolv-file");
         if named.is_empty() {
             return vec![PathBuf::from("/etc/resolv.conf")];
         }
@@ -141,71 +145,75 @@ impl Arguments {
     /// The first domain that a `--server=/domain/address` routes to `server`, except reverse zones.
     /// If `server` is kubedns, this is the cluster domain.
     pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
-        let routes = self
-            .given
-            .iter()
-            .filter(|given| matches!(given.name.as_str(), "server" | "local"));
-        routes
-            .filter_map(|given| given.value.as_deref())
-            .find_map(|value| {
-                let (domains, address) = value.strip_prefix('/')?.rsplit_once('/')?;
-                if parse_server(address) != Some(server) {
-                    return None;
-                }
-                let domain = domains
-                    .split('/')
-                    .find(|domain| !domain.is_empty() && !domain.ends_with("arpa"))?;
-                Some(domain.trim_matches('.').to_ascii_lowercase())
-            })
+        for value in self.server_values() {
+            let Some((domains, address)) = split_domains(value) else {
+                continue;
+            };
+            if parse_server(address) != Some(server) {
+                continue;
+            }
+
+            let forward_zone = domains
+                .split('/')
+                .find(|domain| !domain.is_empty() && !domain.ends_with("arpa"));
+            if let Some(domain) = forward_zone {
+                return Some(domain.trim_matches('.').to_ascii_lowercase());
+            }
+        }
+
+        None
     }
 
     /// Returns whether dnsmasq forwards some names, or all, to `server`.
-    pub fn send_to(&self, server: Nameserver) -> bool {
-        let routes = self
-            .given
-            .iter()
-            .filter(|given| matches!(given.name.as_str(), "server" | "local"));
-        routes
-            .filter_map(|given| given.value.as_deref())
-            .any(|value| {
-                let address = value.rsplit_once('/').map_or(value, |(_, address)| address);
-                parse_server(address) == Some(server)
-            })
+    pub fn forwards_to(&self, server: Nameserver) -> bool {
+        self.server_values().any(|value| {
+            let address = value.rsplit_once('/').map_or(value, |(_, address)| address);
+            parse_server(address) == Some(server)
+        })
     }
 
     /// The servers for all names, as written. Servers for certain domains are left out.
     pub fn servers_for_all_names(&self) -> Vec<String> {
-        let given = self
-            .given
-            .iter()
-            .filter(|given| matches!(given.name.as_str(), "server" | "local"));
-        given
-            .filter_map(|given| given.value.clone())
+        self.server_values()
             .filter(|value| !value.starts_with('/'))
+            .map(str::to_owned)
             .collect()
+    }
+
+    /// The values of `--server` and `--local`, which dnsmasq treats alike.
+    fn server_values(&self) -> impl Iterator<Item = &str> {
+        self.given
+            .iter()
+            .filter(|given| matches!(given.name.as_str(), "server" | "local"))
+            .filter_map(|given| given.value.as_deref())
     }
 
     /// The words without the options `names` and their values.
     pub fn words_without(&self, names: &[&str]) -> Vec<OsString> {
-        let items = items(&self.words).into_iter();
-        let kept = items.filter(|item| {
-            !item
+        let mut words = Vec::new();
+        for item in parse_items(&self.words) {
+            let unwanted = item
                 .given
                 .iter()
-                .any(|given| names.contains(&given.name.as_str()))
-        });
-        kept.flat_map(|item| item.words).collect()
+                .any(|given| names.contains(&given.name.as_str()));
+            if !unwanted {
+                words.extend(item.words);
+            }
+        }
+        words
     }
 
     fn conf_files(&self) -> Vec<PathBuf> {
-        if self.has("conf-file") {
+        if self.has_option("conf-file") {
             // An empty value means that no file is read.
-            let named = self
-                .all("conf-file")
+            return self
+                .option_values("conf-file")
                 .into_iter()
-                .filter(|path| !path.is_empty());
-            return named.map(PathBuf::from).collect();
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+                .collect();
         }
+
         let default = PathBuf::from("/etc/dnsmasq.conf");
         default.exists().then_some(default).into_iter().collect()
     }
@@ -213,43 +221,46 @@ impl Arguments {
 
 /// One word with its value, and the options parsed from them.
 #[derive(Debug, Default)]
-struct Item {
+struct ArgumentItem {
     words: Vec<OsString>,
-    given: Vec<Given>,
+    given: Vec<GivenOption>,
 }
 
 /// Splits a command line as getopt does; options end at `--`.
-fn items(words: &[OsString]) -> Vec<Item> {
+fn parse_items(words: &[OsString]) -> Vec<ArgumentItem> {
     let mut items = Vec::new();
     let mut rest = words.iter();
+
     while let Some(word) = rest.next() {
         let text = word.to_string_lossy();
-        let mut item = Item {
+        let mut item = ArgumentItem {
             words: vec![word.clone()],
             given: Vec::new(),
         };
+
         if text == "--" {
             item.words.extend(rest.by_ref().cloned());
         } else if let Some(long) = text.strip_prefix("--") {
-            long_option(long, &mut rest, &mut item);
+            parse_long_option(long, &mut rest, &mut item);
         } else if let Some(shorts) = text.strip_prefix('-') {
-            short_options(shorts, &mut rest, &mut item);
+            parse_short_options(shorts, &mut rest, &mut item);
         }
         items.push(item);
     }
+
     items
 }
 
-impl Item {
+impl ArgumentItem {
     /// Takes the next word as a value.
-    fn take<'a>(&mut self, rest: &mut impl Iterator<Item = &'a OsString>) -> Option<String> {
+    fn take_value<'a>(&mut self, rest: &mut impl Iterator<Item = &'a OsString>) -> Option<String> {
         let word = rest.next()?;
         self.words.push(word.clone());
         Some(word.to_string_lossy().into_owned())
     }
 
-    fn give(&mut self, name: &str, value: Option<String>) {
-        self.given.push(Given {
+    fn push_option(&mut self, name: &str, value: Option<String>) {
+        self.given.push(GivenOption {
             name: name.to_owned(),
             value,
             on_command_line: true,
@@ -259,43 +270,59 @@ impl Item {
 
 /// Parses `name`, `name=value` or `name value`; unambiguous prefixes of names are accepted, as in
 /// getopt.
-fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value.to_owned())),
-        None => (text, None),
-    };
-    let (name, takes_value) = table::long(name).unwrap_or((name, false));
-    let value = if value.is_none() && takes_value {
-        item.take(rest)
-    } else {
-        value
-    };
-    item.give(name, value);
+fn parse_long_option<'a>(
+    text: &str,
+    rest: &mut impl Iterator<Item = &'a OsString>,
+    item: &mut ArgumentItem,
+) {
+    if let Some((name, value)) = text.split_once('=') {
+        let name = table::find_long(name).map_or(name, |option| option.name);
+        item.push_option(name, Some(value.to_owned()));
+        return;
+    }
+
+    match table::find_long(text) {
+        Some(option) if option.takes_value => {
+            let value = item.take_value(rest);
+            item.push_option(option.name, value);
+        }
+        Some(option) => item.push_option(option.name, None),
+        None => item.push_option(text, None),
+    }
 }
 
 /// Parses a group of short options such as `-kq`, or a short option with its value such as `-p53`.
-fn short_options<'a>(
+fn parse_short_options<'a>(
     cluster: &str,
     rest: &mut impl Iterator<Item = &'a OsString>,
-    item: &mut Item,
+    item: &mut ArgumentItem,
 ) {
     let mut letters = cluster.chars();
+
     while let Some(letter) = letters.next() {
-        let Some((name, takes_value)) = table::short(letter) else {
+        let Some(OptionSpec { name, takes_value }) = table::find_short(letter) else {
             continue;
         };
-        if takes_value {
-            let attached = letters.as_str();
-            let value = if attached.is_empty() {
-                item.take(rest)
-            } else {
-                Some(attached.to_owned())
-            };
-            item.give(name, value);
-            return;
+        if !takes_value {
+            item.push_option(name, None);
+            continue;
         }
-        item.give(name, None);
+
+        // The value is the rest of this word, or the next word.
+        let attached = letters.as_str();
+        let value = if attached.is_empty() {
+            item.take_value(rest)
+        } else {
+            Some(attached.to_owned())
+        };
+        item.push_option(name, value);
+        return;
     }
+}
+
+/// Splits `/domain/domain/address` into its domains and its address.
+fn split_domains(value: &str) -> Option<(&str, &str)> {
+    value.strip_prefix('/')?.rsplit_once('/')
 }
 
 /// Parses `ip` or `ip#port`, dnsmasq's form of addresses.

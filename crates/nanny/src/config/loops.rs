@@ -10,34 +10,38 @@ use std::net::IpAddr;
 
 use wire::Nameserver;
 
-use crate::config::arguments::Arguments;
+use crate::config::arguments::DnsmasqArguments;
 
 /// The addresses at which dnsmasq answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listening {
+pub struct ListenAddresses {
     port: u16,
     addresses: BTreeSet<IpAddr>,
     /// dnsmasq listens on the unspecified address, and therefore on every loopback address.
     unspecified: bool,
 }
 
-impl Listening {
+impl ListenAddresses {
     /// Reads the addresses from dnsmasq's arguments. With `--interface`, the addresses of these
     /// interfaces and loopback are added. Without `--interface`, all addresses of the machine are
     /// added if no address or the unspecified address is given.
-    pub fn of(arguments: &Arguments) -> Self {
+    pub fn from_arguments(arguments: &DnsmasqArguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
-        let interfaces = arguments.all("interface");
+        let interfaces = arguments.option_values("interface");
         let unspecified = interfaces.is_empty()
             && (addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified));
-        for (interface, address) in own_addresses() {
+
+        for own in own_addresses() {
+            let is_named = interfaces
+                .iter()
+                .any(|list| includes_interface(list, &own.interface));
             // With `--interface`, dnsmasq adds loopback.
-            let chosen = !interfaces.is_empty()
-                && (address.is_loopback() || interfaces.iter().any(|list| names(list, &interface)));
-            if unspecified || chosen {
-                addresses.insert(address);
+            let is_chosen = !interfaces.is_empty() && (own.ip.is_loopback() || is_named);
+            if unspecified || is_chosen {
+                addresses.insert(own.ip);
             }
         }
+
         Self {
             port: arguments.port(),
             addresses,
@@ -46,10 +50,11 @@ impl Listening {
     }
 
     /// Returns whether a query sent to `server` comes back to dnsmasq.
-    pub fn includes(&self, server: Nameserver) -> bool {
+    pub fn contains(&self, server: Nameserver) -> bool {
         if server.port != self.port || self.port == 0 {
             return false;
         }
+
         let ip = server.ip.to_canonical();
         // A query to the unspecified address reaches this machine, like a query to loopback.
         self.addresses.contains(&ip)
@@ -58,7 +63,7 @@ impl Listening {
 }
 
 /// Returns whether a list such as `eth0,wlan*` contains an interface.
-fn names(list: &str, interface: &str) -> bool {
+fn includes_interface(list: &str, interface: &str) -> bool {
     list.split(',')
         .map(str::trim)
         .any(|pattern| match pattern.strip_suffix('*') {
@@ -67,38 +72,48 @@ fn names(list: &str, interface: &str) -> bool {
         })
 }
 
-/// The addresses of this machine with their interfaces.
-fn own_addresses() -> Vec<(String, IpAddr)> {
+/// An address of this machine.
+struct InterfaceAddress {
+    interface: String,
+    ip: IpAddr,
+}
+
+fn own_addresses() -> Vec<InterfaceAddress> {
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
         return Vec::new();
     };
-    let addresses = interfaces.filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address
-            .as_sockaddr_in()
-            .map(|address| IpAddr::from(address.ip()));
-        let ip = v4.or_else(|| {
-            address
-                .as_sockaddr_in6()
-                .map(|address| IpAddr::from(address.ip()))
-        })?;
-        Some((interface.interface_name, ip))
-    });
-    addresses.collect()
+
+    let mut addresses = Vec::new();
+    for interface in interfaces {
+        let Some(address) = interface.address else {
+            continue;
+        };
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()));
+        // Other families, such as packet sockets, have no IP address.
+        if let Some(ip) = v4.or(v6) {
+            addresses.push(InterfaceAddress {
+                interface: interface.interface_name,
+                ip,
+            });
+        }
+    }
+
+    addresses
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn listening(line: &str) -> Listening {
-        Listening::of(&Arguments::from_words(
+    fn listening(line: &str) -> ListenAddresses {
+        ListenAddresses::from_arguments(&DnsmasqArguments::from_words(
             line.split_whitespace().map(Into::into).collect(),
         ))
     }
 
     #[test]
-    fn own_ports_are_loops_and_others_are_not() {
+    fn own_addresses_and_ports_are_loops() {
         for (line, server, expected) in [
             ("-k", "127.0.0.53", true),
             ("-k", "127.0.0.1", true),
@@ -119,7 +134,7 @@ mod tests {
             ("-i l*", "192.0.2.1", false),
         ] {
             assert_eq!(
-                listening(line).includes(server.parse().unwrap()),
+                listening(line).contains(server.parse().unwrap()),
                 expected,
                 "{line}: {server}"
             );
@@ -127,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_machine_are_own_ones() {
-        let addresses: Vec<IpAddr> = own_addresses().into_iter().map(|(_, ip)| ip).collect();
+    fn machine_addresses_are_listened_on() {
+        let addresses: Vec<IpAddr> = own_addresses().into_iter().map(|own| own.ip).collect();
         assert!(
             addresses.contains(&IpAddr::from([127, 0, 0, 1])),
             "{addresses:?}"
@@ -137,7 +152,7 @@ mod tests {
         assert!(
             addresses
                 .into_iter()
-                .all(|ip| listening.includes(ip.into()))
+                .all(|ip| listening.contains(ip.into()))
         );
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dnsconfig::Config;
 use wire::{Nameserver, ServerAddr, Upstream};
 
-use crate::config::loops::Listening;
+use crate::config::loops::ListenAddresses;
 
 pub use dnsclient::resolve::Resolutions;
 
@@ -22,18 +22,18 @@ pub struct Routes {
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
     /// The source of `upstreams`.
-    pub upstreams_from: Origin,
+    pub upstreams_from: UpstreamOrigin,
     /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
     /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
     /// Number of cache flushes that dnsmasq needs although its own servers stay the same. The
     /// reason is that kubedns, the source of the cached answers, forwards to other servers now.
-    pub forgotten: u64,
+    pub flush_count: u64,
 }
 
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Forward {
+pub enum ForwardMode {
     /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS
     /// over UDP.
     #[default]
@@ -44,7 +44,7 @@ pub enum Forward {
 
 /// The source of the servers for all other names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Origin {
+pub enum UpstreamOrigin {
     /// The node's resolv.conf.
     #[default]
     ResolvConf,
@@ -54,7 +54,7 @@ pub enum Origin {
     Kubedns,
 }
 
-impl Origin {
+impl UpstreamOrigin {
     /// The label of the source in the status document.
     pub fn label(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Origin {
 
 /// A configured server that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Omission {
+pub enum OmittedServer {
     /// A server that is dnsmasq itself: queries to this server would loop.
     Loop {
         /// The stub domain; `None` for an upstream server.
@@ -86,7 +86,7 @@ pub enum Omission {
 
 /// The sources of routes.
 #[derive(Debug, Clone, Copy)]
-pub struct Ingredients<'a> {
+pub struct RouteSources<'a> {
     /// The configuration in force.
     pub config: &'a Config,
     /// The servers of the node's resolv.conf; empty if dnsmasq does not use resolv.conf.
@@ -94,12 +94,12 @@ pub struct Ingredients<'a> {
     /// The addresses of stub servers given by name.
     pub names: &'a Resolutions,
     /// The addresses that dnsmasq listens on.
-    pub listening: &'a Listening,
+    pub listening: &'a ListenAddresses,
     /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries
     /// for these stub domains must not leak to the upstream servers, and must not get NXDOMAIN.
     pub servfail_server: Nameserver,
     /// The forwarder of queries to the upstream servers.
-    pub forward: Forward,
+    pub forward: ForwardMode,
     /// The address of kubedns.
     pub kubedns: Nameserver,
     /// kubedns is known to be behind dnsmasq. Otherwise kubedns could be in front of dnsmasq, and a
@@ -110,43 +110,22 @@ pub struct Ingredients<'a> {
     pub kubedns_follows: bool,
 }
 
+/// Routes, and the configured servers that they leave out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ComputedRoutes {
+    /// The routes.
+    pub routes: Routes,
+    /// The servers left out.
+    pub omitted: BTreeSet<OmittedServer>,
+}
+
 impl Routes {
     /// Computes the routes, and the servers left out.
-    pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
-        if from.forward == Forward::Kubedns {
-            let upstreams = vec![from.by_way_of_kubedns(!needs_kubedns(from.config))];
-            return (
-                Self {
-                    upstreams,
-                    upstreams_from: Origin::Kubedns,
-                    ..Self::default()
-                },
-                BTreeSet::new(),
-            );
+    pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
+        match from.forward {
+            ForwardMode::Dnsmasq => ComputedRoutes::through_dnsmasq(from),
+            ForwardMode::Kubedns => ComputedRoutes::through_kubedns(from),
         }
-        let (mut routes, mut omissions) = (Self::default(), BTreeSet::new());
-        if from.kubedns_is_behind && from.kubedns_follows {
-            routes.own_names = own_names(from.config)
-                .map(|name| (name, from.kubedns))
-                .collect();
-        }
-        for (domain, servers) in &from.config.stub_domains {
-            // As in kube-dns, a stub domain without servers has no route. A stub domain that is
-            // also a name in `hosts` or `aliases` goes to kubedns, which serves both.
-            if servers.is_empty() || routes.own_names.contains_key(domain) {
-                continue;
-            }
-            let mut usable = stub_servers(from, domain, servers, &mut omissions);
-            if usable.is_empty() {
-                usable.push(from.servfail_server);
-            }
-            if usable == [from.servfail_server] {
-                routes.failing.insert(domain.clone());
-            }
-            routes.stub_domains.insert(domain.clone(), usable);
-        }
-        (routes.upstreams, routes.upstreams_from) = upstreams(from, &mut omissions);
-        (routes, omissions)
     }
 
     /// Returns whether a stub domain that failed in `before` has servers in `self`.
@@ -158,7 +137,7 @@ impl Routes {
     /// Returns whether `self` and `before` have the same servers for all names.
     pub fn have_servers_of(&self, before: &Self) -> bool {
         Self {
-            forgotten: before.forgotten,
+            flush_count: before.flush_count,
             ..self.clone()
         } == *before
     }
@@ -166,22 +145,153 @@ impl Routes {
     /// Returns whether a server of `before` is missing in `self`, for its stub domain or for all
     /// other names.
     pub fn lack_some_of(&self, before: &Self) -> bool {
-        let lacks = |now: Option<&Vec<Nameserver>>, before: &[Nameserver]| {
-            before
-                .iter()
-                .any(|server| !now.is_some_and(|now| now.contains(server)))
-        };
-        let mut domains = before.stub_domains.iter();
-        lacks(Some(&self.upstreams), &before.upstreams)
-            || domains.any(|(domain, servers)| lacks(self.stub_domains.get(domain), servers))
+        if lacks_server(&self.upstreams, &before.upstreams) {
+            return true;
+        }
+
+        before.stub_domains.iter().any(|(domain, servers)| {
+            let now = self.stub_domains.get(domain).map_or(&[][..], Vec::as_slice);
+            lacks_server(now, servers)
+        })
     }
 }
 
-impl Ingredients<'_> {
-    /// kubedns, or the SERVFAIL server until kubedns follows the same configuration. With
-    /// `strangers_will_do`, any servers behind kubedns are acceptable.
-    fn by_way_of_kubedns(&self, strangers_will_do: bool) -> Nameserver {
-        if strangers_will_do || self.kubedns_follows {
+fn lacks_server(now: &[Nameserver], before: &[Nameserver]) -> bool {
+    before.iter().any(|server| !now.contains(server))
+}
+
+impl ComputedRoutes {
+    /// With [`ForwardMode::Kubedns`], dnsmasq has a single server.
+    fn through_kubedns(from: &RouteSources<'_>) -> Self {
+        let server = if needs_kubedns(from.config) {
+            from.kubedns_if_it_follows()
+        } else {
+            from.kubedns
+        };
+
+        Self {
+            routes: Routes {
+                upstreams: vec![server],
+                upstreams_from: UpstreamOrigin::Kubedns,
+                ..Routes::default()
+            },
+            omitted: BTreeSet::new(),
+        }
+    }
+
+    fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
+        let mut this = Self::default();
+        if from.kubedns_is_behind && from.kubedns_follows {
+            this.routes.own_names = own_names(from.config)
+                .map(|name| (name, from.kubedns))
+                .collect();
+        }
+
+        for (domain, servers) in &from.config.stub_domains {
+            // As in kube-dns, a stub domain without servers has no route. A stub domain that is
+            // also a name in `hosts` or `aliases` goes to kubedns, which serves both.
+            if !servers.is_empty() && !this.routes.own_names.contains_key(domain) {
+                this.add_stub_domain(from, domain, servers);
+            }
+        }
+
+        this.add_upstreams(from);
+        this
+    }
+
+    fn add_stub_domain(&mut self, from: &RouteSources<'_>, domain: &str, servers: &[ServerAddr]) {
+        let mut usable = self.usable_stub_servers(from, domain, servers);
+        if usable.is_empty() {
+            usable.push(from.servfail_server);
+        }
+        if usable == [from.servfail_server] {
+            self.routes.failing.insert(domain.to_owned());
+        }
+        self.routes.stub_domains.insert(domain.to_owned(), usable);
+    }
+
+    fn usable_stub_servers(
+        &mut self,
+        from: &RouteSources<'_>,
+        domain: &str,
+        servers: &[ServerAddr],
+    ) -> Vec<Nameserver> {
+        if servers.iter().any(is_not_plain) {
+            return vec![from.kubedns_if_it_follows()];
+        }
+
+        let mut usable = Vec::new();
+        for server in servers {
+            for address in self.addresses_of(from, domain, server) {
+                if from.listening.contains(address) {
+                    self.omitted.insert(OmittedServer::Loop {
+                        domain: Some(domain.to_owned()),
+                        server: address,
+                    });
+                } else {
+                    push_new(&mut usable, address);
+                }
+            }
+        }
+        usable
+    }
+
+    fn addresses_of(
+        &mut self,
+        from: &RouteSources<'_>,
+        domain: &str,
+        server: &ServerAddr,
+    ) -> Vec<Nameserver> {
+        match server {
+            ServerAddr::Address(server) => server.plain().into_iter().collect(),
+            ServerAddr::Name { name, port } => {
+                let found = from.names.addresses(name);
+                if found.is_empty() {
+                    self.omitted.insert(OmittedServer::Unresolved {
+                        domain: domain.to_owned(),
+                        name: name.clone(),
+                    });
+                }
+                found.iter().map(|ip| Nameserver::new(*ip, *port)).collect()
+            }
+        }
+    }
+
+    /// Adds the servers for all names outside stub domains.
+    fn add_upstreams(&mut self, from: &RouteSources<'_>) {
+        let configured = &from.config.upstream_nameservers;
+        let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
+        let Some(plain) = plain else {
+            self.routes.upstreams = vec![from.kubedns_if_it_follows()];
+            self.routes.upstreams_from = UpstreamOrigin::Kubedns;
+            return;
+        };
+
+        let wanted = if plain.is_empty() {
+            self.routes.upstreams_from = UpstreamOrigin::ResolvConf;
+            from.resolv_conf
+        } else {
+            self.routes.upstreams_from = UpstreamOrigin::Configuration;
+            &plain
+        };
+        for server in wanted {
+            if from.listening.contains(*server) {
+                self.omitted.insert(OmittedServer::Loop {
+                    domain: None,
+                    server: *server,
+                });
+            } else {
+                push_new(&mut self.routes.upstreams, *server);
+            }
+        }
+    }
+}
+
+impl RouteSources<'_> {
+    /// kubedns, or the SERVFAIL server until kubedns follows the same configuration: before that,
+    /// kubedns could forward to servers that are not configured.
+    fn kubedns_if_it_follows(&self) -> Nameserver {
+        if self.kubedns_follows {
             self.kubedns
         } else {
             self.servfail_server
@@ -200,83 +310,14 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
 
 /// Returns whether dnsmasq cannot query some of the servers, so that kubedns has to query them.
 pub fn needs_kubedns(config: &Config) -> bool {
-    let stub_domains = config.stub_domains.values().flatten();
-    config
-        .upstream_nameservers
-        .iter()
-        .any(|server| server.plain().is_none())
-        || stub_domains.into_iter().any(is_not_plain)
+    let mut upstreams = config.upstream_nameservers.iter();
+    let mut stub_servers = config.stub_domains.values().flatten();
+    upstreams.any(|server| server.plain().is_none()) || stub_servers.any(is_not_plain)
 }
 
 /// Returns whether dnsmasq cannot query the server: dnsmasq forwards only in plain DNS.
 fn is_not_plain(server: &ServerAddr) -> bool {
     matches!(server, ServerAddr::Address(server) if server.plain().is_none())
-}
-
-/// The servers for all names outside stub domains.
-fn upstreams(
-    from: &Ingredients<'_>,
-    omissions: &mut BTreeSet<Omission>,
-) -> (Vec<Nameserver>, Origin) {
-    let configured = &from.config.upstream_nameservers;
-    let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
-    let Some(plain) = plain else {
-        return (vec![from.by_way_of_kubedns(false)], Origin::Kubedns);
-    };
-    let (wanted, origin) = match plain.as_slice() {
-        [] => (from.resolv_conf, Origin::ResolvConf),
-        configured => (configured, Origin::Configuration),
-    };
-    let mut upstreams = Vec::new();
-    for server in wanted {
-        if from.listening.includes(*server) {
-            omissions.insert(Omission::Loop {
-                domain: None,
-                server: *server,
-            });
-        } else {
-            push_new(&mut upstreams, *server);
-        }
-    }
-    (upstreams, origin)
-}
-
-fn stub_servers(
-    from: &Ingredients<'_>,
-    domain: &str,
-    servers: &[ServerAddr],
-    omissions: &mut BTreeSet<Omission>,
-) -> Vec<Nameserver> {
-    if servers.iter().any(is_not_plain) {
-        return vec![from.by_way_of_kubedns(false)];
-    }
-    let mut usable = Vec::new();
-    for server in servers {
-        let addresses: Vec<Nameserver> = match server {
-            ServerAddr::Address(server) => server.plain().into_iter().collect(),
-            ServerAddr::Name { name, port } => {
-                let found = from.names.addresses(name);
-                if found.is_empty() {
-                    omissions.insert(Omission::Unresolved {
-                        domain: domain.to_owned(),
-                        name: name.clone(),
-                    });
-                }
-                found.iter().map(|ip| Nameserver::new(*ip, *port)).collect()
-            }
-        };
-        for address in addresses {
-            if from.listening.includes(address) {
-                omissions.insert(Omission::Loop {
-                    domain: Some(domain.to_owned()),
-                    server: address,
-                });
-            } else {
-                push_new(&mut usable, address);
-            }
-        }
-    }
-    usable
 }
 
 fn push_new(servers: &mut Vec<Nameserver>, server: Nameserver) {

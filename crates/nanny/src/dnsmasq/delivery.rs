@@ -8,51 +8,51 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use daemon::tasks::pending_if_none;
 use nix::errno::Errno;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
 use crate::config::routes::Routes;
-use crate::or_never::or_never;
-use crate::report::{Pending, Report};
+use crate::report::{PendingStep, Report};
 
 /// The pause before a failed delivery is repeated.
-const AGAIN: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
 /// The reason why dnsmasq does not have the newest routes.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Obstacle {
+pub(crate) enum DeliveryError {
     #[error("cannot write the servers file {path:?}: {reason}")]
     Unwritable { path: PathBuf, reason: io::Error },
     #[error("dnsmasq rejects the new arguments: {0}")]
-    Refused(String),
+    ArgumentsRejected(String),
     #[error("dnsmasq cannot be signalled: {0}")]
     Signal(Errno),
     #[error("a restart of dnsmasq is needed, and -restartDnsmasq is off")]
-    NoRestart,
+    RestartForbidden,
 }
 
 /// The routes in force, and the newest routes.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct RouteDelivery {
     newest: watch::Receiver<Routes>,
     in_force: Routes,
     /// The time of the next try.
-    again: Option<Instant>,
+    next_try: Option<Instant>,
     /// The last logged reason for the failed delivery.
-    reason: Option<String>,
+    logged_reason: Option<String>,
     report: Report,
 }
 
-impl Delivery {
+impl RouteDelivery {
     /// Starts with no routes in force.
     pub(crate) fn new(newest: watch::Receiver<Routes>, report: Report) -> Self {
         Self {
             newest,
             in_force: Routes::default(),
-            again: None,
-            reason: None,
+            next_try: None,
+            logged_reason: None,
             report,
         }
     }
@@ -61,71 +61,76 @@ impl Delivery {
         &self.in_force
     }
 
-    pub(crate) fn newest(&mut self) -> Routes {
+    pub(crate) fn take_newest(&mut self) -> Routes {
         self.newest.borrow_and_update().clone()
     }
 
-    /// Waits until there are routes to deliver. Returns the same routes again every [`AGAIN`] until
-    /// [`Self::done`] marks them as in force. Cancel safe.
-    pub(crate) async fn due(&mut self) -> Routes {
+    /// Waits until there are routes to deliver. Returns the same routes again every
+    /// [`RETRY_PAUSE`] until [`Self::mark_in_force`]. Cancel safe.
+    pub(crate) async fn next_due(&mut self) -> Routes {
         loop {
             tokio::select! {
                 Ok(()) = self.newest.changed() => {}
-                () = or_never(self.again.map(sleep_until)) => {}
+                () = pending_if_none(self.next_try.map(sleep_until)) => {}
             }
-            let routes = self.newest();
+
+            let routes = self.take_newest();
             if routes != self.in_force {
-                self.again = Some(Instant::now() + AGAIN);
+                self.next_try = Some(Instant::now() + RETRY_PAUSE);
                 return routes;
             }
-            self.settle();
+            // An edit was taken back.
+            self.end_pending();
         }
     }
 
-    pub(crate) fn done(&mut self, routes: Routes) {
-        self.report.routes(&routes);
+    pub(crate) fn mark_in_force(&mut self, routes: Routes) {
+        self.report.set_routes(&routes);
         self.in_force = routes;
-        self.settle();
+        self.end_pending();
     }
 
     /// Records that dnsmasq cannot get the newest routes now.
-    pub(crate) fn failed(&mut self, obstacle: &Obstacle) {
-        self.again = Some(Instant::now() + AGAIN);
-        let pending = match obstacle {
-            Obstacle::NoRestart => Pending::Restart,
-            _ => Pending::Failed,
+    pub(crate) fn mark_failed(&mut self, cause: &DeliveryError) {
+        self.next_try = Some(Instant::now() + RETRY_PAUSE);
+        let pending = match cause {
+            DeliveryError::RestartForbidden => PendingStep::Restart,
+            _ => PendingStep::Retry,
         };
-        if pending == Pending::Failed {
-            self.report.reload_failed();
+        if pending == PendingStep::Retry {
+            self.report.count_reload_failure();
         }
-        let reason = obstacle.to_string();
-        if self.reason.as_ref() == Some(&reason) {
+
+        let reason = cause.to_string();
+        if self.logged_reason.as_ref() == Some(&reason) {
             return;
         }
-        match pending {
-            // -restartDnsmasq=false is the user's choice, so this is no error.
-            Pending::Restart => info!(
-                reason,
-                "dnsmasq keeps the previous servers until it is restarted"
-            ),
-            Pending::Failed => {
-                error!(
-                    reason,
-                    "dnsmasq does not have the newest servers, the previous ones stay in force"
-                );
-            }
-        }
-        self.report.pending(Some((pending, &reason)));
-        self.reason = Some(reason);
+        log_pending(pending, &reason);
+        self.report.set_pending(pending, &reason);
+        self.logged_reason = Some(reason);
     }
 
     /// Records that the newest routes are in force.
-    fn settle(&mut self) {
-        self.again = None;
-        if self.reason.take().is_some() {
+    fn end_pending(&mut self) {
+        self.next_try = None;
+        if self.logged_reason.take().is_some() {
             info!("the newest servers are in force now");
-            self.report.pending(None);
+            self.report.clear_pending();
         }
+    }
+}
+
+fn log_pending(pending: PendingStep, reason: &str) {
+    match pending {
+        // -restartDnsmasq=false is the user's choice, so this is no error.
+        PendingStep::Restart => info!(
+            reason,
+            "dnsmasq keeps the previous servers until it is restarted"
+        ),
+        PendingStep::Retry => error!(
+            reason,
+            "dnsmasq does not have the newest servers, the previous ones stay in force"
+        ),
     }
 }
 
@@ -145,23 +150,23 @@ mod tests {
         }
     }
 
-    fn refused() -> Obstacle {
-        Obstacle::Refused("exit status 1: no".to_owned())
+    fn rejected() -> DeliveryError {
+        DeliveryError::ArgumentsRejected("exit status 1: no".to_owned())
     }
 
     /// A delivery with the route to `192.0.2.1` in force.
-    fn delivery() -> (watch::Sender<Routes>, Report, Delivery) {
+    fn delivery() -> (watch::Sender<Routes>, Report, RouteDelivery) {
         let report = Report::new().unwrap();
         let (sender, newest) = watch::channel(routes("192.0.2.1"));
-        let mut delivery = Delivery::new(newest, report.clone());
-        let first = delivery.newest();
-        delivery.done(first);
+        let mut delivery = RouteDelivery::new(newest, report.clone());
+        let first = delivery.take_newest();
+        delivery.mark_in_force(first);
         (sender, report, delivery)
     }
 
     /// The upstreams in force, and the reason why the newest are pending.
     fn shown(report: &Report) -> (Value, Value) {
-        let status: Value = serde_json::from_str(&report.json()).unwrap();
+        let status: Value = serde_json::from_str(&report.status_json()).unwrap();
         (
             status["routes"]["upstreams"].clone(),
             status["routes"]["pending"]["reason"].clone(),
@@ -183,23 +188,27 @@ mod tests {
     }
 
     /// The routes that become due within this time, if any.
-    async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
-        timeout(within, delivery.due()).await.ok()
+    async fn due(delivery: &mut RouteDelivery, within: Duration) -> Option<Routes> {
+        timeout(within, delivery.next_due()).await.ok()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_failed_comes_again_until_it_is_done_and_shows_meanwhile() {
+    async fn failed_delivery_is_repeated_and_reported() {
         let (sender, report, mut delivery) = delivery();
         assert_eq!(due(&mut delivery, LONG).await, None, "nothing new");
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..3 {
             assert_eq!(due(&mut delivery, LONG).await, Some(routes("192.0.2.2")));
-            delivery.failed(&refused());
-            assert_eq!(due(&mut delivery, AGAIN / 2).await, None, "not at once");
+            delivery.mark_failed(&rejected());
+            assert_eq!(
+                due(&mut delivery, RETRY_PAUSE / 2).await,
+                None,
+                "not at once"
+            );
             let reason = "dnsmasq rejects the new arguments: exit status 1: no";
             assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
         }
-        delivery.failed(&Obstacle::Signal(Errno::EPERM));
+        delivery.mark_failed(&DeliveryError::Signal(Errno::EPERM));
         let (_, reason) = shown(&report);
         assert_eq!(
             reason,
@@ -211,31 +220,31 @@ mod tests {
         );
 
         let newest = due(&mut delivery, LONG).await.unwrap();
-        delivery.done(newest);
+        delivery.mark_in_force(newest);
         assert_eq!(shown(&report), (json!(["192.0.2.2:53"]), Value::Null));
         assert_eq!(due(&mut delivery, LONG).await, None, "done");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_not_be_brought_shows_and_alarms_nobody() {
+    async fn forbidden_restart_is_pending_without_alarm() {
         let (sender, report, mut delivery) = delivery();
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..3 {
             due(&mut delivery, LONG).await.unwrap();
-            delivery.failed(&Obstacle::NoRestart);
+            delivery.mark_failed(&DeliveryError::RestartForbidden);
         }
         assert_eq!(
             shown(&report),
             (
                 json!(["192.0.2.1:53"]),
-                json!(Obstacle::NoRestart.to_string())
+                json!(DeliveryError::RestartForbidden.to_string())
             )
         );
         assert_eq!(
             gauges(&report),
             "nanny_reload_failures_total 0, nanny_restart_needed 1, nanny_routes_pending 0"
         );
-        delivery.done(routes("192.0.2.2"));
+        delivery.mark_in_force(routes("192.0.2.2"));
         assert_eq!(
             gauges(&report),
             "nanny_reload_failures_total 0, nanny_restart_needed 0, nanny_routes_pending 0"
@@ -243,20 +252,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn something_newer_comes_at_once() {
+    async fn newer_routes_are_due_at_once() {
         let (sender, _, mut delivery) = delivery();
         sender.send_replace(routes("192.0.2.2"));
         due(&mut delivery, LONG).await.unwrap();
-        delivery.failed(&refused());
+        delivery.mark_failed(&rejected());
         sender.send_replace(routes("192.0.2.3"));
         assert_eq!(
-            due(&mut delivery, AGAIN / 2).await,
+            due(&mut delivery, RETRY_PAUSE / 2).await,
             Some(routes("192.0.2.3"))
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_reports_on_comes_again_too() {
+    async fn unreported_delivery_is_repeated() {
         let (sender, _, mut delivery) = delivery();
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..2 {
@@ -265,11 +274,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_edit_that_is_taken_back_is_not_pending() {
+    async fn reverted_edit_is_not_pending() {
         let (sender, report, mut delivery) = delivery();
         sender.send_replace(routes("192.0.2.2"));
         due(&mut delivery, LONG).await.unwrap();
-        delivery.failed(&refused());
+        delivery.mark_failed(&rejected());
         sender.send_replace(routes("192.0.2.1"));
         assert_eq!(due(&mut delivery, LONG).await, None);
         assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), Value::Null));

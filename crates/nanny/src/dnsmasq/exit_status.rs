@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_words() {
+    fn exit_status_is_explained() {
         // Wait statuses: the exit code is in the high octet, the signal in the low octet.
         assert!(
             describe(ExitStatus::from_raw(2 << 8))

@@ -29,7 +29,7 @@ use wire::{Nameserver, ServerAddr};
 /// The pause between probes while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
 /// Timeout of a probe. The next probe begins when a probe times out.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A dnsmasq that is silent and idle for this long after the first missed probe hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
 /// A dnsmasq that is silent for this long hangs, even if it is busy.
@@ -37,33 +37,34 @@ const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The probes of one dnsmasq process.
 #[derive(Debug)]
-pub(crate) struct Health {
+pub(crate) struct HealthProbe {
     server: Nameserver,
     pid: Pid,
     has_answered: bool,
     due: Instant,
     /// The missed probes since the last answer, if any.
-    silence: Option<Silence>,
+    silence: Option<ProbeSilence>,
 }
 
 /// State of a process as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct ProcessState {
     /// Processor time used so far, in clock ticks.
     ticks: u64,
     pub(super) stopped: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum ProbeFinding {
     Answers,
     /// dnsmasq did not answer this probe.
     Silent,
     Hangs,
 }
 
-impl Health {
+impl HealthProbe {
     /// Probes the process that answers at `server`.
     pub(crate) fn new(server: Nameserver, pid: Pid) -> Self {
         Self {
@@ -77,19 +78,24 @@ impl Health {
 
     /// The stream of findings. Cancel safe: dropping the future of the next finding does not cancel
     /// a probe.
-    pub(crate) fn findings(self) -> BoxStream<'static, Finding> {
-        let next = |mut health: Self| async { Some((health.next().await, health)) };
-        stream::unfold(self, next).boxed()
+    pub(crate) fn findings(self) -> BoxStream<'static, ProbeFinding> {
+        stream::unfold(self, |mut probe| async {
+            let finding = probe.next_finding().await;
+            Some((finding, probe))
+        })
+        .boxed()
     }
 
     /// Waits for the next finding to report.
-    async fn next(&mut self) -> Finding {
+    async fn next_finding(&mut self) -> ProbeFinding {
         loop {
             sleep_until(self.due).await;
             let asked = Instant::now();
-            let alive = answers(self.server).await;
+            let alive = answers_probe(self.server).await;
+
             let now = Instant::now();
-            let finding = self.judge(alive, now, look(self.pid).unwrap_or_default());
+            let process = read_process_state(self.pid).unwrap_or_default();
+            let finding = self.judge(alive, now, process);
             self.due = self.next_probe(asked, now);
             if let Some(finding) = finding {
                 return finding;
@@ -102,49 +108,53 @@ impl Health {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
         }
-        asked
-            + if self.silence.is_some() {
-                PATIENCE
-            } else {
-                INTERVAL
-            }
+        if self.silence.is_some() {
+            return asked + PROBE_TIMEOUT;
+        }
+        asked + INTERVAL
     }
 
     /// Evaluates a probe's outcome and the state of the process.
-    fn judge(&mut self, alive: bool, now: Instant, look: Look) -> Option<Finding> {
+    fn judge(&mut self, alive: bool, now: Instant, process: ProcessState) -> Option<ProbeFinding> {
         if alive {
             self.silence = None;
             self.has_answered = true;
-            return Some(Finding::Answers);
+            return Some(ProbeFinding::Answers);
         }
+
         let silence = match self.silence.take() {
-            Some(silence) => silence.goes_on(now, look),
-            None => Silence::new(now, look),
+            Some(silence) => silence.add_missed_probe(now, process),
+            None => ProbeSilence::new(now, process),
         };
         let silence = self.silence.insert(silence);
-        let Silence {
-            lasts,
-            idle,
-            stopped,
-            ..
-        } = *silence;
-        if silence.is_a_hang(self.has_answered) {
-            warn!(server = %self.server, ?lasts, ?idle, ?stopped, "dnsmasq does not answer");
-            return Some(Finding::Hangs);
+        let lasts = silence.lasts;
+
+        if silence.is_hang(self.has_answered) {
+            warn!(
+                server = %self.server,
+                ?lasts,
+                idle = ?silence.idle,
+                stopped = ?silence.stopped,
+                "dnsmasq does not answer"
+            );
+            return Some(ProbeFinding::Hangs);
         }
+        // A dnsmasq that is starting is not judged.
         if !self.has_answered {
             return None;
         }
         debug!(server = %self.server, ?lasts, "dnsmasq did not answer a probe");
-        Some(Finding::Silent)
+        Some(ProbeFinding::Silent)
     }
 }
 
 /// Missed probes in a row.
 #[derive(Debug)]
-struct Silence {
-    /// The time at which the last probe timed out, and the process state then.
-    last: (Instant, Look),
+struct ProbeSilence {
+    /// The time at which the last probe timed out.
+    last_missed: Instant,
+    /// The state of the process at that time.
+    last_state: ProcessState,
     /// The time since the first missed probe.
     lasts: Duration,
     /// The time since the process last used the processor.
@@ -153,41 +163,51 @@ struct Silence {
     stopped: Duration,
 }
 
-impl Silence {
-    fn new(now: Instant, look: Look) -> Self {
+impl ProbeSilence {
+    fn new(now: Instant, process: ProcessState) -> Self {
         Self {
-            last: (now, look),
+            last_missed: now,
+            last_state: process,
             lasts: Duration::ZERO,
             idle: Duration::ZERO,
             stopped: Duration::ZERO,
         }
     }
 
-    /// Adds a missed probe.
-    fn goes_on(self, now: Instant, look: Look) -> Self {
-        let (then, before) = self.last;
-        let step = now.duration_since(then).min(PATIENCE);
-        let grown = |was: Duration, still: bool| if still { was + step } else { Duration::ZERO };
+    fn add_missed_probe(self, now: Instant, process: ProcessState) -> Self {
+        let step = now.duration_since(self.last_missed).min(PROBE_TIMEOUT);
+        let is_idle = process.ticks == self.last_state.ticks;
+        let is_stopped = process.stopped && self.last_state.stopped;
+
         Self {
-            last: (now, look),
+            last_missed: now,
+            last_state: process,
             lasts: self.lasts + step,
-            idle: grown(self.idle, look.ticks == before.ticks),
-            stopped: grown(self.stopped, look.stopped && before.stopped),
+            idle: if is_idle {
+                self.idle + step
+            } else {
+                Duration::ZERO
+            },
+            stopped: if is_stopped {
+                self.stopped + step
+            } else {
+                Duration::ZERO
+            },
         }
     }
 
     /// Returns whether dnsmasq hangs. Missed probes prove a hang only if `has_answered`. A stopped
     /// process hangs in any case.
-    fn is_a_hang(&self, has_answered: bool) -> bool {
+    fn is_hang(&self, has_answered: bool) -> bool {
         let silent = self.idle >= HANGS_AFTER || self.lasts >= BUSY_TOO_LONG;
         self.stopped >= HANGS_AFTER || (has_answered && silent)
     }
 }
 
 /// Returns whether dnsmasq answers with a cache size.
-async fn answers(server: Nameserver) -> bool {
+async fn answers_probe(server: Nameserver) -> bool {
     let question = chaos::question("cachesize.bind.");
-    match ask_with_retry(&ServerAddr::from(server), &question, PATIENCE).await {
+    match ask_with_retry(&ServerAddr::from(server), &question, PROBE_TIMEOUT).await {
         Ok(answer) => chaos::texts(&answer).next().is_some(),
         Err(error) => {
             debug!(%error, "probe");
@@ -198,16 +218,17 @@ async fn answers(server: Nameserver) -> bool {
 
 /// Reads the state and the processor time of a process (fields 3, 14 and 15 of its `stat`, see
 /// proc(5)).
-pub(super) fn look(pid: Pid) -> Option<Look> {
+pub(super) fn read_process_state(pid: Pid) -> Option<ProcessState> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The process name in parentheses may contain any character; the fields after it have a fixed
     // format.
     let (_, fields) = stat.rsplit_once(") ")?;
+
     let mut fields = fields.split(' ');
     let stopped = fields.next()? == "T";
     let user: u64 = fields.nth(10)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    Some(Look {
+    Some(ProcessState {
         ticks: user + system,
         stopped,
     })
@@ -221,44 +242,56 @@ mod tests {
 
     use super::*;
 
-    fn busy(ticks: u64) -> Look {
-        Look {
+    fn busy(ticks: u64) -> ProcessState {
+        ProcessState {
             ticks,
             stopped: false,
         }
     }
 
-    fn health() -> Health {
-        Health::new("127.0.0.1".parse().unwrap(), Pid::this())
+    fn health() -> HealthProbe {
+        HealthProbe::new("127.0.0.1".parse().unwrap(), Pid::this())
     }
 
     #[test]
-    fn silent_and_idle_hangs_silent_and_busy_waits() {
+    fn idle_process_hangs_before_busy_one() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut idle = health();
-        assert_eq!(idle.judge(true, at(0), busy(10)), Some(Finding::Answers));
-        assert_eq!(idle.judge(true, at(3), busy(11)), Some(Finding::Answers));
+        assert_eq!(
+            idle.judge(true, at(0), busy(10)),
+            Some(ProbeFinding::Answers)
+        );
+        assert_eq!(
+            idle.judge(true, at(3), busy(11)),
+            Some(ProbeFinding::Answers)
+        );
         for second in 7..10 {
             assert_eq!(
                 idle.judge(false, at(second), busy(11)),
-                Some(Finding::Silent),
+                Some(ProbeFinding::Silent),
                 "{second}"
             );
         }
-        assert_eq!(idle.judge(false, at(10), busy(11)), Some(Finding::Hangs));
+        assert_eq!(
+            idle.judge(false, at(10), busy(11)),
+            Some(ProbeFinding::Hangs)
+        );
 
         let mut working = health();
         working.judge(true, at(0), busy(10));
         for second in 2..32 {
             let finding = working.judge(false, at(second), busy(10 + second));
-            assert_eq!(finding, Some(Finding::Silent), "{second}");
+            assert_eq!(finding, Some(ProbeFinding::Silent), "{second}");
         }
-        assert_eq!(working.judge(false, at(32), busy(42)), Some(Finding::Hangs));
+        assert_eq!(
+            working.judge(false, at(32), busy(42)),
+            Some(ProbeFinding::Hangs)
+        );
     }
 
     #[test]
-    fn time_in_which_nobody_asked_is_no_silence() {
+    fn time_without_probes_is_no_silence() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut health = health();
@@ -267,25 +300,25 @@ mod tests {
         for second in [100, 200, 300] {
             assert_eq!(
                 health.judge(false, at(second), busy(10)),
-                Some(Finding::Silent)
+                Some(ProbeFinding::Silent)
             );
         }
         assert_eq!(
             health.judge(false, at(400), busy(10)),
-            Some(Finding::Hangs),
+            Some(ProbeFinding::Hangs),
             "each time"
         );
         health.judge(true, at(401), busy(10));
         for second in 0..30 {
             let finding = health.judge(false, at(1000 + 100 * second), busy(second));
-            assert_eq!(finding, Some(Finding::Silent), "{second}");
+            assert_eq!(finding, Some(ProbeFinding::Silent), "{second}");
         }
     }
 
     #[test]
-    fn one_that_answers_is_asked_rarely_and_one_that_misses_a_probe_at_once() {
+    fn missed_probe_is_repeated_at_once() {
         let asked = Instant::now();
-        let now = asked + PATIENCE;
+        let now = asked + PROBE_TIMEOUT;
         let mut health = health();
         assert_eq!(health.next_probe(asked, now), now + FIRST_INTERVAL);
         health.judge(true, now, busy(0));
@@ -295,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_forgives_and_one_that_never_answered_is_not_judged() {
+    fn answer_ends_silence() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut never = health();
@@ -306,14 +339,14 @@ mod tests {
         flaky.judge(true, at(0), busy(0));
         for second in 1..100 {
             let finding = flaky.judge(second % 4 == 0, at(second), busy(0));
-            assert!(!matches!(finding, Some(Finding::Hangs)), "{second}");
+            assert!(!matches!(finding, Some(ProbeFinding::Hangs)), "{second}");
         }
     }
 
     #[test]
-    fn one_that_is_stopped_hangs_even_if_it_never_answered() {
+    fn stopped_process_hangs_without_any_answer() {
         let start = Instant::now();
-        let stopped = Look {
+        let stopped = ProcessState {
             ticks: 0,
             stopped: true,
         };
@@ -326,17 +359,17 @@ mod tests {
             );
         }
         let finding = health.judge(false, start + Duration::from_secs(3), stopped);
-        assert_eq!(finding, Some(Finding::Hangs));
+        assert_eq!(finding, Some(ProbeFinding::Hangs));
     }
 
     #[tokio::test]
-    async fn a_probe_outlives_those_who_wait_for_it_in_vain() {
+    async fn probe_survives_dropped_waits() {
         let dnsmasq = Upstream::start(|asked: &Asked| {
             let reply = Reply::to(&asked.packet).answer("cachesize.bind. 0 CH TXT \"1000\"");
             Reaction::from(reply).after(Duration::from_millis(50))
         })
         .await;
-        let mut findings = Health::new(dnsmasq.addr().into(), Pid::this()).findings();
+        let mut findings = HealthProbe::new(dnsmasq.addr().into(), Pid::this()).findings();
         let found = timeout(Duration::from_mins(1), async {
             loop {
                 if let Ok(finding) = timeout(Duration::from_millis(5), findings.next()).await {
@@ -344,12 +377,12 @@ mod tests {
                 }
             }
         });
-        assert_eq!(found.await, Ok(Some(Finding::Answers)));
+        assert_eq!(found.await, Ok(Some(ProbeFinding::Answers)));
     }
 
     #[test]
-    fn what_the_kernel_tells_of_a_process() {
-        assert!(look(Pid::this()).is_some_and(|look| !look.stopped));
-        assert_eq!(look(Pid::from_raw(i32::MAX)), None);
+    fn process_state_is_read_from_proc() {
+        assert!(read_process_state(Pid::this()).is_some_and(|state| !state.stopped));
+        assert_eq!(read_process_state(Pid::from_raw(i32::MAX)), None);
     }
 }

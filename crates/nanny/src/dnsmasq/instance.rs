@@ -1,46 +1,59 @@
 //! One dnsmasq process, with its probes and the trial of new arguments.
 
-use std::process::ExitStatus;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use daemon::error_chain::without_number;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use nix::sys::signal::Signal;
+use tokio::process::Command;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tracing::error;
 
 use crate::config::routes::Routes;
-use crate::dnsmasq::health::Finding;
-use crate::dnsmasq::log_lines::Event;
-use crate::dnsmasq::process::Process;
-use crate::dnsmasq::quiet::{Quiet, Sent};
-use crate::report::Restart;
+use crate::dnsmasq::exit_status;
+use crate::dnsmasq::health::ProbeFinding;
+use crate::dnsmasq::log_lines::LogEvent;
+use crate::dnsmasq::process::DnsmasqProcess;
+use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
+use crate::report::RestartReason;
 
 /// Limit of the wait for a moment without queries in flight, before a restart or a reload that
 /// removes servers. The limit is short because an edit should be in force within a second.
-const QUIET: Duration = Duration::from_millis(400);
+const QUIET_TIMEOUT: Duration = Duration::from_millis(400);
+/// Timeout of `dnsmasq --test`.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) struct Instance {
-    pub(super) process: Process,
-    pub(super) events: mpsc::Receiver<Event>,
+pub(super) struct DnsmasqInstance {
+    pub(super) process: DnsmasqProcess,
+    pub(super) events: mpsc::Receiver<LogEvent>,
     /// Findings of the probes; a stream that stays pending if dnsmasq cannot be probed.
-    pub(super) findings: BoxStream<'static, Finding>,
-    pub(super) quiet: Quiet,
+    pub(super) findings: BoxStream<'static, ProbeFinding>,
+    pub(super) quiet: QuietMoments,
     pub(super) up: bool,
     /// dnsmasq reads its servers from the nanny's file, so other servers need no restart.
     pub(super) reads_file: bool,
     /// dnsmasq runs with `--log-queries=extra` for the query log.
     pub(super) logs_queries: bool,
-    pub(super) trial: Option<Trial>,
+    pub(super) trial: Option<BoxFuture<'static, ArgumentTrial>>,
 }
 
-impl Instance {
-    /// Sends a signal at a moment without queries in flight. After [`QUIET`] without such a moment,
-    /// the signal is sent anyway. `None` on failure.
-    pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<Sent> {
+impl DnsmasqInstance {
+    /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
+    /// a moment, the signal is sent anyway. `None` on failure.
+    pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
         let mut quiet = self.quiet.clone();
-        let sent = tokio::task::spawn_blocking(move || (quiet.send(signal, QUIET), quiet)).await;
-        let (sent, quiet) = sent
+        let search = tokio::task::spawn_blocking(move || {
+            let sent = quiet.send_signal(signal, QUIET_TIMEOUT);
+            (sent, quiet)
+        });
+
+        let (sent, quiet) = search
+            .await
             .inspect_err(
                 |error| error!(%error, "search for a moment without waiting queries failed"),
             )
@@ -50,24 +63,61 @@ impl Instance {
     }
 }
 
-/// A trial of dnsmasq's arguments for new routes. The output contains these routes.
-pub(super) type Trial = BoxFuture<'static, (Result<(), String>, Routes)>;
+/// The trial of dnsmasq's arguments for new routes.
+pub(super) struct ArgumentTrial {
+    pub(super) routes: Routes,
+    /// The error is dnsmasq's own text.
+    pub(super) outcome: Result<(), String>,
+}
+
+impl ArgumentTrial {
+    pub(super) async fn run(program: PathBuf, argv: Vec<OsString>, routes: Routes) -> Self {
+        let outcome = test_arguments(&program, &argv).await;
+        Self { routes, outcome }
+    }
+}
+
+/// Tests the arguments with `dnsmasq --test`, which starts no server.
+async fn test_arguments(program: &Path, argv: &[OsString]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    // `--test` comes first: after a `--` in the user's arguments, `--test` would not be an option.
+    command
+        .arg("--test")
+        .args(argv)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = timeout(TRIAL_TIMEOUT, command.output())
+        .await
+        .map_err(|_| format!("dnsmasq --test: no end within {TRIAL_TIMEOUT:?}"))?
+        .map_err(|error| format!("dnsmasq --test: {}", without_number(&error)))?;
+    if output.status.success() {
+        return Ok(());
+    }
+
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    Err(format!("{}: {line}", exit_status::describe(output.status)))
+}
 
 /// The end of an instance.
-pub(super) enum Outcome {
-    Ended(std::io::Result<ExitStatus>),
+pub(super) enum InstanceEnd {
+    Exited(std::io::Result<ExitStatus>),
     Stop,
     Hangs,
     Replace,
 }
 
-impl Outcome {
+impl InstanceEnd {
     /// The reason for the restart; `None` if dnsmasq is not restarted.
-    pub(super) fn restart(&self) -> Option<Restart> {
+    pub(super) fn restart_reason(&self) -> Option<RestartReason> {
         match self {
-            Self::Ended(_) => Some(Restart::Died),
-            Self::Hangs => Some(Restart::Hung),
-            Self::Replace => Some(Restart::Configuration),
+            Self::Exited(_) => Some(RestartReason::Died),
+            Self::Hangs => Some(RestartReason::Hung),
+            Self::Replace => Some(RestartReason::Configuration),
             Self::Stop => None,
         }
     }

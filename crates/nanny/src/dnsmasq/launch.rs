@@ -8,38 +8,85 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
 //!
-//! With [`Forward::Kubedns`], the file has a single server: kubedns. While kubedns has not applied
-//! a configuration that only kubedns can serve, the single server is the nanny's SERVFAIL server.
+//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. While kubedns has not
+//! applied a configuration that only kubedns can serve, the single server is the nanny's SERVFAIL
+//! server.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument after the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
 //! never reads resolv.conf itself, because configured servers could not replace the servers of
-//! resolv.conf without a restart. If a servers file is not possible (see [`Mode::Restart`]), the
-//! servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and dnsmasq reads
+//! resolv.conf without a restart. If a servers file is not possible (see [`EditMode::Restart`]),
+//! the servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and dnsmasq reads
 //! resolv.conf itself unless upstream servers are configured.
+//!
+//! By default, a dnsmasq started by root changes to the user `nobody` and to another group. The
+//! stock manifest gives root no capability to change its user. The nanny can signal a dnsmasq with
+//! another user only through [`crate::dnsmasq::signal_helper`]. After a change of user or group,
+//! the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns, dnsmasq
+//! keeps the nanny's user unless the arguments name another user. To run dnsmasq without root, run
+//! the nanny as another user.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::config::arguments::Arguments;
-use crate::config::routes::{Forward, Origin, Routes};
+use nix::unistd::{Gid, Group, Uid, User};
+
+use crate::config::arguments::DnsmasqArguments;
+use crate::config::routes::{ForwardMode, Routes, UpstreamOrigin};
 use crate::dnsmasq::servers_file;
-use crate::dnsmasq::user::Identity;
-use crate::dnsmasq::version::Dnsmasq;
+use crate::dnsmasq::version::DnsmasqVersion;
 
 /// The way an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum EditMode {
     /// The nanny writes the servers file, and dnsmasq reads the file again.
     Reload { file: PathBuf },
     /// The nanny restarts dnsmasq with other arguments.
     Restart,
 }
 
+/// The nanny's user: the properties that matter to dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) enum NannyUser {
+    /// Root, with the names of its user and group. The nanny passes both names to dnsmasq, so that
+    /// dnsmasq keeps them.
+    Root { user: String, group: String },
+    /// Not root (or root without a name): dnsmasq keeps its user and group.
+    Other,
+}
+
+impl NannyUser {
+    pub(crate) fn current() -> Self {
+        let uid = Uid::effective();
+        if !uid.is_root() {
+            return Self::Other;
+        }
+
+        let user = User::from_uid(uid).ok().flatten();
+        let group = Group::from_gid(Gid::effective()).ok().flatten();
+        match (user, group) {
+            (Some(user), Some(group)) => Self::Root {
+                user: user.name,
+                group: group.name,
+            },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The settings that the command line depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchSettings<'a> {
+    pub(crate) arguments: &'a DnsmasqArguments,
+    pub(crate) user: &'a NannyUser,
+    pub(crate) dnsmasq: &'a DnsmasqVersion,
+    pub(crate) forward: ForwardMode,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LaunchPlan {
     /// The way an edit reaches dnsmasq.
-    pub(crate) mode: Mode,
+    pub(crate) mode: EditMode,
     /// The user's own servers file; its lines are copied into the nanny's servers file.
     pub(crate) extra_servers: Option<PathBuf>,
     /// The resolv.conf files whose servers go into the nanny's servers file. Empty if dnsmasq reads
@@ -48,13 +95,14 @@ pub(crate) struct Plan {
     /// The nanny reads changed resolv.conf files again.
     pub(crate) follow_resolv: bool,
     /// The reason why edits need a restart, if they do.
-    pub(crate) obstacle: Option<String>,
+    pub(crate) restart_reason: Option<String>,
     /// Log lines about user arguments that conflict with the nanny's arguments.
     pub(crate) notes: Vec<String>,
     words: Vec<OsString>,
     /// The words without the options that the nanny's servers file replaces.
     words_beside_file: Vec<OsString>,
-    ours: Vec<OsString>,
+    /// The nanny's additions.
+    added: Vec<OsString>,
 }
 
 const SERVERS_FILE: &str = "--servers-file=";
@@ -69,94 +117,89 @@ const MAX_FORWARDED: usize = 600;
 /// forwards a retried query only once.
 const RETRIES: &str = "500,4000";
 
-impl Plan {
+impl LaunchPlan {
     /// Plans the command line. `servers_file` is the path of the nanny's servers file, or the
     /// reason why there is none.
-    pub(crate) fn new(
-        arguments: &Arguments,
-        servers_file: Result<PathBuf, String>,
-        identity: &Identity,
-        dnsmasq: &Dnsmasq,
-        forward: Forward,
-    ) -> Self {
-        let (mode, obstacle) = match (servers_file, obstacle(arguments)) {
-            (Ok(file), None) => (Mode::Reload { file }, None),
-            (Err(reason), _) | (Ok(_), Some(reason)) => (Mode::Restart, Some(reason)),
+    pub(crate) fn new(settings: LaunchSettings<'_>, servers_file: Result<PathBuf, String>) -> Self {
+        let arguments = settings.arguments;
+        let (mode, restart_reason) = match (servers_file, reason_for_restarts(arguments)) {
+            (Ok(file), None) => (EditMode::Reload { file }, None),
+            (Err(reason), _) | (Ok(_), Some(reason)) => (EditMode::Restart, Some(reason)),
         };
-        let reload = matches!(mode, Mode::Reload { .. });
-        let is_cache = forward == Forward::Kubedns;
-        let unwanted: &[&str] = if is_cache { &[LOOP_DETECTION] } else { &[] };
+
+        // Loop detection of dnsmasq is for servers of its own.
+        let unwanted: &[&str] = match settings.forward {
+            ForwardMode::Dnsmasq => &[],
+            ForwardMode::Kubedns => &[LOOP_DETECTION],
+        };
         let mut plan = Self {
-            extra_servers: arguments
-                .all("servers-file")
-                .pop()
-                .map(PathBuf::from)
-                .filter(|_| reload),
-            resolv_files: if reload && !is_cache {
-                arguments.resolv_files()
-            } else {
-                Vec::new()
-            },
-            follow_resolv: !arguments.has("no-poll"),
+            extra_servers: None,
+            resolv_files: Vec::new(),
+            follow_resolv: !arguments.has_option("no-poll"),
             words: arguments.words_without(unwanted),
             words_beside_file: arguments.words_without(&[unwanted, &["servers-file"]].concat()),
-            ours: Vec::new(),
+            added: Vec::new(),
             mode,
-            obstacle,
+            restart_reason,
             notes: Vec::new(),
         };
-        match forward {
-            Forward::Dnsmasq => plan.note_conflicts(arguments),
-            Forward::Kubedns => plan.note_conflicts_of_a_cache(arguments),
+        if plan.mode != EditMode::Restart {
+            let extra = arguments.option_values("servers-file").pop();
+            plan.extra_servers = extra.map(PathBuf::from);
+            if settings.forward == ForwardMode::Dnsmasq {
+                plan.resolv_files = arguments.resolv_files();
+            }
         }
-        plan.add_ours(arguments, identity, dnsmasq, is_cache);
+
+        match settings.forward {
+            ForwardMode::Dnsmasq => plan.note_conflicts(arguments),
+            ForwardMode::Kubedns => plan.note_conflicts_of_cache(arguments),
+        }
+        plan.added = plan.additions(settings);
         plan
     }
 
-    /// dnsmasq's arguments. In [`Mode::Reload`] the arguments do not depend on the routes.
+    /// dnsmasq's arguments. In [`EditMode::Reload`] the arguments do not depend on the routes.
     pub(crate) fn argv(&self, routes: &Routes) -> Vec<OsString> {
         match self.mode {
-            Mode::Reload { .. } => self
-                .words_beside_file
-                .iter()
-                .chain(&self.ours)
-                .cloned()
-                .collect(),
-            Mode::Restart => self.argv_without_file(routes),
+            EditMode::Reload { .. } => [self.words_beside_file.as_slice(), &self.added].concat(),
+            EditMode::Restart => self.argv_without_file(routes),
         }
     }
 
     /// The arguments with the servers themselves instead of the servers file.
     pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
-        for value in servers_file::values(routes) {
+        for value in servers_file::server_values(routes) {
             argv.extend(["--server".into(), value.into()]);
         }
-        // If a servers file is possible, `words` or `ours` already contains `--no-resolv`.
-        if self.mode == Mode::Restart && routes.upstreams_from != Origin::ResolvConf {
+
+        // If a servers file is possible, `words` or `added` already contains `--no-resolv`.
+        let reads_resolv_conf = routes.upstreams_from == UpstreamOrigin::ResolvConf;
+        if self.mode == EditMode::Restart && !reads_resolv_conf {
             argv.push("--no-resolv".into());
         }
-        let is_file =
-            |word: &OsString| word.as_encoded_bytes().starts_with(SERVERS_FILE.as_bytes());
-        argv.extend(self.ours.iter().filter(|word| !is_file(word)).cloned());
+        let added = self.added.iter().filter(|word| !is_servers_file(word));
+        argv.extend(added.cloned());
         argv
     }
 
-    fn note_conflicts(&mut self, arguments: &Arguments) {
-        if self.mode == Mode::Restart {
+    fn note_conflicts(&mut self, arguments: &DnsmasqArguments) {
+        if self.mode == EditMode::Restart {
             return;
         }
+
         if let Some(file) = &self.extra_servers {
             let file = file.display();
             self.notes.push(format!(
                 "--servers-file={file}: its lines are kept in front of those of the configuration"
             ));
         }
-        if arguments.has("no-resolv") {
+        if arguments.has_option("no-resolv") {
             self.notes.push(
                 "--no-resolv: resolv.conf is not used, whatever the configuration says".to_owned(),
             );
-        } else if arguments.has("resolv-file") {
+        } else if arguments.has_option("resolv-file") {
             let files: Vec<String> = self
                 .resolv_files
                 .iter()
@@ -169,83 +212,110 @@ impl Plan {
         }
     }
 
-    fn note_conflicts_of_a_cache(&mut self, arguments: &Arguments) {
+    fn note_conflicts_of_cache(&mut self, arguments: &DnsmasqArguments) {
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
                 "--server={server}: dnsmasq asks it beside kubedns, and takes the answer of either"
             ));
         }
-        for option in ["no-resolv", "resolv-file"]
-            .into_iter()
-            .filter(|option| arguments.has(option))
-        {
-            self.notes.push(format!(
-                "--{option}: kubedns asks the servers, and has --resolv-conf for that"
-            ));
+        for option in ["no-resolv", "resolv-file"] {
+            if arguments.has_option(option) {
+                self.notes.push(format!(
+                    "--{option}: kubedns asks the servers, and has --resolv-conf for that"
+                ));
+            }
         }
-        if arguments.has(LOOP_DETECTION) {
+        if arguments.has_option(LOOP_DETECTION) {
             self.notes.push(format!(
                 "--{LOOP_DETECTION}: left out, kubedns detects loops of upstreams itself"
             ));
         }
     }
 
-    fn add_ours(
-        &mut self,
-        arguments: &Arguments,
-        identity: &Identity,
-        dnsmasq: &Dnsmasq,
-        is_cache: bool,
-    ) {
-        let mut add = |wanted: bool, word: String| {
-            if wanted {
-                self.ours.push(word.into());
+    /// The nanny's additions. An option that the user gave is not added.
+    fn additions(&self, settings: LaunchSettings<'_>) -> Vec<OsString> {
+        let LaunchSettings {
+            arguments,
+            user,
+            dnsmasq,
+            forward,
+        } = settings;
+        let lacks = |option| !arguments.has_option(option);
+        let mut added = Vec::new();
+
+        if lacks("keep-in-foreground") && lacks("no-daemon") {
+            added.push("--keep-in-foreground".to_owned());
+        }
+        if let EditMode::Reload { file } = &self.mode {
+            if lacks("no-resolv") {
+                added.push("--no-resolv".to_owned());
             }
-        };
-        add(
-            !arguments.has("keep-in-foreground") && !arguments.has("no-daemon"),
-            "--keep-in-foreground".into(),
-        );
-        if let Mode::Reload { file } = &self.mode {
-            add(!arguments.has("no-resolv"), "--no-resolv".into());
-            add(true, format!("{SERVERS_FILE}{}", file.display()));
+            added.push(format!("{SERVERS_FILE}{}", file.display()));
         }
-        // With loop detection, dnsmasq would stop using kubedns after a loop through one of
-        // kubedns' upstreams.
-        add(
-            dnsmasq.loop_detection && !is_cache && !arguments.has(LOOP_DETECTION),
-            format!("--{LOOP_DETECTION}"),
-        );
-        add(
-            is_cache && !arguments.has("dns-forward-max"),
-            format!("--dns-forward-max={MAX_FORWARDED}"),
-        );
-        // Without `--all-servers` or `--strict-order`, dnsmasq repeats a query to kubedns after
-        // SERVFAIL, and the client waits twice as long.
-        let asks_once = arguments.has("all-servers") || arguments.has("strict-order");
-        add(is_cache && !asks_once, "--all-servers".into());
-        let may_retry = dnsmasq.has_retries() && !arguments.has("fast-dns-retry");
-        add(is_cache && may_retry, format!("--fast-dns-retry={RETRIES}"));
-        add(!arguments.has("log-facility"), "--log-facility=-".into());
+        match forward {
+            ForwardMode::Dnsmasq if dnsmasq.loop_detection && lacks(LOOP_DETECTION) => {
+                added.push(format!("--{LOOP_DETECTION}"));
+            }
+            ForwardMode::Dnsmasq => {}
+            // With loop detection, dnsmasq would stop using kubedns after a loop through one of
+            // kubedns' upstreams.
+            ForwardMode::Kubedns => added.extend(additions_of_cache(arguments, dnsmasq)),
+        }
+
+        if lacks("log-facility") {
+            added.push("--log-facility=-".to_owned());
+        }
         // The pid file is not needed, and a read-only root has no place for it.
-        add(!arguments.has("pid-file"), "--pid-file".into());
-        if let Identity::Root { user, group } = identity {
-            add(!arguments.has("user"), format!("--user={user}"));
-            add(!arguments.has("group"), format!("--group={group}"));
+        if lacks("pid-file") {
+            added.push("--pid-file".to_owned());
         }
+        if let NannyUser::Root { user, group } = user {
+            if lacks("user") {
+                added.push(format!("--user={user}"));
+            }
+            if lacks("group") {
+                added.push(format!("--group={group}"));
+            }
+        }
+
+        added.into_iter().map(OsString::from).collect()
     }
 }
 
-fn obstacle(arguments: &Arguments) -> Option<String> {
+/// The options of a dnsmasq that forwards all queries to kubedns.
+fn additions_of_cache(arguments: &DnsmasqArguments, dnsmasq: &DnsmasqVersion) -> Vec<String> {
+    let mut added = Vec::new();
+
+    if !arguments.has_option("dns-forward-max") {
+        added.push(format!("--dns-forward-max={MAX_FORWARDED}"));
+    }
+    // Without `--all-servers` or `--strict-order`, dnsmasq repeats a query to kubedns after
+    // SERVFAIL, and the client waits twice as long.
+    if !arguments.has_option("all-servers") && !arguments.has_option("strict-order") {
+        added.push("--all-servers".to_owned());
+    }
+    if dnsmasq.has_retries() && !arguments.has_option("fast-dns-retry") {
+        added.push(format!("--fast-dns-retry={RETRIES}"));
+    }
+
+    added
+}
+
+fn is_servers_file(word: &OsString) -> bool {
+    word.as_encoded_bytes().starts_with(SERVERS_FILE.as_bytes())
+}
+
+/// The reason why the nanny's servers file cannot replace the user's arguments.
+fn reason_for_restarts(arguments: &DnsmasqArguments) -> Option<String> {
     if let Some(unknown) = &arguments.unknown {
         return Some(format!(
             "dnsmasq's configuration is not fully known ({unknown})"
         ));
     }
-    if arguments.has("servers-file") && !arguments.typed("servers-file") {
+    if arguments.has_option("servers-file") && !arguments.has_typed_option("servers-file") {
         return Some("dnsmasq's configuration file has a servers-file of its own".to_owned());
     }
-    if arguments.all("servers-file").len() > 1 {
+    if arguments.option_values("servers-file").len() > 1 {
         return Some("more than one --servers-file".to_owned());
     }
     None

@@ -6,7 +6,7 @@ use tracing::{debug, error, info, warn};
 use wire::Nameserver;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum LogEvent {
     Started,
     /// A query that dnsmasq sent to this upstream server came back to dnsmasq.
     Loop(Nameserver),
@@ -16,9 +16,8 @@ pub(crate) enum Event {
     TooManyQueries,
 }
 
-/// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weight {
+pub(crate) enum LineSeverity {
     /// An operator must act.
     Error,
     /// dnsmasq is degraded, but serves.
@@ -35,39 +34,39 @@ pub(crate) enum Weight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogLine<'a> {
     pub(crate) text: &'a str,
-    pub(crate) weight: Weight,
+    pub(crate) severity: LineSeverity,
 }
 
 impl<'a> LogLine<'a> {
     pub(crate) fn parse(line: &'a str) -> Self {
-        let text = without_prefix(line.trim_end());
+        let text = strip_program(line.trim_end());
         Self {
             text,
-            weight: weight(text),
+            severity: severity_of(text),
         }
     }
 
     /// The event in the line, if any.
-    pub(crate) fn event(&self) -> Option<Event> {
+    pub(crate) fn event(&self) -> Option<LogEvent> {
         let text = self.text;
         if text.starts_with("started, ") {
-            return Some(Event::Started);
+            return Some(LogEvent::Started);
         }
         if text.starts_with("Maximum number of concurrent DNS queries reached") {
-            return Some(Event::TooManyQueries);
+            return Some(LogEvent::TooManyQueries);
         }
+
         if let Some(rest) = text.strip_prefix("NOT using nameserver ") {
             let server = rest.strip_suffix(" - query loop detected")?;
             let (ip, port) = server.split_once('#').unwrap_or((server, "53"));
-            return Some(Event::Loop(Nameserver::new(
-                ip.parse().ok()?,
-                port.parse().ok()?,
-            )));
+            let server = Nameserver::new(ip.parse().ok()?, port.parse().ok()?);
+            return Some(LogEvent::Loop(server));
         }
+
         let ip = text
             .strip_prefix("ignoring nameserver ")?
             .strip_suffix(" - local interface")?;
-        Some(Event::OwnAddress(ip.parse().ok()?))
+        Some(LogEvent::OwnAddress(ip.parse().ok()?))
     }
 
     /// The number of dropped lines, if this line reports lines that dnsmasq dropped.
@@ -81,13 +80,13 @@ impl<'a> LogLine<'a> {
 
     /// Writes the line into the nanny's log. Lines of `--log-queries` bypass the log formatter:
     /// formatting each line would cost too much.
-    pub(crate) fn log(&self, json: bool) {
-        match self.weight {
-            Weight::Error => error!("dnsmasq: {}", self.text),
-            Weight::Warning => warn!("dnsmasq: {}", self.text),
-            Weight::Information => info!("dnsmasq: {}", self.text),
-            Weight::Detail => debug!("dnsmasq: {}", self.text),
-            Weight::Query => self.write_raw(json),
+    pub(crate) fn write_to_log(&self, json: bool) {
+        match self.severity {
+            LineSeverity::Error => error!("dnsmasq: {}", self.text),
+            LineSeverity::Warning => warn!("dnsmasq: {}", self.text),
+            LineSeverity::Information => info!("dnsmasq: {}", self.text),
+            LineSeverity::Detail => debug!("dnsmasq: {}", self.text),
+            LineSeverity::Query => self.write_raw(json),
         }
     }
 
@@ -97,11 +96,11 @@ impl<'a> LogLine<'a> {
             .chars()
             .map(|c| if c.is_control() { '?' } else { c })
             .collect();
+
         let line = if json {
-            format!(
-                "{}\n",
-                serde_json::json!({"level": "info", "caller": "dnsmasq", "msg": printable})
-            )
+            let object =
+                serde_json::json!({"level": "info", "caller": "dnsmasq", "msg": printable});
+            format!("{object}\n")
         } else {
             format!("dnsmasq: {printable}\n")
         };
@@ -110,83 +109,91 @@ impl<'a> LogLine<'a> {
 }
 
 /// Removes the prefix `dnsmasq: `, `dnsmasq[17]: ` or `dnsmasq-dhcp[17]: `.
-fn without_prefix(line: &str) -> &str {
+fn strip_program(line: &str) -> &str {
     match line.split_once(": ") {
         Some((prefix, text)) if prefix.starts_with("dnsmasq") && !prefix.contains(' ') => text,
         _ => line,
     }
 }
 
-fn weight(text: &str) -> Weight {
-    const ERRORS: [&str; 7] = [
-        "FAILED",
-        "failed to ",
-        "cannot ",
-        "bad ",
-        "illegal ",
-        "setting capabilities failed",
-        "junk ",
-    ];
-    const WARNINGS: [&str; 9] = [
-        "warning",
-        "ignoring ",
-        "NOT using ",
-        "Maximum number ",
-        "possible DNS-rebind",
-        "reducing DNS packet size",
-        "no servers found",
-        "nameserver ",
-        "Insecure ",
-    ];
-    const DETAILS: [&str; 6] = [
-        "using nameserver ",
-        "using standard nameservers ",
-        "using only locally-known",
-        "compile time options",
-        "cleared cache",
-        "read ",
-    ];
-    let begins = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
-    if begins(&DETAILS) {
-        Weight::Detail
+const ERRORS: [&str; 7] = [
+    "FAILED",
+    "failed to ",
+    "cannot ",
+    "bad ",
+    "illegal ",
+    "setting capabilities failed",
+    "junk ",
+];
+const WARNINGS: [&str; 9] = [
+    "warning",
+    "ignoring ",
+    "NOT using ",
+    "Maximum number ",
+    "possible DNS-rebind",
+    "reducing DNS packet size",
+    "no servers found",
+    "nameserver ",
+    "Insecure ",
+];
+const DETAILS: [&str; 6] = [
+    "using nameserver ",
+    "using standard nameservers ",
+    "using only locally-known",
+    "compile time options",
+    "cleared cache",
+    "read ",
+];
+/// The beginnings of lines of `--log-queries`.
+const QUERIES: [&str; 12] = [
+    "query[",
+    "dnssec-query[",
+    "forwarded ",
+    "reply ",
+    "cached ",
+    "config ",
+    "validation ",
+    "rejected ",
+    "dnssec-retry[",
+    "stale ",
+    "cached-stale ",
+    "special ",
+];
+
+fn severity_of(text: &str) -> LineSeverity {
+    if begins_with(text, &DETAILS) {
+        LineSeverity::Detail
     } else if is_query(text) {
-        Weight::Query
-    } else if begins(&ERRORS) || text.contains(" at line ") {
-        Weight::Error
-    } else if begins(&WARNINGS) {
-        Weight::Warning
+        LineSeverity::Query
+    } else if begins_with(text, &ERRORS) || text.contains(" at line ") {
+        LineSeverity::Error
+    } else if begins_with(text, &WARNINGS) {
+        LineSeverity::Warning
     } else {
-        Weight::Information
+        LineSeverity::Information
     }
 }
 
-/// Returns whether `--log-queries` causes this line. With `--log-queries=extra`, the line begins
-/// with a number and an address.
+fn begins_with(text: &str, beginnings: &[&str]) -> bool {
+    beginnings
+        .iter()
+        .any(|beginning| text.starts_with(beginning))
+}
+
+/// Returns whether `--log-queries` causes this line.
 fn is_query(text: &str) -> bool {
-    const WORDS: [&str; 12] = [
-        "query[",
-        "dnssec-query[",
-        "forwarded ",
-        "reply ",
-        "cached ",
-        "config ",
-        "validation ",
-        "rejected ",
-        "dnssec-retry[",
-        "stale ",
-        "cached-stale ",
-        "special ",
-    ];
+    let text = strip_query_number(text).unwrap_or(text);
+    let is_from_hosts_file = text.starts_with('/') && text.contains(" is ");
+    is_from_hosts_file || begins_with(text, &QUERIES)
+}
+
+/// Removes the number and the address at the beginning of a line of `--log-queries=extra`.
+fn strip_query_number(text: &str) -> Option<&str> {
     let mut words = text.splitn(3, ' ');
-    let extra = match (words.next(), words.next(), words.next()) {
-        (Some(number), Some(address), Some(rest)) if is_number(number) && address.contains('/') => {
-            Some(rest)
-        }
-        _ => None,
-    };
-    let text = extra.unwrap_or(text);
-    WORDS.iter().any(|word| text.starts_with(word))
-        || (text.starts_with('/') && text.contains(" is "))
+    let number = words.next()?;
+    let address = words.next()?;
+    let rest = words.next()?;
+    (is_number(number) && address.contains('/')).then_some(rest)
 }
 
 fn is_number(text: &str) -> bool {
@@ -198,71 +205,86 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights() {
-        for (line, weight) in [
-            ("started, version 2.90 cachesize 150", Weight::Information),
-            ("cannot read /x: No such file or directory", Weight::Error),
+    fn lines_are_classified_by_severity() {
+        for (line, severity) in [
+            (
+                "started, version 2.90 cachesize 150",
+                LineSeverity::Information,
+            ),
+            (
+                "cannot read /x: No such file or directory",
+                LineSeverity::Error,
+            ),
             (
                 "failed to create listening socket for port 53: Permission denied",
-                Weight::Error,
+                LineSeverity::Error,
             ),
-            ("Name or service not known at line 1 of /x", Weight::Error),
+            (
+                "Name or service not known at line 1 of /x",
+                LineSeverity::Error,
+            ),
             (
                 "Maximum number of concurrent DNS queries reached (max: 150)",
-                Weight::Warning,
+                LineSeverity::Warning,
             ),
             (
                 "nameserver 192.0.2.1 refused to do a recursive query",
-                Weight::Warning,
+                LineSeverity::Warning,
             ),
             (
                 "using nameserver 192.0.2.1#53 for domain a.example",
-                Weight::Detail,
+                LineSeverity::Detail,
             ),
-            ("compile time options: IPv6 GNU-getopt", Weight::Detail),
-            ("read /etc/hosts - 3 names", Weight::Detail),
-            ("query[A] a.example from 127.0.0.1", Weight::Query),
+            (
+                "compile time options: IPv6 GNU-getopt",
+                LineSeverity::Detail,
+            ),
+            ("read /etc/hosts - 3 names", LineSeverity::Detail),
+            ("query[A] a.example from 127.0.0.1", LineSeverity::Query),
             (
                 "12 127.0.0.1/4711 reply a.example is 192.0.2.1",
-                Weight::Query,
+                LineSeverity::Query,
             ),
-            ("/etc/hosts localhost is 127.0.0.1", Weight::Query),
+            ("/etc/hosts localhost is 127.0.0.1", LineSeverity::Query),
             (
                 "queries forwarded 5, queries answered locally 3",
-                Weight::Information,
+                LineSeverity::Information,
             ),
-            ("something: else", Weight::Information),
+            ("something: else", LineSeverity::Information),
         ] {
             for prefix in ["dnsmasq: ", "dnsmasq[7]: ", "dnsmasq-dhcp[7]: "] {
                 let whole = format!("{prefix}{line} ");
                 assert_eq!(
                     LogLine::parse(&whole),
-                    LogLine { text: line, weight },
+                    LogLine {
+                        text: line,
+                        severity
+                    },
                     "{line}"
                 );
             }
-            assert_eq!(LogLine::parse(line).weight, weight, "{line}");
+            assert_eq!(LogLine::parse(line).severity, severity, "{line}");
         }
     }
 
     #[test]
-    fn events() {
+    fn events_are_recognised() {
         let event = |line| LogLine::parse(line).event();
         assert_eq!(
             event("dnsmasq[7]: started, version 2.90 cachesize 150"),
-            Some(Event::Started)
+            Some(LogEvent::Started)
         );
         assert_eq!(
             event("dnsmasq[7]: NOT using nameserver 127.0.0.1#15304 - query loop detected "),
-            Some(Event::Loop("127.0.0.1:15304".parse().unwrap()))
+            Some(LogEvent::Loop("127.0.0.1:15304".parse().unwrap()))
         );
         assert_eq!(
             event("dnsmasq[7]: NOT using nameserver 2001:db8::1#53 - query loop detected"),
-            Some(Event::Loop("[2001:db8::1]:53".parse().unwrap()))
+            Some(LogEvent::Loop("[2001:db8::1]:53".parse().unwrap()))
         );
         assert_eq!(
             event("dnsmasq[7]: ignoring nameserver 127.0.0.1 - local interface"),
-            Some(Event::OwnAddress("127.0.0.1".parse().unwrap()))
+            Some(LogEvent::OwnAddress("127.0.0.1".parse().unwrap()))
         );
         assert_eq!(
             event("dnsmasq[7]: NOT using nameserver x - query loop detected"),
@@ -272,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_lines() {
+    fn lost_lines_are_counted() {
         let lost = |line| LogLine::parse(line).lost_lines();
         assert_eq!(
             lost("dnsmasq[5101]: overflow: 9024 log entries lost"),

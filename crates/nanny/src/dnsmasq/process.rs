@@ -24,9 +24,9 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::dnsmasq::keeper::Keeper;
-use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
-use crate::dnsmasq::queries::Queries;
+use crate::dnsmasq::log_lines::{LineSeverity, LogEvent, LogLine};
+use crate::dnsmasq::queries::QueryFollowers;
+use crate::dnsmasq::signal_helper::SignalHelper;
 
 /// The longest line read from dnsmasq, in octets; longer lines are split.
 const LONGEST_LINE: usize = 4096;
@@ -42,62 +42,60 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping this value kills the process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct DnsmasqProcess {
     child: Child,
     pid: Pid,
-    /// `None` if the keeper could not be started.
-    keeper: Option<Keeper>,
-    pumps: JoinSet<()>,
-    last_words: Arc<Mutex<String>>,
+    /// `None` if the helper could not be started.
+    helper: Option<SignalHelper>,
+    log_readers: JoinSet<()>,
+    last_line: Arc<Mutex<String>>,
 }
 
-impl Process {
+impl DnsmasqProcess {
     /// Starts `program`. Log lines are copied into the nanny's log; `queries` has the destinations
     /// of `--log-queries` lines. The receiver gets the events in the log lines.
     pub(crate) fn start(
         program: &Path,
         argv: &[OsString],
         queries: QueryLines,
-    ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
+    ) -> io::Result<(Self, mpsc::Receiver<LogEvent>)> {
+        let stdout = LogPipe::new()?;
+        let stderr = LogPipe::new()?;
         let mut command = Command::from(exec::command(Signal::SIGKILL, program, argv));
-        let ((stdout, out), (stderr, err)) = (output()?, output()?);
         command
             .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
+            .stdout(stdout.writer)
+            .stderr(stderr.writer)
             // A process group of its own: a signal from the terminal must reach the nanny, not
             // dnsmasq.
             .process_group(0)
             .kill_on_drop(true);
         let child = command.spawn()?;
-        let pid = child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .map(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the process has no ID"))?;
-        let keeper = Keeper::start(pid)
+        let pid = pid_of(&child)?;
+
+        let helper = SignalHelper::start(pid)
             .inspect_err(|error| warn!(%error, "cannot start the keeper process of dnsmasq"))
             .ok();
+
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
-        let last_words = Arc::new(Mutex::new(String::new()));
-        let pump = Pump {
+        let last_line = Arc::new(Mutex::new(String::new()));
+        let reader = LogReader {
             events: sender,
-            last_words: Arc::clone(&last_words),
+            last_line: Arc::clone(&last_line),
             queries,
         };
-        let mut pumps = JoinSet::new();
-        pumps.spawn(pump.clone().run(stdout));
-        pumps.spawn(pump.run(stderr));
-        Ok((
-            Self {
-                child,
-                pid,
-                keeper,
-                pumps,
-                last_words,
-            },
-            events,
-        ))
+        let mut log_readers = JoinSet::new();
+        log_readers.spawn(reader.clone().run(stdout.reader));
+        log_readers.spawn(reader.run(stderr.reader));
+
+        let process = Self {
+            child,
+            pid,
+            helper,
+            log_readers,
+            last_line,
+        };
+        Ok((process, events))
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -105,12 +103,13 @@ impl Process {
     }
 
     /// Sends a signal. Does nothing if the process has been waited for.
-    pub(crate) async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
+    pub(crate) async fn send_signal(&mut self, signal: Signal) -> Result<(), Errno> {
         if self.child.id().is_none() {
             return Ok(());
         }
-        match (kill(self.pid, signal), &mut self.keeper) {
-            (Err(Errno::EPERM), Some(keeper)) => keeper.signal(signal).await,
+
+        match (kill(self.pid, signal), &mut self.helper) {
+            (Err(Errno::EPERM), Some(helper)) => helper.send_signal(signal).await,
             (sent, _) => sent,
         }
     }
@@ -121,61 +120,80 @@ impl Process {
     }
 
     /// Kills the remaining children of a dnsmasq that ended, and returns the last log line.
-    pub(crate) async fn last_words(mut self) -> String {
+    pub(crate) async fn clean_up(mut self) -> String {
         // Children that answer TCP queries outlive dnsmasq and would serve beside the next dnsmasq.
         let killed = killpg(self.pid, Signal::SIGKILL);
-        if let Some(mut keeper) = self.keeper.take() {
+        if let Some(mut helper) = self.helper.take() {
             if killed == Err(Errno::EPERM) {
-                let _ = keeper.kill_group().await;
+                let _ = helper.kill_group().await;
             }
-            keeper.dismiss().await;
+            helper.dismiss().await;
         }
+
         let _ = timeout(LAST_LINES, async {
-            while self.pumps.join_next().await.is_some() {}
+            while self.log_readers.join_next().await.is_some() {}
         })
         .await;
         reap_group(self.pid);
-        self.last_words.lock().clone()
+        self.last_line.lock().clone()
     }
 
-    /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns the exit status, or an
+    /// Stops the process: SIGTERM, then SIGKILL after `limit`. Returns the exit status, or an
     /// error if the process cannot be stopped.
-    pub(crate) async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
-        let _ = self.signal(Signal::SIGTERM).await;
+    pub(crate) async fn stop(mut self, limit: Duration) -> io::Result<ExitStatus> {
+        let _ = self.send_signal(Signal::SIGTERM).await;
         // A process stopped by a signal would not handle SIGTERM.
-        let _ = self.signal(Signal::SIGCONT).await;
-        let status = if let Ok(status) = timeout(patience, self.child.wait()).await {
+        let _ = self.send_signal(Signal::SIGCONT).await;
+
+        let status = if let Ok(status) = timeout(limit, self.child.wait()).await {
             status?
         } else {
             warn!(
                 pid = self.pid.as_raw(),
-                ?patience,
+                patience = ?limit,
                 "dnsmasq did not end on SIGTERM, killing it"
             );
-            self.signal(Signal::SIGKILL).await?;
-            timeout(patience, self.child.wait()).await??
+            self.send_signal(Signal::SIGKILL).await?;
+            timeout(limit, self.child.wait()).await??
         };
-        self.last_words().await;
+
+        self.clean_up().await;
         Ok(status)
     }
 }
 
-/// Makes a pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe
-/// blocks; `--log-async` has no effect with `--log-facility=-`. Writes to this pipe never block: if
-/// the pipe is full, dnsmasq drops lines, and logs their number.
-fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
-    let (writer, reader) = pipe::pipe()?;
-    if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {
-        debug!(%error, "dnsmasq's log has a small pipe");
+fn pid_of(child: &Child) -> io::Result<Pid> {
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    id.map(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the process has no ID"))
+}
+
+/// A pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe blocks;
+/// `--log-async` has no effect with `--log-facility=-`. Writes to this pipe never block: if the
+/// pipe is full, dnsmasq drops lines, and logs their number.
+struct LogPipe {
+    reader: pipe::Receiver,
+    writer: OwnedFd,
+}
+
+impl LogPipe {
+    fn new() -> io::Result<Self> {
+        let (writer, reader) = pipe::pipe()?;
+        if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {
+            debug!(%error, "dnsmasq's log has a small pipe");
+        }
+        Ok(Self {
+            reader,
+            writer: writer.into_nonblocking_fd()?,
+        })
     }
-    Ok((reader, writer.into_nonblocking_fd()?))
 }
 
 /// Reaps the children of a dnsmasq that ended. The nanny inherits them as the first process of the
 /// container.
 fn reap_group(group: Pid) {
-    let anyone = Pid::from_raw(-group.as_raw());
-    while let Ok(status) = waitpid(anyone, Some(WaitPidFlag::WNOHANG)) {
+    let any_of_group = Pid::from_raw(-group.as_raw());
+    while let Ok(status) = waitpid(any_of_group, Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {
             return;
         }
@@ -183,36 +201,38 @@ fn reap_group(group: Pid) {
 }
 
 /// The time after a start or a reload in which dnsmasq repeats lines.
-const ECHO: Duration = Duration::from_secs(1);
-/// Limit of the lines remembered for [`ECHO`].
-const MOST_ECHOES: usize = 1024;
+const REPETITION_TIME: Duration = Duration::from_secs(1);
+/// Limit of the lines remembered for [`REPETITION_TIME`].
+const MAX_REMEMBERED: usize = 1024;
 
 /// Recent lines of dnsmasq about its servers. dnsmasq reads its servers several times and logs all
 /// servers each time.
 #[derive(Debug, Default)]
-struct Echo {
+struct RecentDetails {
     since: Option<Instant>,
-    said: HashSet<String>,
+    lines: HashSet<String>,
 }
 
-impl Echo {
-    /// Returns whether the line repeats a recent line.
-    fn is_one(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
-        if line.weight != Weight::Detail {
+impl RecentDetails {
+    /// Returns whether the line repeats a recent line; remembers the line.
+    fn is_repeated(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
+        if line.severity != LineSeverity::Detail {
             return false;
         }
-        if self
+
+        let is_over = self
             .since
-            .is_none_or(|since| now.saturating_duration_since(since) >= ECHO)
-        {
+            .is_none_or(|since| now.saturating_duration_since(since) >= REPETITION_TIME);
+        if is_over {
             self.since = Some(now);
-            self.said.clear();
+            self.lines.clear();
         }
-        if self.said.contains(line.text) {
+
+        if self.lines.contains(line.text) {
             return true;
         }
-        if self.said.len() < MOST_ECHOES {
-            self.said.insert(line.text.to_owned());
+        if self.lines.len() < MAX_REMEMBERED {
+            self.lines.insert(line.text.to_owned());
         }
         false
     }
@@ -222,7 +242,7 @@ impl Echo {
 #[derive(Clone, Debug)]
 pub(crate) struct QueryLines {
     /// The taps and the query log.
-    pub(crate) followers: Queries,
+    pub(crate) followers: QueryFollowers,
     /// The lines go to the nanny's log: dnsmasq's own arguments contain `--log-queries`.
     pub(crate) logged: bool,
     /// The nanny's log format is JSON.
@@ -231,20 +251,21 @@ pub(crate) struct QueryLines {
 
 /// Copies lines from a pipe to the nanny's log.
 #[derive(Debug, Clone)]
-struct Pump {
-    events: mpsc::Sender<Event>,
-    last_words: Arc<Mutex<String>>,
+struct LogReader {
+    events: mpsc::Sender<LogEvent>,
+    last_line: Arc<Mutex<String>>,
     queries: QueryLines,
 }
 
-impl Pump {
+impl LogReader {
     async fn run(self, pipe: impl AsyncRead + Unpin) {
         let mut reader = BufReader::with_capacity(READ, pipe);
         let mut line = Vec::new();
-        let mut echo = Echo::default();
+        let mut recent = RecentDetails::default();
+
         loop {
             match read_line(&mut reader, &mut line).await {
-                Ok(true) => self.take(&String::from_utf8_lossy(&line), &mut echo),
+                Ok(true) => self.handle_line(&String::from_utf8_lossy(&line), &mut recent),
                 Ok(false) => return,
                 Err(error) => {
                     debug!(%error, "cannot read dnsmasq's output");
@@ -258,31 +279,30 @@ impl Pump {
         }
     }
 
-    fn take(&self, line: &str, echo: &mut Echo) {
+    fn handle_line(&self, line: &str, recent: &mut RecentDetails) {
         let line = LogLine::parse(line);
         if line.text.is_empty() {
             return;
         }
         if let Some(lines) = line.lost_lines() {
-            self.queries.followers.lost(lines);
+            self.queries.followers.record_lost_lines(lines);
             warn!(
                 lines,
                 "dnsmasq dropped lines of its log, the nanny did not read them in time"
             );
             return;
         }
-        if line.weight == Weight::Query {
-            self.queries.followers.take(line.text);
+
+        if line.severity == LineSeverity::Query {
+            self.queries.followers.handle_line(line.text);
         }
-        let logged = line.weight != Weight::Query || self.queries.logged;
-        if logged && !echo.is_one(&line, Instant::now()) {
-            line.log(self.queries.json);
+        let logged = line.severity != LineSeverity::Query || self.queries.logged;
+        if logged && !recent.is_repeated(&line, Instant::now()) {
+            line.write_to_log(self.queries.json);
         }
-        if matches!(
-            line.weight,
-            Weight::Error | Weight::Warning | Weight::Information
-        ) {
-            line.text.clone_into(&mut self.last_words.lock());
+
+        if !matches!(line.severity, LineSeverity::Detail | LineSeverity::Query) {
+            line.text.clone_into(&mut self.last_line.lock());
         }
         if let Some(event) = line.event() {
             let _ = self.events.try_send(event);
@@ -301,10 +321,12 @@ async fn read_line(
         if available.is_empty() {
             return Ok(!line.is_empty());
         }
+
         let end = available.iter().position(|b| *b == b'\n');
         let room = LONGEST_LINE - line.len();
         let taken = end.unwrap_or(available.len()).min(room);
         line.extend(available.iter().take(taken));
+
         let ended = end == Some(taken);
         reader.consume(taken + usize::from(ended));
         if ended || line.len() == LONGEST_LINE {
@@ -318,11 +340,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_dnsmasq_says_twice_is_logged_once() {
-        let mut echo = Echo::default();
+    fn repeated_details_are_logged_once() {
+        let mut recent = RecentDetails::default();
         let start = Instant::now();
         let mut logged = |line: &str, millis| {
-            !echo.is_one(&LogLine::parse(line), start + Duration::from_millis(millis))
+            !recent.is_repeated(&LogLine::parse(line), start + Duration::from_millis(millis))
         };
         assert!(logged("dnsmasq: using nameserver 192.0.2.1#53", 0));
         assert!(logged("dnsmasq: using nameserver 192.0.2.2#53", 1));
@@ -340,17 +362,17 @@ mod tests {
             "the next reload"
         );
         assert!(!logged("dnsmasq: using nameserver 192.0.2.1#53", 1999));
-        for server in 0..2 * MOST_ECHOES {
+        for server in 0..2 * MAX_REMEMBERED {
             assert!(logged(
                 &format!("dnsmasq: using nameserver 192.0.2.1#{server}"),
                 3000
             ));
         }
-        assert!(echo.said.len() <= MOST_ECHOES);
+        assert!(recent.lines.len() <= MAX_REMEMBERED);
     }
 
     #[tokio::test]
-    async fn lines_of_any_length_are_read_in_bounded_pieces() {
+    async fn long_lines_are_split() {
         let long = "x".repeat(LONGEST_LINE + 5);
         let input = format!("one\n\n{long}\nlast");
         let mut reader = BufReader::with_capacity(7, input.as_bytes());

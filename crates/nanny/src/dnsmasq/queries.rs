@@ -19,10 +19,10 @@ use prometheus::{IntCounter, IntGauge};
 use querylog::{LineSource, QueryLine};
 use tokio::sync::watch;
 
-use crate::dnsmasq::query_lines::{Answered, Joiner};
+use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
 /// Limit of lines that wait for a reader.
-const QUEUE: usize = 4096;
+const MAX_QUEUED: usize = 4096;
 
 /// The reason why there is no tap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,25 +30,25 @@ const QUEUE: usize = 4096;
     "dnsmasq does not log queries, and a tap does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
      --log-queries=extra"
 )]
-pub(crate) struct NotLogged;
+pub(crate) struct QueriesNotLogged;
 
 /// The followers of dnsmasq's queries: the open taps (requests to `/tap`) and the query log. Clones
 /// share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Queries(Arc<Shared>);
+pub(crate) struct QueryFollowers(Arc<SharedFollowers>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedFollowers {
+    state: Mutex<FollowerState>,
     /// The arguments of the user make dnsmasq log queries.
     always_logged: bool,
     /// The query log is open.
     wanted: watch::Sender<bool>,
-    counters: Counters,
+    counters: FollowerCounters,
 }
 
 #[derive(Debug)]
-struct Counters {
+struct FollowerCounters {
     followers: IntGauge,
     sent: IntCounter,
     rate_limited: IntCounter,
@@ -56,7 +56,7 @@ struct Counters {
     lost_lines: IntCounter,
 }
 
-impl Counters {
+impl FollowerCounters {
     fn new(metrics: &Metrics) -> Result<Self, MetricError> {
         let records = metrics.int_counter_vec(
             "nanny_tap_records_total",
@@ -77,10 +77,10 @@ impl Counters {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    joiner: Joiner,
-    readers: Vec<Queue>,
-    next: u64,
+struct FollowerState {
+    joiner: QueryLineJoiner,
+    queues: Vec<FollowerQueue>,
+    next_id: u64,
 }
 
 /// The purpose of a follower.
@@ -90,111 +90,119 @@ enum FollowerKind {
     QueryLog,
 }
 
-/// Lines that one reader has not read yet.
+/// Lines that one follower has not read yet.
 #[derive(Debug)]
-struct Queue {
+struct FollowerQueue {
     id: u64,
     kind: FollowerKind,
     filter: Filter,
     rate: u32,
     lines: VecDeque<QueryLine>,
     left_out: u64,
-    /// The second in which the last line was sent, and the number of lines sent in that second.
+    /// The second in which the last line was queued, and the number of lines queued in it.
     second: u64,
-    taken: u32,
+    queued_in_second: u32,
 }
 
-impl Queue {
-    fn offer(&mut self, answered: &Answered, time: SystemTime, counters: &Counters) {
-        let rcode = answered.rcode.unwrap_or(u16::MAX);
-        if !self.filter.has(answered.client, answered.qtype, rcode)
-            || !self.filter.has_name(answered.name.as_bytes())
-        {
+impl FollowerQueue {
+    fn offer(&mut self, query: &LoggedQuery, time: SystemTime, counters: &FollowerCounters) {
+        if !self.matches(query) {
             return;
         }
+
         let second = time
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default()
             .as_secs();
         if second != self.second {
-            (self.second, self.taken) = (second, 0);
+            self.second = second;
+            self.queued_in_second = 0;
         }
-        let is_over_rate = self.taken >= self.rate;
-        if is_over_rate || self.lines.len() >= QUEUE {
-            let result = if is_over_rate {
-                &counters.rate_limited
-            } else {
-                &counters.dropped
-            };
-            result.inc();
+
+        if self.queued_in_second >= self.rate {
+            counters.rate_limited.inc();
             self.left_out += 1;
-            return;
+        } else if self.lines.len() >= MAX_QUEUED {
+            counters.dropped.inc();
+            self.left_out += 1;
+        } else {
+            self.queued_in_second += 1;
+            self.lines.push_back(query.line(time));
         }
-        self.taken += 1;
-        self.lines.push_back(answered.line(time));
+    }
+
+    fn matches(&self, query: &LoggedQuery) -> bool {
+        let rcode = query.rcode.unwrap_or(u16::MAX);
+        self.filter.has(query.client, query.qtype, rcode)
+            && self.filter.has_name(query.name.as_bytes())
     }
 }
 
-impl Queries {
+impl QueryFollowers {
     /// No followers. With `always_logged`, the arguments of the user make dnsmasq log queries.
     pub(crate) fn new(metrics: &Metrics, always_logged: bool) -> Result<Self, MetricError> {
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(SharedFollowers {
             state: Mutex::default(),
             always_logged,
             wanted: watch::Sender::default(),
-            counters: Counters::new(metrics)?,
+            counters: FollowerCounters::new(metrics)?,
         })))
     }
 
     /// A value that is true while the query log is open, so that dnsmasq has to be started with
     /// `--log-queries=extra`. Always false if it logs queries anyway.
-    pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
+    pub(crate) fn logging_wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }
 
     /// Reads a line that dnsmasq logged.
-    pub(crate) fn take(&self, line: &str) {
+    pub(crate) fn handle_line(&self, line: &str) {
         let mut state = self.0.state.lock();
-        if state.readers.is_empty() {
+        if state.queues.is_empty() {
             return;
         }
+
         let time = SystemTime::now();
-        for answered in state.joiner.take(line, Instant::now()) {
-            for reader in &mut state.readers {
-                reader.offer(&answered, time, &self.0.counters);
+        for query in state.joiner.join_line(line, Instant::now()) {
+            for queue in &mut state.queues {
+                queue.offer(&query, time, &self.0.counters);
             }
         }
     }
 
     /// Records that dnsmasq dropped lines.
-    pub(crate) fn lost(&self, lines: u64) {
+    pub(crate) fn record_lost_lines(&self, lines: u64) {
         self.0.counters.lost_lines.inc_by(lines);
-        self.0.state.lock().joiner.lost();
+        self.0.state.lock().joiner.mark_lines_lost();
     }
 
     /// Opens the query log: queries that match `filter`, of at most `rate` lines per second.
-    pub(crate) fn query_log(&self, filter: Filter, rate: u32) -> Reader {
-        self.follow(FollowerKind::QueryLog, filter, rate)
+    pub(crate) fn open_query_log(&self, filter: Filter, rate: u32) -> QueryReader {
+        self.add_follower(FollowerKind::QueryLog, filter, rate)
     }
 
     /// Opens a tap on the queries that match `filter`, of at most `rate` lines per second.
     ///
     /// # Errors
     ///
-    /// [`NotLogged`] if dnsmasq does not log queries.
-    pub(crate) fn tap(&self, filter: Filter, rate: u32) -> Result<Reader, NotLogged> {
+    /// [`QueriesNotLogged`] if dnsmasq does not log queries.
+    pub(crate) fn open_tap(
+        &self,
+        filter: Filter,
+        rate: u32,
+    ) -> Result<QueryReader, QueriesNotLogged> {
         if self.0.is_logged(&self.0.state.lock()) {
-            Ok(self.follow(FollowerKind::Tap, filter, rate))
+            Ok(self.add_follower(FollowerKind::Tap, filter, rate))
         } else {
-            Err(NotLogged)
+            Err(QueriesNotLogged)
         }
     }
 
-    fn follow(&self, kind: FollowerKind, filter: Filter, rate: u32) -> Reader {
+    fn add_follower(&self, kind: FollowerKind, filter: Filter, rate: u32) -> QueryReader {
         let mut state = self.0.state.lock();
-        let id = state.next;
-        state.next += 1;
-        state.readers.push(Queue {
+        let id = state.next_id;
+        state.next_id += 1;
+        state.queues.push(FollowerQueue {
             id,
             kind,
             filter,
@@ -202,67 +210,64 @@ impl Queries {
             lines: VecDeque::new(),
             left_out: 0,
             second: 0,
-            taken: 0,
+            queued_in_second: 0,
         });
-        self.0.followers_changed(&state);
-        Reader {
+
+        self.0.publish_followers(&state);
+        QueryReader {
             id,
             shared: Arc::clone(&self.0),
         }
     }
 }
 
-impl Shared {
+impl SharedFollowers {
     /// Whether dnsmasq logs queries, or is about to be restarted with its query log.
-    fn is_logged(&self, state: &State) -> bool {
+    fn is_logged(&self, state: &FollowerState) -> bool {
         self.always_logged || state.has_query_log()
     }
 
-    fn followers_changed(&self, state: &State) {
-        self.counters
-            .followers
-            .set(gauge_value(state.readers.len()));
+    fn publish_followers(&self, state: &FollowerState) {
+        let count = gauge_value(state.queues.len());
+        self.counters.followers.set(count);
+
         let wanted = !self.always_logged && state.has_query_log();
         self.wanted
             .send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
     }
 }
 
-impl State {
+impl FollowerState {
     fn has_query_log(&self) -> bool {
-        self.readers
+        self.queues
             .iter()
-            .any(|reader| reader.kind == FollowerKind::QueryLog)
+            .any(|queue| queue.kind == FollowerKind::QueryLog)
     }
 }
 
-/// A reader of lines. Dropping the reader removes the follower.
+/// A reader of a follower's lines. Dropping the reader removes the follower.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct QueryReader {
     id: u64,
-    shared: Arc<Shared>,
+    shared: Arc<SharedFollowers>,
 }
 
-impl Reader {
-    fn queue<T>(&self, take: impl FnOnce(&mut Queue) -> T) -> Option<T> {
-        self.shared
-            .state
-            .lock()
-            .readers
-            .iter_mut()
-            .find(|queue| queue.id == self.id)
-            .map(take)
+impl QueryReader {
+    fn with_queue<T>(&self, act: impl FnOnce(&mut FollowerQueue) -> T) -> Option<T> {
+        let mut state = self.shared.state.lock();
+        let queue = state.queues.iter_mut().find(|queue| queue.id == self.id);
+        queue.map(act)
     }
 }
 
-impl LineSource for Reader {
+impl LineSource for QueryReader {
     fn next(&mut self) -> Option<QueryLine> {
-        let line = self.queue(|queue| queue.lines.pop_front()).flatten();
+        let line = self.with_queue(|queue| queue.lines.pop_front()).flatten();
         line.inspect(|_| self.shared.counters.sent.inc())
     }
 
     fn left_out(&mut self) -> u64 {
-        self.queue(|queue| std::mem::take(&mut queue.left_out))
+        self.with_queue(|queue| std::mem::take(&mut queue.left_out))
             .unwrap_or_default()
     }
 
@@ -272,14 +277,14 @@ impl LineSource for Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for QueryReader {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        state.readers.retain(|queue| queue.id != self.id);
-        if state.readers.is_empty() {
-            state.joiner = Joiner::default();
+        state.queues.retain(|queue| queue.id != self.id);
+        if state.queues.is_empty() {
+            state.joiner = QueryLineJoiner::default();
         }
-        self.shared.followers_changed(&state);
+        self.shared.publish_followers(&state);
     }
 }
 
@@ -289,32 +294,32 @@ mod tests {
 
     use super::*;
 
-    fn queries() -> Queries {
-        Queries::new(&Metrics::new("nanny").unwrap(), false).unwrap()
+    fn queries() -> QueryFollowers {
+        QueryFollowers::new(&Metrics::new("nanny").unwrap(), false).unwrap()
     }
 
-    fn query_log(queries: &Queries, query: &str) -> Reader {
+    fn query_log(queries: &QueryFollowers, query: &str) -> QueryReader {
         let TapRequest { filter, rate, .. } = TapRequest::from_query(query).unwrap();
-        queries.query_log(filter, rate)
+        queries.open_query_log(filter, rate)
     }
 
-    fn tap(queries: &Queries, query: &str) -> Result<Reader, NotLogged> {
+    fn tap(queries: &QueryFollowers, query: &str) -> Result<QueryReader, QueriesNotLogged> {
         let TapRequest { filter, rate, .. } = TapRequest::from_query(query).unwrap();
-        queries.tap(filter, rate)
+        queries.open_tap(filter, rate)
     }
 
-    fn ask(queries: &Queries, number: usize, name: &str) {
-        queries.take(&format!(
+    fn ask(queries: &QueryFollowers, number: usize, name: &str) {
+        queries.handle_line(&format!(
             "{number} 10.0.0.1/1 query[A] {name} from 10.0.0.1"
         ));
-        queries.take(&format!("{number} 10.0.0.1/1 cached {name} is NXDOMAIN"));
+        queries.handle_line(&format!("{number} 10.0.0.1/1 cached {name} is NXDOMAIN"));
     }
 
     #[test]
     fn tap_follows_only_logged_queries() {
         let queries = queries();
-        let wanted = queries.wanted();
-        assert!(matches!(tap(&queries, ""), Err(NotLogged)));
+        let wanted = queries.logging_wanted();
+        assert!(matches!(tap(&queries, ""), Err(QueriesNotLogged)));
         assert!(!*wanted.borrow(), "a tap does not restart dnsmasq");
         ask(&queries, 1, "a.test");
 
@@ -323,7 +328,7 @@ mod tests {
         assert!(*wanted.borrow());
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "b.Acme.test");
-        let names = |reader: &mut Reader| {
+        let names = |reader: &mut QueryReader| {
             std::iter::from_fn(|| reader.next())
                 .map(|line| line.name)
                 .collect::<Vec<_>>()
@@ -339,8 +344,8 @@ mod tests {
 
     #[test]
     fn arguments_that_log_need_no_restart() {
-        let queries = Queries::new(&Metrics::new("nanny").unwrap(), true).unwrap();
-        let wanted = queries.wanted();
+        let queries = QueryFollowers::new(&Metrics::new("nanny").unwrap(), true).unwrap();
+        let wanted = queries.logging_wanted();
         let followed = tap(&queries, "").unwrap();
         let _log = query_log(&queries, "");
         assert!(!*wanted.borrow());
@@ -348,17 +353,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_are_bounded_and_counted() {
+    fn unread_lines_are_bounded_and_counted() {
         let queries = queries();
         let mut slow = query_log(&queries, "rate=100000");
         let mut few = query_log(&queries, "rate=1");
-        for number in 0..QUEUE + 10 {
+        for number in 0..MAX_QUEUED + 10 {
             ask(&queries, number, "a.test");
         }
         assert_eq!((slow.left_out(), slow.left_out()), (10, 0));
         assert!(few.left_out() > 1000);
-        assert_eq!(std::iter::from_fn(|| slow.next()).count(), QUEUE);
-        let Counters {
+        assert_eq!(std::iter::from_fn(|| slow.next()).count(), MAX_QUEUED);
+        let FollowerCounters {
             followers,
             sent,
             rate_limited,
@@ -367,7 +372,7 @@ mod tests {
         } = &queries.0.counters;
         assert_eq!(
             (followers.get(), sent.get(), dropped.get()),
-            (2, QUEUE as u64, 10)
+            (2, MAX_QUEUED as u64, 10)
         );
         assert!(rate_limited.get() > 1000);
         drop((slow, few));

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! No line marks the end of a query, so a query is reported with the first line that answers it. A
-//! query without an answer is reported without an RCODE after [`LATE`], or when more than
-//! [`MAX_WAITING`] queries wait.
+//! query without an answer is reported without an RCODE after [`UNANSWERED_AFTER`], or when more
+//! than [`MAX_WAITING`] queries wait.
 //!
 //! dnsmasq forwards identical queries of several clients once. After the lines of the response,
 //! each further query has a line `reply query is duplicate`. If a client repeats a query from the
@@ -26,14 +26,14 @@ use wire::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
 /// Limit of the queries remembered while they wait for an answer.
 const MAX_WAITING: usize = 1024;
 /// A query without an answer is reported after this time.
-const LATE: Duration = Duration::from_secs(6);
+const UNANSWERED_AFTER: Duration = Duration::from_secs(6);
 
 /// The line of a query that shares the response to another client's query.
 const DUPLICATE: (&str, &str) = ("reply", "query is duplicate");
 
 /// A query with its answer, if there was one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answered {
+pub(crate) struct LoggedQuery {
     pub(crate) client: IpAddr,
     /// The name in lower case, without a trailing dot, as filters expect.
     pub(crate) name: String,
@@ -45,7 +45,7 @@ pub(crate) struct Answered {
     pub(crate) took: Duration,
 }
 
-impl Answered {
+impl LoggedQuery {
     pub(crate) fn line(&self, time: SystemTime) -> QueryLine {
         QueryLine {
             time: querylog::timestamp(time),
@@ -62,8 +62,9 @@ impl Answered {
     }
 }
 
+/// A query without an answer.
 #[derive(Debug)]
-struct Waiting {
+struct UnansweredQuery {
     /// The query's number and the client's address, as written. The number alone is not unique:
     /// dnsmasq's child processes for TCP number their queries separately.
     id: String,
@@ -77,190 +78,201 @@ struct Waiting {
     may_be_answered: bool,
 }
 
-/// Joins the lines of all queries.
-#[derive(Debug, Default)]
-pub(crate) struct Joiner {
-    /// Queries without an answer, oldest first.
-    waiting: VecDeque<Waiting>,
-    /// The last query that a server answered.
-    last: Option<Answered>,
+/// The answer in a line such as `reply NAME is VALUE`.
+#[derive(Clone, Copy)]
+struct LineAnswer<'l> {
+    rcode: u16,
+    /// `None` if the answer is that of a server.
+    by: Option<&'l str>,
 }
 
-impl Joiner {
+/// Joins the lines of all queries.
+#[derive(Debug, Default)]
+pub(crate) struct QueryLineJoiner {
+    /// Queries without an answer, oldest first.
+    waiting: VecDeque<UnansweredQuery>,
+    /// The last query that a server answered.
+    last_answered: Option<LoggedQuery>,
+}
+
+impl QueryLineJoiner {
     /// Reads a line. Returns the query that this line completes, and the queries that are older
-    /// than [`LATE`].
-    pub(crate) fn take(&mut self, line: &str, now: Instant) -> Vec<Answered> {
-        let mut over = self.late(now);
-        let Some((id, rest)) = split(line) else {
-            return over;
+    /// than [`UNANSWERED_AFTER`].
+    pub(crate) fn join_line(&mut self, line: &str, now: Instant) -> Vec<LoggedQuery> {
+        let mut complete = self.expire_waiting(now);
+        let Some((id, rest)) = split_id(line) else {
+            return complete;
         };
+
         if let Some(query) = rest.strip_prefix("query[") {
-            over.extend(self.begin(id, query, now));
-        } else if let Some((word, rest)) = rest.split_once(' ')
+            complete.extend(self.begin_query(id, query, now));
+            return complete;
+        }
+        if let Some((word, rest)) = rest.split_once(' ')
             && let Some(at) = self.waiting.iter().rposition(|waiting| waiting.id == id)
         {
-            if word == "forwarded" {
-                let server = rest
-                    .rsplit_once(" to ")
-                    .map(|(_, server)| server.to_owned());
-                if let Some(waiting) = self.waiting.get_mut(at) {
-                    waiting.server = server;
-                }
-            } else if (word, rest) == DUPLICATE {
-                over.extend(
-                    self.waiting
-                        .remove(at)
-                        .map(|waiting| waiting.end_as(self.last.as_ref(), now)),
-                );
-            } else if let Some((rcode, by)) = answer(word, rest) {
-                over.extend(self.end(at, rcode, by, now));
-            }
+            complete.extend(self.continue_query(at, word, rest, now));
         }
-        over
+        complete
+    }
+
+    /// Reads a later line of the waiting query `at`: its first word, and the rest of the line.
+    fn continue_query(
+        &mut self,
+        at: usize,
+        word: &str,
+        rest: &str,
+        now: Instant,
+    ) -> Option<LoggedQuery> {
+        if word == "forwarded" {
+            let (_, server) = rest.rsplit_once(" to ").unzip();
+            self.waiting.get_mut(at)?.server = server.map(str::to_owned);
+            return None;
+        }
+        if (word, rest) == DUPLICATE {
+            let query = self.waiting.remove(at)?;
+            return Some(query.complete_as(self.last_answered.as_ref(), now));
+        }
+        self.answer_query(at, parse_answer(word, rest)?, now)
     }
 
     /// Records that lines were lost. The lost lines may contain the answers to the waiting queries.
-    pub(crate) fn lost(&mut self) {
-        self.waiting
-            .iter_mut()
-            .for_each(|waiting| waiting.may_be_answered = true);
+    pub(crate) fn mark_lines_lost(&mut self) {
+        for waiting in &mut self.waiting {
+            waiting.may_be_answered = true;
+        }
     }
 
-    fn begin(&mut self, id: &str, query: &str, now: Instant) -> Option<Answered> {
+    /// Adds a query. Returns the oldest query if too many wait.
+    fn begin_query(&mut self, id: &str, query: &str, now: Instant) -> Option<LoggedQuery> {
         let (qtype, rest) = query.split_once("] ")?;
         let (name, client) = rest.rsplit_once(" from ")?;
-        let (client, name) = (client.parse().ok()?, name.to_ascii_lowercase());
         // dnsmasq writes types without a name as `type=65`.
-        let number = qtype
-            .strip_prefix("type=")
-            .and_then(|number| number.parse().ok());
-        let (id, qtype) = (
-            id.to_owned(),
-            number
-                .or_else(|| parse_type(qtype).ok())
-                .unwrap_or_default(),
-        );
-        let waiting = Waiting {
-            id,
-            client,
-            name,
+        let number = qtype.strip_prefix("type=").map(str::parse);
+        let qtype = match number {
+            Some(Ok(number)) => number,
+            Some(Err(_)) | None => parse_type(qtype).unwrap_or_default(),
+        };
+
+        self.waiting.push_back(UnansweredQuery {
+            id: id.to_owned(),
+            client: client.parse().ok()?,
+            name: name.to_ascii_lowercase(),
             qtype,
             server: None,
             since: now,
             may_be_answered: false,
-        };
-        self.waiting.push_back(waiting);
-        let many = self.waiting.len() > MAX_WAITING;
-        let oldest = if many { self.waiting.pop_front() } else { None };
-        oldest
-            .filter(|oldest| !oldest.may_be_answered)
-            .map(|oldest| oldest.end(None, None, now))
+        });
+        if self.waiting.len() <= MAX_WAITING {
+            return None;
+        }
+        let oldest = self.waiting.pop_front()?;
+        (!oldest.may_be_answered).then(|| oldest.complete(None, None, now))
     }
 
-    fn end(&mut self, at: usize, rcode: u16, by: Option<&str>, now: Instant) -> Option<Answered> {
-        let waiting = self.waiting.remove(at)?;
-        for other in self
-            .waiting
-            .iter_mut()
-            .filter(|other| other.is_of_same_client(&waiting))
-        {
-            other.may_be_answered = true;
+    fn answer_query(
+        &mut self,
+        at: usize,
+        answer: LineAnswer<'_>,
+        now: Instant,
+    ) -> Option<LoggedQuery> {
+        let query = self.waiting.remove(at)?;
+        for other in &mut self.waiting {
+            if other.is_repetition_of(&query) {
+                other.may_be_answered = true;
+            }
         }
-        let answered = waiting.end(Some(rcode), by, now);
-        if by.is_none() {
-            self.last = Some(answered.clone());
+
+        let answered = query.complete(Some(answer.rcode), answer.by, now);
+        if answer.by.is_none() {
+            self.last_answered = Some(answered.clone());
         }
         Some(answered)
     }
 
-    fn late(&mut self, now: Instant) -> Vec<Answered> {
-        let is_late = |waiting: &Waiting| now.saturating_duration_since(waiting.since) >= LATE;
-        let count = self
-            .waiting
-            .iter()
-            .take_while(|waiting| is_late(waiting))
-            .count();
-        let late = self
-            .waiting
-            .drain(..count)
-            .filter(|waiting| !waiting.may_be_answered);
-        late.map(|waiting| waiting.end(None, None, now)).collect()
+    /// Removes the queries that wait for too long. Returns those that surely have no answer.
+    fn expire_waiting(&mut self, now: Instant) -> Vec<LoggedQuery> {
+        let mut expired = Vec::new();
+        while let Some(query) = self.waiting.pop_front_if(|query| query.is_late(now)) {
+            if !query.may_be_answered {
+                expired.push(query.complete(None, None, now));
+            }
+        }
+        expired
     }
 }
 
-impl Waiting {
+impl UnansweredQuery {
+    fn is_late(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= UNANSWERED_AFTER
+    }
+
     /// Returns whether both are the same query from the same port.
-    fn is_of_same_client(&self, other: &Self) -> bool {
-        (self.qtype, &self.name, self.port()) == (other.qtype, &other.name, other.port())
+    fn is_repetition_of(&self, other: &Self) -> bool {
+        self.qtype == other.qtype
+            && self.name == other.name
+            && self.client_port() == other.client_port()
     }
 
     /// The client's address and port.
-    fn port(&self) -> &str {
+    fn client_port(&self) -> &str {
         self.id.split_once(' ').map_or("", |(_, port)| port)
     }
 
     /// Completes the query with the answer of `last`, if both have the same name and type.
-    fn end_as(self, last: Option<&Answered>, now: Instant) -> Answered {
-        let last = last.filter(|last| (last.qtype, &last.name) == (self.qtype, &self.name));
-        let (rcode, by) = last.map(|last| (last.rcode, last.by.as_str())).unzip();
-        self.end(rcode.flatten(), by, now)
+    fn complete_as(self, last: Option<&LoggedQuery>, now: Instant) -> LoggedQuery {
+        match last {
+            Some(last) if last.qtype == self.qtype && last.name == self.name => {
+                self.complete(last.rcode, Some(last.by.as_str()), now)
+            }
+            Some(_) | None => self.complete(None, None, now),
+        }
     }
 
-    fn end(self, rcode: Option<u16>, by: Option<&str>, now: Instant) -> Answered {
-        let Self {
-            client,
-            name,
-            qtype,
-            server,
-            since,
-            ..
-        } = self;
-        let by = by
-            .map(str::to_owned)
-            .or(server)
-            .unwrap_or_else(|| "dnsmasq".to_owned());
-        let took = now.saturating_duration_since(since);
-        Answered {
-            client,
-            name,
-            qtype,
+    fn complete(self, rcode: Option<u16>, by: Option<&str>, now: Instant) -> LoggedQuery {
+        let by = by.map(str::to_owned).or(self.server);
+        LoggedQuery {
+            client: self.client,
+            name: self.name,
+            qtype: self.qtype,
             rcode,
-            by,
-            took,
+            by: by.unwrap_or_else(|| "dnsmasq".to_owned()),
+            took: now.saturating_duration_since(self.since),
         }
     }
 }
 
 /// Splits a line after its number and address.
-fn split(line: &str) -> Option<(&str, &str)> {
+fn split_id(line: &str) -> Option<(&str, &str)> {
     let (number, rest) = line.split_once(' ')?;
     let (address, _) = rest.split_once(' ')?;
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) || !address.contains('/') {
         return None;
     }
-    line.split_at_checked(number.len() + 1 + address.len())
-        .map(|(id, rest)| (id, rest.trim_start()))
+
+    let (id, rest) = line.split_at_checked(number.len() + 1 + address.len())?;
+    Some((id, rest.trim_start()))
 }
 
-/// The RCODE and the source of the answer in a line such as `reply NAME is VALUE`. `None` for a
-/// CNAME, because the answer follows.
-fn answer<'l>(word: &'l str, rest: &str) -> Option<(u16, Option<&'l str>)> {
+/// Parses a line whose first word is `word`. `None` for a CNAME, because the answer follows.
+fn parse_answer<'l>(word: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
         return None;
     }
+
     // An address or NODATA means NOERROR.
-    let rcode = value
-        .split_whitespace()
-        .next()
-        .and_then(|word| parse_rcode(word).ok())
-        .unwrap_or_default();
+    let first_word = value.split_whitespace().next();
+    let rcode = first_word.and_then(|word| parse_rcode(word).ok());
     let by = match word {
         "reply" => None,
         "cached" | "cached-stale" | "stale" => Some("cache"),
         word => Some(word),
     };
-    Some((rcode, by))
+    Some(LineAnswer {
+        rcode: rcode.unwrap_or_default(),
+        by,
+    })
 }
 
 #[cfg(test)]
@@ -273,10 +285,11 @@ mod tests {
     }
 
     fn joined_each(step: Duration, lines: &str) -> Vec<String> {
-        let (mut joiner, start) = (Joiner::default(), Instant::now());
+        let mut joiner = QueryLineJoiner::default();
+        let start = Instant::now();
         let mut found = Vec::new();
         for (at, line) in (0..).zip(lines.lines()) {
-            let over = joiner.take(line, start + at * step);
+            let over = joiner.join_line(line, start + at * step);
             found.extend(over.iter().map(|query| {
                 let QueryLine {
                     client,
@@ -327,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_what_is_under_way_has_its_answer() {
+    fn duplicate_query_shares_answer() {
         let lines = "\
 1 127.0.0.2/53607 query[A] slow.test from 127.0.0.2
 1 127.0.0.2/53607 forwarded slow.test to 192.0.2.1
@@ -354,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_nobody_answers_are_told_late() {
+    fn unanswered_query_is_reported_late() {
         let filler = "x\n".repeat(5);
         let lines = format!(
             "1 10.0.0.1/1 query[A] a.test from 10.0.0.1\n1 10.0.0.1/1 forwarded a.test to 192.0.2.1\n{filler}"
@@ -363,24 +376,25 @@ mod tests {
     }
 
     #[test]
-    fn queries_whose_answers_may_be_lost_are_not_told_as_unanswered() {
-        let (mut joiner, now) = (Joiner::default(), Instant::now());
+    fn queries_with_lost_answers_are_dropped() {
+        let mut joiner = QueryLineJoiner::default();
+        let now = Instant::now();
         for number in [1, 2] {
-            joiner.take(
+            joiner.join_line(
                 &format!("{number} 10.0.0.1/{number} query[A] a.test from 10.0.0.1"),
                 now,
             );
         }
-        joiner.lost();
+        joiner.mark_lines_lost();
         assert_eq!(
             joiner
-                .take("2 10.0.0.1/2 reply a.test is NXDOMAIN", now)
+                .join_line("2 10.0.0.1/2 reply a.test is NXDOMAIN", now)
                 .len(),
             1
         );
-        joiner.take("3 10.0.0.1/3 query[A] b.test from 10.0.0.1", now);
+        joiner.join_line("3 10.0.0.1/3 query[A] b.test from 10.0.0.1", now);
         let late: Vec<_> = joiner
-            .take("x", now + LATE)
+            .join_line("x", now + UNANSWERED_AFTER)
             .into_iter()
             .map(|query| query.name)
             .collect();
@@ -388,11 +402,12 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
-        let (mut joiner, now) = (Joiner::default(), Instant::now());
+    fn waiting_queries_are_bounded() {
+        let mut joiner = QueryLineJoiner::default();
+        let now = Instant::now();
         let told = (0..3000).map(|n| {
             joiner
-                .take(
+                .join_line(
                     &format!("{n} 10.0.0.1/1 query[A] a.test from 10.0.0.1"),
                     now,
                 )
@@ -403,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_passed_over() {
+    fn malformed_lines_are_skipped() {
         let odd = "\n1\n1 a\n1 a/b\n1 a/b query[\n1 a/b query[A] x from y\nx 1/2 query[A] x from 10.0.0.1\n\
                    1 10.0.0.1/1 reply a is 1\nstarted, version 2.90\n1 a/b query[A] from 10.0.0.1";
         assert_eq!(joined(odd), [""; 0]);

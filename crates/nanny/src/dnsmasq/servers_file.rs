@@ -17,7 +17,8 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     if !extra.is_empty() && !extra.ends_with('\n') {
         text.push('\n');
     }
-    for value in values(routes) {
+
+    for value in server_values(routes) {
         let _ = writeln!(text, "server={value}");
     }
     text
@@ -25,25 +26,25 @@ pub fn render(routes: &Routes, extra: &str) -> String {
 
 /// The values of `server=`, or of `--server` on a command line: first the names in `hosts` and
 /// `aliases`, then stub domains, then the upstream servers.
-pub fn values(routes: &Routes) -> Vec<String> {
-    let own = routes.own_names.iter();
-    let mut values: Vec<String> = own
-        .map(|(name, server)| format!("/{name}/{}", address(*server)))
-        .collect();
-    for (domain, servers) in &routes.stub_domains {
-        values.extend(
-            servers
-                .iter()
-                .map(|server| format!("/{domain}/{}", address(*server))),
-        );
+pub fn server_values(routes: &Routes) -> Vec<String> {
+    let mut values = Vec::new();
+    for (name, server) in &routes.own_names {
+        values.push(format!("/{name}/{}", format_address(*server)));
     }
-    values.extend(routes.upstreams.iter().map(|server| address(*server)));
+    for (domain, servers) in &routes.stub_domains {
+        for server in servers {
+            values.push(format!("/{domain}/{}", format_address(*server)));
+        }
+    }
+    for server in &routes.upstreams {
+        values.push(format_address(*server));
+    }
     values
 }
 
 /// `ip`, then `%interface` if the server has an interface, then `#port` unless the port is 53.
 // Differs from kube-dns, which writes `[IPv6]#port`: dnsmasq rejects the brackets.
-fn address(server: Nameserver) -> String {
+fn format_address(server: Nameserver) -> String {
     let interface = server
         .interface()
         .map(|name| format!("%{name}"))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use daemon::tasks::pending_if_none;
 use futures::StreamExt as _;
 use futures::stream;
 use nix::sys::signal::Signal;
@@ -16,19 +17,17 @@ use tracing::{debug, error, info, warn};
 use wire::Nameserver;
 
 use crate::config::routes::Routes;
-use crate::dnsmasq::deaths::{Deaths, Verdict};
-use crate::dnsmasq::delivery::{Delivery, Obstacle};
+use crate::dnsmasq::delivery::{DeliveryError, RouteDelivery};
 use crate::dnsmasq::exit_status;
-use crate::dnsmasq::health::{Finding, Health};
-use crate::dnsmasq::instance::{Instance, Outcome, Trial};
-use crate::dnsmasq::launch::{Mode, Plan};
-use crate::dnsmasq::log_lines::Event;
-use crate::dnsmasq::process::{Process, QueryLines};
-use crate::dnsmasq::quiet::{Quiet, Sent};
+use crate::dnsmasq::health::{HealthProbe, ProbeFinding};
+use crate::dnsmasq::instance::{ArgumentTrial, DnsmasqInstance, InstanceEnd};
+use crate::dnsmasq::launch::{EditMode, LaunchPlan};
+use crate::dnsmasq::log_lines::LogEvent;
+use crate::dnsmasq::process::{DnsmasqProcess, QueryLines};
+use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
+use crate::dnsmasq::restart_limit::{DeathReaction, RestartLimit};
 use crate::dnsmasq::servers_file;
-use crate::dnsmasq::trial;
-use crate::or_never::or_never;
-use crate::report::{Report, Restart};
+use crate::report::{Report, RestartReason};
 use crate::state_dir::StateDir;
 
 /// The time dnsmasq has to end after SIGTERM.
@@ -43,10 +42,10 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
-    pub(crate) plan: Plan,
+    pub(crate) plan: LaunchPlan,
     /// The directory of the servers file; `None` if no directory is writable.
     pub(crate) directory: Option<Arc<StateDir>>,
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: RouteDelivery,
     pub(crate) port: u16,
     /// The address for probes of dnsmasq.
     pub(crate) probe: Option<Nameserver>,
@@ -62,33 +61,50 @@ pub(crate) struct Supervisor {
     pub(crate) report: Report,
 }
 
+/// How an instance ended, for log lines and errors.
+struct EndDescription {
+    how: String,
+    last_line: String,
+}
+
+/// dnsmasq's arguments for its next start.
+struct StartArguments {
+    argv: Vec<OsString>,
+    /// dnsmasq reads the servers file.
+    reads_file: bool,
+}
+
 impl Supervisor {
     /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq has ended when this function
     /// returns.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
-        let mut deaths = Deaths::default();
-        let mut again = None;
+        let mut limit = RestartLimit::default();
+        let mut last_restart = None;
         loop {
-            let mut instance = self.start(again)?;
-            let outcome = self.supervise(&mut instance, &stop).await;
-            let (was_up, restart) = (instance.up, outcome.restart());
-            let (how, last_words) = self.reap(instance, outcome).await?;
+            let mut instance = self.start_instance(last_restart)?;
+            let end = self.supervise(&mut instance, &stop).await;
+            let was_up = instance.up;
+            let restart = end.restart_reason();
+            let EndDescription { how, last_line } = self.end_instance(instance, end).await?;
+
             match restart {
                 None => return Ok(()),
-                Some(Restart::Died) if !was_up && again.is_none() => {
-                    bail!("dnsmasq did not start: {how}: {last_words}");
+                Some(RestartReason::Died) if !was_up && last_restart.is_none() => {
+                    bail!("dnsmasq did not start: {how}: {last_line}");
                 }
-                Some(_) => again = restart,
+                Some(_) => last_restart = restart,
             }
-            if restart == Some(Restart::Configuration) {
+            if restart == Some(RestartReason::Configuration) {
                 continue;
             }
-            match deaths.count(Instant::now()) {
-                Verdict::GiveUp(count) => bail!(
-                    "dnsmasq ended {count} times within a minute, the last time with {how}: {last_words}"
+
+            match limit.count_death(Instant::now()) {
+                DeathReaction::GiveUp(count) => bail!(
+                    "dnsmasq ended {count} times within a minute, the last time with {how}: \
+                     {last_line}"
                 ),
-                Verdict::Restart(pause) => {
-                    error!(%how, last_words, ?pause, "dnsmasq ended, starting it again");
+                DeathReaction::Restart(pause) => {
+                    error!(%how, last_words = last_line, ?pause, "dnsmasq ended, starting it again");
                     if stop.run_until_cancelled(sleep(pause)).await.is_none() {
                         return Ok(());
                     }
@@ -97,23 +113,34 @@ impl Supervisor {
         }
     }
 
-    fn start(&mut self, again: Option<Restart>) -> anyhow::Result<Instance> {
-        let (mut argv, reads_file) = self.arguments(again.is_none());
+    /// Starts dnsmasq; `restart` is the reason unless this is the first start.
+    fn start_instance(
+        &mut self,
+        restart: Option<RestartReason>,
+    ) -> anyhow::Result<DnsmasqInstance> {
+        let is_first = restart.is_none();
+        let StartArguments {
+            mut argv,
+            reads_file,
+        } = self.select_arguments(is_first);
         let logs_queries = *self.follow_queries.borrow_and_update();
         if logs_queries {
             argv.push("--log-queries=extra".into());
         }
+
         info!(program = %self.program.display(), "starting dnsmasq");
-        debug!(arguments = shown(&argv), "arguments of dnsmasq");
-        let (process, events) = Process::start(&self.program, &argv, self.query_lines.clone())
-            .context("cannot start a process for dnsmasq")?;
-        self.report.started(process.pid().as_raw(), again);
+        debug!(arguments = join_words(&argv), "arguments of dnsmasq");
+        let (process, events) =
+            DnsmasqProcess::start(&self.program, &argv, self.query_lines.clone())
+                .context("cannot start a process for dnsmasq")?;
+        self.report.record_start(process.pid().as_raw(), restart);
+
         let findings = match self.probe {
-            Some(server) => Health::new(server, process.pid()).findings(),
+            Some(server) => HealthProbe::new(server, process.pid()).findings(),
             None => stream::pending().boxed(),
         };
-        let quiet = Quiet::new(process.pid(), self.port);
-        Ok(Instance {
+        let quiet = QuietMoments::new(process.pid(), self.port);
+        Ok(DnsmasqInstance {
             process,
             events,
             findings,
@@ -127,257 +154,311 @@ impl Supervisor {
 
     /// Supervises a running dnsmasq until it ends, hangs, has to be replaced, or `stop` is
     /// cancelled.
-    async fn supervise(&mut self, instance: &mut Instance, stop: &CancellationToken) -> Outcome {
+    async fn supervise(
+        &mut self,
+        instance: &mut DnsmasqInstance,
+        stop: &CancellationToken,
+    ) -> InstanceEnd {
         let surely_up = sleep(SURELY_UP);
         tokio::pin!(surely_up);
-        let mut statistics = every(self.log_interval);
-        let mut observation = every(OBSERVATION);
+        let mut statistics = start_interval(self.log_interval);
+        let mut observation = start_interval(OBSERVATION);
+
         loop {
+            let may_deliver = instance.up && instance.trial.is_none();
+            let may_change_logging = instance.up && self.may_restart;
+
             // Every branch must be cancel safe: when one branch completes, the other branches are
             // dropped.
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return Outcome::Stop,
-                status = instance.process.wait() => return Outcome::Ended(status),
-                Some(event) = instance.events.recv() => self.on_event(instance, &event),
-                routes = self.delivery.due(), if instance.up && instance.trial.is_none() => self.deliver(instance, routes).await,
-                (outcome, routes) = or_never(instance.trial.as_mut()) => {
+                () = stop.cancelled() => return InstanceEnd::Stop,
+                status = instance.process.wait() => return InstanceEnd::Exited(status),
+                Some(event) = instance.events.recv() => self.handle_event(instance, &event),
+                routes = self.delivery.next_due(), if may_deliver => {
+                    self.deliver(instance, routes).await;
+                }
+                trial = pending_if_none(instance.trial.as_mut()) => {
                     instance.trial = None;
-                    let Err(error) = outcome else {
-                        self.delivery.done(routes);
-                        return Outcome::Replace;
-                    };
-                    self.delivery.failed(&Obstacle::Refused(error));
-                }
-                () = turned(&mut self.follow_queries, instance.logs_queries), if instance.up && self.may_restart => {
-                    info!(logs_queries = !instance.logs_queries, "restarting dnsmasq to change its query logging");
-                    return Outcome::Replace;
-                }
-                Some(finding) = instance.findings.next() => match finding {
-                    Finding::Answers => self.is_up(instance),
-                    Finding::Silent => self.report.silent(),
-                    Finding::Hangs => return Outcome::Hangs,
-                },
-                _ = or_never(statistics.as_mut().map(Interval::tick)), if instance.up => {
-                    if let Err(error) = instance.process.signal(Signal::SIGUSR1).await {
-                        warn!(%error, "cannot request statistics from dnsmasq");
+                    if self.accept_trial(trial) {
+                        return InstanceEnd::Replace;
                     }
                 }
-                _ = or_never(observation.as_mut().map(Interval::tick)), if instance.up => instance.quiet.observe(),
-                () = &mut surely_up, if !instance.up => self.is_up(instance),
+                () = logging_changed(&mut self.follow_queries, instance.logs_queries),
+                    if may_change_logging =>
+                {
+                    let logs_queries = !instance.logs_queries;
+                    info!(logs_queries, "restarting dnsmasq to change its query logging");
+                    return InstanceEnd::Replace;
+                }
+                Some(finding) = instance.findings.next() => match finding {
+                    ProbeFinding::Answers => self.mark_up(instance),
+                    ProbeFinding::Silent => self.report.count_probe_failure(),
+                    ProbeFinding::Hangs => return InstanceEnd::Hangs,
+                },
+                _ = pending_if_none(statistics.as_mut().map(Interval::tick)), if instance.up => {
+                    request_statistics(instance).await;
+                }
+                _ = pending_if_none(observation.as_mut().map(Interval::tick)), if instance.up => {
+                    instance.quiet.observe();
+                }
+                () = &mut surely_up, if !instance.up => self.mark_up(instance),
             }
         }
     }
 
-    /// Ends the process; returns how it ended and its last log line.
-    async fn reap(
+    /// Ends the process.
+    async fn end_instance(
         &self,
-        mut instance: Instance,
-        outcome: Outcome,
-    ) -> anyhow::Result<(String, String)> {
-        if let Outcome::Ended(status) = outcome {
-            let how = status.map_or_else(
-                |error| format!("an unknown status ({error})"),
-                exit_status::describe,
-            );
-            let last_words = instance.process.last_words().await;
-            self.report.ended(&how);
-            return Ok((how, last_words));
+        mut instance: DnsmasqInstance,
+        end: InstanceEnd,
+    ) -> anyhow::Result<EndDescription> {
+        match end {
+            InstanceEnd::Exited(status) => {
+                let how = status.map_or_else(
+                    |error| format!("an unknown status ({error})"),
+                    exit_status::describe,
+                );
+                let last_line = instance.process.clean_up().await;
+                self.report.record_end(&how);
+                return Ok(EndDescription { how, last_line });
+            }
+            InstanceEnd::Hangs => {
+                // If the signal fails, `stop` below returns an error.
+                let _ = instance.process.send_signal(Signal::SIGKILL).await;
+            }
+            InstanceEnd::Replace => {
+                // If the signal fails, `stop` below ends dnsmasq.
+                let sent = instance.signal_quietly(Signal::SIGTERM).await;
+                debug!(?sent, "dnsmasq ends for another one");
+            }
+            InstanceEnd::Stop => {}
         }
-        if matches!(outcome, Outcome::Hangs) {
-            // If the signal fails, `stop` below returns an error.
-            let _ = instance.process.signal(Signal::SIGKILL).await;
-        }
-        if matches!(outcome, Outcome::Replace) {
-            // If the signal fails, `stop` below ends dnsmasq.
-            let sent = instance.signal_quietly(Signal::SIGTERM).await;
-            debug!(?sent, "dnsmasq ends for another one");
-        }
-        let status = instance
-            .process
-            .stop(STOPPING)
-            .await
-            .context("dnsmasq cannot be stopped")?;
-        let how = exit_status::describe(status);
-        self.report.ended(&how);
+
+        let stopped = instance.process.stop(STOPPING).await;
+        let how = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
+        self.report.record_end(&how);
         info!(%how, "dnsmasq stopped");
-        // The caller uses this text only for `Outcome::Hangs`: `Stop` and `Replace` do not count as
-        // deaths.
-        Ok(("a hang".to_owned(), "killed by the nanny".to_owned()))
+
+        // The caller uses this text only for `InstanceEnd::Hangs`: `Stop` and `Replace` do not
+        // count as deaths.
+        Ok(EndDescription {
+            how: "a hang".to_owned(),
+            last_line: "killed by the nanny".to_owned(),
+        })
     }
 
-    fn on_event(&self, instance: &mut Instance, event: &Event) {
+    fn handle_event(&self, instance: &mut DnsmasqInstance, event: &LogEvent) {
         match event {
-            Event::Started => self.is_up(instance),
-            Event::Loop(server) => self.report.found_loop(*server),
-            Event::OwnAddress(ip) => warn!(%ip, "dnsmasq ignores a server: the address is its own"),
-            Event::TooManyQueries => self.report.too_many_queries(),
+            LogEvent::Started => self.mark_up(instance),
+            LogEvent::Loop(server) => self.report.add_loop(*server),
+            LogEvent::OwnAddress(ip) => {
+                warn!(%ip, "dnsmasq ignores a server: the address is its own");
+            }
+            LogEvent::TooManyQueries => self.report.count_too_many_queries(),
         }
     }
 
     /// Records that dnsmasq is up. From now on dnsmasq handles signals. An earlier SIGHUP would be
     /// lost or kill dnsmasq.
-    fn is_up(&self, instance: &mut Instance) {
+    fn mark_up(&self, instance: &mut DnsmasqInstance) {
         if !std::mem::replace(&mut instance.up, true) {
             instance.quiet.observe();
-            self.report.up();
+            self.report.mark_up();
         }
     }
 
     /// Delivers new routes to dnsmasq, or starts their trial.
-    async fn deliver(&mut self, instance: &mut Instance, routes: Routes) {
-        let brought = if instance.reads_file {
+    async fn deliver(&mut self, instance: &mut DnsmasqInstance, routes: Routes) {
+        let in_force = self.delivery.in_force();
+        let delivered = if instance.reads_file {
             self.replace_servers(instance, &routes).await
-        } else if routes.have_servers_of(self.delivery.in_force()) {
-            self.hang_up(instance).await
-        } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
+        } else if routes.have_servers_of(in_force) {
+            self.send_sighup(instance).await
+        } else if self.may_restart || routes.mend_some_of(in_force) {
             // Even with -restartDnsmasq=false, dnsmasq is restarted when a stub domain without
             // servers gets servers.
-            instance.trial = Some(self.trial(routes));
+            let argv = self.plan.argv_without_file(&routes);
+            let trial = ArgumentTrial::run(self.program.clone(), argv, routes);
+            instance.trial = Some(Box::pin(trial));
             return;
         } else {
-            Err(Obstacle::NoRestart)
+            Err(DeliveryError::RestartForbidden)
         };
-        match brought {
-            Ok(()) => self.delivery.done(routes),
-            Err(obstacle) => self.delivery.failed(&obstacle),
+
+        match delivered {
+            Ok(()) => self.delivery.mark_in_force(routes),
+            Err(error) => self.delivery.mark_failed(&error),
+        }
+    }
+
+    /// Returns whether dnsmasq accepts the arguments of the trial, so that it has to be restarted
+    /// with them.
+    fn accept_trial(&mut self, trial: ArgumentTrial) -> bool {
+        match trial.outcome {
+            Ok(()) => {
+                self.delivery.mark_in_force(trial.routes);
+                true
+            }
+            Err(text) => {
+                let error = DeliveryError::ArgumentsRejected(text);
+                self.delivery.mark_failed(&error);
+                false
+            }
         }
     }
 
     /// Writes the servers file and makes dnsmasq read it.
     async fn replace_servers(
         &self,
-        instance: &mut Instance,
+        instance: &mut DnsmasqInstance,
         routes: &Routes,
-    ) -> Result<(), Obstacle> {
+    ) -> Result<(), DeliveryError> {
         self.write_servers(routes)?;
+
         // Queries that wait for a removed server must not be dropped.
-        let takes_away = routes.lack_some_of(self.delivery.in_force());
-        let sent = if takes_away {
-            instance.signal_quietly(Signal::SIGHUP).await
+        if routes.lack_some_of(self.delivery.in_force()) {
+            self.reload_quietly(instance).await?;
         } else {
-            None
-        };
-        if sent.is_none() {
-            self.hang_up(instance).await?;
-        } else {
-            self.report.reloaded();
+            self.send_sighup(instance).await?;
         }
-        if takes_away {
-            let sent = sent.unwrap_or(Sent::Anyway);
-            debug!(?sent, "reload removes servers");
-            if sent == Sent::Anyway {
-                self.report.hasty_reload();
-            }
-        }
+
         debug!(
             stub_domains = routes.stub_domains.len(),
-            upstreams = servers(&routes.upstreams),
+            upstreams = join_servers(&routes.upstreams),
             "dnsmasq reads its servers again"
         );
         Ok(())
     }
 
-    /// Makes dnsmasq read its servers again and flush its cache.
-    async fn hang_up(&self, instance: &mut Instance) -> Result<(), Obstacle> {
-        instance
-            .process
-            .signal(Signal::SIGHUP)
-            .await
-            .map_err(Obstacle::Signal)?;
-        self.report.reloaded();
+    async fn reload_quietly(&self, instance: &mut DnsmasqInstance) -> Result<(), DeliveryError> {
+        let sent = if let Some(sent) = instance.signal_quietly(Signal::SIGHUP).await {
+            self.report.record_reload();
+            sent
+        } else {
+            self.send_sighup(instance).await?;
+            SignalTiming::Anyway
+        };
+
+        debug!(?sent, "reload removes servers");
+        if sent == SignalTiming::Anyway {
+            self.report.count_hasty_reload();
+        }
         Ok(())
     }
 
-    /// Tests new arguments before the running dnsmasq is stopped for them.
-    fn trial(&self, routes: Routes) -> Trial {
-        let (program, argv) = (self.program.clone(), self.plan.argv_without_file(&routes));
-        Box::pin(async move { (trial::test(&program, &argv).await, routes) })
+    /// Makes dnsmasq read its servers again and flush its cache.
+    async fn send_sighup(&self, instance: &mut DnsmasqInstance) -> Result<(), DeliveryError> {
+        instance
+            .process
+            .send_signal(Signal::SIGHUP)
+            .await
+            .map_err(DeliveryError::Signal)?;
+        self.report.record_reload();
+        Ok(())
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest routes, if possible. Returns
-    /// dnsmasq's arguments, and whether dnsmasq reads the servers file. If the file cannot be
-    /// written, the servers become arguments.
-    fn arguments(&mut self, first: bool) -> (Vec<OsString>, bool) {
-        let newest = self.delivery.newest();
-        if self.plan.mode == Mode::Restart {
+    /// Selects the routes that dnsmasq starts with: the newest routes, if possible. If the servers
+    /// file cannot be written, the servers become arguments.
+    fn select_arguments(&mut self, is_first: bool) -> StartArguments {
+        let newest = self.delivery.take_newest();
+        if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start.
-            if first {
-                self.delivery.done(newest);
+            if is_first {
+                self.delivery.mark_in_force(newest);
             }
-            return (self.plan.argv(self.delivery.in_force()), false);
+            return StartArguments {
+                argv: self.plan.argv(self.delivery.in_force()),
+                reads_file: false,
+            };
         }
+
         let reads_file = match self.write_servers(&newest) {
             Ok(()) => true,
-            Err(obstacle) if !first && self.has_servers_in_force() => {
-                self.delivery.failed(&obstacle);
-                return (self.plan.argv(self.delivery.in_force()), true);
+            Err(error) if !is_first && self.has_servers_in_force() => {
+                self.delivery.mark_failed(&error);
+                return StartArguments {
+                    argv: self.plan.argv(self.delivery.in_force()),
+                    reads_file: true,
+                };
             }
             Err(obstacle) => {
                 warn!(%obstacle, "dnsmasq started with its servers as arguments, edits restart it");
                 false
             }
         };
-        self.delivery.done(newest);
+
+        self.delivery.mark_in_force(newest);
         let routes = self.delivery.in_force();
         let argv = if reads_file {
             self.plan.argv(routes)
         } else {
             self.plan.argv_without_file(routes)
         };
-        (argv, reads_file)
+        StartArguments { argv, reads_file }
     }
 
     /// Returns whether the servers file contains the routes in force.
     fn has_servers_in_force(&self) -> bool {
-        let Mode::Reload { file } = &self.plan.mode else {
+        let EditMode::Reload { file } = &self.plan.mode else {
             return false;
         };
-        let text = servers_file::render(self.delivery.in_force(), &self.extra_servers());
+        let text = servers_file::render(self.delivery.in_force(), &self.read_extra_servers());
         std::fs::read(file).is_ok_and(|written| written == text.as_bytes())
     }
 
     /// Writes the servers file, if there is one.
-    fn write_servers(&self, routes: &Routes) -> Result<(), Obstacle> {
-        let (Mode::Reload { file }, Some(directory)) = (&self.plan.mode, &self.directory) else {
+    fn write_servers(&self, routes: &Routes) -> Result<(), DeliveryError> {
+        let (EditMode::Reload { file }, Some(directory)) = (&self.plan.mode, &self.directory)
+        else {
             return Ok(());
         };
-        let text = servers_file::render(routes, &self.extra_servers());
+
+        let text = servers_file::render(routes, &self.read_extra_servers());
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let written = directory.write(&name, text.as_bytes());
-        written.map_err(|reason| Obstacle::Unwritable {
-            path: file.clone(),
-            reason,
-        })
+        directory
+            .write_file(&name, text.as_bytes())
+            .map_err(|reason| DeliveryError::Unwritable {
+                path: file.clone(),
+                reason,
+            })
     }
 
     /// Reads the user's own servers file anew.
-    fn extra_servers(&self) -> String {
+    fn read_extra_servers(&self) -> String {
         let Some(path) = &self.plan.extra_servers else {
             return String::new();
         };
-        let small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
-        let text = if small {
-            std::fs::read_to_string(path).ok()
-        } else {
-            None
-        };
-        text.unwrap_or_else(|| {
-            warn!(file = %path.display(), "the file given with --servers-file cannot be read, or is too large");
-            String::new()
-        })
+
+        let is_small =
+            std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
+        if is_small && let Ok(text) = std::fs::read_to_string(path) {
+            return text;
+        }
+        warn!(
+            file = %path.display(),
+            "the file given with --servers-file cannot be read, or is too large"
+        );
+        String::new()
+    }
+}
+
+async fn request_statistics(instance: &mut DnsmasqInstance) {
+    if let Err(error) = instance.process.send_signal(Signal::SIGUSR1).await {
+        warn!(%error, "cannot request statistics from dnsmasq");
     }
 }
 
 /// Returns when the query log starts or ends.
-async fn turned(follow: &mut watch::Receiver<bool>, follows: bool) {
-    if follow.wait_for(|wanted| *wanted != follows).await.is_err() {
+async fn logging_changed(wanted: &mut watch::Receiver<bool>, logs_queries: bool) {
+    let changed = wanted.wait_for(|wanted| *wanted != logs_queries);
+    if changed.await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
 /// A timer that ticks after each period. `None` if the period is zero or too long for the clock.
-fn every(period: Duration) -> Option<Interval> {
+fn start_interval(period: Duration) -> Option<Interval> {
     let first = Instant::now()
         .checked_add(period)
         .filter(|_| !period.is_zero())?;
@@ -386,12 +467,12 @@ fn every(period: Duration) -> Option<Interval> {
     Some(interval)
 }
 
-fn shown(argv: &[OsString]) -> String {
+fn join_words(argv: &[OsString]) -> String {
     let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-fn servers(servers: &[Nameserver]) -> String {
+fn join_servers(servers: &[Nameserver]) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     servers.join(" ")
 }

@@ -12,22 +12,23 @@ use tokio::time::timeout;
 use wire::shorten;
 
 /// Timeout of `dnsmasq --version`.
-const PATIENCE: Duration = Duration::from_secs(10);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Releases with security fixes, and the numbers of these fixes.
-const FIXES: [(Release, &str); 5] = [
+const FIXES: [(DnsmasqRelease, &str); 5] = [
     (
-        Release(2, 83, 0),
-        "CVE-2020-25681 CVE-2020-25682 CVE-2020-25683 CVE-2020-25684 CVE-2020-25685 CVE-2020-25686 CVE-2020-25687",
+        DnsmasqRelease(2, 83, 0),
+        "CVE-2020-25681 CVE-2020-25682 CVE-2020-25683 CVE-2020-25684 CVE-2020-25685 \
+         CVE-2020-25686 CVE-2020-25687",
     ),
-    (Release(2, 85, 0), "CVE-2021-3448"),
-    (Release(2, 87, 0), "CVE-2022-0934"),
+    (DnsmasqRelease(2, 85, 0), "CVE-2021-3448"),
+    (DnsmasqRelease(2, 87, 0), "CVE-2022-0934"),
     (
-        Release(2, 90, 0),
+        DnsmasqRelease(2, 90, 0),
         "CVE-2023-28450 CVE-2023-50387 CVE-2023-50868",
     ),
     (
-        Release(2, 92, 2),
+        DnsmasqRelease(2, 92, 2),
         "CVE-2026-2291 CVE-2026-4890 CVE-2026-4891 CVE-2026-4892 CVE-2026-4893 CVE-2026-5172",
     ),
 ];
@@ -41,10 +42,10 @@ const MAX_STATUS: u64 = 16 << 20;
 
 /// A release such as 2.90 or 2.92rel2: major, minor, point release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Release(u32, u32, u32);
+pub(crate) struct DnsmasqRelease(u32, u32, u32);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Dnsmasq {
+pub(crate) struct DnsmasqVersion {
     pub(crate) version: String,
     /// dnsmasq was built with support for `--dns-loop-detect`.
     pub(crate) loop_detection: bool,
@@ -52,19 +53,20 @@ pub(crate) struct Dnsmasq {
     pub(crate) package: Option<String>,
 }
 
-impl Dnsmasq {
+impl DnsmasqVersion {
     /// Runs `dnsmasq --version` and parses the output.
-    pub(crate) async fn ask(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn query(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut command = Command::new(path);
         command
             .arg("--version")
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let output = timeout(PATIENCE, command.output())
+        let output = timeout(VERSION_TIMEOUT, command.output())
             .await
-            .map_err(|_| anyhow!("{shown} --version did not end within {PATIENCE:?}"))?
+            .map_err(|_| anyhow!("{shown} --version did not end within {VERSION_TIMEOUT:?}"))?
             .map_err(|error| anyhow!("cannot execute {shown}: {}", without_number(&error)))?;
+
         let output = String::from_utf8_lossy(&output.stdout);
         Self::parse(&output, package_version()).ok_or_else(|| {
             let printed = shorten(output.lines().next().unwrap_or_default(), 100);
@@ -75,13 +77,15 @@ impl Dnsmasq {
     fn parse(output: &str, package: Option<String>) -> Option<Self> {
         let words = output.lines().next()?.strip_prefix("Dnsmasq version ")?;
         let version = words.split_whitespace().next()?.to_owned();
+
         let options = output
             .lines()
-            .find_map(|line| line.strip_prefix("Compile time options: "));
+            .find_map(|line| line.strip_prefix("Compile time options: "))
+            .unwrap_or_default();
         let loop_detection = options
-            .unwrap_or_default()
             .split_whitespace()
             .any(|option| option == "loop-detect");
+
         // If the versions differ, the executable is not from the package.
         let package = package.filter(|package| package.starts_with(&version));
         Some(Self {
@@ -93,7 +97,8 @@ impl Dnsmasq {
 
     /// Returns whether dnsmasq has `--fast-dns-retry`.
     pub(crate) fn has_retries(&self) -> bool {
-        Release::parse(&self.version).is_some_and(|release| release >= Release(2, 88, 0))
+        DnsmasqRelease::parse(&self.version)
+            .is_some_and(|release| release >= DnsmasqRelease(2, 88, 0))
     }
 
     /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains them
@@ -102,26 +107,30 @@ impl Dnsmasq {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();
         }
-        let Some(release) = Release::parse(&self.version) else {
+        let Some(release) = DnsmasqRelease::parse(&self.version) else {
             return Vec::new();
         };
+
         let later = FIXES.iter().filter(|(fixed, _)| release < *fixed);
         later.flat_map(|(_, fixes)| fixes.split(' ')).collect()
     }
 }
 
-impl fmt::Display for Dnsmasq {
+impl fmt::Display for DnsmasqVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.version)
     }
 }
 
-impl Release {
+impl DnsmasqRelease {
     /// Parses `2.90`, `2.92rel2`, `2.86rc1`, `2.90-4` and the like.
     fn parse(text: &str) -> Option<Self> {
         let (major, rest) = text.split_once('.')?;
-        let (minor, rest) = digits(rest);
-        let point = rest.strip_prefix("rel").map_or("", |rest| digits(rest).0);
+        let (minor, rest) = split_digits(rest);
+        let point = match rest.strip_prefix("rel") {
+            Some(rest) => split_digits(rest).0,
+            None => "",
+        };
         Some(Self(
             major.parse().ok()?,
             minor.parse().ok()?,
@@ -130,24 +139,28 @@ impl Release {
     }
 }
 
-fn digits(text: &str) -> (&str, &str) {
+fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
 fn is_patched_package(version: &str) -> bool {
-    let (series, first) = DEBIAN_12;
-    let revision = version.strip_prefix(series).map(|rest| digits(rest).0);
-    revision
-        .and_then(|revision| revision.parse().ok())
-        .is_some_and(|revision: u32| revision >= first)
+    let (series, first_patched) = DEBIAN_12;
+    let Some(revision) = version.strip_prefix(series) else {
+        return false;
+    };
+    let (digits, _) = split_digits(revision);
+    digits
+        .parse()
+        .is_ok_and(|revision: u32| revision >= first_patched)
 }
 
 /// The version of Debian's package, from dpkg's status file.
 fn package_version() -> Option<String> {
-    let metadata = std::fs::metadata(DPKG_STATUS)
-        .ok()
-        .filter(|metadata| metadata.len() <= MAX_STATUS);
-    metadata?;
+    let metadata = std::fs::metadata(DPKG_STATUS).ok()?;
+    if metadata.len() > MAX_STATUS {
+        return None;
+    }
+
     let status = std::fs::read(DPKG_STATUS).ok()?;
     let status = String::from_utf8_lossy(&status);
     let paragraph = status
@@ -163,29 +176,28 @@ fn package_version() -> Option<String> {
 mod tests {
     use super::*;
 
-    fn dnsmasq(version: &str, package: Option<&str>) -> Dnsmasq {
+    fn dnsmasq(version: &str, package: Option<&str>) -> DnsmasqVersion {
         let output = format!(
             "Dnsmasq version {version}  Copyright (c) 2000-2024 Simon Kelley\nCompile time options: IPv6 DNSSEC loop-detect inotify\n\n"
         );
-        Dnsmasq::parse(&output, package.map(str::to_owned)).unwrap()
+        DnsmasqVersion::parse(&output, package.map(str::to_owned)).unwrap()
     }
 
     #[test]
-    fn what_it_prints() {
+    fn version_output_is_parsed() {
         let found = dnsmasq("2.90", None);
         assert_eq!(
             (found.version.as_str(), found.loop_detection),
             ("2.90", true)
         );
-        let other =
-            "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
-        assert!(!Dnsmasq::parse(other, None).unwrap().loop_detection);
-        assert_eq!(Dnsmasq::parse("BusyBox v1.36", None), None);
-        assert_eq!(Dnsmasq::parse("", None), None);
+        let other = "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
+        assert!(!DnsmasqVersion::parse(other, None).unwrap().loop_detection);
+        assert_eq!(DnsmasqVersion::parse("BusyBox v1.36", None), None);
+        assert_eq!(DnsmasqVersion::parse("", None), None);
     }
 
     #[test]
-    fn missing_fixes() {
+    fn missing_fixes_depend_on_release() {
         for (version, count) in [
             ("2.80", 7 + 1 + 1 + 3 + 6),
             ("2.83", 1 + 1 + 3 + 6),
@@ -206,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_may_have_added_them() {
+    fn patched_package_lacks_no_fixes() {
         assert_eq!(
             dnsmasq("2.90", Some("2.90-4~deb12u1"))
                 .missing_fixes()

@@ -8,7 +8,7 @@ use dnsconfig::ConfigState;
 use serde::Serialize;
 use wire::Nameserver;
 
-use crate::config::routes::{Omission, Routes};
+use crate::config::routes::{OmittedServer, Routes};
 
 /// The whole document. Absent values are null, so that every field is always present.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -138,13 +138,13 @@ impl RoutesStatus {
     }
 
     /// Copies the omissions of the newest routes.
-    pub(crate) fn omit(&mut self, omissions: &BTreeSet<Omission>) {
+    pub(crate) fn omit(&mut self, omissions: &BTreeSet<OmittedServer>) {
         self.unresolved.clear();
         let before = std::mem::take(&mut self.omitted_loops);
         for omission in omissions {
             match omission {
-                Omission::Unresolved { name, .. } => self.unresolved.insert(name.clone()),
-                Omission::Loop { server, .. } => self.omitted_loops.insert(server.to_string()),
+                OmittedServer::Unresolved { name, .. } => self.unresolved.insert(name.clone()),
+                OmittedServer::Loop { server, .. } => self.omitted_loops.insert(server.to_string()),
             };
         }
         self.loops.retain(|server| !before.contains(server));

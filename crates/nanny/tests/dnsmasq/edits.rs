@@ -15,7 +15,7 @@ use super::load::Load;
 use super::rig::{PATIENCE, Plan, Rig, at, only, stubs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_edits_under_load_lose_no_query() {
+async fn edits_under_load_lose_no_query() {
     let (outside, first, second) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.11").await,
@@ -84,7 +84,7 @@ async fn fifty_edits_under_load_lose_no_query() {
 }
 
 #[tokio::test]
-async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
+async fn swapped_servers_take_effect_within_second() {
     let (outside, stub) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.11").await,
@@ -117,7 +117,7 @@ async fn timed(rig: &Rig, expected: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
+async fn query_waiting_for_removed_server_is_answered() {
     let outside = Upstream::answering("192.0.2.1").await;
     let slow = Upstream::start(|asked: &Asked| {
         let reply =
@@ -165,7 +165,7 @@ fn hasty_reloads(rig: &Rig) -> usize {
 }
 
 #[tokio::test]
-async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
+async fn bad_edit_survives_dnsmasq_restart() {
     let (outside, stub) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.11").await,
@@ -214,7 +214,7 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 }
 
 #[tokio::test]
-async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
+async fn unwritable_edit_stays_pending() {
     let (first, second) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
@@ -272,7 +272,7 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
 }
 
 #[tokio::test]
-async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
+async fn resolv_conf_supplies_upstream_servers() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\nnameserver 198.51.100.2\n");
     let mut rig = plan.start().await;
@@ -310,7 +310,7 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
 }
 
 #[tokio::test]
-async fn the_users_own_options_are_honoured() {
+async fn user_options_are_honoured() {
     let (own, stub) = (
         Upstream::answering("192.0.2.5").await,
         Upstream::answering("192.0.2.11").await,
@@ -347,7 +347,7 @@ async fn the_users_own_options_are_honoured() {
 }
 
 #[tokio::test]
-async fn the_order_of_servers_is_kept() {
+async fn server_order_is_kept() {
     let (first, second) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
@@ -368,7 +368,7 @@ async fn the_order_of_servers_is_kept() {
 }
 
 #[tokio::test]
-async fn without_restart_dnsmasq_the_configuration_is_read_once() {
+async fn configuration_is_read_once_without_restarts() {
     let (outside, stub) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.11").await,
@@ -398,7 +398,7 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
 }
 
 #[tokio::test]
-async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
+async fn edit_without_servers_file_restarts_dnsmasq() {
     let (first, second) = (
         Upstream::answering("192.0.2.11").await,
         Upstream::answering("192.0.2.12").await,

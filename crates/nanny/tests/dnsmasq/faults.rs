@@ -18,7 +18,7 @@ use testkit::upstream::Upstream;
 use super::rig::{PATIENCE, Plan, open_to_all};
 
 #[tokio::test]
-async fn one_that_dies_is_started_again_with_the_same_servers() {
+async fn dead_dnsmasq_restarts_with_same_servers() {
     let outside = Upstream::answering("192.0.2.1").await;
     let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
@@ -37,7 +37,7 @@ async fn one_that_dies_is_started_again_with_the_same_servers() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_killed_and_started_again() {
+async fn hanging_dnsmasq_is_killed_and_restarted() {
     let outside = Upstream::answering("192.0.2.1").await;
     let rig = Plan::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
@@ -49,7 +49,7 @@ async fn one_that_hangs_is_killed_and_started_again() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_found_however_often_statistics_are_asked_for() {
+async fn statistics_do_not_hide_hang() {
     let rig = Plan::new().flag("-logInterval=100ms").start().await;
     rig.signal(Signal::SIGSTOP);
     rig.restarted("hung").await;
@@ -57,7 +57,7 @@ async fn one_that_hangs_is_found_however_often_statistics_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_busy_one_is_left_alone() {
+async fn busy_dnsmasq_is_not_restarted() {
     let outside = Upstream::answering("192.0.2.1").await;
     let rig = Plan::new().forwarding_to(&outside).start().await;
     let load = Load::start(rig.server(), 20, &["*.outside.test."]);
@@ -72,7 +72,7 @@ async fn a_busy_one_is_left_alone() {
 }
 
 #[tokio::test]
-async fn after_several_deaths_within_a_minute_the_nanny_ends() {
+async fn nanny_ends_after_repeated_deaths() {
     let mut rig = Plan::new().start().await;
     let mut last = None;
     let status = loop {
@@ -95,7 +95,7 @@ async fn after_several_deaths_within_a_minute_the_nanny_ends() {
 }
 
 #[tokio::test]
-async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
+async fn killed_nanny_leaves_no_dnsmasq() {
     // The kernel kills dnsmasq when its parent dies, unless dnsmasq has changed its user.
     let users: &[&str] = if geteuid().is_root() {
         &["--no-hosts", "--user=nobody"]
@@ -135,7 +135,7 @@ fn group(leader: Pid) -> usize {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_stops_nothing() {
+async fn unread_log_delays_no_answer() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new().dnsmasq("--log-queries").forwarding_to(&outside);
     let log = plan.path("log");
@@ -172,7 +172,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
 }
 
 #[tokio::test]
-async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
+async fn sigterm_starts_lameduck() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new().flag("-lameduck=1h").forwarding_to(&outside);
     let mut rig = plan.start().await;
@@ -186,7 +186,7 @@ async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
 }
 
 #[tokio::test]
-async fn statistics_and_queries_are_logged_on_request() {
+async fn requested_statistics_and_queries_are_logged() {
     let plan = Plan::new()
         .flag("-logInterval=200ms")
         .flag("-v=2")

@@ -122,7 +122,7 @@ async fn settled(rig: &Rig, kubedns: &Kubedns) {
 
 /// dnsmasq retries the query long before the client does, which waits five seconds.
 #[tokio::test]
-async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() {
+async fn query_survives_restart_of_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let rig = kubedns.plan().start().await;
     rig.until("early.test.", "192.0.2.1").await;
@@ -145,7 +145,7 @@ async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() 
 }
 
 #[tokio::test]
-async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_edit() {
+async fn cache_is_flushed_after_kubedns_edit() {
     let (kubedns, other) = (
         Kubedns::start("192.0.2.1").await,
         Upstream::answering("192.0.2.99").await,
@@ -214,7 +214,7 @@ async fn after_an_edit_dnsmasq_forgets_twice() {
 }
 
 #[tokio::test]
-async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
+async fn cache_is_flushed_without_servers_file() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let rig = kubedns.plan().with_own_servers_file().start().await;
     let dnsmasq = rig.dnsmasq();
@@ -228,7 +228,7 @@ async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
 /// Without the nanny's options, dnsmasq repeats the query after SERVFAIL to a server that has
 /// answered before, and the client waits twice as long.
 #[tokio::test]
-async fn after_servfail_kubedns_is_not_asked_again() {
+async fn servfail_of_kubedns_is_not_retried() {
     let kubedns = Upstream::start(|asked: &Asked| {
         let (reply, name) = (Reply::to(&asked.packet), asked.name());
         match asked.rtype().as_str() {
@@ -253,7 +253,7 @@ async fn after_servfail_kubedns_is_not_asked_again() {
 
 /// A kubedns that does not report the same configuration might forward in plain text.
 #[tokio::test]
-async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
+async fn encrypted_stub_domain_fails_until_kubedns_follows() {
     let (kubedns, plain) = (
         Kubedns::start("192.0.2.1").await,
         Upstream::answering("192.0.2.99").await,
@@ -294,7 +294,7 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
 /// A kubedns that follows no configuration also reports the version of the empty configuration. So
 /// the version does not prove that kubedns will follow an edit.
 #[tokio::test]
-async fn an_empty_configuration_proves_nothing() {
+async fn empty_configuration_is_no_proof() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let mut rig = kubedns.plan().start().await;
     let version = |status: &Value| {
@@ -322,7 +322,7 @@ async fn an_empty_configuration_proves_nothing() {
 /// kubedns leaves out upstreams that forward to dnsmasq. dnsmasq must not leave out kubedns, its
 /// only server.
 #[tokio::test]
-async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
+async fn loop_of_upstream_keeps_kubedns() {
     let plan = Plan::new();
     let dnsmasq = plan.port();
     let kubedns = Upstream::start(move |asked: &Asked| match asked.name() {
@@ -346,7 +346,7 @@ async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
 
 /// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams.
 #[tokio::test]
-async fn names_of_your_own_are_asked_of_a_kubedns_behind_dnsmasq_that_has_them() {
+async fn own_names_are_forwarded_to_kubedns() {
     let (kubedns, other) = (
         Kubedns::start("192.0.2.1").await,
         Upstream::answering("192.0.2.99").await,

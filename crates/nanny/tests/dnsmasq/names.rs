@@ -26,7 +26,7 @@ async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then() {
+async fn cluster_name_resolves_without_leak() {
     let knows = Arc::new(AtomicBool::new(false));
     let (kubedns, stub, outside) = (
         kubedns(Arc::clone(&knows)).await,
@@ -74,7 +74,7 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
 /// With `-restartDnsmasq=false` the configuration is read only at the start. A stub server takes
 /// effect even if its name resolves later.
 #[tokio::test]
-async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
+async fn failing_domain_is_mended_without_restarts() {
     let knows = Arc::new(AtomicBool::new(false));
     let (kubedns, stub) = (
         kubedns(Arc::clone(&knows)).await,
@@ -96,7 +96,7 @@ async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same(
 }
 
 #[tokio::test]
-async fn a_server_that_is_dnsmasq_itself_is_left_out() {
+async fn own_address_is_not_used() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new();
     let own = format!("127.0.0.1:{}", plan.port());
@@ -116,7 +116,7 @@ async fn a_server_that_is_dnsmasq_itself_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
+async fn looping_server_is_found_and_omitted() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new();
     let port = plan.port();

@@ -24,7 +24,7 @@ fn can_mount() -> bool {
 }
 
 #[tokio::test]
-async fn a_full_place_is_passed_over() {
+async fn full_directory_is_skipped() {
     if !can_mount() {
         return;
     }
@@ -58,7 +58,7 @@ async fn a_full_place_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_state_directory_that_is_removed_is_made_again() {
+async fn removed_state_directory_is_recreated() {
     let (first, second) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
@@ -81,7 +81,7 @@ async fn a_state_directory_that_is_removed_is_made_again() {
 }
 
 #[tokio::test]
-async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
+async fn servers_are_arguments_without_state_directory() {
     let (first, second) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,

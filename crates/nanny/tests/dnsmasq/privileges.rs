@@ -63,7 +63,7 @@ async fn as_a_user_without_any_capability() {
 }
 
 #[tokio::test]
-async fn as_a_user_that_may_only_bind_low_ports() {
+async fn unprivileged_user_binds_low_port() {
     let low = || {
         (600..1023)
             .find(|port| std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok())
@@ -76,13 +76,13 @@ async fn as_a_user_that_may_only_bind_low_ports() {
 
 /// The files of the configuration belong to root, as in a pod.
 #[tokio::test]
-async fn as_root_with_the_capabilities_of_the_stock_manifest() {
+async fn stock_capabilities_suffice() {
     let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid";
     assert!(!can_change_users() || works_with(Plan::new(), rights).await);
 }
 
 #[tokio::test]
-async fn as_root_that_may_not_signal_the_user_of_dnsmasq() {
+async fn keeper_signals_other_user() {
     if can_change_users() {
         let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid,+setuid";
         works_with(Plan::new().dnsmasq("--user=nobody"), rights).await;
@@ -91,7 +91,7 @@ async fn as_root_that_may_not_signal_the_user_of_dnsmasq() {
 
 /// dnsmasq runs as a user to which the nanny cannot change.
 #[tokio::test]
-async fn an_edit_that_cannot_be_signalled_is_pending() {
+async fn unsignalled_edit_is_pending() {
     if !can_change_users() {
         return;
     }

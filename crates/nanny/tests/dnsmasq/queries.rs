@@ -140,7 +140,7 @@ async fn tap_follows_queries_of_query_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_dnsmasq_logs_queries_anyway_nothing_is_restarted() {
+async fn logging_dnsmasq_is_not_restarted() {
     let upstream = upstream().await;
     let (plan, status) = Plan::new().forwarding_to(&upstream).with_status_page();
     let rig = plan
@@ -217,7 +217,7 @@ async fn ask_as(client: Ipv4Addr, rig: &Rig, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_query_log_has_a_line_for_each_query_of_each_client() {
+async fn query_log_has_line_per_query() {
     let upstream = upstream().await;
     let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
     let servers = only(&upstream);
@@ -276,7 +276,7 @@ async fn the_query_log_has_a_line_for_each_query_of_each_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_log_that_is_there_at_the_start_restarts_nothing_until_it_ends() {
+async fn initial_query_log_restarts_only_at_end() {
     let upstream = upstream().await;
     let servers = only(&upstream);
     let config = |log| [("upstreamNameservers", &*servers), ("queryLog", log)];
@@ -299,7 +299,7 @@ async fn a_query_log_that_is_there_at_the_start_restarts_nothing_until_it_ends()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dnsmasq_that_is_not_to_be_restarted_logs_queries_from_its_start() {
+async fn unrestartable_dnsmasq_logs_from_start() {
     let upstream = upstream().await;
     let servers = only(&upstream);
     let config = [
@@ -317,7 +317,7 @@ async fn a_dnsmasq_that_is_not_to_be_restarted_logs_queries_from_its_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_kubedns_the_query_log_is_not_the_nannys_to_write() {
+async fn query_log_behind_kubedns_is_not_written() {
     let upstream = upstream().await;
     let servers = only(&upstream);
     let mut rig = Plan::new()
@@ -333,7 +333,7 @@ async fn behind_kubedns_the_query_log_is_not_the_nannys_to_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_are_counted() {
+async fn stopped_nanny_delays_no_answer() {
     let upstream = upstream().await;
     let servers = only(&upstream);
     let config = [("upstreamNameservers", &*servers), ("queryLog", "{}")];
@@ -379,7 +379,7 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_that_waits_has_its_answer_before_the_restart() {
+async fn waiting_query_is_answered_before_restart() {
     let upstream = upstream().await;
     let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

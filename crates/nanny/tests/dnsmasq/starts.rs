@@ -19,7 +19,7 @@ async fn fails(words: &[&str]) -> (i32, String) {
 }
 
 #[tokio::test]
-async fn bad_flags_are_told_in_gos_words() {
+async fn bad_flags_have_error_of_go() {
     for (words, text) in [
         (
             ["-no-such-flag"],
@@ -45,7 +45,7 @@ async fn bad_flags_are_told_in_gos_words() {
 }
 
 #[tokio::test]
-async fn bad_values_end_it_with_one_line() {
+async fn bad_values_exit_with_one_line() {
     for (words, text) in [
         (
             vec!["-dnsmasqExec=/nonexistent"],
@@ -89,7 +89,7 @@ async fn odd_values_do_not_prevent_start() {
 }
 
 #[tokio::test]
-async fn an_unusable_state_directory_is_named() {
+async fn unusable_state_directory_is_named() {
     let (code, log) = fails(&["-stateDir=/proc/nowhere", "--", "-k"]).await;
     assert_eq!(code, 255);
     assert!(
@@ -99,7 +99,7 @@ async fn an_unusable_state_directory_is_named() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
+async fn port_in_use_has_reason_of_dnsmasq() {
     let plan = Plan::new();
     let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, plan.port())).unwrap();
     let (code, log) = plan.spawn().ended().await;
@@ -115,7 +115,7 @@ async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
+async fn wrong_arguments_have_reason_of_dnsmasq() {
     let (code, log) = Plan::new()
         .dnsmasq("--no-such-option")
         .spawn()
@@ -130,7 +130,7 @@ async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_starting() {
+async fn missing_directory_or_taken_port_is_tolerated() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let plan = Plan::new()
@@ -148,7 +148,7 @@ async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_start
 }
 
 #[tokio::test]
-async fn a_status_address_without_a_host_is_one_of_either_family() {
+async fn status_address_without_host_binds_wildcard() {
     let port = free_port();
     let rig = Plan::new()
         .flag(format!("-statusAddr=:{port}"))

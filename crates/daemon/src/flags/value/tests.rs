@@ -69,7 +69,7 @@ fn durations_that_are_none() {
 }
 
 #[test]
-fn period_of_zero_or_less_is_never() {
+fn period_of_zero_means_never() {
     for (text, expected) in [
         ("10s", Duration::from_secs(10)),
         ("1ns", Duration::from_nanos(1)),
@@ -166,7 +166,7 @@ fn truth_values() {
 }
 
 #[test]
-fn quoting() {
+fn quote_escapes_as_in_go() {
     assert_eq!(
         quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}"),
         "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\""
@@ -175,13 +175,13 @@ fn quoting() {
 
 proptest! {
     #[test]
-    fn what_is_printed_can_be_read(nanos in 0..=i64::MAX.unsigned_abs()) {
+    fn printed_duration_parses_back(nanos in 0..=i64::MAX.unsigned_abs()) {
         let duration = GoDuration(Duration::from_nanos(nanos));
         prop_assert_eq!(duration.to_string().parse::<GoDuration>(), Ok(duration));
     }
 
     #[test]
-    fn nothing_panics(text in "\\PC{0,24}|[-+0-9a-zA-Z_.]{0,24}") {
+    fn arbitrary_values_never_panic(text in "\\PC{0,24}|[-+0-9a-zA-Z_.]{0,24}") {
         let _ = text.parse::<GoDuration>();
         let _ = int::<i64>(&text);
         let _ = atoi(&text);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn verbosity() {
+fn verbosity_is_decimal_number() {
     assert_eq!("2".parse::<Level>().unwrap(), Level(2));
     assert_eq!("-1".parse::<Level>().unwrap(), Level(-1));
     assert_eq!(
@@ -34,7 +34,7 @@ fn module_levels() {
 }
 
 #[test]
-fn patterns() {
+fn vmodule_patterns_match_files() {
     let cases = [
         ("", "", true),
         ("*", "", true),
@@ -56,7 +56,7 @@ fn patterns() {
 }
 
 #[test]
-fn thresholds() {
+fn verbosity_selects_levels() {
     let from = |ours, level| threshold(ours, level);
     assert_eq!(from(true, tracing::Level::INFO), i32::MIN);
     assert_eq!(from(true, tracing::Level::DEBUG), 4);
@@ -68,7 +68,7 @@ fn thresholds() {
 
 /// A crate that is missing in the list logs only errors and warnings by default.
 #[test]
-fn every_crate_of_this_project_is_known() {
+fn project_crates_are_known() {
     let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
     for name in crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
         let logs = !["bench", "manuals", "properties"].contains(&name.as_str());

@@ -24,7 +24,7 @@ static QUIET: Metadata<'static> = tracing::metadata! {
 };
 
 #[test]
-fn a_flood_is_counted_and_told() {
+fn flood_is_counted_and_reported() {
     let limiter = Limiter::default();
     let start = Instant::now();
     let admitted = (0..1000).filter(|_| limiter.admit(&FLOOD, start)).count();
@@ -62,7 +62,7 @@ fn a_flood_is_counted_and_told() {
 }
 
 #[test]
-fn what_was_left_out_is_told_once_a_second_at_most() {
+fn suppressed_lines_are_reported_each_second() {
     let limiter = Limiter::default();
     let start = Instant::now();
     let flood = |count: usize, at| (0..count).filter(|_| limiter.admit(&FLOOD, at)).count();

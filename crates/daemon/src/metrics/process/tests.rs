@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_command_may_look_like_fields() {
+fn command_name_may_resemble_fields() {
     let text = "17 (a) b (c) S 1 17 17 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 3 0 1234500 1000 50 18446744073709551615";
     assert_eq!(
         Stat::parse(text),
@@ -18,7 +18,7 @@ fn the_command_may_look_like_fields() {
 }
 
 #[test]
-fn limits() {
+fn soft_limits_are_parsed() {
     let text = "Limit                     Soft Limit           Hard Limit           Units\n\
                 Max address space         unlimited            unlimited            bytes\n\
                 Max open files            1024                 524288               files\n";

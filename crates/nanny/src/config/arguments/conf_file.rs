@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::Given;
+use super::GivenOption;
 
 /// Limit of files read; options in further files stay unknown.
 const MAX_FILES: usize = 64;
@@ -12,17 +12,20 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// The options found in the files.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) given: Vec<Given>,
+pub(super) struct ConfFileOptions {
+    pub(super) given: Vec<GivenOption>,
     /// The reason why there may be further options.
     pub(super) unknown: Option<String>,
 }
 
 /// Reads the files and directories, and all files that they include.
-pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
-    let mut found = Found::default();
+pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOptions {
+    let mut found = ConfFileOptions::default();
     let mut waiting: Vec<PathBuf> = files.to_vec();
-    waiting.extend(directories.iter().flat_map(|value| files_of(value)));
+    for directory in directories {
+        waiting.extend(files_of_conf_dir(directory));
+    }
+
     let mut count = 0;
     while let Some(path) = waiting.pop() {
         count += 1;
@@ -30,15 +33,16 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
             found.unknown = Some(format!("more than {MAX_FILES} configuration files"));
             break;
         }
-        let Some(text) = read(&path) else {
+        let Some(text) = read_file(&path) else {
             // dnsmasq logs the cause itself.
             found.unknown = Some(format!("unreadable configuration file {}", path.display()));
             continue;
         };
+
         for given in text.lines().filter_map(parse_line) {
             match (given.name.as_str(), &given.value) {
                 ("conf-file", Some(value)) => waiting.push(PathBuf::from(value)),
-                ("conf-dir", Some(value)) => waiting.extend(files_of(value)),
+                ("conf-dir", Some(value)) => waiting.extend(files_of_conf_dir(value)),
                 ("conf-script", _) => {
                     found.unknown = Some(format!("conf-script in {}", path.display()));
                 }
@@ -47,61 +51,73 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
             found.given.push(given);
         }
     }
+
     found
 }
 
-fn read(path: &Path) -> Option<String> {
+fn read_file(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     if metadata.file_type().is_char_device() {
         // A character device such as /dev/null has no options.
         return Some(String::new());
     }
+
     if !metadata.is_file() || metadata.len() > MAX_FILE {
         return None;
     }
-    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+    let octets = std::fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&octets).into_owned())
 }
 
 /// The files that dnsmasq reads for a `conf-dir` value:
 /// `directory[,.excluded-suffix|,*.included-suffix...]`.
-fn files_of(value: &str) -> Vec<PathBuf> {
+fn files_of_conf_dir(value: &str) -> Vec<PathBuf> {
     let mut parts = value.split(',');
     let directory = PathBuf::from(parts.next().unwrap_or_default());
-    let filters: Vec<&str> = parts.filter(|filter| !filter.is_empty()).collect();
-    let wanted: Vec<&str> = filters
-        .iter()
-        .filter_map(|filter| filter.strip_prefix('*'))
-        .collect();
-    let unwanted: Vec<&str> = filters
-        .iter()
-        .filter(|filter| !filter.starts_with('*'))
-        .copied()
-        .collect();
+    let mut included = Vec::new();
+    let mut excluded = Vec::new();
+    for filter in parts.filter(|filter| !filter.is_empty()) {
+        match filter.strip_prefix('*') {
+            Some(suffix) => included.push(suffix),
+            None => excluded.push(filter),
+        }
+    }
+
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| {
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hidden = name.starts_with('.')
-            || name.ends_with('~')
-            || (name.starts_with('#') && name.ends_with('#'));
-        path.is_file()
-            && !hidden
-            && (wanted.is_empty() || wanted.iter().any(|suffix| name.ends_with(suffix)))
-            && !unwanted.iter().any(|suffix| name.ends_with(suffix))
-    });
+        let is_wanted = included.is_empty() || has_suffix(&name, &included);
+        if is_wanted && !has_suffix(&name, &excluded) && !is_hidden(&name) && path.is_file() {
+            files.push(path);
+        }
+    }
+
     files
 }
 
-fn parse_line(line: &str) -> Option<Given> {
-    let line = without_comment(line);
+fn has_suffix(name: &str, suffixes: &[&str]) -> bool {
+    suffixes.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// Returns whether dnsmasq skips a file in any directory: hidden files and backups of editors.
+fn is_hidden(name: &str) -> bool {
+    let is_autosave = name.starts_with('#') && name.ends_with('#');
+    name.starts_with('.') || name.ends_with('~') || is_autosave
+}
+
+fn parse_line(line: &str) -> Option<GivenOption> {
+    let line = strip_comment(line);
     let (name, value) = match line.split_once('=') {
         Some((name, value)) => (name, Some(value.trim().trim_matches('"').to_owned())),
         None => (line, None),
     };
+
     let name = name.trim();
-    (!name.is_empty()).then(|| Given {
+    (!name.is_empty()).then(|| GivenOption {
         name: name.to_owned(),
         value,
         on_command_line: false,
@@ -110,9 +126,10 @@ fn parse_line(line: &str) -> Option<Given> {
 
 /// Removes a comment. A comment begins with `#` at the start of the line or after a blank;
 /// `192.0.2.1#5353` has none.
-fn without_comment(line: &str) -> &str {
+fn strip_comment(line: &str) -> &str {
     let mut quoted = false;
     let mut blank = true;
+
     for (at, c) in line.char_indices() {
         match c {
             '"' => quoted = !quoted,
@@ -121,5 +138,6 @@ fn without_comment(line: &str) -> &str {
         }
         blank = c.is_whitespace();
     }
+
     line
 }

@@ -1,30 +1,56 @@
 //! dnsmasq's options: their letters, and whether they take a value (dnsmasq 2.90; older releases
 //! have fewer).
 
-/// The option with this name, or the only option with this prefix. The flag is true if the option
-/// needs a value, which is the next word unless there is an `=`.
-pub(super) fn long(name: &str) -> Option<(&'static str, bool)> {
-    let all = || {
-        WITHOUT_VALUE
-            .iter()
-            .map(|name| (*name, false))
-            .chain(VALUE.iter().map(|name| (*name, true)))
-    };
-    if let Some(exact) = all().find(|(known, _)| *known == name) {
-        return Some(exact);
-    }
-    let mut beginning = all().filter(|(known, _)| known.starts_with(name));
-    let first = beginning.next()?;
-    beginning.next().is_none().then_some(first)
+/// One of dnsmasq's options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OptionSpec {
+    pub(super) name: &'static str,
+    /// The option needs a value, which is the next word unless there is an `=`.
+    pub(super) takes_value: bool,
 }
 
-/// The option with this letter, and whether it takes a value.
-pub(super) fn short(letter: char) -> Option<(&'static str, bool)> {
-    let find = |list: &[(char, &'static str)], takes_value| {
-        let found = list.iter().find(|(known, _)| *known == letter);
-        found.map(|(_, name)| (*name, takes_value))
-    };
-    find(LETTERS_ALONE, false).or_else(|| find(LETTERS_WITH_VALUE, true))
+/// The option with this name, or the only option with this prefix.
+pub(super) fn find_long(name: &str) -> Option<OptionSpec> {
+    if let Some(exact) = long_options().find(|option| option.name == name) {
+        return Some(exact);
+    }
+
+    let mut beginning = long_options().filter(|option| option.name.starts_with(name));
+    let first = beginning.next()?;
+    let is_only = beginning.next().is_none();
+    is_only.then_some(first)
+}
+
+fn long_options() -> impl Iterator<Item = OptionSpec> {
+    let without_value = WITHOUT_VALUE.iter().map(|name| OptionSpec {
+        name,
+        takes_value: false,
+    });
+    let with_value = VALUE.iter().map(|name| OptionSpec {
+        name,
+        takes_value: true,
+    });
+    without_value.chain(with_value)
+}
+
+/// The option with this letter.
+pub(super) fn find_short(letter: char) -> Option<OptionSpec> {
+    if let Some(name) = name_of_letter(LETTERS_ALONE, letter) {
+        return Some(OptionSpec {
+            name,
+            takes_value: false,
+        });
+    }
+    let name = name_of_letter(LETTERS_WITH_VALUE, letter)?;
+    Some(OptionSpec {
+        name,
+        takes_value: true,
+    })
+}
+
+fn name_of_letter(options: &[(char, &'static str)], letter: char) -> Option<&'static str> {
+    let found = options.iter().find(|(known, _)| *known == letter)?;
+    Some(found.1)
 }
 
 /// Long options without a value, then long options with an optional value after `=`.

@@ -11,8 +11,8 @@ fn words(line: &str) -> Vec<OsString> {
         .collect()
 }
 
-fn read(line: &str) -> Arguments {
-    Arguments::from_words(words(line))
+fn read(line: &str) -> DnsmasqArguments {
+    DnsmasqArguments::from_words(words(line))
 }
 
 #[test]
@@ -39,12 +39,12 @@ fn spellings_of_one_option() {
         assert_eq!(read(line).port(), 53, "{line}");
     }
     assert!(
-        read("-kR").has("no-resolv")
-            && read("--no-resolv").has("no-resolv")
-            && read("--no-res").has("no-resolv")
+        read("-kR").has_option("no-resolv")
+            && read("--no-resolv").has_option("no-resolv")
+            && read("--no-res").has_option("no-resolv")
     );
     assert!(
-        !read("-r -R").has("no-resolv"),
+        !read("-r -R").has_option("no-resolv"),
         "the second word is the value of the first"
     );
     assert!(
@@ -55,7 +55,7 @@ fn spellings_of_one_option() {
 }
 
 #[test]
-fn where_it_listens_and_can_be_asked() {
+fn listen_and_probe_addresses_are_parsed() {
     for (line, expected) in [
         ("-k", Some("127.0.0.1:53")),
         ("-p 0", None),
@@ -93,7 +93,7 @@ fn resolv_files() {
 }
 
 #[test]
-fn the_cluster_domain_is_what_is_routed_to_kubedns() {
+fn cluster_domain_is_routed_to_kubedns() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();
     for (line, expected) in [
         (
@@ -124,7 +124,7 @@ fn the_cluster_domain_is_what_is_routed_to_kubedns() {
 }
 
 #[test]
-fn whether_kubedns_is_asked() {
+fn forwarding_to_kubedns_is_detected() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();
     for (line, expected) in [
         ("--server=/cluster.local/127.0.0.1#10053", true),
@@ -133,12 +133,12 @@ fn whether_kubedns_is_asked() {
         ("--server=/cluster.local/127.0.0.1#53 --local=/x/", false),
         ("--port=10153 --listen-address=127.0.0.1", false),
     ] {
-        assert_eq!(read(line).send_to(kubedns), expected, "{line}");
+        assert_eq!(read(line).forwards_to(kubedns), expected, "{line}");
     }
 }
 
 #[test]
-fn an_option_can_be_taken_out() {
+fn options_are_removed_with_values() {
     for (line, expected) in [
         ("-k --servers-file=/a -q", "-k -q"),
         ("-k --servers-file /a -q", "-k -q"),
@@ -171,10 +171,10 @@ fn configuration_files_count_too() {
     )
     .unwrap();
     fs::write(dir.path().join("d/two.bak"), "port=1").unwrap();
-    let arguments = Arguments::read(words(&format!("-k -C {}", path("main.conf"))));
+    let arguments = DnsmasqArguments::read(words(&format!("-k -C {}", path("main.conf"))));
     assert_eq!(arguments.unknown, None);
-    assert!(arguments.has("no-resolv") && !arguments.typed("no-resolv"));
-    assert_eq!(arguments.all("server"), ["192.0.2.1#5353"]);
+    assert!(arguments.has_option("no-resolv") && !arguments.has_typed_option("no-resolv"));
+    assert_eq!(arguments.option_values("server"), ["192.0.2.1#5353"]);
     assert_eq!(
         arguments.probe_address(),
         Some("127.0.0.2:5353".parse().unwrap())
@@ -182,31 +182,31 @@ fn configuration_files_count_too() {
 
     fs::write(dir.path().join("main.conf"), "conf-script=/bin/x").unwrap();
     assert!(
-        Arguments::read(words(&format!("-C {}", path("main.conf"))))
+        DnsmasqArguments::read(words(&format!("-C {}", path("main.conf"))))
             .unknown
             .is_some()
     );
     assert!(
-        Arguments::read(words("--conf-script=/bin/x -C /dev/null"))
+        DnsmasqArguments::read(words("--conf-script=/bin/x -C /dev/null"))
             .unknown
             .is_some()
     );
     assert!(
-        Arguments::read(words(&format!("-C {}", path("missing"))))
+        DnsmasqArguments::read(words(&format!("-C {}", path("missing"))))
             .unknown
             .is_some()
     );
-    assert_eq!(Arguments::read(words("--conf-file=")).unknown, None);
+    assert_eq!(DnsmasqArguments::read(words("--conf-file=")).unknown, None);
 }
 
 proptest::proptest! {
     #[test]
     fn any_words_are_read_and_kept(words in proptest::collection::vec("(-{0,2}[a-zA-Z0-9=/.,#-]{0,12}|\\PC{0,8})", 0..8)) {
         let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-        let arguments = Arguments::from_words(words.clone());
+        let arguments = DnsmasqArguments::from_words(words.clone());
         let _ = (arguments.port(), arguments.probe_address(), arguments.resolv_files());
         let _ = arguments.domain_routed_to("127.0.0.1:10053".parse().unwrap());
-        if !arguments.typed("servers-file") {
+        if !arguments.has_typed_option("servers-file") {
             proptest::prop_assert_eq!(arguments.words_without(&["servers-file"]), words);
         }
     }

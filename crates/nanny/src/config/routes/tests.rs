@@ -1,7 +1,7 @@
 //! Routes computed from configurations.
 
 use super::*;
-use crate::config::arguments::Arguments;
+use crate::config::arguments::DnsmasqArguments;
 
 /// Computes routes. The SERVFAIL server is at port 9999. kubedns is behind dnsmasq and follows the
 /// configuration.
@@ -9,33 +9,33 @@ pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
     names: &Resolutions,
-    arguments: &Arguments,
-) -> (Routes, BTreeSet<Omission>) {
-    let listening = &Listening::of(arguments);
-    Routes::compute(&ingredients(config, resolv_conf, names, listening))
+    arguments: &DnsmasqArguments,
+) -> ComputedRoutes {
+    let listening = &ListenAddresses::from_arguments(arguments);
+    Routes::compute(&route_sources(config, resolv_conf, names, listening))
 }
 
-fn ingredients<'a>(
+fn route_sources<'a>(
     config: &'a Config,
     resolv_conf: &'a [Nameserver],
     names: &'a Resolutions,
-    listening: &'a Listening,
-) -> Ingredients<'a> {
-    Ingredients {
+    listening: &'a ListenAddresses,
+) -> RouteSources<'a> {
+    RouteSources {
         config,
         resolv_conf,
         names,
         listening,
         servfail_server: "127.0.0.1:9999".parse().unwrap(),
-        forward: Forward::Dnsmasq,
+        forward: ForwardMode::Dnsmasq,
         kubedns: "127.0.0.1:10053".parse().unwrap(),
         kubedns_follows: true,
         kubedns_is_behind: true,
     }
 }
 
-fn local() -> Arguments {
-    Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])
+fn local() -> DnsmasqArguments {
+    DnsmasqArguments::from_words(vec!["--listen-address=127.0.0.1".into()])
 }
 
 /// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf.
@@ -56,13 +56,13 @@ fn compute(
         .iter()
         .map(|server| server.parse().unwrap())
         .collect();
-    let (routes, omissions) = computed(&config, &resolv_conf, names, &local());
-    let mut lines = crate::dnsmasq::servers_file::values(&routes);
-    lines.extend(omissions.iter().map(|omission| match omission {
-        Omission::Loop { domain, server } => {
+    let ComputedRoutes { routes, omitted } = computed(&config, &resolv_conf, names, &local());
+    let mut lines = crate::dnsmasq::servers_file::server_values(&routes);
+    lines.extend(omitted.iter().map(|omitted| match omitted {
+        OmittedServer::Loop { domain, server } => {
             format!("loop {server} for {}", domain.as_deref().unwrap_or("all"))
         }
-        Omission::Unresolved { domain, name } => format!("unresolved {name} for {domain}"),
+        OmittedServer::Unresolved { domain, name } => format!("unresolved {name} for {domain}"),
     }));
     lines.join("; ")
 }
@@ -77,7 +77,7 @@ fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {
 }
 
 #[test]
-fn upstream_servers_replace_those_of_resolv_conf() {
+fn upstream_servers_replace_resolv_conf() {
     assert_eq!(
         plain("{}", "[]", &["192.0.2.1", "2001:db8::1"]),
         "192.0.2.1; 2001:db8::1"
@@ -99,7 +99,7 @@ fn stub_domains() {
 }
 
 #[test]
-fn names_are_routed_to_all_their_addresses_or_nowhere() {
+fn named_servers_resolve_or_get_servfail() {
     let stubs = r#"{"a.example": ["ns.a.example:54", "192.0.2.1"], "b.example": ["ns.b.example"]}"#;
     let names = Resolutions::from([(
         "ns.a.example",
@@ -118,7 +118,7 @@ fn names_are_routed_to_all_their_addresses_or_nowhere() {
 }
 
 #[test]
-fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
+fn encrypted_servers_are_queried_by_kubedns() {
     let stubs = r#"{"a.example": ["tls://192.0.2.1"], "b.example": ["tcp://192.0.2.1", "192.0.2.1"], "c.example": ["192.0.2.1"]}"#;
     assert_eq!(
         plain(
@@ -137,33 +137,34 @@ fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
 /// Computes the routes for each forwarder, before and after kubedns is known to follow the
 /// configuration.
 #[test]
-fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
+fn kubedns_forwards_only_after_following_configuration() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
-    let (names, listening) = (Resolutions::default(), Listening::of(&local()));
+    let names = Resolutions::default();
+    let listening = ListenAddresses::from_arguments(&local());
     for (forward, upstreams, kubedns_follows, expected) in [
         (
-            Forward::Dnsmasq,
+            ForwardMode::Dnsmasq,
             PLAIN,
             false,
             "/a.example/192.0.2.1; 192.0.2.2",
         ),
         (
-            Forward::Dnsmasq,
+            ForwardMode::Dnsmasq,
             TLS,
             false,
             "/a.example/192.0.2.1; 127.0.0.1#9999",
         ),
         (
-            Forward::Dnsmasq,
+            ForwardMode::Dnsmasq,
             TLS,
             true,
             "/a.example/192.0.2.1; 127.0.0.1#10053",
         ),
-        (Forward::Kubedns, PLAIN, false, "127.0.0.1#10053"),
-        (Forward::Kubedns, PLAIN, true, "127.0.0.1#10053"),
-        (Forward::Kubedns, TLS, false, "127.0.0.1#9999"),
-        (Forward::Kubedns, TLS, true, "127.0.0.1#10053"),
+        (ForwardMode::Kubedns, PLAIN, false, "127.0.0.1#10053"),
+        (ForwardMode::Kubedns, PLAIN, true, "127.0.0.1#10053"),
+        (ForwardMode::Kubedns, TLS, false, "127.0.0.1#9999"),
+        (ForwardMode::Kubedns, TLS, true, "127.0.0.1#10053"),
     ] {
         let data = [
             ("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#),
@@ -171,15 +172,15 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
         ];
         let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
         let config = dnsconfig::parse(&data.into()).unwrap();
-        let from = ingredients(&config, &[], &names, &listening);
-        let (routes, omissions) = Routes::compute(&Ingredients {
+        let from = route_sources(&config, &[], &names, &listening);
+        let ComputedRoutes { routes, omitted } = Routes::compute(&RouteSources {
             forward,
             kubedns_follows,
             ..from
         });
-        let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
+        let values = crate::dnsmasq::servers_file::server_values(&routes).join("; ");
         assert_eq!(
-            (values.as_str(), omissions.len()),
+            (values.as_str(), omitted.len()),
             (expected, 0),
             "{forward:?} {upstreams} {kubedns_follows}"
         );
@@ -189,7 +190,7 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
 /// Computes the routes of names in `hosts` and `aliases`. The cases differ in the forwarder, in
 /// whether kubedns follows the configuration, and in whether kubedns is behind dnsmasq.
 #[test]
-fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
+fn own_names_go_to_kubedns_behind_dnsmasq() {
     let data = [
         ("hosts", "192.0.2.1 db.acme.example db\n2001:db8::1 db\n"),
         ("aliases", r#"{"registry.acme.example": "registry.infra"}"#),
@@ -204,25 +205,23 @@ fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
                 /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
                 /registry.acme.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
-    let (names, listening, resolv_conf) = (
-        Resolutions::default(),
-        Listening::of(&local()),
-        ["192.0.2.2".parse().unwrap()],
-    );
-    let from = ingredients(&config, &resolv_conf, &names, &listening);
+    let names = Resolutions::default();
+    let listening = ListenAddresses::from_arguments(&local());
+    let resolv_conf = ["192.0.2.2".parse().unwrap()];
+    let from = route_sources(&config, &resolv_conf, &names, &listening);
     for (forward, kubedns_follows, kubedns_is_behind, expected) in [
-        (Forward::Dnsmasq, true, true, with),
-        (Forward::Dnsmasq, false, true, without),
-        (Forward::Dnsmasq, true, false, without),
-        (Forward::Kubedns, true, true, "127.0.0.1#10053"),
+        (ForwardMode::Dnsmasq, true, true, with),
+        (ForwardMode::Dnsmasq, false, true, without),
+        (ForwardMode::Dnsmasq, true, false, without),
+        (ForwardMode::Kubedns, true, true, "127.0.0.1#10053"),
     ] {
-        let (routes, _) = Routes::compute(&Ingredients {
+        let ComputedRoutes { routes, .. } = Routes::compute(&RouteSources {
             forward,
             kubedns_is_behind,
             kubedns_follows,
             ..from
         });
-        let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
+        let values = crate::dnsmasq::servers_file::server_values(&routes).join("; ");
         assert_eq!(
             values, expected,
             "{forward:?} {kubedns_follows} {kubedns_is_behind}"
@@ -231,7 +230,7 @@ fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
 }
 
 #[test]
-fn servers_that_are_dnsmasq_itself_are_left_out() {
+fn own_addresses_are_omitted_as_loops() {
     assert_eq!(
         plain(
             r#"{"a.example": ["127.0.0.1"], "b.example": ["127.0.0.1", "192.0.2.1"]}"#,

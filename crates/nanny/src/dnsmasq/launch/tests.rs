@@ -8,6 +8,7 @@ use serde::Deserialize;
 use wire::Nameserver;
 
 use super::*;
+use crate::config::routes::ComputedRoutes;
 use crate::config::routes::tests::computed;
 
 const FILE: &str = "/state/servers.conf";
@@ -16,30 +17,32 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
-fn dnsmasq(version: &str) -> Dnsmasq {
-    Dnsmasq {
+fn dnsmasq(version: &str) -> DnsmasqVersion {
+    DnsmasqVersion {
         version: version.to_owned(),
         loop_detection: true,
         package: None,
     }
 }
 
-fn plan_of(arguments: &Arguments) -> Plan {
-    let root = Identity::Root {
+fn plan_of(arguments: &DnsmasqArguments) -> LaunchPlan {
+    let root = NannyUser::Root {
         user: "root".to_owned(),
         group: "root".to_owned(),
     };
-    Plan::new(
-        arguments,
+    LaunchPlan::new(
+        LaunchSettings {
+            arguments,
+            user: &root,
+            dnsmasq: &dnsmasq("2.90"),
+            forward: ForwardMode::Dnsmasq,
+        },
         Ok(PathBuf::from(FILE)),
-        &root,
-        &dnsmasq("2.90"),
-        Forward::Dnsmasq,
     )
 }
 
-fn plan(line: &str) -> Plan {
-    plan_of(&Arguments::from_words(words(line)))
+fn plan(line: &str) -> LaunchPlan {
+    plan_of(&DnsmasqArguments::from_words(words(line)))
 }
 
 fn text(argv: &[OsString]) -> String {
@@ -54,7 +57,7 @@ fn argv(line: &str) -> String {
 }
 
 #[test]
-fn the_stock_arguments_come_first_and_untouched() {
+fn stock_arguments_come_first_unchanged() {
     let stock = "-k --cache-size=1000 --no-negcache --dns-loop-detect --log-facility=- \
                  --server=/cluster.local/127.0.0.1#10053 --server=/in-addr.arpa/127.0.0.1#10053 \
                  --server=/ip6.arpa/127.0.0.1#10053";
@@ -69,7 +72,7 @@ fn the_stock_arguments_come_first_and_untouched() {
 }
 
 #[test]
-fn what_the_user_gave_is_not_given_again() {
+fn user_options_are_not_repeated() {
     let given = "-d -R -8 /var/log/x -x /run/x -u me --group=us --dns-loop-detect";
     assert_eq!(argv(given), format!("{given} --servers-file={FILE}"));
 }
@@ -124,8 +127,8 @@ fn conflicts_are_resolved_and_told() {
 /// Each case has `-forward=kubedns` and lists the user's arguments that are kept, the arguments
 /// that the nanny adds, and the notes.
 #[test]
-fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
-    let root = Identity::Root {
+fn cache_mode_adds_its_options() {
+    let root = NannyUser::Root {
         user: "root".to_owned(),
         group: "root".to_owned(),
     };
@@ -178,13 +181,15 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
             "--no-resolv: kubedns asks the servers",
         ),
     ] {
-        let arguments = Arguments::from_words(words(line));
-        let plan = Plan::new(
-            &arguments,
+        let arguments = DnsmasqArguments::from_words(words(line));
+        let plan = LaunchPlan::new(
+            LaunchSettings {
+                arguments: &arguments,
+                user: &root,
+                dnsmasq: &dnsmasq("2.90"),
+                forward: ForwardMode::Kubedns,
+            },
             Ok(PathBuf::from(FILE)),
-            &root,
-            &dnsmasq("2.90"),
-            Forward::Kubedns,
         );
         assert_eq!(
             text(&plan.argv(&Routes::default())),
@@ -206,46 +211,50 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     }
     let routes = Routes {
         upstreams: vec!["127.0.0.1:10053".parse().unwrap()],
-        upstreams_from: Origin::Kubedns,
+        upstreams_from: UpstreamOrigin::Kubedns,
         ..Routes::default()
     };
-    let arguments = Arguments::from_words(words("-k -8 - --dns-loop-detect"));
-    let plan = Plan::new(
-        &arguments,
+    let arguments = DnsmasqArguments::from_words(words("-k -8 - --dns-loop-detect"));
+    let plan = LaunchPlan::new(
+        LaunchSettings {
+            arguments: &arguments,
+            user: &NannyUser::Other,
+            dnsmasq: &dnsmasq("2.85"),
+            forward: ForwardMode::Kubedns,
+        },
         Err("no place".to_owned()),
-        &Identity::Other,
-        &dnsmasq("2.85"),
-        Forward::Kubedns,
     );
     let expected = "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=600 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
 }
 
 #[test]
-fn without_a_file_the_servers_are_arguments() {
+fn servers_are_arguments_without_file() {
     let routes = Routes {
         stub_domains: BTreeMap::from([(
             "a.example".to_owned(),
             vec!["192.0.2.1:54".parse().unwrap()],
         )]),
         upstreams: vec!["192.0.2.2".parse().unwrap()],
-        upstreams_from: Origin::Configuration,
+        upstreams_from: UpstreamOrigin::Configuration,
         ..Routes::default()
     };
-    let arguments = Arguments::from_words(words("-k --servers-file=/own"));
-    let dnsmasq = Dnsmasq {
+    let arguments = DnsmasqArguments::from_words(words("-k --servers-file=/own"));
+    let dnsmasq = DnsmasqVersion {
         loop_detection: false,
         ..dnsmasq("2.90")
     };
-    let plan = Plan::new(
-        &arguments,
+    let plan = LaunchPlan::new(
+        LaunchSettings {
+            arguments: &arguments,
+            user: &NannyUser::Other,
+            dnsmasq: &dnsmasq,
+            forward: ForwardMode::Dnsmasq,
+        },
         Err("no place for it".to_owned()),
-        &Identity::Other,
-        &dnsmasq,
-        Forward::Dnsmasq,
     );
-    assert_eq!(plan.mode, Mode::Restart);
-    assert_eq!(plan.obstacle.as_deref(), Some("no place for it"));
+    assert_eq!(plan.mode, EditMode::Restart);
+    assert_eq!(plan.restart_reason.as_deref(), Some("no place for it"));
     assert_eq!(
         plan.resolv_files,
         Vec::<PathBuf>::new(),
@@ -257,7 +266,7 @@ fn without_a_file_the_servers_are_arguments() {
          --pid-file"
     );
     let from_resolv_conf = Routes {
-        upstreams_from: Origin::ResolvConf,
+        upstreams_from: UpstreamOrigin::ResolvConf,
         upstreams: Vec::new(),
         ..routes
     };
@@ -265,7 +274,7 @@ fn without_a_file_the_servers_are_arguments() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_can_be_done_without() {
+fn argv_without_file_has_servers() {
     let routes = Routes {
         upstreams: vec!["192.0.2.2".parse().unwrap()],
         ..Routes::default()
@@ -279,20 +288,20 @@ fn a_file_that_cannot_be_written_can_be_done_without() {
 }
 
 #[test]
-fn what_is_not_known_leads_to_restarts() {
+fn unknown_options_need_restarts() {
     for line in [
         "--conf-script=/x",
         "--servers-file=/a --servers-file=/b",
         "-C /no/such/file",
     ] {
-        let arguments = Arguments::read(words(line));
-        assert_eq!(plan_of(&arguments).mode, Mode::Restart, "{line}");
+        let arguments = DnsmasqArguments::read(words(line));
+        assert_eq!(plan_of(&arguments).mode, EditMode::Restart, "{line}");
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("dnsmasq.conf");
     std::fs::write(&file, "servers-file=/own\n").unwrap();
-    let arguments = Arguments::read(vec!["-C".into(), file.into()]);
-    assert_eq!(plan_of(&arguments).mode, Mode::Restart);
+    let arguments = DnsmasqArguments::read(vec!["-C".into(), file.into()]);
+    assert_eq!(plan_of(&arguments).mode, EditMode::Restart);
 }
 
 /// A recorded case: the files of the configuration, the arguments behind `--`, and dnsmasq's
@@ -317,8 +326,8 @@ impl Effect {
     /// Parses arguments in the form of kube-dns (`--server X`). Brackets and default ports are
     /// removed.
     fn of_arguments(argv: &[String], known: &[String]) -> Self {
-        let arguments = Arguments::from_words(argv.iter().map(OsString::from).collect());
-        let servers = arguments.all("server").into_iter().map(|value| {
+        let arguments = DnsmasqArguments::from_words(argv.iter().map(OsString::from).collect());
+        let servers = arguments.option_values("server").into_iter().map(|value| {
             let plain = value.replace(['[', ']'], "");
             plain
                 .strip_suffix("#53")
@@ -328,7 +337,7 @@ impl Effect {
         let servers = servers.filter(|server| !known.contains(server)).collect();
         Self {
             servers,
-            reads_resolv_conf: !arguments.has("no-resolv"),
+            reads_resolv_conf: !arguments.has_option("no-resolv"),
         }
     }
 
@@ -396,7 +405,7 @@ fn mended(case: &str, effect: &mut Effect) {
 }
 
 #[test]
-fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
+fn recorded_kube_dns_arguments_are_equivalent() {
     let mut cases: Vec<Case> =
         serde_json::from_str(include_str!("../../../tests/data/kube-dns-argv.json")).unwrap();
     let names = names();
@@ -410,13 +419,14 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
             .iter()
             .map(|(key, value)| (key.clone(), value.clone().into_bytes()));
         let config = dnsconfig::parse(&data.collect()).unwrap_or_default();
-        let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
+        let arguments =
+            DnsmasqArguments::from_words(case.args.iter().map(OsString::from).collect());
         // The servers of the node's resolv.conf.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
         // dnsmasq listens on loopback only. Otherwise a recorded server with an address of this
         // machine would count as dnsmasq itself, and be left out.
-        let listening = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
-        let (routes, _) = computed(&config, &resolv_conf, &names, &listening);
+        let listening = DnsmasqArguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
+        let ComputedRoutes { routes, .. } = computed(&config, &resolv_conf, &names, &listening);
 
         let argv = plan_of(&arguments).argv(&routes);
         assert!(
@@ -424,7 +434,7 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
             "{}: the user's arguments come first",
             case.name
         );
-        let mut expected = Effect::of_arguments(&case.argv, &arguments.all("server"));
+        let mut expected = Effect::of_arguments(&case.argv, &arguments.option_values("server"));
         mended(&case.name, &mut expected);
         let actual = Effect::of_file(&servers_file::render(&routes, ""));
         assert_eq!(actual, expected, "{}", case.name);

@@ -6,9 +6,9 @@ use dnsclient::resolve::Resolutions;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::arguments::Arguments;
-use crate::config::routes::Origin;
+use crate::config::arguments::DnsmasqArguments;
 use crate::config::routes::tests::computed;
+use crate::config::routes::{ComputedRoutes, UpstreamOrigin};
 
 fn routes() -> Routes {
     Routes {
@@ -20,13 +20,13 @@ fn routes() -> Routes {
             ],
         )]),
         upstreams: vec!["192.0.2.1:5353".parse().unwrap()],
-        upstreams_from: Origin::Configuration,
+        upstreams_from: UpstreamOrigin::Configuration,
         ..Routes::default()
     }
 }
 
 #[test]
-fn one_line_a_server() {
+fn each_server_has_one_line() {
     let expected = "# Written by the nanny; edits are overwritten.\nserver=/acme.example/192.0.2.10\n\
                     server=/acme.example/2001:db8::11#5353\nserver=192.0.2.1#5353\n";
     assert_eq!(render(&routes(), ""), expected);
@@ -35,7 +35,7 @@ fn one_line_a_server() {
 }
 
 #[test]
-fn a_link_local_server_keeps_its_interface() {
+fn link_local_server_keeps_interface() {
     let upstreams = dnsclient::resolv_conf::ResolvConf::parse("nameserver fe80::1%lo").nameservers;
     let text = render(
         &Routes {
@@ -48,7 +48,7 @@ fn a_link_local_server_keeps_its_interface() {
 }
 
 #[test]
-fn the_users_own_lines_come_first() {
+fn user_lines_come_first() {
     let text = render(&Routes::default(), "server=/own.example/192.0.2.5");
     assert!(
         text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"),
@@ -77,7 +77,7 @@ fn is_meant(line: &str) -> bool {
 proptest! {
     /// Random ConfigMaps produce only lines that validation allows.
     #[test]
-    fn nothing_can_be_smuggled_in(
+    fn configuration_cannot_inject_lines(
         domains in proptest::collection::btree_map(
             prop_oneof!["[a-z0-9.-]{1,12}", "\\PC{0,12}", "[a-z]{1,5}[\\n/#=][a-z=/]{1,8}"],
             proptest::collection::vec(
@@ -93,7 +93,7 @@ proptest! {
             ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap()),
         ];
         if let Ok(config) = dnsconfig::parse(&data.into()) {
-            let (routes, _) = computed(&config, &[], &Resolutions::default(), &Arguments::default());
+            let ComputedRoutes { routes, .. } = computed(&config, &[], &Resolutions::default(), &DnsmasqArguments::default());
             for line in render(&routes, "").lines().skip(1) {
                 prop_assert!(is_meant(line), "{:?}", line);
             }

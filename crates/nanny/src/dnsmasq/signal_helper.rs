@@ -7,9 +7,9 @@
 //!   TCP. The kernel kills only dnsmasq itself (see [`daemon::exec`]), and only if dnsmasq has not
 //!   changed its user or group.
 //!
-//! The helper reads requests of one octet from standard input: the number of a signal, [`GROUP`] or
-//! [`GONE`]. The response is one octet: the error number, or zero for success. The end of the input
-//! means that the nanny has ended.
+//! The helper reads requests of one octet from standard input: the number of a signal,
+//! [`KILL_GROUP`] or [`DISMISS`]. The response is one octet: the error number, or zero for success.
+//! The end of the input means that the nanny has ended.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -24,60 +24,63 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// The first argument of the helper's command line.
-pub const WORD: &str = "__keep-dnsmasq";
+pub const SUBCOMMAND: &str = "__keep-dnsmasq";
 /// Request: SIGKILL for dnsmasq and all its children.
-const GROUP: u8 = u8::MAX;
+const KILL_GROUP: u8 = u8::MAX;
 /// Request: end without a signal. dnsmasq has ended, and its process ID may belong to another
 /// process.
-const GONE: u8 = 0;
+const DISMISS: u8 = 0;
 /// Timeout of a response.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The nanny's handle to the helper process.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct SignalHelper {
     child: Child,
     requests: ChildStdin,
-    answers: ChildStdout,
+    responses: ChildStdout,
 }
 
-impl Keeper {
+impl SignalHelper {
     /// Starts the helper for the process `dnsmasq`, which must lead a process group.
     pub fn start(dnsmasq: Pid) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command
-            .args([WORD, &dnsmasq.to_string()])
+            .args([SUBCOMMAND, &dnsmasq.to_string()])
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        // A signal from the terminal must not reach the helper.
-        let mut child = command.process_group(0).spawn()?;
+            .stdout(Stdio::piped())
+            // A signal from the terminal must not reach the helper.
+            .process_group(0);
+
+        let mut child = command.spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(requests), Some(answers)) => Ok(Self {
+            (Some(requests), Some(responses)) => Ok(Self {
                 child,
                 requests,
-                answers,
+                responses,
             }),
             _ => Err(io::Error::other("no pipes")),
         }
     }
 
     /// Sends dnsmasq a signal.
-    pub async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
-        self.ask(u8::try_from(signal as i32).map_err(|_| Errno::EINVAL)?)
-            .await
+    pub async fn send_signal(&mut self, signal: Signal) -> Result<(), Errno> {
+        let number = u8::try_from(signal as i32).map_err(|_| Errno::EINVAL)?;
+        self.request(number).await
     }
 
     /// Kills dnsmasq and all its children.
     pub async fn kill_group(&mut self) -> Result<(), Errno> {
-        self.ask(GROUP).await
+        self.request(KILL_GROUP).await
     }
 
-    async fn ask(&mut self, request: u8) -> Result<(), Errno> {
-        let asking = async {
+    async fn request(&mut self, request: u8) -> Result<(), Errno> {
+        let exchange = async {
             self.requests.write_all(&[request]).await?;
-            self.answers.read_u8().await
+            self.responses.read_u8().await
         };
-        match timeout(PATIENCE, asking).await {
+
+        match timeout(RESPONSE_TIMEOUT, exchange).await {
             Ok(Ok(0)) => Ok(()),
             Ok(Ok(errno)) => Err(Errno::from_raw(errno.into())),
             // The helper has ended or is stopped.
@@ -87,13 +90,13 @@ impl Keeper {
 
     /// Ends the helper. Call this after dnsmasq has been waited for.
     pub async fn dismiss(mut self) {
-        let _ = self.requests.write_all(&[GONE]).await;
-        let _ = timeout(PATIENCE, self.child.wait()).await;
+        let _ = self.requests.write_all(&[DISMISS]).await;
+        let _ = timeout(RESPONSE_TIMEOUT, self.child.wait()).await;
     }
 }
 
-/// Runs the helper process; `arguments` are the arguments after [`WORD`].
-pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+/// Runs the helper process; `arguments` are the arguments after [`SUBCOMMAND`].
+pub fn run_helper(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let id = arguments
         .next()
         .and_then(|id| id.to_string_lossy().parse().ok());
@@ -102,37 +105,48 @@ pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(dnsmasq) = id.filter(|id| *id > 1).map(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
-    let (mut requests, mut answers) = (io::stdin().lock(), io::stdout().lock());
-    let mut request = [GONE];
+
+    let mut requests = io::stdin().lock();
+    let mut responses = io::stdout().lock();
+    let mut request = [DISMISS];
     while requests.read_exact(&mut request).is_ok() {
-        let done = match request {
-            [GONE] => return ExitCode::SUCCESS,
-            [GROUP] => as_owner(dnsmasq, || killpg(dnsmasq, Signal::SIGKILL)),
-            [number] => match Signal::try_from(i32::from(number)) {
-                Ok(signal) => as_owner(dnsmasq, || kill(dnsmasq, signal)),
-                Err(errno) => Err(errno),
-            },
-        };
-        let answer = done
-            .err()
-            .map_or(0, |errno| u8::try_from(errno as i32).unwrap_or(u8::MAX));
-        if answers
-            .write_all(&[answer])
-            .and_then(|()| answers.flush())
-            .is_err()
-        {
+        let [request] = request;
+        if request == DISMISS {
+            return ExitCode::SUCCESS;
+        }
+
+        let response = error_number(serve_request(dnsmasq, request));
+        let written = responses.write_all(&[response]);
+        if written.and_then(|()| responses.flush()).is_err() {
             break;
         }
     }
-    let _ = as_owner(dnsmasq, || killpg(dnsmasq, Signal::SIGKILL));
+
+    // The nanny has ended.
+    let _ = run_as_owner(dnsmasq, || killpg(dnsmasq, Signal::SIGKILL));
     ExitCode::SUCCESS
 }
 
+fn serve_request(dnsmasq: Pid, request: u8) -> nix::Result<()> {
+    if request == KILL_GROUP {
+        return run_as_owner(dnsmasq, || killpg(dnsmasq, Signal::SIGKILL));
+    }
+    let signal = Signal::try_from(i32::from(request))?;
+    run_as_owner(dnsmasq, || kill(dnsmasq, signal))
+}
+
+fn error_number(outcome: nix::Result<()>) -> u8 {
+    match outcome {
+        Ok(()) => 0,
+        Err(errno) => u8::try_from(errno as i32).unwrap_or(u8::MAX),
+    }
+}
+
 /// Runs `act`. If that fails with EPERM, changes to the user of `process` and runs `act` again.
-fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
+fn run_as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
     match act() {
         Err(Errno::EPERM) => {
-            let owner = owner(process).ok_or(Errno::ESRCH)?;
+            let owner = process_owner(process).ok_or(Errno::ESRCH)?;
             setresuid(owner, owner, owner)?;
             act()
         }
@@ -141,7 +155,7 @@ fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> 
 }
 
 /// Returns the real user of a process.
-fn owner(process: Pid) -> Option<Uid> {
+fn process_owner(process: Pid) -> Option<Uid> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let mut ids = status
         .lines()

@@ -33,64 +33,63 @@ pub(crate) struct KubednsRoutes {
 impl KubednsRoutes {
     /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless the
     /// answer has all three.
-    fn of(answer: &Answer) -> Option<Self> {
+    fn from_answer(answer: &Answer) -> Option<Self> {
         let texts: Vec<String> = chaos::texts(answer).collect();
-        let value = |name: &str| {
-            let mut values = texts
-                .iter()
-                .filter_map(|text| text.strip_prefix(name)?.strip_prefix('='));
-            values.next().map(str::to_owned)
-        };
-        let (configuration, routes) = (value("configuration")?, value("routes")?);
         Some(Self {
-            configuration,
-            routes,
-            topology: value("topology")?,
+            configuration: value_of(&texts, "configuration")?,
+            routes: value_of(&texts, "routes")?,
+            topology: value_of(&texts, "topology")?,
         })
     }
 }
 
-/// Polls the routes of kubedns while the router wants them.
-#[derive(Debug)]
-pub(crate) struct Follower {
-    kubedns: Nameserver,
-    wanted: watch::Receiver<bool>,
-    said: watch::Sender<Option<KubednsRoutes>>,
+fn value_of(texts: &[String], name: &str) -> Option<String> {
+    texts.iter().find_map(|text| {
+        let value = text.strip_prefix(name)?.strip_prefix('=')?;
+        Some(value.to_owned())
+    })
 }
 
-impl Follower {
-    /// Creates a follower that has no answer yet.
+/// Polls the routes of kubedns while the router wants them.
+#[derive(Debug)]
+pub(crate) struct KubednsPoller {
+    kubedns: Nameserver,
+    wanted: watch::Receiver<bool>,
+    last_answer: watch::Sender<Option<KubednsRoutes>>,
+}
+
+impl KubednsPoller {
+    /// Creates a poller that has no answer yet.
     pub(crate) fn new(kubedns: Nameserver, wanted: watch::Receiver<bool>) -> Self {
         Self {
             kubedns,
             wanted,
-            said: watch::Sender::default(),
+            last_answer: watch::Sender::default(),
         }
     }
 
     /// The last answer of kubedns, `None` before the first answer. A failed poll keeps the last
     /// answer.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
-        self.said.subscribe()
+        self.last_answer.subscribe()
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.follow()).await;
+        let _ = stop.run_until_cancelled(self.poll_while_wanted()).await;
     }
 
-    async fn follow(&mut self) {
-        let (server, question) = (
-            ServerAddr::from(self.kubedns),
-            chaos::question("routes.kubedns."),
-        );
-        let mut told = false;
+    async fn poll_while_wanted(&mut self) {
+        let server = ServerAddr::from(self.kubedns);
+        let question = chaos::question("routes.kubedns.");
+        let mut has_warned = false;
+
         while self.wanted.wait_for(|wanted| *wanted).await.is_ok() {
             match ask(&server, Transport::Udp, &question, TIMEOUT).await {
-                Ok(answer) => match KubednsRoutes::of(&answer) {
-                    Some(routes) => self.take(routes),
-                    None if !std::mem::replace(&mut told, true) => {
+                Ok(answer) => match KubednsRoutes::from_answer(&answer) {
+                    Some(routes) => self.publish_answer(routes),
+                    None if !std::mem::replace(&mut has_warned, true) => {
                         let rcode = answer.message.metadata.response_code;
-                        warn_of_another(self.kubedns, rcode);
+                        warn_of_missing_routes(self.kubedns, rcode);
                     }
                     None => {}
                 },
@@ -102,20 +101,21 @@ impl Follower {
         }
     }
 
-    fn take(&self, routes: KubednsRoutes) {
-        self.said.send_if_modified(|said| {
-            let changed = said.as_ref() != Some(&routes);
-            *said = Some(routes);
+    fn publish_answer(&self, routes: KubednsRoutes) {
+        self.last_answer.send_if_modified(|last| {
+            let changed = last.as_ref() != Some(&routes);
+            *last = Some(routes);
             changed
         });
     }
 }
 
-fn warn_of_another(kubedns: Nameserver, rcode: ResponseCode) {
+fn warn_of_missing_routes(kubedns: Nameserver, rcode: ResponseCode) {
     warn!(
         %kubedns,
         %rcode,
-        "kubedns does not report its routes, check its version; after edits dnsmasq keeps old answers for their TTL"
+        "kubedns does not report its routes, check its version; \
+         after edits dnsmasq keeps old answers for their TTL"
     );
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_kubedns_says_last_counts_and_silence_changes_nothing() {
+    async fn last_answer_of_kubedns_counts() {
         let (texts, says) = watch::channel(String::new());
         let kubedns = Upstream::start(move |asked: &Asked| {
             let reply = Reply::to(&asked.packet);
@@ -146,9 +146,10 @@ mod tests {
         })
         .await;
         let (wanted, wants) = watch::channel(false);
-        let follower = Follower::new(kubedns.addr().into(), wants);
-        let (said, mut tasks) = (follower.subscribe(), JoinSet::new());
-        tasks.spawn(follower.run(CancellationToken::new()));
+        let poller = KubednsPoller::new(kubedns.addr().into(), wants);
+        let said = poller.subscribe();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(poller.run(CancellationToken::new()));
         let asked = |more: usize| {
             let before = kubedns.count();
             let kubedns = &kubedns;

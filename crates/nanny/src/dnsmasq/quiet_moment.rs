@@ -11,11 +11,12 @@
 //!
 //! `/proc` shows a quiet moment. dnsmasq waits in poll(2), no packets wait at its port, and it has
 //! no more sockets than an idle dnsmasq. A forwarded query has a socket of its own; sockets older
-//! than [`FORGOTTEN`] do not count.
+//! than [`ABANDONED_AFTER`] do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,18 +25,18 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::dnsmasq::health::look;
+use crate::dnsmasq::health::read_process_state;
 
 /// Limit of the wait until `/proc` shows the process as stopped.
 const STOPPING: Duration = Duration::from_millis(5);
 /// After this time the client of a waiting query has retried or given up.
-const FORGOTTEN: Duration = Duration::from_secs(5);
+const ABANDONED_AFTER: Duration = Duration::from_secs(5);
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Looks for quiet moments of one dnsmasq process.
 #[derive(Debug, Clone)]
-pub(crate) struct Quiet {
+pub(crate) struct QuietMoments {
     pid: Pid,
     port: u16,
     /// The smallest set of descriptors seen: those of an idle dnsmasq.
@@ -47,14 +48,14 @@ pub(crate) struct Quiet {
 /// Targets of the descriptors, such as `socket:[4711]`.
 type Descriptors = BTreeSet<OsString>;
 
-/// Result of sending a signal.
+/// The moment at which a signal was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SignalTiming {
     Quietly,
     Anyway,
 }
 
-impl Quiet {
+impl QuietMoments {
     /// Checks the process that answers on `port`.
     pub(crate) fn new(pid: Pid, port: u16) -> Self {
         Self {
@@ -67,111 +68,124 @@ impl Quiet {
 
     /// Learns the descriptors of an idle dnsmasq. Call this function about once a second.
     pub(crate) fn observe(&mut self) {
-        let Some(now) = descriptors(self.pid) else {
+        let Some(now) = read_descriptors(self.pid) else {
             return;
         };
+
         self.since.retain(|descriptor, _| now.contains(descriptor));
         for descriptor in &now {
             self.since
                 .entry(descriptor.clone())
                 .or_insert_with(Instant::now);
         }
+
         if self.idle.as_ref().is_none_or(|idle| now.len() < idle.len()) {
             self.idle = Some(now);
         }
     }
 
-    /// Sends `signal` in the first quiet moment within `patience`, or at the end of `patience`.
-    /// Blocks the thread until then.
+    /// Sends `signal` in the first quiet moment within `limit`, or at its end. Blocks the thread
+    /// until then.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
-    pub(crate) fn send(&mut self, signal: Signal, patience: Duration) -> Result<Sent, Errno> {
-        let deadline = Instant::now()
-            + if can_look(self.pid) {
-                patience
-            } else {
-                Duration::ZERO
-            };
+    pub(crate) fn send_signal(
+        &mut self,
+        signal: Signal,
+        limit: Duration,
+    ) -> Result<SignalTiming, Errno> {
+        let mut deadline = Instant::now();
+        if has_readable_proc(self.pid) {
+            deadline += limit;
+        }
+
         loop {
             self.observe();
-            if self.looks_idle() && self.send_now(signal) {
-                return Ok(Sent::Quietly);
+            if self.looks_idle() && self.send_if_quiet(signal) {
+                return Ok(SignalTiming::Quietly);
             }
             if Instant::now() >= deadline {
-                return kill(self.pid, signal).map(|()| Sent::Anyway);
+                return kill(self.pid, signal).map(|()| SignalTiming::Anyway);
             }
             sleep(PAUSE);
         }
     }
 
     /// Stops the process, checks for a quiet moment, sends the signal if there is one, and
-    /// continues the process.
-    fn send_now(&self, signal: Signal) -> bool {
-        let Some(stopped) = Stopped::new(self.pid) else {
+    /// continues the process. Returns whether the signal was sent.
+    fn send_if_quiet(&self, signal: Signal) -> bool {
+        let Some(stopped) = StoppedProcess::new(self.pid) else {
             return false;
         };
+
         let quiet = self.looks_idle()
             && waits_in_poll(self.pid)
             && !has_packets_waiting(self.pid, self.port);
         // The signal is delivered before the process does anything else.
         let sent = quiet && kill(self.pid, signal).is_ok();
+
         drop(stopped);
         sent
     }
 
     fn looks_idle(&self) -> bool {
-        let (Some(idle), Some(now)) = (&self.idle, descriptors(self.pid)) else {
+        let Some(idle) = &self.idle else {
             return false;
         };
-        let old = |descriptor| {
-            self.since
-                .get(descriptor)
-                .is_some_and(|since| since.elapsed() >= FORGOTTEN)
+        let Some(now) = read_descriptors(self.pid) else {
+            return false;
         };
         now.iter()
-            .all(|descriptor| idle.contains(descriptor) || old(descriptor))
+            .all(|descriptor| idle.contains(descriptor) || self.is_abandoned(descriptor))
+    }
+
+    fn is_abandoned(&self, descriptor: &OsString) -> bool {
+        self.since
+            .get(descriptor)
+            .is_some_and(|since| since.elapsed() >= ABANDONED_AFTER)
     }
 }
 
 /// A stopped process. Dropping this value continues the process.
-struct Stopped(Pid);
+struct StoppedProcess(Pid);
 
-impl Stopped {
+impl StoppedProcess {
     fn new(pid: Pid) -> Option<Self> {
         kill(pid, Signal::SIGSTOP).ok()?;
         let stopped = Self(pid);
+
         let deadline = Instant::now() + STOPPING;
-        while !look(pid).is_some_and(|look| look.stopped) {
+        while !read_process_state(pid).is_some_and(|state| state.stopped) {
             if Instant::now() >= deadline {
                 return None;
             }
             sleep(Duration::from_micros(10));
         }
+
         Some(stopped)
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGCONT);
     }
 }
 
 /// Returns whether the files in `/proc` that the checks read are readable.
-fn can_look(pid: Pid) -> bool {
+fn has_readable_proc(pid: Pid) -> bool {
     ["syscall", "net/udp", "stat"]
         .iter()
         .all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
 }
 
 /// The open descriptors; `None` without permission to read them.
-fn descriptors(pid: Pid) -> Option<Descriptors> {
+fn read_descriptors(pid: Pid) -> Option<Descriptors> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     // A descriptor that is closed before its link is read is skipped.
     let links = entries
         .flatten()
         .filter_map(|entry| fs::read_link(entry.path()).ok());
-    Some(links.map(std::path::PathBuf::into_os_string).collect())
+    Some(links.map(PathBuf::into_os_string).collect())
 }
 
 /// Returns whether a stopped process was waiting in poll(2).
@@ -194,19 +208,22 @@ const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
-        table.is_ok_and(|table| table.lines().skip(1).any(|line| waits_at(line, port)))
+        table.is_ok_and(|table| table.lines().skip(1).any(|line| has_packets_at(line, port)))
     })
 }
 
 /// Parses one line of the table. The second word is the local address, the fifth is `sent:received`
 /// in octets; all numbers are hexadecimal.
-fn waits_at(line: &str, port: u16) -> bool {
+fn has_packets_at(line: &str, port: u16) -> bool {
     let mut words = line.split_ascii_whitespace().skip(1);
+
     let local = words.next().and_then(|address| address.rsplit_once(':'));
     let local = local.and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
-    let waiting = words.nth(2).and_then(|queues| queues.rsplit_once(':'));
-    let waiting = waiting.and_then(|(_, octets)| u64::from_str_radix(octets, 16).ok());
-    local == Some(port) && waiting != Some(0)
+
+    let queues = words.nth(2).and_then(|queues| queues.rsplit_once(':'));
+    let received = queues.and_then(|(_, octets)| u64::from_str_radix(octets, 16).ok());
+
+    local == Some(port) && received != Some(0)
 }
 
 #[cfg(test)]
@@ -218,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_waiting_at_a_port_are_seen() {
+    fn waiting_packets_are_detected() {
         let server = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         let port = server.local_addr().unwrap().port();
         assert!(!has_packets_waiting(Pid::this(), port));
@@ -230,18 +247,16 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_beyond_the_idle_ones_are_seen_until_they_are_old() {
+    fn extra_descriptors_count_until_old() {
         let mut child = Command::new("sh")
             .args(["-c", "read a; exec 9</dev/zero; echo open; read b"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (mut input, mut output) = (
-            child.stdin.take().unwrap(),
-            BufReader::new(child.stdout.take().unwrap()),
-        );
-        let mut quiet = Quiet::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
+        let mut input = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut quiet = QuietMoments::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
         quiet.observe();
         assert!(quiet.looks_idle());
 
@@ -250,7 +265,7 @@ mod tests {
         assert!(!quiet.looks_idle());
         quiet.observe();
         assert!(!quiet.looks_idle());
-        let long_ago = Instant::now().checked_sub(FORGOTTEN).unwrap();
+        let long_ago = Instant::now().checked_sub(ABANDONED_AFTER).unwrap();
         quiet.since.values_mut().for_each(|since| *since = long_ago);
         assert!(quiet.looks_idle());
 
@@ -260,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_never_quiet_gets_the_signal_at_the_end() {
+    fn busy_process_is_signalled_at_deadline() {
         // sleep(1) waits, but not in poll(2).
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        let mut quiet = Quiet::new(pid, 1);
+        let mut quiet = QuietMoments::new(pid, 1);
         quiet.observe();
         assert_eq!(
-            quiet.send(Signal::SIGHUP, Duration::from_millis(20)),
-            Ok(Sent::Anyway)
+            quiet.send_signal(Signal::SIGHUP, Duration::from_millis(20)),
+            Ok(SignalTiming::Anyway)
         );
         let status = child.wait().unwrap();
         assert_eq!(

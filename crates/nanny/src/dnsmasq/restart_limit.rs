@@ -1,4 +1,5 @@
-//! Deaths of dnsmasq: the limit at which the nanny gives up, and the pauses before restarts.
+//! The limit of restarts: the number of deaths at which the nanny gives up, and the pauses before
+//! restarts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,39 +15,36 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// doubles with each death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
+/// The times of the deaths within [`WINDOW`].
 #[derive(Debug, Default)]
-pub(crate) struct Deaths(VecDeque<Instant>);
+pub(crate) struct RestartLimit(VecDeque<Instant>);
 
 /// The reaction to a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DeathReaction {
     /// Restart dnsmasq after this pause.
     Restart(Duration),
     /// Exit: dnsmasq died this many times within a minute.
     GiveUp(usize),
 }
 
-impl Deaths {
-    pub(crate) fn count(&mut self, now: Instant) -> Verdict {
-        while self
-            .0
-            .front()
-            .is_some_and(|then| now.duration_since(*then) > WINDOW)
-        {
-            self.0.pop_front();
-        }
+impl RestartLimit {
+    pub(crate) fn count_death(&mut self, now: Instant) -> DeathReaction {
+        self.0.retain(|then| now.duration_since(*then) <= WINDOW);
         self.0.push_back(now);
+
         let count = self.0.len();
         if count >= LIMIT {
-            return Verdict::GiveUp(count);
+            return DeathReaction::GiveUp(count);
         }
         let Some(doublings) = count.checked_sub(2) else {
-            return Verdict::Restart(Duration::ZERO);
+            return DeathReaction::Restart(Duration::ZERO);
         };
+
         // Half of the pause is random, so that the pods of a cluster do not restart dnsmasq at the
         // same time.
         let pause = FIRST_PAUSE * (1 << doublings);
-        Verdict::Restart(jittered(&(pause / 2..=pause)))
+        DeathReaction::Restart(jittered(&(pause / 2..=pause)))
     }
 }
 
@@ -55,12 +53,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_once_then_slower_then_not_at_all() {
-        let mut deaths = Deaths::default();
+    fn pauses_double_until_limit() {
+        let mut limit = RestartLimit::default();
         let start = Instant::now();
-        assert_eq!(deaths.count(start), Verdict::Restart(Duration::ZERO));
+        assert_eq!(
+            limit.count_death(start),
+            DeathReaction::Restart(Duration::ZERO)
+        );
         for (number, longest) in [(2, 200), (3, 400), (4, 800), (5, 1600)] {
-            let Verdict::Restart(pause) = deaths.count(start + Duration::from_secs(number)) else {
+            let DeathReaction::Restart(pause) =
+                limit.count_death(start + Duration::from_secs(number))
+            else {
                 panic!("gave up after {number}");
             };
             let longest = Duration::from_millis(longest);
@@ -70,18 +73,21 @@ mod tests {
             );
         }
         assert_eq!(
-            deaths.count(start + Duration::from_secs(6)),
-            Verdict::GiveUp(6)
+            limit.count_death(start + Duration::from_secs(6)),
+            DeathReaction::GiveUp(6)
         );
     }
 
     #[test]
-    fn old_deaths_are_forgotten() {
-        let mut deaths = Deaths::default();
+    fn old_deaths_do_not_count() {
+        let mut limit = RestartLimit::default();
         let start = Instant::now();
         for minute in 0..50 {
             let now = start + Duration::from_secs(61 * minute);
-            assert_eq!(deaths.count(now), Verdict::Restart(Duration::ZERO));
+            assert_eq!(
+                limit.count_death(now),
+                DeathReaction::Restart(Duration::ZERO)
+            );
         }
     }
 }
