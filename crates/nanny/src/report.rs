@@ -300,7 +300,7 @@ impl Report {
     }
 
     /// Records the state of the configuration after an edit.
-    pub(crate) fn set_configuration(&self, state: &State) {
+    pub(crate) fn set_configuration(&self, state: &ConfigState) {
         let counters = &self.counters.config;
         counters.info.set(&state.version.to_string());
         counters.error.set(i64::from(state.error.is_some()));

@@ -190,7 +190,8 @@ mod tests {
             (found.version.as_str(), found.loop_detection),
             ("2.90", true)
         );
-        let other = "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
+        let other =
+            "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
         assert!(!DnsmasqVersion::parse(other, None).unwrap().loop_detection);
         assert_eq!(DnsmasqVersion::parse("BusyBox v1.36", None), None);
         assert_eq!(DnsmasqVersion::parse("", None), None);
