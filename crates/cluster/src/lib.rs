@@ -18,6 +18,5 @@ pub mod one_or_many;
 pub mod persist;
 pub mod records;
 mod relist;
-pub mod scope;
 pub mod snapshot;
 pub mod watch;

@@ -6,6 +6,7 @@
 //! the API. The module `records` builds records from the converted objects.
 
 mod api;
+mod events;
 mod parse;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,9 @@ use smol_str::SmolStr;
 use crate::one_or_many::OneOrMany;
 
 pub(crate) use api::IMPORT_NAME;
-pub(crate) use parse::MAGIC;
+pub use events::{Change, EndpointsSource, Event};
+pub(crate) use events::{EventConverter, ReadEvent, WrappedChange};
+pub(crate) use parse::{MAGIC, ObjectIdentity};
 pub use parse::{Encoded, Exposed, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
@@ -404,74 +407,4 @@ pub struct ConfigMap {
     pub key: ObjectKey,
     /// `data`, without `binaryData`.
     pub data: BTreeMap<String, Vec<u8>>,
-}
-
-/// A change of the objects of one kind. A list is `RelistStarted`, then `Apply` for each object,
-/// then `RelistDone`. At `RelistDone`, known objects that the list did not contain are deleted. An
-/// interrupted list is followed by another `RelistStarted`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change<T> {
-    /// A list begins.
-    RelistStarted,
-    /// The object was listed, created or changed.
-    Apply(T),
-    /// The list is complete.
-    RelistDone,
-    /// The object was deleted, or has become too malformed to be used.
-    Deleted(ObjectKey),
-}
-
-impl<T> Change<T> {
-    /// Converts the object with `form`, if the change contains an object.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
-        match self {
-            Self::RelistStarted => Change::RelistStarted,
-            Self::Apply(object) => Change::Apply(form(object)),
-            Self::RelistDone => Change::RelistDone,
-            Self::Deleted(key) => Change::Deleted(key),
-        }
-    }
-}
-
-/// The kind of objects that endpoints of Services are read from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum EndpointsSource {
-    /// Endpoints objects.
-    Endpoints,
-    /// `EndpointSlice` objects.
-    EndpointSlices,
-}
-
-/// An event of a watcher for the index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// A change of Services.
-    Service(Change<Service>),
-    /// A change of Endpoints.
-    Endpoints(Change<Endpoints>),
-    /// A change of slices.
-    EndpointSlice(Change<EndpointSlice>),
-    /// A change of Nodes; only while federations are configured.
-    Node(Change<Node>),
-    /// A change of the Node that this process runs on, whose zone is preferred.
-    OwnNode(Change<Node>),
-    /// A change of the namespaces that the selector matches.
-    Namespace(Change<Namespace>),
-    /// A change of Pods.
-    Pod(Change<Pod>),
-    /// A change of `ServiceImport`s; only while the cluster set's zone is served.
-    ServiceImport(Change<ServiceImport>),
-    /// A change of the slices of `ServiceImport`s.
-    ImportedSlice(Change<ImportedSlice>),
-    /// The endpoints of this source are used from now on. The event follows the first `RelistDone`
-    /// of the source, possibly after further changes of both sources. Before the first such event,
-    /// the endpoints are unknown.
-    ///
-    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed
-    /// all slices. While slices are used, no changes of Endpoints follow. If Endpoints are used
-    /// again later, their changes start with a list.
-    EndpointsFrom(EndpointsSource),
-    /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints
-    /// lack addresses of the slices.
-    EndpointsInsteadOfSlices,
 }

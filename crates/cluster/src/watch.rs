@@ -4,56 +4,127 @@
 //! - An interrupted watch is resumed at its last resource version, an interrupted list at its last
 //!   page.
 //! - All objects are listed again only if the API server no longer knows the resource version, or
-//!   if the API server's database was wiped or restored (see `history`). No object is removed
+//!   if the API server's database was wiped or restored (see `position`). No object is removed
 //!   before that list is complete.
 //! - A silent watch is reopened, because its connection may be dead.
 //! - A malformed object is ignored and never affects other objects.
 //! - Failures are retried forever, with growing pauses.
 //!
-//! [`Feed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces.
+//! [`CollectionFeed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces.
 //! [`endpoints`] chooses between Endpoints and `EndpointSlice`s. This module does not interpret the
 //! objects.
+//!
+//! ```text
+//! feed --> request --> response --> encoding     what is requested, and how it is read
+//!   |
+//!   +---> position                               where the next list or watch begins
+//!   +---> failure --> failure_log                how long to wait, and what to log
+//! ```
 
-mod collection;
-mod convert;
 mod encoding;
 pub mod endpoints;
-mod events;
-mod exchange;
 mod failure;
 mod failure_log;
 mod feed;
-mod history;
-mod list;
-mod malformed;
 mod metrics;
 pub mod nodes;
-mod pauses;
-mod pieces;
 mod position;
+mod request;
+mod response;
 mod scoped;
-mod state;
-mod status;
-mod timing;
-mod watch_end;
 
-use std::time::Instant;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-pub use collection::Collection;
-pub use exchange::{get, list};
-pub use failure::Failure;
-pub(crate) use failure_log::Outage;
-pub use feed::{Closed, Feed};
+use tokio::time::Instant;
+
+pub use failure::RequestFailure;
+pub(crate) use failure_log::ApiOutage;
+pub use feed::{CollectionFeed, ReceiverGone};
 pub use metrics::{FeedMetrics, WatchMetrics};
+pub use request::{Collection, Namespaces, Scope, get_document, list_objects};
 pub use scoped::ScopedFeed;
-pub use state::{FeedState, Phase};
-pub use timing::WatchTiming;
 
 /// An event and the time when it reached this process.
 #[derive(Debug)]
-pub struct Received<E> {
+pub struct ReceivedEvent<E> {
     /// The event.
     pub event: E,
     /// The time when the whole event had been received.
-    pub at: Instant,
+    pub at: std::time::Instant,
+}
+
+/// State of a feed, which others observe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedState {
+    /// Whether a complete list has been sent, and its objects were not removed since.
+    pub listed: bool,
+    /// The current phase.
+    pub phase: FeedPhase,
+    /// The start of the current phase.
+    pub since: Instant,
+}
+
+impl FeedState {
+    /// The state of a feed that has just started.
+    fn started() -> Self {
+        Self {
+            listed: false,
+            phase: FeedPhase::Away,
+            since: Instant::now(),
+        }
+    }
+}
+
+/// Phase of a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedPhase {
+    /// No watch is open: the feed has just started, or requests fail.
+    Away,
+    /// The watch is open.
+    Following,
+    /// Reading the collection is refused.
+    Refused,
+}
+
+/// The timing of a [`CollectionFeed`]. Each use of a range takes a random value from the range, so
+/// that replicas do not act at the same time.
+#[derive(Debug, Clone)]
+pub struct WatchTiming {
+    /// Requested duration of a watch.
+    pub watch: RangeInclusive<Duration>,
+    /// Bound of a watch's silence before the watch is reopened. API servers send a bookmark each
+    /// minute, but only if any object of the kind has changed, whether selected or not.
+    pub silence: Duration,
+    /// Time that a watch may last beyond its requested duration.
+    pub overrun: Duration,
+    /// Timeout of the head of a response and of each piece of a list.
+    pub response: Duration,
+    /// The first and the longest pause between failed attempts.
+    pub backoff: RangeInclusive<Duration>,
+    /// The longest pause while the API server is unreachable, overloaded or briefly refusing. The
+    /// pause is short, so that a recovery is noticed within seconds. An overloaded API server may
+    /// request longer pauses.
+    pub max_pause: Duration,
+    /// The longest pause while an optional collection is refused whose objects need not be kept up
+    /// to date.
+    pub max_pause_refused: Duration,
+    /// Time after which a refusal counts as lasting. A starting API server briefly refuses
+    /// everything.
+    pub refusal_lasts: Duration,
+}
+
+impl Default for WatchTiming {
+    fn default() -> Self {
+        Self {
+            watch: Duration::from_secs(240)..=Duration::from_secs(290),
+            silence: Duration::from_secs(100),
+            overrun: Duration::from_secs(10),
+            response: Duration::from_secs(30),
+            backoff: Duration::from_millis(250)..=Duration::from_secs(20),
+            max_pause: Duration::from_secs(4),
+            max_pause_refused: Duration::from_mins(5),
+            refusal_lasts: Duration::from_mins(1),
+        }
+    }
 }

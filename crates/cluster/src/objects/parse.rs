@@ -85,10 +85,21 @@ impl Encoded {
     }
 
     /// Key and UID of any object, if they can be read.
-    pub(crate) fn identity(&self) -> Option<(ObjectKey, SmolStr)> {
+    pub(crate) fn identity(&self) -> Option<ObjectIdentity> {
         let metadata = self.metadata();
-        Some((metadata.key_of(Kind::Node).ok()?, metadata.uid().into()))
+        Some(ObjectIdentity {
+            key: metadata.key_of(Kind::Node).ok()?,
+            uid: metadata.uid().into(),
+        })
     }
+}
+
+/// Key and UID of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectIdentity {
+    pub(crate) key: ObjectKey,
+    /// Another object with the same key has another UID.
+    pub(crate) uid: SmolStr,
 }
 
 /// An invalid part of an object that was dropped.

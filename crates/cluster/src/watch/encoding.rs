@@ -1,13 +1,14 @@
-//! The messages of the Kubernetes API that contain objects, in protobuf and in JSON. The protobuf
-//! tags come from `generated.proto` in `k8s.io/apimachinery`.
+//! The messages of the Kubernetes API that contain objects or the status of a failure, in protobuf
+//! and in JSON. The protobuf tags come from `generated.proto` in `k8s.io/apimachinery`.
+
+use std::fmt::Display;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::failure::{Failure, excerpt};
-use super::status;
+use super::failure::{RequestFailure, excerpt};
 use crate::objects::{Encoded, MAGIC};
 
 /// The `Accept` header: protobuf, or else JSON.
@@ -15,6 +16,46 @@ pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application
 /// Bound of a single object or event in octets. API servers store no object of more than a few
 /// megabytes.
 pub(super) const MAX_OBJECT: usize = 8 << 20;
+/// The problem of octets without an envelope.
+const NO_ENVELOPE: &str = "not the protobuf of Kubernetes";
+
+/// The fields of a `metav1.Status` that describe a failure.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+pub(super) struct FailureStatus {
+    #[prost(string, optional, tag = "3")]
+    pub(super) message: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    pub(super) reason: Option<String>,
+    #[prost(int32, optional, tag = "6")]
+    pub(super) code: Option<i32>,
+}
+
+impl FailureStatus {
+    /// The status in the body of an error response, if there is one.
+    pub(super) fn of_body(body: &[u8]) -> Option<Self> {
+        if !body.starts_with(MAGIC) {
+            return serde_json::from_slice(body).ok();
+        }
+
+        let message = open_envelope(&Bytes::copy_from_slice(body))?;
+        Self::decode(message).ok()
+    }
+}
+
+/// `runtime.Unknown`, the envelope of an object.
+#[derive(Clone, PartialEq, Message)]
+struct Envelope {
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+/// The message in `envelope`; `None` if the octets are not an envelope.
+fn open_envelope(envelope: &Bytes) -> Option<Bytes> {
+    let message = envelope.strip_prefix(MAGIC)?;
+    let envelope = Envelope::decode(envelope.slice_ref(message)).ok()?;
+
+    Some(envelope.raw)
+}
 
 /// `metav1.ListMeta`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -31,9 +72,10 @@ pub(super) struct ListMeta {
 
 impl ListMeta {
     /// Checks that the list has a version. A watch without a version would begin anywhere.
-    fn check(&self) -> Result<(), Failure> {
+    fn check_version(&self) -> Result<(), RequestFailure> {
         if self.resource_version.is_empty() {
-            return Err(Failure::Garbage("a list without a version".to_owned()));
+            let problem = "a list without a version";
+            return Err(RequestFailure::Garbage(problem.to_owned()));
         }
         Ok(())
     }
@@ -46,16 +88,9 @@ pub(super) struct WatchEvent {
     pub(super) object: Encoded,
 }
 
-/// `runtime.TypeMeta`.
-#[derive(Clone, PartialEq, Message)]
-struct TypeMeta {
-    #[prost(string, tag = "2")]
-    kind: String,
-}
-
 /// A `metav1.WatchEvent` in protobuf.
 #[derive(Clone, PartialEq, Message)]
-struct WatchMessage {
+struct ProtobufEvent {
     #[prost(string, tag = "1")]
     r#type: String,
     #[prost(message, optional, tag = "2")]
@@ -75,6 +110,43 @@ struct JsonEvent<'a> {
     object: &'a RawValue,
 }
 
+impl WatchEvent {
+    /// Reads an event from a line of JSON.
+    pub(super) fn of_line(line: &Bytes) -> Result<Self, RequestFailure> {
+        let event: JsonEvent<'_> =
+            serde_json::from_slice(line).map_err(|error| garbage_failure(&error, line))?;
+        let object = line.slice_ref(event.object.get().as_bytes());
+
+        Ok(Self {
+            r#type: event.r#type,
+            object: Encoded::Json(object),
+        })
+    }
+
+    /// Reads an event from a protobuf frame.
+    pub(super) fn of_frame(frame: &Bytes) -> Result<Self, RequestFailure> {
+        let event: ProtobufEvent = decode_message(frame)?;
+        let envelope = event
+            .object
+            .ok_or_else(|| garbage_failure(&"an event without an object", frame))?
+            .raw;
+        let object = open_envelope(&envelope)
+            .ok_or_else(|| garbage_failure(&NO_ENVELOPE, &envelope))?;
+
+        Ok(Self {
+            r#type: event.r#type,
+            object: Encoded::Protobuf(object),
+        })
+    }
+}
+
+/// A whole list.
+#[derive(Debug)]
+pub(super) struct ParsedList {
+    pub(super) meta: ListMeta,
+    pub(super) objects: Vec<Encoded>,
+}
+
 #[derive(Deserialize)]
 struct JsonList<'a> {
     kind: String,
@@ -83,76 +155,47 @@ struct JsonList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-fn garbage(why: &dyn std::fmt::Display, received: &[u8]) -> Failure {
-    Failure::Garbage(format!("{why}: {}", excerpt(received)))
-}
-
-/// The message in `envelope`; [`Failure::Garbage`] if the octets are not an envelope.
-fn open(envelope: &Bytes) -> Result<Bytes, Failure> {
-    status::open(envelope).ok_or_else(|| garbage(&"not the protobuf of Kubernetes", envelope))
-}
-
-impl WatchEvent {
-    /// Reads an event from a line of JSON.
-    pub(super) fn of_line(line: &Bytes) -> Result<Self, Failure> {
-        let event: JsonEvent<'_> =
-            serde_json::from_slice(line).map_err(|error| garbage(&error, line))?;
-        let object = Encoded::Json(line.slice_ref(event.object.get().as_bytes()));
-        Ok(Self {
-            r#type: event.r#type,
-            object,
-        })
-    }
-
-    /// Reads an event from a protobuf frame.
-    pub(super) fn of_frame(frame: &Bytes) -> Result<Self, Failure> {
-        let event: WatchMessage = decode(frame)?;
-        let object = event
-            .object
-            .ok_or_else(|| garbage(&"an event without an object", frame))?;
-        Ok(Self {
-            r#type: event.r#type,
-            object: Encoded::Protobuf(open(&object.raw)?),
-        })
-    }
-}
-
 /// Reads a whole list in JSON. A body that is not a list must not be taken for an empty list.
-pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failure> {
-    let list: JsonList<'_> = serde_json::from_slice(body).map_err(|error| garbage(&error, body))?;
-    if !list.kind.ends_with("List") {
-        return Err(garbage(&"not a list", list.kind.as_bytes()));
-    }
-    list.metadata.check()?;
-    let encoded = |item: &RawValue| Encoded::Json(body.slice_ref(item.get().as_bytes()));
-    Ok((
-        list.metadata,
-        list.items
-            .unwrap_or_default()
-            .into_iter()
-            .map(encoded)
-            .collect(),
-    ))
+pub(super) fn read_json_list(body: &Bytes) -> Result<ParsedList, RequestFailure> {
+    let list: JsonList<'_> =
+        serde_json::from_slice(body).map_err(|error| garbage_failure(&error, body))?;
+    check_list_kind(&list.kind)?;
+    list.metadata.check_version()?;
+
+    let items = list.items.unwrap_or_default();
+    let objects = items
+        .into_iter()
+        .map(|item| Encoded::Json(body.slice_ref(item.get().as_bytes())))
+        .collect();
+    Ok(ParsedList {
+        meta: list.metadata,
+        objects,
+    })
+}
+
+/// `runtime.TypeMeta`.
+#[derive(Clone, PartialEq, Message)]
+struct TypeMeta {
+    #[prost(string, tag = "2")]
+    kind: String,
 }
 
 /// A streaming reader of a list in protobuf. An envelope contains the list, and the fields of the
 /// list are the metadata and the objects.
 #[derive(Debug, Default)]
 pub(super) struct ListMessage {
-    within: Within,
+    next: NextElement,
     meta: ListMeta,
 }
 
 /// The element that a [`ListMessage`] expects next.
 #[derive(Debug, Default, Clone, Copy)]
-enum Within {
-    /// The magic number.
+enum NextElement {
     #[default]
-    Start,
-    /// Fields of the envelope.
-    Envelope,
-    /// Fields of the list, of which this number of octets is left.
-    List(usize),
+    MagicNumber,
+    EnvelopeField,
+    /// A field of the list, of which this number of octets is left.
+    ListField(usize),
 }
 
 /// A part of a list.
@@ -165,104 +208,126 @@ pub(super) enum ListPart {
 
 impl ListMessage {
     /// Takes the next part out of `received`; `None` if the part is incomplete.
-    pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<ListPart>, Failure> {
+    pub(super) fn take_part(
+        &mut self,
+        received: &mut BytesMut,
+    ) -> Result<Option<ListPart>, RequestFailure> {
         loop {
-            let complete = match self.within {
-                Within::Start => self.start(received)?,
-                Within::Envelope => self.field_of_envelope(received)?,
-                Within::List(0) => return self.end().map(Some),
-                Within::List(left) => match self.field_of_list(left, received)? {
-                    Some((2, object)) => {
-                        return Ok(Some(ListPart::Object(Encoded::Protobuf(object))));
+            let is_complete = match self.next {
+                NextElement::MagicNumber => self.take_magic_number(received)?,
+                NextElement::EnvelopeField => self.take_envelope_field(received)?,
+                NextElement::ListField(0) => return self.end_list().map(Some),
+                NextElement::ListField(left) => match self.take_list_field(left, received)? {
+                    Some(ListField { number: 2, content }) => {
+                        return Ok(Some(ListPart::Object(Encoded::Protobuf(content))));
                     }
-                    Some((1, meta)) => {
-                        self.meta = decode(&meta)?;
+                    Some(ListField { number: 1, content }) => {
+                        self.meta = decode_message(&content)?;
                         true
                     }
                     other => other.is_some(),
                 },
             };
-            if !complete {
+
+            if !is_complete {
                 return Ok(None);
             }
         }
     }
 
     /// Takes the magic number. Returns false if the magic number is incomplete.
-    fn start(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
+    fn take_magic_number(&mut self, received: &mut BytesMut) -> Result<bool, RequestFailure> {
         if received.len() < MAGIC.len() {
             return Ok(false);
         }
         if !received.starts_with(MAGIC) {
-            return Err(garbage(&"not the protobuf of Kubernetes", received));
+            return Err(garbage_failure(&NO_ENVELOPE, received));
         }
+
         received.advance(MAGIC.len());
-        self.within = Within::Envelope;
+        self.next = NextElement::EnvelopeField;
         Ok(true)
     }
 
     /// Takes a field of the envelope. If the field is the list, takes only the head of the field.
     /// Returns false if the field is incomplete.
-    fn field_of_envelope(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
-        let Some(field) = Field::at_front(received)? else {
+    fn take_envelope_field(&mut self, received: &mut BytesMut) -> Result<bool, RequestFailure> {
+        let Some(field) = FieldHead::parse(received)? else {
             return Ok(false);
         };
         if field.number == 2 {
             received.advance(field.head);
-            self.within = Within::List(field.length);
+            self.next = NextElement::ListField(field.length);
             return Ok(true);
         }
-        let Some(content) = field.split_off(received)? else {
+
+        let Some(content) = field.take_content(received)? else {
             return Ok(false);
         };
         if field.number == 1 {
-            check_kind(&content)?;
+            let meta: TypeMeta = decode_message(&content)?;
+            check_list_kind(&meta.kind)?;
         }
         Ok(true)
     }
 
-    /// Takes a field of the list and returns its number and content; `None` if the field is
-    /// incomplete. `left` is the number of octets that are left of the list.
-    fn field_of_list(
+    /// Takes a field of the list; `None` if the field is incomplete. `left` is the number of octets
+    /// that are left of the list.
+    fn take_list_field(
         &mut self,
         left: usize,
         received: &mut BytesMut,
-    ) -> Result<Option<(u64, Bytes)>, Failure> {
-        let Some(field) = Field::at_front(received)? else {
+    ) -> Result<Option<ListField>, RequestFailure> {
+        let Some(field) = FieldHead::parse(received)? else {
             return Ok(None);
         };
-        let Some(content) = field.split_off(received)? else {
+        let Some(content) = field.take_content(received)? else {
             return Ok(None);
         };
-        let left = left.checked_sub(field.head + field.length);
-        let cut = || Failure::Garbage("an object reaches beyond its list".to_owned());
-        self.within = Within::List(left.ok_or_else(cut)?);
-        Ok(Some((field.number, content)))
+
+        let Some(left) = left.checked_sub(field.head + field.length) else {
+            let problem = "an object reaches beyond its list";
+            return Err(RequestFailure::Garbage(problem.to_owned()));
+        };
+        self.next = NextElement::ListField(left);
+        Ok(Some(ListField {
+            number: field.number,
+            content,
+        }))
     }
 
-    fn end(&mut self) -> Result<ListPart, Failure> {
-        self.meta.check()?;
+    fn end_list(&mut self) -> Result<ListPart, RequestFailure> {
+        self.meta.check_version()?;
         Ok(ListPart::End(std::mem::take(&mut self.meta)))
     }
 }
 
-fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
-    M::decode(message.clone()).map_err(|error| garbage(&error, message))
-}
-
 /// Checks that the body is a list: another body must not be taken for an empty list.
-fn check_kind(type_meta: &Bytes) -> Result<(), Failure> {
-    let TypeMeta { kind } = decode(type_meta)?;
+fn check_list_kind(kind: &str) -> Result<(), RequestFailure> {
     if kind.ends_with("List") {
         Ok(())
     } else {
-        Err(garbage(&"not a list", kind.as_bytes()))
+        Err(garbage_failure(&"not a list", kind.as_bytes()))
     }
 }
 
-/// A field of a protobuf message.
+fn decode_message<M: Message + Default>(message: &Bytes) -> Result<M, RequestFailure> {
+    M::decode(message.clone()).map_err(|error| garbage_failure(&error, message))
+}
+
+fn garbage_failure(why: &dyn Display, received: &[u8]) -> RequestFailure {
+    RequestFailure::Garbage(format!("{why}: {}", excerpt(received)))
+}
+
+/// A complete field of a list.
+struct ListField {
+    number: u64,
+    content: Bytes,
+}
+
+/// The head of a field of a protobuf message.
 #[derive(Debug, Clone, Copy)]
-struct Field {
+struct FieldHead {
     number: u64,
     /// The number of octets before the content.
     head: usize,
@@ -270,57 +335,77 @@ struct Field {
     length: usize,
 }
 
-impl Field {
-    /// The field at the front of `received`; `None` if the head of the field is incomplete.
-    fn at_front(received: &[u8]) -> Result<Option<Self>, Failure> {
-        let Some((key, key_length)) = varint(received)? else {
+impl FieldHead {
+    /// Parses the field at the front of `received`; `None` if the head of the field is incomplete.
+    fn parse(received: &[u8]) -> Result<Option<Self>, RequestFailure> {
+        let Some(key) = Varint::parse(received)? else {
             return Ok(None);
         };
-        let rest = received.get(key_length..).unwrap_or_default();
-        let (head, length) = match key & 7 {
-            0 => (key_length, varint(rest)?.map(|(_, length)| length)),
-            1 => (key_length, Some(8)),
-            2 => match varint(rest)? {
-                Some((length, octets)) => (key_length + octets, usize::try_from(length).ok()),
-                None => (0, None),
-            },
-            5 => (key_length, Some(4)),
-            other => return Err(Failure::Garbage(format!("protobuf of wire type {other}"))),
-        };
-        Ok(length.map(|length| Self {
-            number: key >> 3,
+        let rest = received.get(key.octets..).unwrap_or_default();
+
+        // The content of a varint is the varint itself; a field of wire type 2 begins with its
+        // length.
+        let field = |head, length| Self {
+            number: key.value >> 3,
             head,
             length,
-        }))
+        };
+        match key.value & 7 {
+            0 => Ok(Varint::parse(rest)?.map(|value| field(key.octets, value.octets))),
+            1 => Ok(Some(field(key.octets, 8))),
+            2 => Ok(Varint::parse(rest)?.and_then(|length| {
+                let head = key.octets + length.octets;
+                Some(field(head, usize::try_from(length.value).ok()?))
+            })),
+            5 => Ok(Some(field(key.octets, 4))),
+            other => {
+                let problem = format!("protobuf of wire type {other}");
+                Err(RequestFailure::Garbage(problem))
+            }
+        }
     }
 
     /// Takes this field out of `received` and returns its content; `None` if the field is
     /// incomplete.
-    fn split_off(self, received: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
+    fn take_content(self, received: &mut BytesMut) -> Result<Option<Bytes>, RequestFailure> {
         if self.length > MAX_OBJECT {
-            return Err(Failure::TooLarge(MAX_OBJECT));
+            return Err(RequestFailure::TooLarge(MAX_OBJECT));
         }
         if received.len() < self.head + self.length {
             return Ok(None);
         }
+
         received.advance(self.head);
         Ok(Some(received.split_to(self.length).freeze()))
     }
 }
 
-/// A varint of up to ten octets, and its length; `None` if the varint is incomplete.
-fn varint(octets: &[u8]) -> Result<Option<(u64, usize)>, Failure> {
-    let mut number = 0;
-    for (index, octet) in octets.iter().enumerate().take(10) {
-        number |= u64::from(octet & 0x7f) << (7 * index);
-        if octet & 0x80 == 0 {
-            return Ok(Some((number, index + 1)));
+/// A varint of a protobuf message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Varint {
+    value: u64,
+    /// The number of its octets.
+    octets: usize,
+}
+
+impl Varint {
+    /// Parses a varint of up to ten octets; `None` if the varint is incomplete.
+    fn parse(octets: &[u8]) -> Result<Option<Self>, RequestFailure> {
+        let mut value = 0;
+        for (index, octet) in octets.iter().enumerate().take(10) {
+            value |= u64::from(octet & 0x7f) << (7 * index);
+            if octet & 0x80 == 0 {
+                let octets = index + 1;
+                return Ok(Some(Self { value, octets }));
+            }
         }
-    }
-    if octets.len() < 10 {
-        Ok(None)
-    } else {
-        Err(Failure::Garbage("a number without end".to_owned()))
+
+        if octets.len() < 10 {
+            Ok(None)
+        } else {
+            let problem = "a number without end";
+            Err(RequestFailure::Garbage(problem.to_owned()))
+        }
     }
 }
 

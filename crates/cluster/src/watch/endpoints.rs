@@ -1,40 +1,40 @@
 //! The source of endpoints: Endpoints or `EndpointSlice`s. Slices have no limit of 1000 addresses
 //! and have both IP families.
 //!
-//! With [`Choice::Auto`], slices are used if the API server has slices and permits reading them.
-//! Reading is retried periodically, because permissions may change later. The source changes only
-//! when the other source is complete.
+//! With [`EndpointsChoice::Auto`], slices are used if the API server has slices and permits reading
+//! them. Reading is retried periodically, because permissions may change later. The source changes
+//! only when the other source is complete.
 //!
 //! Two conditions must hold before Endpoints replace slices. The refusal of slices must last,
 //! because a starting API server briefly refuses everything. And Endpoints must not lack addresses
 //! of the slices.
 
-mod selection;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use selection::SourceSelection;
-
-use super::collection::Collection;
-use super::metrics::WatchMetrics;
-use super::scoped::ScopedFeed;
-use super::state::{FeedState, Phase};
-use super::timing::WatchTiming;
-use super::{Closed, Received};
+use super::{
+    Collection, FeedPhase, FeedState, ReceivedEvent, ReceiverGone, Scope, ScopedFeed, WatchMetrics,
+    WatchTiming,
+};
 use crate::connect::Connection;
 use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
 };
-use crate::scope::Scope;
+
+/// Time that slices get at the start before Endpoints are listed as well, and again before listed
+/// Endpoints are used. The time is longer than the pause between attempts at an unreachable API
+/// server. With a shorter time, Endpoints might be used only because they were listed first when
+/// the API server returned.
+const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Choice {
+pub enum EndpointsChoice {
     /// Slices if possible, otherwise Endpoints.
     #[default]
     Auto,
@@ -48,7 +48,7 @@ pub enum Choice {
 /// Follows the endpoints of Services, and reports the source in use.
 pub struct EndpointsFeed {
     /// The kinds to follow.
-    pub choice: Choice,
+    pub choice: EndpointsChoice,
     /// Whether endpoints without a hostname are named after their pod.
     pub pod_names: bool,
     /// Whether the zones of endpoints are read. Only slices have zones.
@@ -62,33 +62,46 @@ pub struct EndpointsFeed {
     /// The metrics of the watches.
     pub metrics: WatchMetrics,
     /// The receiver of the events.
-    pub sink: mpsc::Sender<Received<Event>>,
+    pub sink: mpsc::Sender<ReceivedEvent<Event>>,
     /// The source in use, as reported by the receiver of the events.
     pub in_force: watch::Receiver<Option<EndpointsSource>>,
 }
 
-/// A running feed.
-struct Running {
+/// The running feed of one source.
+struct SourceFeed {
     state: watch::Receiver<FeedState>,
     stop: CancellationToken,
     task: JoinSet<()>,
 }
 
-impl Running {
-    fn now(&mut self) -> FeedState {
+impl SourceFeed {
+    fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Self {
+        let state = feed.state();
+        let stop = stop.child_token();
+        let mut task = JoinSet::new();
+        task.spawn(feed.run(stop.clone()));
+
+        Self { state, stop, task }
+    }
+
+    fn current_state(&mut self) -> FeedState {
         *self.state.borrow_and_update()
     }
 
+    fn is_following(&mut self) -> bool {
+        self.current_state().phase == FeedPhase::Following
+    }
+
     /// Returns whether the watch is open. If the watch is open, its objects are kept from now on.
-    fn follow(&mut self, spare: &watch::Sender<bool>) -> bool {
-        let follows = |state: FeedState| state.phase == Phase::Following;
-        if !follows(self.now()) {
+    fn keep_if_following(&mut self, dispensable: &watch::Sender<bool>) -> bool {
+        if !self.is_following() {
             return false;
         }
-        spare.send_replace(false);
-        // The watch may have been refused, and its objects removed, before `spare` was set to
+
+        dispensable.send_replace(false);
+        // The watch may have been refused, and its objects removed, before `dispensable` was set to
         // false.
-        follows(self.now())
+        self.is_following()
     }
 
     async fn end(mut self) {
@@ -101,71 +114,86 @@ impl EndpointsFeed {
     /// Follows the endpoints until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
         let followed = match self.choice {
-            Choice::Auto => self.choose(&stop).await,
-            Choice::Endpoints => self.only(EndpointsSource::Endpoints, &stop).await,
-            Choice::EndpointSlices => self.only(EndpointsSource::EndpointSlices, &stop).await,
+            EndpointsChoice::Auto => self.follow_best_source(&stop).await,
+            EndpointsChoice::Endpoints => {
+                self.follow_source(EndpointsSource::Endpoints, &stop).await
+            }
+            EndpointsChoice::EndpointSlices => {
+                self.follow_source(EndpointsSource::EndpointSlices, &stop)
+                    .await
+            }
         };
-        if followed == Err(Closed) && !stop.is_cancelled() {
+
+        if followed == Err(ReceiverGone) && !stop.is_cancelled() {
             tracing::debug!("the receiver of endpoints events is gone");
         }
     }
 
-    async fn only(
+    async fn follow_source(
         &mut self,
         source: EndpointsSource,
         stop: &CancellationToken,
-    ) -> Result<(), Closed> {
-        let spare = watch::Sender::new(false);
-        let mut running = self.start(source, &spare, stop);
-        let listed = running.state.wait_for(|state| state.listed).await.is_ok();
-        if listed {
+    ) -> Result<(), ReceiverGone> {
+        let dispensable = watch::Sender::new(false);
+        let mut feed = self.start_source(source, &dispensable, stop);
+
+        let is_listed = feed.state.wait_for(|state| state.listed).await.is_ok();
+        if is_listed {
             self.put_in_force(source).await?;
         }
-        while running.task.join_next().await.is_some() {}
+        while feed.task.join_next().await.is_some() {}
         Ok(())
     }
 
-    async fn choose(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
+    async fn follow_best_source(&mut self, stop: &CancellationToken) -> Result<(), ReceiverGone> {
         // True while Endpoints are in use, so that slices need not be kept.
-        let spare = watch::Sender::new(false);
-        let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
-        let mut endpoints: Option<Running> = None;
-        let stale_slices = *self.in_force.borrow() == Some(EndpointsSource::EndpointSlices);
-        let mut selection = SourceSelection::begin(&self.timing, stale_slices);
+        let dispensable = watch::Sender::new(false);
+        let mut slices = self.start_source(EndpointsSource::EndpointSlices, &dispensable, stop);
+        let mut endpoints: Option<SourceFeed> = None;
+
+        let has_stale_slices = *self.in_force.borrow() == Some(EndpointsSource::EndpointSlices);
+        let mut selection = SourceSelection::new(&self.timing, has_stale_slices);
+
         while !stop.is_cancelled() {
             if selection.proposed
                 && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints)
             {
-                selection.take(EndpointsSource::Endpoints);
+                selection.select(EndpointsSource::Endpoints);
             }
-            if slices.follow(&spare) {
+            if slices.keep_if_following(&dispensable) {
                 self.put_slices_in_force(endpoints.take(), &mut selection)
                     .await?;
             }
-            spare.send_if_modified(|spare| {
-                let now = selection.source == Some(EndpointsSource::Endpoints);
-                std::mem::replace(spare, now) != now
-            });
-            let listed = endpoints
-                .as_mut()
-                .is_some_and(|running| running.now().listed);
-            if listed {
-                selection.endpoints_listed();
+            let serves_endpoints = selection.source == Some(EndpointsSource::Endpoints);
+            dispensable
+                .send_if_modified(|now| std::mem::replace(now, serves_endpoints) != serves_endpoints);
+
+            let is_listed = match &mut endpoints {
+                Some(feed) => feed.current_state().listed,
+                None => false,
+            };
+            if is_listed {
+                selection.note_endpoints_listed();
             }
-            let due = selection.endpoints_due(slices.now());
+
+            let due = selection.endpoints_due(slices.current_state());
             let is_due = due.is_some_and(|due| due <= Instant::now());
             if is_due && endpoints.is_none() {
-                endpoints = Some(self.start(EndpointsSource::Endpoints, &spare, stop));
+                let source = EndpointsSource::Endpoints;
+                endpoints = Some(self.start_source(source, &dispensable, stop));
             }
-            if is_due && listed {
+            if is_due && is_listed {
                 self.put_endpoints_in_force(&mut selection).await?;
                 continue;
             }
+
             let later = due.filter(|_| !is_due);
             tokio::select! {
-                changed = slices.state.changed() => changed.map_err(|_| Closed)?,
+                changed = slices.state.changed() => changed.map_err(|_| ReceiverGone)?,
                 changed = next_state(&mut endpoints) => changed?,
-                changed = self.in_force.changed(), if selection.proposed => changed.map_err(|_| Closed)?,
+                changed = self.in_force.changed(), if selection.proposed => {
+                    changed.map_err(|_| ReceiverGone)?;
+                }
                 () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}
             }
         }
@@ -175,18 +203,19 @@ impl EndpointsFeed {
     /// Uses slices and stops the feed of Endpoints. The index then drops the Endpoints.
     async fn put_slices_in_force(
         &mut self,
-        endpoints: Option<Running>,
+        endpoints: Option<SourceFeed>,
         selection: &mut SourceSelection,
-    ) -> Result<(), Closed> {
-        let changes =
+    ) -> Result<(), ReceiverGone> {
+        let is_change =
             endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
-        if let Some(running) = endpoints {
-            running.end().await;
+        if let Some(feed) = endpoints {
+            feed.end().await;
         }
-        if changes {
+        if is_change {
             self.put_in_force(EndpointsSource::EndpointSlices).await?;
         }
-        selection.take(EndpointsSource::EndpointSlices);
+
+        selection.select(EndpointsSource::EndpointSlices);
         Ok(())
     }
 
@@ -195,101 +224,90 @@ impl EndpointsFeed {
     async fn put_endpoints_in_force(
         &mut self,
         selection: &mut SourceSelection,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), ReceiverGone> {
         if selection.source == Some(EndpointsSource::EndpointSlices) {
-            selection.propose();
-            return self.send(Event::EndpointsInsteadOfSlices).await;
+            selection.note_proposal();
+            return self.send_event(Event::EndpointsInsteadOfSlices).await;
         }
+
         self.put_in_force(EndpointsSource::Endpoints).await?;
-        selection.take(EndpointsSource::Endpoints);
+        selection.select(EndpointsSource::Endpoints);
         Ok(())
     }
 
-    async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), Closed> {
+    async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), ReceiverGone> {
         if self.zones && source == EndpointsSource::Endpoints {
             tracing::warn!(
                 "Endpoints have no zones; --prefer-zone has no effect until EndpointSlices can be read"
             );
         }
-        self.send(Event::EndpointsFrom(source)).await?;
-        self.in_force
-            .wait_for(|now| *now == Some(source))
-            .await
-            .map(drop)
-            .map_err(|_| Closed)
+
+        self.send_event(Event::EndpointsFrom(source)).await?;
+        let reached = self.in_force.wait_for(|now| *now == Some(source)).await;
+        reached.map(drop).map_err(|_| ReceiverGone)
     }
 
-    async fn send(&self, event: Event) -> Result<(), Closed> {
-        let received = Received {
-            event,
-            at: std::time::Instant::now(),
-        };
-        self.sink.send(received).await.map_err(|_| Closed)
+    async fn send_event(&self, event: Event) -> Result<(), ReceiverGone> {
+        let at = std::time::Instant::now();
+        let sent = self.sink.send(ReceivedEvent { event, at }).await;
+
+        sent.map_err(|_| ReceiverGone)
     }
 
-    fn start(
+    fn start_source(
         &self,
         source: EndpointsSource,
-        spare: &watch::Sender<bool>,
+        dispensable: &watch::Sender<bool>,
         stop: &CancellationToken,
-    ) -> Running {
-        match (source, self.pod_names) {
-            (EndpointsSource::Endpoints, false) => {
-                spawn(self.feed::<Endpoints>(Event::Endpoints), stop)
+    ) -> SourceFeed {
+        let feed = match source {
+            EndpointsSource::Endpoints => self.endpoints_feed(),
+            EndpointsSource::EndpointSlices => {
+                let feed = self
+                    .slices_feed()
+                    .dispensable_while(&dispensable.subscribe());
+                if self.choice == EndpointsChoice::Auto {
+                    feed.optional()
+                } else {
+                    feed
+                }
             }
-            (EndpointsSource::Endpoints, true) => {
-                let wrap = |change: Change<PodNamed<Endpoints>>| {
-                    Event::Endpoints(change.map(|named| named.0))
-                };
-                spawn(self.feed(wrap), stop)
-            }
-            (EndpointsSource::EndpointSlices, _) => self.start_slices(spare, stop),
-        }
+        };
+
+        SourceFeed::spawn(feed, stop)
     }
 
-    fn start_slices(&self, spare: &watch::Sender<bool>, stop: &CancellationToken) -> Running {
-        match (self.pod_names, self.zones) {
-            (false, false) => spawn(
-                self.slices::<EndpointSlice>(Event::EndpointSlice, spare),
-                stop,
-            ),
-            (false, true) => {
-                let wrap =
-                    |change: Change<Zoned>| Event::EndpointSlice(change.map(|zoned| zoned.0));
-                spawn(self.slices(wrap, spare), stop)
-            }
-            (true, false) => {
-                let wrap = |change: Change<PodNamed<EndpointSlice>>| {
-                    Event::EndpointSlice(change.map(|named| named.0.without_zones()))
-                };
-                spawn(self.slices(wrap, spare), stop)
-            }
-            (true, true) => {
-                let wrap = |change: Change<PodNamed<EndpointSlice>>| {
-                    Event::EndpointSlice(change.map(|named| named.0))
-                };
-                spawn(self.slices(wrap, spare), stop)
-            }
-        }
-    }
-
-    /// The feed of slices, read as `T`.
-    fn slices<T: FromApi>(
-        &self,
-        wrap: fn(Change<T>) -> Event,
-        spare: &watch::Sender<bool>,
-    ) -> ScopedFeed<Event> {
-        let feed = self.feed(wrap).forgetting(&spare.subscribe());
-        if self.choice == Choice::Auto {
-            feed.optional()
+    fn endpoints_feed(&self) -> ScopedFeed<Event> {
+        if self.pod_names {
+            self.feed_of::<PodNamed<Endpoints>>(|change| {
+                Event::Endpoints(change.map(|named| named.0))
+            })
         } else {
-            feed
+            self.feed_of::<Endpoints>(Event::Endpoints)
         }
     }
 
-    fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
+    /// The feed of slices, read with the fields that the options need.
+    fn slices_feed(&self) -> ScopedFeed<Event> {
+        match (self.pod_names, self.zones) {
+            (false, false) => self.feed_of::<EndpointSlice>(Event::EndpointSlice),
+            (false, true) => self.feed_of::<Zoned>(|change| {
+                Event::EndpointSlice(change.map(|zoned| zoned.0))
+            }),
+            (true, false) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
+                Event::EndpointSlice(change.map(|named| named.0.without_zones()))
+            }),
+            (true, true) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
+                Event::EndpointSlice(change.map(|named| named.0))
+            }),
+        }
+    }
+
+    fn feed_of<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, &self.scope);
-        let (metrics, sink) = (self.metrics.feed(T::KIND), self.sink.clone());
+        let metrics = self.metrics.feed(T::KIND);
+        let sink = self.sink.clone();
+
         ScopedFeed::new(
             &self.connection,
             collections,
@@ -301,17 +319,85 @@ impl EndpointsFeed {
     }
 }
 
-fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Running {
-    let (state, stop) = (feed.state(), stop.child_token());
-    let mut task = JoinSet::new();
-    task.spawn(feed.run(stop.clone()));
-    Running { state, stop, task }
-}
-
 /// Waits for a change of a feed's state. Waits forever if the feed is not running.
-async fn next_state(running: &mut Option<Running>) -> Result<(), Closed> {
-    match running {
-        Some(running) => running.state.changed().await.map_err(|_| Closed),
+async fn next_state(feed: &mut Option<SourceFeed>) -> Result<(), ReceiverGone> {
+    match feed {
+        Some(feed) => feed.state.changed().await.map_err(|_| ReceiverGone),
         None => std::future::pending().await,
     }
 }
+
+/// The source in use, and the time from which the other source may be used.
+#[derive(Debug)]
+struct SourceSelection {
+    source: Option<EndpointsSource>,
+    begun: Instant,
+    /// The time when the first list of Endpoints completed.
+    endpoints_listed: Option<Instant>,
+    /// Time for which slices must be refused before Endpoints become the first source.
+    first_refusal: Duration,
+    /// Time for which slices in use must be refused before Endpoints replace the slices.
+    lasting_refusal: Duration,
+    /// Whether Endpoints were proposed to the index in place of slices.
+    proposed: bool,
+    /// The time from which Endpoints may be proposed again.
+    next_proposal: Instant,
+}
+
+impl SourceSelection {
+    /// Begins without a source. With `has_stale_slices`, slices of a snapshot file are served until
+    /// a source is selected.
+    fn new(timing: &WatchTiming, has_stale_slices: bool) -> Self {
+        let begun = Instant::now();
+        let first_refusal = if has_stale_slices {
+            HEAD_START
+        } else {
+            Duration::ZERO
+        };
+
+        Self {
+            source: None,
+            begun,
+            endpoints_listed: None,
+            first_refusal,
+            lasting_refusal: timing.refusal_lasts,
+            proposed: false,
+            next_proposal: begun,
+        }
+    }
+
+    fn select(&mut self, source: EndpointsSource) {
+        self.source = Some(source);
+        self.proposed = false;
+    }
+
+    /// Notes that Endpoints have been listed. Slices get [`HEAD_START`] once more from then on.
+    fn note_endpoints_listed(&mut self) {
+        self.endpoints_listed.get_or_insert_with(Instant::now);
+    }
+
+    fn note_proposal(&mut self) {
+        self.proposed = true;
+        self.next_proposal = Instant::now() + self.lasting_refusal;
+    }
+
+    /// The time from which Endpoints may be listed and, if already listed, used in place of slices.
+    /// `None` while Endpoints are not needed.
+    fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
+        let is_refused = slices.phase == FeedPhase::Refused;
+        match self.source {
+            Some(EndpointsSource::Endpoints) => None,
+            Some(EndpointsSource::EndpointSlices) if !is_refused => None,
+            Some(EndpointsSource::EndpointSlices) => {
+                Some((slices.since + self.lasting_refusal).max(self.next_proposal))
+            }
+
+            None if is_refused => Some(slices.since + self.first_refusal),
+            None if slices.phase == FeedPhase::Following => None,
+            None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,23 @@
-//! Failures of requests to the API server, and the properties that determine how a failure is
-//! handled.
+//! Failures of requests to the API server, the properties that determine how a failure is handled,
+//! and the pauses between failed attempts.
 
 use std::time::Duration;
 
+use daemon::backoff::{Backoff, jittered};
 use thiserror::Error;
 
-use super::status::Status;
+use super::WatchTiming;
+use super::encoding::FailureStatus;
 use crate::objects::Encoded;
+
+/// Bound of the pause that the API server may request.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
+/// Bound of the characters of an [`excerpt`].
+const MAX_EXCERPT: usize = 120;
 
 /// The failure of a list or a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Failure {
+pub enum RequestFailure {
     /// There was no response.
     #[error("no response: {0}")]
     Unreachable(String),
@@ -54,19 +61,7 @@ pub enum Failure {
     OtherHistory(String),
 }
 
-/// Properties of a refusal, which determine its log level and the pause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refusal {
-    /// The refusal has lasted longer than that of a starting API server, which briefly refuses
-    /// everything.
-    pub(super) lasting: bool,
-    /// The collection is optional, and none of its objects has to be kept up to date.
-    pub(super) dispensable: bool,
-    /// The collection was read before.
-    pub(super) known: bool,
-}
-
-impl Failure {
+impl RequestFailure {
     /// The reason, as in metrics. In the log, a failure with the same reason counts as a repeated
     /// failure.
     pub fn reason(&self) -> &'static str {
@@ -107,9 +102,8 @@ impl Failure {
             // Errors of TLS and of credential plugins arrive as text.
             Self::Unreachable(text) => {
                 let text = text.to_ascii_lowercase();
-                ["certificate", "unknownca", "accessdenied", "auth error"]
-                    .iter()
-                    .any(|sign| text.contains(sign))
+                let signs = ["certificate", "unknownca", "accessdenied", "auth error"];
+                signs.iter().any(|sign| text.contains(sign))
             }
             _ => false,
         }
@@ -132,28 +126,25 @@ impl Failure {
 
     /// The failure of an error response. `body` may be truncated.
     pub(super) fn of_response(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
-        let message = Status::of_body(body).and_then(|status| status.message);
+        let status = FailureStatus::of_body(body);
+        let message = status.and_then(|status| status.message);
+
         Self::of_code(code, message.unwrap_or_else(|| excerpt(body)), retry_after)
     }
 
     /// The failure in the object of a watch event of type ERROR.
     pub(super) fn of_event(object: &Encoded) -> Self {
-        let status: Status = match object.decode() {
+        let status: FailureStatus = match object.decode() {
             Ok(status) => status,
             Err(error) => return Self::Garbage(format!("an error without a status: {error}")),
         };
         let message = status.message.unwrap_or_default();
-        match status.reason.as_deref() {
-            Some("Expired" | "Gone") => Self::Expired(message),
-            _ => Self::of_code(
-                status
-                    .code
-                    .and_then(|code| code.try_into().ok())
-                    .unwrap_or(0),
-                message,
-                None,
-            ),
+        if let Some("Expired" | "Gone") = status.reason.as_deref() {
+            return Self::Expired(message);
         }
+
+        let code = status.code.and_then(|code| code.try_into().ok());
+        Self::of_code(code.unwrap_or(0), message, None)
     }
 
     fn of_code(code: u16, message: String, retry_after: Option<Duration>) -> Self {
@@ -175,93 +166,112 @@ impl Failure {
 
 /// The beginning of received octets, as one line without control characters.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
-    const LENGTH: usize = 120;
     let text = String::from_utf8_lossy(bytes);
-    let mut line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LENGTH)
-        .collect();
-    if text.chars().nth(LENGTH).is_some() {
+
+    let mut line = String::new();
+    for character in text.chars().take(MAX_EXCERPT) {
+        line.push(if character.is_control() { ' ' } else { character });
+    }
+    if text.chars().nth(MAX_EXCERPT).is_some() {
         line.push_str("...");
     }
     line.trim().to_owned()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Properties of a refusal, which determine its log level and the pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RefusalState {
+    /// The refusal has lasted longer than that of a starting API server, which briefly refuses
+    /// everything.
+    pub(super) lasting: bool,
+    /// The collection is optional, and none of its objects has to be kept up to date.
+    pub(super) dispensable: bool,
+    /// The collection was read before.
+    pub(super) known: bool,
+}
 
-    #[test]
-    fn responses_are_told_apart_by_their_code() {
-        let body = br#"{"kind":"Status","message":"says why","code":1}"#;
-        let cases = [
-            (401, "unauthorized", "not authenticated: says why"),
-            (403, "refused", "says why"),
-            (404, "refused", "says why"),
-            (410, "expired", "says why"),
-            (429, "server_error", "error 429: says why"),
-            (500, "server_error", "error 500: says why"),
-        ];
-        for (code, reason, text) in cases {
-            let failure = Failure::of_response(code, None, body);
-            assert_eq!(
-                (failure.reason(), failure.to_string().as_str()),
-                (reason, text)
-            );
-        }
-        let failure = Failure::of_response(502, None, b"<html>\nBad Gateway\n</html>");
-        assert_eq!(failure.to_string(), "error 502: <html> Bad Gateway </html>");
-    }
+/// The pauses of one feed between failed attempts. They grow for each kind of failure separately.
+#[derive(Debug)]
+pub(super) struct FeedPauses {
+    timing: WatchTiming,
+    /// Pauses while the API server is unreachable.
+    unreachable: Backoff,
+    /// Pauses while reading the collection is refused.
+    refused: Backoff,
+    /// Pauses during any other failure.
+    failing: Backoff,
+    /// Pauses between lists, if the watch after the previous list failed.
+    relist: Backoff,
+}
 
-    #[test]
-    fn failures_that_fresh_credentials_may_mend() {
-        use rustls::AlertDescription as Alert;
-        let alert = |alert| Failure::Unreachable(rustls::Error::AlertReceived(alert).to_string());
-        let unreachable = |text: &str| Failure::Unreachable(text.to_owned());
-        for (failure, concerns) in [
-            (Failure::Unauthorized(String::new()), true),
-            (alert(Alert::CertificateExpired), true),
-            (alert(Alert::CertificateRevoked), true),
-            (alert(Alert::CertificateUnknown), true),
-            (alert(Alert::CertificateRequired), true),
-            (alert(Alert::BadCertificate), true),
-            (alert(Alert::UnsupportedCertificate), true),
-            (alert(Alert::UnknownCA), true),
-            (alert(Alert::AccessDenied), true),
-            (alert(Alert::HandshakeFailure), false),
-            (alert(Alert::InternalError), false),
-            (unreachable("invalid peer certificate: UnknownIssuer"), true),
-            (unreachable("auth error: no such profile"), true),
-            (unreachable("Connection refused (os error 111)"), false),
-            (Failure::Refused("certificate".to_owned()), false),
-            (Failure::Broken("certificate".to_owned()), false),
-        ] {
-            assert_eq!(failure.concerns_credentials(), concerns, "{failure}");
+impl FeedPauses {
+    pub(super) fn new(timing: WatchTiming) -> Self {
+        let first = *timing.backoff.start();
+        Self {
+            unreachable: Backoff::new(first),
+            refused: Backoff::new(first),
+            failing: Backoff::new(first),
+            relist: Backoff::after_none(first),
+            timing,
         }
     }
 
-    #[test]
-    fn errors_within_a_watch_are_told_apart_by_reason_and_code() {
-        let event =
-            |object: &'static str| Failure::of_event(&Encoded::Json(object.into())).reason();
-        assert_eq!(
-            event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#),
-            "expired"
-        );
-        assert_eq!(event(r#"{"reason":"Gone"}"#), "expired");
-        assert_eq!(event(r#"{"code":500,"message":"etcd"}"#), "server_error");
-        assert_eq!(
-            event(r#"{"code":504,"message":"Too large resource version: 9, current: 3"}"#),
-            "other_history"
-        );
-        assert_eq!(event("[1]"), "garbage");
+    /// The pause after `failure`; `refusal` only matters if the failure is a refusal.
+    pub(super) fn next_pause(
+        &mut self,
+        failure: &RequestFailure,
+        refusal: RefusalState,
+    ) -> Duration {
+        let longest = *self.timing.backoff.end();
+        match failure {
+            RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => self.relist_pause(),
+            RequestFailure::Unreachable(_) => self.unreachable.pause(self.timing.max_pause),
+
+            RequestFailure::Refused(_) if !refusal.lasting => {
+                self.refused.pause(self.timing.max_pause)
+            }
+            RequestFailure::Refused(_) if refusal.dispensable => {
+                self.refused.pause(self.timing.max_pause_refused)
+            }
+            RequestFailure::Refused(_) => self.refused.pause(longest),
+
+            // An overloaded API server requests a pause. Refusing costs such a server little, so
+            // the backoff stays short.
+            RequestFailure::Server {
+                retry_after: Some(requested),
+                ..
+            } => {
+                let spread = jittered(&(Duration::ZERO..=*self.timing.backoff.start()));
+                let requested = *requested.min(&MAX_RETRY_AFTER) + spread;
+                self.failing.pause(self.timing.max_pause).max(requested)
+            }
+
+            _ => self.failing.pause(longest),
+        }
     }
 
-    #[test]
-    fn an_excerpt_is_one_short_line() {
-        assert_eq!(excerpt(b"a\nb\x1b[31m"), "a b [31m");
-        assert_eq!(excerpt(&[b'x'; 500]).len(), 123);
-        assert_eq!(excerpt(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+    /// The pause before listing again.
+    pub(super) fn relist_pause(&mut self) -> Duration {
+        self.relist.pause(*self.timing.backoff.end())
+    }
+
+    /// Notes that a request was successful.
+    pub(super) fn note_progress(&mut self) {
+        self.unreachable.reset();
+        self.failing.reset();
+    }
+
+    /// Notes that a watch was opened, which ends a refusal. A list is not enough: listing may be
+    /// permitted while watching is not.
+    pub(super) fn note_opened(&mut self) {
+        self.refused.reset();
+    }
+
+    /// Notes that a watch was stable. The next list then starts without a pause.
+    pub(super) fn note_stable_watch(&mut self) {
+        self.relist.reset();
     }
 }
+
+#[cfg(test)]
+mod tests;

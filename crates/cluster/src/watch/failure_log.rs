@@ -1,28 +1,35 @@
-//! Logging of failures.
+//! Logging of failures and of malformed objects.
 //!
 //! An API server that restarts fails all feeds, each several times and for several reasons. This is
-//! one [`Outage`], which all feeds of a connection share: it is logged when it begins, after half a
+//! one [`ApiOutage`], which all feeds of a connection share: it is logged when it begins, after half a
 //! minute, every five minutes, and when the last feed has received an event again. Failures of one
 //! collection alone, such as a lasting refusal, are logged when they begin, when their reason
 //! changes, every five minutes, and when they end. A refusal of a dispensable collection is not
 //! repeated. Other attempts are logged at debug level.
+//!
+//! A malformed object is counted each time, and logged once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::fmt::Display;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prometheus::IntCounter;
 use tokio::time::Instant;
 
-use super::failure::{Failure, Refusal};
+use super::failure::{RequestFailure, RefusalState};
 use crate::connect::Connection;
-use crate::objects::Kind;
+use crate::objects::{Kind, ObjectKey};
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
 /// Time after which an outage is logged again for the first time. A restart takes less; a longer
 /// outage has by then its final reason.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
+/// Bound of the distinct problems of objects that are remembered and logged.
+const MAX_REMEMBERED: usize = 1000;
 
 /// The failure log of one collection.
 #[derive(Debug)]
@@ -36,11 +43,11 @@ pub(super) struct FailureLog {
     /// The time when the watch was opened that has not failed since.
     opened: Option<Instant>,
     /// The failure of this collection alone.
-    ongoing: Option<Ongoing>,
+    ongoing: Option<OngoingFailure>,
 }
 
 #[derive(Debug)]
-struct Ongoing {
+struct OngoingFailure {
     reason: &'static str,
     since: Instant,
     logged: Instant,
@@ -49,7 +56,7 @@ struct Ongoing {
     error: bool,
 }
 
-impl Ongoing {
+impl OngoingFailure {
     fn new(reason: &'static str, now: Instant) -> Self {
         Self {
             reason,
@@ -63,7 +70,7 @@ impl Ongoing {
 
 /// The outage of an API server, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Outage(Mutex<Option<OngoingOutage>>);
+pub(crate) struct ApiOutage(Mutex<Option<OngoingOutage>>);
 
 #[derive(Debug)]
 struct OngoingOutage {
@@ -82,10 +89,10 @@ struct OngoingOutage {
     has_recovered_feed: bool,
 }
 
-impl Outage {
+impl ApiOutage {
     /// Notes a failed attempt of a feed; `is_new` if the feed was not part of the outage. Returns
     /// the number of failures if a line is due.
-    fn note_failure(&self, kind: Kind, failure: &Failure, is_new: bool) -> Option<u32> {
+    fn note_failure(&self, kind: Kind, failure: &RequestFailure, is_new: bool) -> Option<u32> {
         let now = Instant::now();
         let mut ongoing = self.0.lock();
         let begins = ongoing.is_none();
@@ -94,7 +101,7 @@ impl Outage {
         outage.failures = outage.failures.saturating_add(1);
         outage.failing_feeds += usize::from(is_new);
         outage.kinds.insert(kind.plural());
-        let unauthorized = matches!(failure, Failure::Unauthorized(_));
+        let unauthorized = matches!(failure, RequestFailure::Unauthorized(_));
         let is_news = unauthorized && !std::mem::replace(&mut outage.unauthorized_logged, true);
 
         let is_due = begins || is_news || now >= outage.next_line;
@@ -111,6 +118,7 @@ impl Outage {
         let outage = ongoing.as_mut()?;
         outage.ended = outage.ended.max(opened);
         outage.has_recovered_feed = true;
+
         outage.failing_feeds = outage.failing_feeds.saturating_sub(1);
         if outage.failing_feeds > 0 {
             return None;
@@ -123,6 +131,7 @@ impl Outage {
     fn note_end(&self) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
+
         outage.failing_feeds = outage.failing_feeds.saturating_sub(1);
         if outage.failing_feeds > 0 {
             return None;
@@ -174,22 +183,26 @@ impl FailureLog {
     }
 
     /// Logs a failed attempt; the next attempt follows after `pause`.
-    pub(super) fn log_failure(&mut self, failure: &Failure, pause: Duration, refusal: Refusal) {
+    pub(super) fn log_failure(&mut self, failure: &RequestFailure, pause: Duration, refusal: RefusalState) {
         self.opened = None;
+
         let is_of_outage = match failure {
-            Failure::Unreachable(_)
-            | Failure::Unauthorized(_)
-            | Failure::Server { .. }
-            | Failure::Broken(_)
-            | Failure::Silent(_)
-            | Failure::Brief(_) => true,
+            RequestFailure::Unreachable(_)
+            | RequestFailure::Unauthorized(_)
+            | RequestFailure::Server { .. }
+            | RequestFailure::Broken(_)
+            | RequestFailure::Silent(_)
+            | RequestFailure::Brief(_) => true,
             // A starting API server refuses everything for a moment, because it has not read the
             // roles yet.
-            Failure::Refused(_) => refusal.known && !refusal.lasting && !refusal.dispensable,
+            RequestFailure::Refused(_) => refusal.known && !refusal.lasting && !refusal.dispensable,
             // The history of a restarted API server begins with its start.
-            Failure::Expired(_) => self.in_outage || self.connection.outage().is_ongoing(),
-            Failure::Garbage(_) | Failure::TooLarge(_) | Failure::OtherHistory(_) => false,
+            RequestFailure::Expired(_) => self.in_outage || self.connection.outage().is_ongoing(),
+            RequestFailure::Garbage(_)
+            | RequestFailure::TooLarge(_)
+            | RequestFailure::OtherHistory(_) => false,
         };
+
         if is_of_outage {
             self.log_outage(failure, pause);
         } else {
@@ -208,57 +221,77 @@ impl FailureLog {
         }
     }
 
-    fn log_outage(&mut self, failure: &Failure, pause: Duration) {
+    fn log_outage(&mut self, failure: &RequestFailure, pause: Duration) {
         let kind = self.kind;
         let is_new = !std::mem::replace(&mut self.in_outage, true);
         if let Some(failures) = self.connection.outage().note_failure(kind, failure, is_new) {
-            let url = self.connection.url();
-            tracing::warn!(%kind, url, %failure, failures, "cannot follow the API server; keeping known objects, retrying");
+            self.log_unavailable(failure, failures);
         } else {
             tracing::debug!(%kind, %failure, ?pause, "still cannot follow the API server");
         }
     }
 
-    fn log_own_failure(&mut self, failure: &Failure, pause: Duration, refusal: Refusal) {
-        let now = Instant::now();
-        let refused = matches!(failure, Failure::Refused(_));
-        let remark = refused && refusal.dispensable;
+    fn log_own_failure(&mut self, failure: &RequestFailure, pause: Duration, refusal: RefusalState) {
+        let is_refused = matches!(failure, RequestFailure::Refused(_));
+        let is_dispensable = is_refused && refusal.dispensable;
         // A collection that was read before will most likely be readable again.
-        let error = refused && !remark && (refusal.lasting || !refusal.known);
+        let is_error = is_refused && !is_dispensable && (refusal.lasting || !refusal.known);
 
-        let first = self.ongoing.is_none();
+        let now = Instant::now();
+        let reason = failure.reason();
+        let is_first = self.ongoing.is_none();
         let ongoing = self
             .ongoing
-            .get_or_insert_with(|| Ongoing::new(failure.reason(), now));
+            .get_or_insert_with(|| OngoingFailure::new(reason, now));
         ongoing.failures = ongoing.failures.saturating_add(1);
-        let worse = error && !std::mem::replace(&mut ongoing.error, error);
-        let overdue = !remark && ongoing.logged.elapsed() >= REMINDER;
-        let new = first || overdue || worse || ongoing.reason != failure.reason();
-        if new {
-            ongoing.reason = failure.reason();
-            ongoing.logged = now;
+
+        let is_worse = is_error && !std::mem::replace(&mut ongoing.error, is_error);
+        let is_overdue = !is_dispensable && ongoing.logged.elapsed() >= REMINDER;
+        let is_due = is_first || is_overdue || is_worse || ongoing.reason != reason;
+        let failures = ongoing.failures;
+        if !is_due {
+            tracing::debug!(kind = %self.kind, %failure, failures, ?pause, "still cannot follow the API server");
+            return;
         }
 
-        let failures = ongoing.failures;
-        let kind = self.kind;
-        if !new {
-            tracing::debug!(%kind, %failure, failures, ?pause, "still cannot follow the API server");
-        } else if remark && let Some(needed_for) = self.needed_for {
-            let verbs = "list and watch";
-            tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; continuing without it, retrying occasionally");
-        } else if remark {
-            tracing::info!(%kind, %failure, "not permitted to list and watch; continuing without it, retrying occasionally");
-        } else if error && let Some(needed_for) = self.needed_for {
-            let verbs = "list and watch";
-            tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission is missing; retrying");
-        } else if error {
-            tracing::error!(%kind, %failure, failures, "not permitted to list and watch; retrying");
-        } else if matches!(failure, Failure::Expired(_)) {
-            tracing::info!(%kind, %failure, "resource version expired; listing again");
+        ongoing.reason = reason;
+        ongoing.logged = now;
+        if is_dispensable {
+            self.log_dispensable_refusal(failure);
+        } else if is_error {
+            self.log_missing_permission(failure, failures);
+        } else if matches!(failure, RequestFailure::Expired(_)) {
+            tracing::info!(kind = %self.kind, %failure, "resource version expired; listing again");
         } else {
-            let url = self.connection.url();
-            tracing::warn!(%kind, url, %failure, failures, "cannot follow the API server; keeping known objects, retrying");
+            self.log_unavailable(failure, failures);
         }
+    }
+
+    fn log_dispensable_refusal(&self, failure: &RequestFailure) {
+        let kind = self.kind;
+        let Some(needed_for) = self.needed_for else {
+            tracing::info!(%kind, %failure, "not permitted to list and watch; continuing without it, retrying occasionally");
+            return;
+        };
+
+        let verbs = "list and watch";
+        tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; continuing without it, retrying occasionally");
+    }
+
+    fn log_missing_permission(&self, failure: &RequestFailure, failures: u32) {
+        let kind = self.kind;
+        let Some(needed_for) = self.needed_for else {
+            tracing::error!(%kind, %failure, failures, "not permitted to list and watch; retrying");
+            return;
+        };
+
+        let verbs = "list and watch";
+        tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission is missing; retrying");
+    }
+
+    fn log_unavailable(&self, failure: &RequestFailure, failures: u32) {
+        let url = self.connection.url();
+        tracing::warn!(kind = %self.kind, url, %failure, failures, "cannot follow the API server; keeping known objects, retrying");
     }
 
     /// Notes that a watch is open.
@@ -270,6 +303,7 @@ impl FailureLog {
     /// be its failure.
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
+
         if std::mem::take(&mut self.in_outage) {
             if let Some(outage) = self.connection.outage().note_recovery(opened) {
                 outage.log_end();
@@ -277,6 +311,7 @@ impl FailureLog {
                 tracing::debug!(kind = %self.kind, "following one kind again");
             }
         }
+
         if let Some(ongoing) = self.ongoing.take() {
             let kinds = self.kind.plural();
             let lasted = opened.duration_since(ongoing.since);
@@ -296,119 +331,56 @@ impl Drop for FailureLog {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::connect::Access;
+/// The malformed objects of one kind.
+#[derive(Debug)]
+pub(super) struct MalformedLog {
+    kind: Kind,
+    counter: IntCounter,
+    /// Hashes of the logged pairs of object and problem.
+    known: HashSet<u64>,
+    hasher: RandomState,
+}
 
-    fn refused() -> Failure {
-        Failure::Unreachable("Connection refused".to_owned())
-    }
-
-    /// The seconds at which a failure is logged, if each kind fails each second for `lasts`.
-    async fn logged_seconds(outage: &Outage, lasts: u32) -> Vec<u32> {
-        let mut logged = Vec::new();
-        for second in 0..lasts {
-            for kind in [Kind::Service, Kind::EndpointSlice, Kind::ConfigMap] {
-                if outage.note_failure(kind, &refused(), second == 0).is_some() {
-                    logged.push(second);
-                }
-            }
-            tokio::time::advance(Duration::from_secs(1)).await;
-        }
-        logged
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn outage_is_logged_rarely() {
-        for (what, lasts, expected) in [
-            ("a restart", 20, vec![0]),
-            ("a minute", 60, vec![0, 30]),
-            ("long", 700, vec![0, 30, 330, 630]),
-        ] {
-            assert_eq!(
-                logged_seconds(&Outage::default(), lasts).await,
-                expected,
-                "{what}"
-            );
+impl MalformedLog {
+    pub(super) fn new(kind: Kind, counter: IntCounter) -> Self {
+        Self {
+            kind,
+            counter,
+            known: HashSet::new(),
+            hasher: RandomState::new(),
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn outage_ends_with_last_feed() {
-        let outage = Outage::default();
-        logged_seconds(&outage, 5).await;
-        let opened = Instant::now();
-        // The first events come long after the watches are open.
-        tokio::time::advance(Duration::from_secs(100)).await;
-        assert!(outage.note_recovery(opened).is_none());
-        assert!(outage.note_recovery(opened).is_none());
-        let ended = outage.note_recovery(opened).unwrap();
-        assert_eq!(
-            ended.ended.duration_since(ended.since),
-            Duration::from_secs(5)
-        );
-        assert_eq!(
-            Vec::from_iter(ended.kinds),
-            ["configmaps", "endpointslices", "services"]
-        );
-        assert_eq!(ended.failures, 15);
-        assert!(!outage.is_ongoing());
-
-        logged_seconds(&outage, 1).await;
-        assert!(
-            outage.note_end().is_none()
-                && outage.note_end().is_none()
-                && outage.note_end().is_none()
-        );
-        assert!(!outage.is_ongoing(), "the feeds ended without an event");
-    }
-
-    /// The role of the stock manifest does not permit EndpointSlices.
-    #[tokio::test]
-    async fn refused_kind_leaves_outage() {
-        let access = Access {
-            master_url: Some("http://127.0.0.1:1".to_owned()),
-            ..Access::default()
-        };
-        let connection = Arc::new(Connection::new(access).await.unwrap());
-        let [mut services, mut slices] = [Kind::Service, Kind::EndpointSlice]
-            .map(|kind| FailureLog::new(kind, Arc::clone(&connection)));
-        let unknown = Refusal {
-            lasting: false,
-            dispensable: true,
-            known: false,
-        };
-
-        for _restart in 0..2 {
-            for log in [&mut services, &mut slices] {
-                log.log_failure(&refused(), Duration::from_secs(1), unknown);
-            }
-            assert!(connection.outage().is_ongoing());
-            let forbidden = Failure::Refused("endpointslices is forbidden".to_owned());
-            slices.log_failure(&forbidden, Duration::from_secs(1), unknown);
-            services.log_recovery();
-            assert!(
-                !connection.outage().is_ongoing(),
-                "the refused kind is not waited for"
-            );
+    /// Counts and logs an object that is ignored.
+    pub(super) fn log_object(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) {
+        if self.count_problem(key, problem) {
+            let object = key.map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(kind = %self.kind, object, %problem, "malformed object ignored");
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn rejected_credentials_are_logged_once() {
-        let outage = Outage::default();
-        logged_seconds(&outage, 5).await;
-        let rejected = Failure::Unauthorized("Unauthorized".to_owned());
-        assert!(
-            outage
-                .note_failure(Kind::Service, &rejected, false)
-                .is_some()
-        );
-        assert!(
-            outage
-                .note_failure(Kind::EndpointSlice, &rejected, false)
-                .is_none()
-        );
+    /// Counts and logs an object of which a part is ignored.
+    pub(super) fn log_part(&mut self, key: &ObjectKey, problem: &dyn Display) {
+        if self.count_problem(Some(key), problem) {
+            tracing::warn!(kind = %self.kind, object = %key, %problem, "malformed part of an object ignored");
+        }
+    }
+
+    /// Counts the problem. Returns whether the problem is new and must be logged.
+    fn count_problem(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) -> bool {
+        self.counter.inc();
+        if self.known.len() >= MAX_REMEMBERED {
+            return false;
+        }
+
+        let hash = self.hasher.hash_one((key, problem.to_string()));
+        let is_new = self.known.insert(hash);
+        if is_new && self.known.len() == MAX_REMEMBERED {
+            tracing::warn!(kind = %self.kind, "further malformed objects are counted and not logged");
+        }
+        is_new
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,122 +1,105 @@
 //! A feed of one collection, which is listed, watched, resumed and listed again forever.
 
+mod recovery;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::backoff::jittered;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Received;
-use super::collection::{Collection, Extent};
-use super::convert::{Convert, Wrap};
 use super::encoding::{ListPart, WatchEvent};
-use super::events::EventReader;
-use super::exchange::Exchange;
-use super::failure::{Failure, Refusal};
-use super::failure_log::FailureLog;
-use super::history::History;
-use super::malformed::Malformed;
+use super::failure::{FeedPauses, RequestFailure};
+use super::failure_log::{FailureLog, MalformedLog};
 use super::metrics::FeedMetrics;
-use super::pauses::Pauses;
-use super::position::{ListPosition, Position, Watching};
-use super::state::{FeedState, Phase};
-use super::timing::WatchTiming;
-use super::watch_end::WatchEnd;
+use super::position::{DatabaseHistory, FeedPosition, ListPosition, WatchEnd, WatchPosition};
+use super::request::{Collection, CollectionClient, ListExtent};
+use super::response::EventReader;
+use super::{FeedState, ReceivedEvent, WatchTiming};
 use crate::connect::Connection;
-use crate::objects::{Change, Encoded, FromApi};
+use crate::objects::{Change, Encoded, EventConverter, FromApi, WrappedChange};
 
 /// Duration after which a watch counts as stable. A stable watch resets the pause before the next
 /// list.
-const LONG: Duration = Duration::from_secs(30);
+const STABLE_WATCH: Duration = Duration::from_secs(30);
 
 /// The receiver of the events is gone, which ends a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closed;
+pub struct ReceiverGone;
 
 /// The reason why an attempt ended.
-enum Stop {
-    Failed(Failure),
-    Closed,
+enum AttemptEnd {
+    Failed(RequestFailure),
+    ReceiverGone,
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for AttemptEnd {
+    fn from(failure: RequestFailure) -> Self {
         Self::Failed(failure)
     }
 }
 
 /// Follows one collection and sends its changes to `sink`, as events of type `E`.
-pub struct Feed<E> {
-    exchange: Exchange,
+pub struct CollectionFeed<E> {
+    client: CollectionClient,
     timing: WatchTiming,
-    optional: bool,
+    is_optional: bool,
     /// True while the receiver need not keep the objects. If reading is refused at that time, the
     /// sent objects are removed.
-    spare: watch::Receiver<bool>,
+    dispensable: watch::Receiver<bool>,
     /// Whether objects were sent and not removed since.
-    sent: bool,
+    has_sent_objects: bool,
     metrics: FeedMetrics,
-    sink: mpsc::Sender<Received<E>>,
-    convert: Arc<dyn Convert<E>>,
+    sink: mpsc::Sender<ReceivedEvent<E>>,
+    converter: Arc<dyn EventConverter<E>>,
     state: watch::Sender<FeedState>,
     failure_log: FailureLog,
-    malformed: Malformed,
-    pauses: Pauses,
+    malformed_log: MalformedLog,
+    pauses: FeedPauses,
 }
 
-impl<E: Send + 'static> Feed<E> {
+impl<E: Send + 'static> CollectionFeed<E> {
     /// A feed of `collection` into `sink`; `wrap` converts changes to events.
     pub fn new<T: FromApi>(
         connection: Arc<Connection>,
         collection: Collection,
         timing: WatchTiming,
         metrics: FeedMetrics,
-        sink: mpsc::Sender<Received<E>>,
+        sink: mpsc::Sender<ReceivedEvent<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
-        Self::with(
-            connection,
-            collection,
-            timing,
-            metrics,
-            sink,
-            Arc::new(Wrap(wrap)),
-        )
+        let converter = Arc::new(WrappedChange(wrap));
+        Self::with_converter(connection, collection, timing, metrics, sink, converter)
     }
 
-    /// A feed of `collection` into `sink`; `convert` converts objects to events.
-    pub(super) fn with(
+    /// A feed of `collection` into `sink`; `converter` converts objects to events.
+    pub(super) fn with_converter(
         connection: Arc<Connection>,
         collection: Collection,
         timing: WatchTiming,
         metrics: FeedMetrics,
-        sink: mpsc::Sender<Received<E>>,
-        convert: Arc<dyn Convert<E>>,
+        sink: mpsc::Sender<ReceivedEvent<E>>,
+        converter: Arc<dyn EventConverter<E>>,
     ) -> Self {
         let kind = collection.kind();
-        let state = FeedState {
-            listed: false,
-            phase: Phase::Away,
-            since: Instant::now(),
-        };
         Self {
             failure_log: FailureLog::new(kind, Arc::clone(&connection)),
-            exchange: Exchange {
+            client: CollectionClient {
                 connection,
                 collection,
-                patience: timing.response,
+                timeout: timing.response,
             },
-            optional: false,
-            spare: watch::channel(false).1,
-            sent: false,
+            is_optional: false,
+            dispensable: watch::channel(false).1,
+            has_sent_objects: false,
             sink,
-            convert,
-            state: watch::Sender::new(state),
-            malformed: Malformed::new(kind, metrics.malformed.clone()),
-            pauses: Pauses::new(timing.clone()),
+            converter,
+            state: watch::Sender::new(FeedState::started()),
+            malformed_log: MalformedLog::new(kind, metrics.malformed.clone()),
+            pauses: FeedPauses::new(timing.clone()),
             timing,
             metrics,
         }
@@ -126,22 +109,22 @@ impl<E: Send + 'static> Feed<E> {
     /// and the pauses grow longer.
     #[must_use]
     pub fn optional(mut self) -> Self {
-        self.optional = true;
+        self.is_optional = true;
         self
     }
 
     /// Names the feature that requires this collection, for the log when it is refused.
     #[must_use]
-    pub fn needed_for(mut self, what: &'static str) -> Self {
-        self.failure_log.needed_for = Some(what);
+    pub fn needed_for(mut self, feature: &'static str) -> Self {
+        self.failure_log.needed_for = Some(feature);
         self
     }
 
-    /// Removes the sent objects with an empty list while the collection is refused and `spare` is
-    /// true.
+    /// Removes the sent objects with an empty list while the collection is refused and
+    /// `dispensable` is true.
     #[must_use]
-    pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
-        self.spare = spare;
+    pub fn dispensable_while(mut self, dispensable: watch::Receiver<bool>) -> Self {
+        self.dispensable = dispensable;
         self
     }
 
@@ -152,152 +135,179 @@ impl<E: Send + 'static> Feed<E> {
 
     /// Follows the collection until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.follow()).await;
-        self.metrics.connected(false);
+        let _ = stop.run_until_cancelled(self.follow_collection()).await;
+        self.metrics.set_connected(false);
     }
 
-    async fn follow(&mut self) -> Closed {
-        let mut position = Position::default();
+    async fn follow_collection(&mut self) -> ReceiverGone {
+        let mut position = FeedPosition::default();
         loop {
-            let stepped = match &mut position {
-                Position::Listing(listing) => self.list(listing).await.map(Some),
-                Position::Watching(watching) => self.watch(watching).await.map(|()| None),
+            let end = match self.run_step(&mut position).await {
+                Ok(()) => continue,
+                Err(end) => end,
             };
-            match stepped {
-                Ok(Some(history)) => position = Position::Watching(Watching::new(history)),
-                Ok(None) => {}
-                Err(Stop::Closed) => return Closed,
-                Err(Stop::Failed(failure)) => {
-                    if self.recover(&failure, &mut position).await.is_err() {
-                        return Closed;
-                    }
-                }
+
+            let AttemptEnd::Failed(failure) = end else {
+                return ReceiverGone;
+            };
+            if self.recover_from(&failure, &mut position).await.is_err() {
+                return ReceiverGone;
             }
+        }
+    }
+
+    /// Runs a list or a watch to its end. A watch follows a list, and the next watch a watch.
+    async fn run_step(&mut self, position: &mut FeedPosition) -> Result<(), AttemptEnd> {
+        match position {
+            FeedPosition::Listing(listing) => {
+                let history = self.run_list(listing).await?;
+                *position = FeedPosition::Watching(WatchPosition::new(history));
+                Ok(())
+            }
+            FeedPosition::Watching(watching) => self.run_watch(watching).await,
         }
     }
 
     /// Lists the remaining pages of `listing`.
-    async fn list(&mut self, listing: &mut ListPosition) -> Result<History, Stop> {
+    async fn run_list(
+        &mut self,
+        listing: &mut ListPosition,
+    ) -> Result<DatabaseHistory, AttemptEnd> {
         while !listing.is_endless() {
-            match self.page(listing).await {
-                Err(Stop::Failed(Failure::TooLarge(_))) if listing.shrink() => {}
-                Err(stop) => return Err(stop),
-                Ok(None) => self.pauses.progress(),
-                Ok(Some(history)) => {
-                    self.pauses.progress();
-                    self.send(Change::RelistDone, Instant::now()).await?;
-                    self.metrics.lists.inc();
-                    self.state.send_modify(|state| state.listed = true);
-                    return Ok(history);
+            let history = match self.receive_page(listing).await {
+                Ok(history) => history,
+                Err(AttemptEnd::Failed(RequestFailure::TooLarge(_))) if listing.shrink_page() => {
+                    continue;
                 }
+                Err(end) => return Err(end),
+            };
+
+            self.pauses.note_progress();
+            if let Some(history) = history {
+                self.send_change(Change::RelistDone, Instant::now()).await?;
+                self.metrics.lists.inc();
+                self.state.send_modify(|state| state.listed = true);
+                return Ok(history);
             }
         }
-        Err(Failure::Garbage("a list without end".to_owned()).into())
+
+        let problem = "a list without end";
+        Err(RequestFailure::Garbage(problem.to_owned()).into())
     }
 
     /// Lists a page or the whole collection. After the last page, returns the history.
-    async fn page(&mut self, listing: &mut ListPosition) -> Result<Option<History>, Stop> {
-        let mut page = self.exchange.list(&listing.extent).await?;
-        let (mut history, mut begun) = (listing.history(), !listing.is_new());
+    async fn receive_page(
+        &mut self,
+        listing: &mut ListPosition,
+    ) -> Result<Option<DatabaseHistory>, AttemptEnd> {
+        let mut page = self.client.request_list(&listing.extent).await?;
+        let mut history = listing.history();
+        let mut has_begun = !listing.is_new();
+
         loop {
-            let part = page.next().await?;
+            let part = page.next_part().await?;
             let at = Instant::now();
-            if !std::mem::replace(&mut begun, true) {
-                self.send(Change::RelistStarted, at).await?;
-                self.sent = true;
+            if !std::mem::replace(&mut has_begun, true) {
+                self.send_change(Change::RelistStarted, at).await?;
+                self.has_sent_objects = true;
             }
+
             match part {
-                ListPart::Object(object) => self.apply(&object, &mut history, true, at).await?,
-                ListPart::End(meta) => return Ok(listing.advance(meta, history)),
+                ListPart::Object(object) => {
+                    self.forward_listed(&object, &mut history, at).await?;
+                }
+                ListPart::End(meta) => return Ok(listing.finish_page(meta, history)),
             }
         }
     }
 
     /// Runs one watch, from its request to its end.
-    async fn watch(&mut self, watching: &mut Watching) -> Result<(), Stop> {
-        if std::mem::replace(&mut watching.doubtful, true) {
-            self.same_history(&mut watching.history).await?;
+    async fn run_watch(&mut self, watching: &mut WatchPosition) -> Result<(), AttemptEnd> {
+        if std::mem::replace(&mut watching.must_check_history, true) {
+            self.check_history(&mut watching.history).await?;
         }
         if std::mem::take(&mut watching.was_silent) {
             // There was no event, but the API server has answered since: nothing had changed.
             self.failure_log.log_recovery();
         }
-        let asked = jittered(&self.timing.watch);
-        let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
-        let events = self
-            .exchange
-            .watch(&watching.history.version, seconds)
-            .await?;
-        self.follows();
+
+        let duration = jittered(&self.timing.watch);
+        let seconds = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1);
+        let version = &watching.history.version;
+        let events = self.client.request_watch(version, seconds).await?;
+        self.note_watch_opened();
+
         let begun = Instant::now();
-        let ended = self.take_events(watching, events, asked).await;
-        if begun.elapsed() > LONG {
-            self.pauses.settled();
+        let received = self.receive_events(watching, events, duration).await;
+        if begun.elapsed() > STABLE_WATCH {
+            self.pauses.note_stable_watch();
         }
-        match ended {
-            Ok(watched) => {
-                watching.doubtful = watched != WatchEnd::OnTime;
-                self.metrics.restarted("timeout");
-                self.pauses.progress();
-                watching.was_silent = watched == WatchEnd::Silent;
+
+        match received {
+            Ok(end) => {
+                watching.must_check_history = end != WatchEnd::OnTime;
+                watching.was_silent = end == WatchEnd::Silent;
+                self.metrics.count_restart("timeout");
+                self.pauses.note_progress();
                 Ok(())
             }
-            Err(stop) => {
-                if matches!(&stop, Stop::Failed(failure) if failure.is_unreadable()) {
+            Err(end) => {
+                if matches!(&end, AttemptEnd::Failed(failure) if failure.is_unreadable()) {
                     watching.unreadable += 1;
                 }
-                Err(stop)
+                Err(end)
             }
         }
     }
 
-    /// Takes the events of a watch with the requested duration `asked`.
-    async fn take_events(
+    /// Receives the events of a watch with the requested duration `requested`.
+    async fn receive_events(
         &mut self,
-        watching: &mut Watching,
+        watching: &mut WatchPosition,
         mut events: EventReader,
-        asked: Duration,
-    ) -> Result<WatchEnd, Stop> {
+        requested: Duration,
+    ) -> Result<WatchEnd, AttemptEnd> {
         let begun = Instant::now();
-        let end = begun + asked + self.timing.overrun;
-        let mut mute = true;
+        let latest_end = begun + requested + self.timing.overrun;
+        let mut is_silent = true;
+
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let event = match events.next(left.min(self.timing.silence)).await {
+            let left = latest_end.saturating_duration_since(Instant::now());
+            let event = match events.next_event(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
-                Ok(None) => {
-                    return WatchEnd::assess(begun.elapsed(), asked, mute).map_err(Stop::Failed);
-                }
+                Ok(None) => return Ok(WatchEnd::assess(begun.elapsed(), requested, is_silent)?),
                 // Either there were no events, or the connection is dead. The next request shows
                 // which.
-                Err(Failure::Silent(_)) => return Ok(WatchEnd::Silent),
+                Err(RequestFailure::Silent(_)) => return Ok(WatchEnd::Silent),
                 Err(failure) => return Err(failure.into()),
             };
-            mute = false;
+
+            is_silent = false;
             let at = Instant::now();
-            self.take(&event, &mut watching.history, at).await?;
+            self.handle_event(&event, &mut watching.history, at).await?;
             watching.unreadable = 0;
         }
     }
 
-    async fn take(
+    async fn handle_event(
         &mut self,
         event: &WatchEvent,
-        history: &mut History,
+        history: &mut DatabaseHistory,
         at: Instant,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), AttemptEnd> {
         let object = &event.object;
         match event.r#type.as_str() {
-            "ADDED" | "MODIFIED" => self.apply(object, history, false, at).await?,
+            "ADDED" | "MODIFIED" => self.forward_changed(object, history, at).await?,
             "DELETED" => {
                 match object.key() {
                     Some(key) => {
                         history.note_deleted(&key);
-                        self.send(Change::Deleted(key), at).await?;
+                        self.send_change(Change::Deleted(key), at).await?;
                     }
-                    None => self
-                        .malformed
-                        .object(None, &"it is deleted and has no name"),
+                    None => {
+                        let problem = "it is deleted and has no name";
+                        self.malformed_log.log_object(None, &problem);
+                    }
                 }
                 history.advance(&object.version());
             }
@@ -305,160 +315,99 @@ impl<E: Send + 'static> Feed<E> {
                 self.metrics.bookmarks.inc();
                 history.advance(&object.version());
             }
-            "ERROR" => return Err(Failure::of_event(object).into()),
+            "ERROR" => return Err(RequestFailure::of_event(object).into()),
             // An event type of a later API is unknown, so the event is ignored.
-            other => self
-                .malformed
-                .object(None, &format!("a watch event of type {other:?}")),
+            other => {
+                let problem = format!("a watch event of type {other:?}");
+                self.malformed_log.log_object(None, &problem);
+            }
         }
+
         // An event proves that the API server responds again.
-        self.pauses.progress();
+        self.pauses.note_progress();
         self.failure_log.log_recovery();
         Ok(())
     }
 
-    /// Forwards an object of a list or of a watch. A malformed object is ignored. In a watch, the
-    /// previous version of a malformed object is deleted.
-    async fn apply(
+    /// Forwards an object of a list. A malformed object is ignored.
+    async fn forward_listed(
         &mut self,
         object: &Encoded,
-        history: &mut History,
-        listed: bool,
+        history: &mut DatabaseHistory,
         at: Instant,
-    ) -> Result<(), Stop> {
-        match self.convert.apply(object) {
-            Ok((key, parsed)) => {
-                for note in &parsed.notes {
-                    self.malformed.part(&key, note);
-                }
-                if listed {
-                    history.note_listed(&key, &parsed.uid);
-                } else {
-                    history.note_changed(&key, &parsed.uid);
-                    history.advance(&parsed.version);
-                }
-                self.send_event(parsed.object, at).await
-            }
+    ) -> Result<(), AttemptEnd> {
+        let read = match self.converter.convert_object(object) {
+            Ok(read) => read,
             Err(problem) => {
                 let key = object.key();
-                self.malformed.object(key.as_ref(), &problem);
-                if listed {
-                    return Ok(());
-                }
-                history.advance(&object.version());
-                match key {
-                    Some(key) => {
-                        history.note_deleted(&key);
-                        self.send(Change::Deleted(key), at).await
-                    }
-                    None => Ok(()),
-                }
+                self.malformed_log.log_object(key.as_ref(), &problem);
+                return Ok(());
             }
+        };
+
+        for note in &read.parsed.notes {
+            self.malformed_log.log_part(&read.key, note);
         }
+        history.note_listed(&read.key, &read.parsed.uid);
+        self.send_event(read.parsed.object, at).await
     }
 
-    async fn send(&self, change: Change<Infallible>, at: Instant) -> Result<(), Stop> {
-        self.send_event(self.convert.other(change), at).await
+    /// Forwards an object of a watch. A malformed object is ignored, and its previous version is
+    /// deleted.
+    async fn forward_changed(
+        &mut self,
+        object: &Encoded,
+        history: &mut DatabaseHistory,
+        at: Instant,
+    ) -> Result<(), AttemptEnd> {
+        let read = match self.converter.convert_object(object) {
+            Ok(read) => read,
+            Err(problem) => {
+                let key = object.key();
+                self.malformed_log.log_object(key.as_ref(), &problem);
+                history.advance(&object.version());
+
+                let Some(key) = key else {
+                    return Ok(());
+                };
+                history.note_deleted(&key);
+                return self.send_change(Change::Deleted(key), at).await;
+            }
+        };
+
+        for note in &read.parsed.notes {
+            self.malformed_log.log_part(&read.key, note);
+        }
+        history.note_changed(&read.key, &read.parsed.uid);
+        history.advance(&read.parsed.version);
+        self.send_event(read.parsed.object, at).await
     }
 
-    async fn send_event(&self, event: E, at: Instant) -> Result<(), Stop> {
-        self.metrics.event();
-        self.sink
-            .send(Received {
-                event,
-                at: at.into_std(),
-            })
-            .await
-            .map_err(|_| Stop::Closed)
+    async fn send_change(&self, change: Change<Infallible>, at: Instant) -> Result<(), AttemptEnd> {
+        let event = self.converter.convert_change(change);
+        self.send_event(event, at).await
+    }
+
+    async fn send_event(&self, event: E, at: Instant) -> Result<(), AttemptEnd> {
+        self.metrics.count_event();
+        let at = at.into_std();
+        let sent = self.sink.send(ReceivedEvent { event, at }).await;
+
+        sent.map_err(|_| AttemptEnd::ReceiverGone)
     }
 
     /// Lists one object to check that the API server's database was not wiped or restored.
-    async fn same_history(&self, history: &mut History) -> Result<(), Failure> {
-        let mut page = self
-            .exchange
-            .list(&Extent::Page {
-                limit: 1,
-                token: None,
-            })
-            .await?;
+    async fn check_history(&self, history: &mut DatabaseHistory) -> Result<(), RequestFailure> {
+        let mut page = self.client.request_list(&ListExtent::first_page(1)).await?;
+
         let mut first = None;
         loop {
-            match page.next().await? {
+            match page.next_part().await? {
                 ListPart::Object(object) => first = first.or_else(|| object.identity()),
-                ListPart::End(meta) => return history.check(&meta.resource_version, first),
+                ListPart::End(meta) => {
+                    return history.check_continues(&meta.resource_version, first);
+                }
             }
         }
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.state.send_if_modified(|state| {
-            let changed = state.phase != phase;
-            if changed {
-                (state.phase, state.since) = (phase, Instant::now());
-            }
-            changed
-        });
-    }
-
-    /// Notes that the watch is open.
-    fn follows(&mut self) {
-        self.enter(Phase::Following);
-        self.metrics.connected(true);
-        self.pauses.opened();
-        self.failure_log.note_opened();
-    }
-
-    /// Counts and logs a failure and waits before the next attempt.
-    async fn recover(&mut self, failure: &Failure, position: &mut Position) -> Result<(), Stop> {
-        self.metrics.restarted(failure.reason());
-        self.metrics.connected(false);
-        let refused = matches!(failure, Failure::Refused(_));
-        self.enter(if refused { Phase::Refused } else { Phase::Away });
-        let refusal = self.refusal();
-        let mut pause = self.pauses.next(failure, refusal);
-        if position.fail(failure) && !failure.ends_history() {
-            pause = pause.max(self.pauses.relist());
-        }
-        self.failure_log.log_failure(failure, pause, refusal);
-        let end = Instant::now() + pause;
-        if refused && self.sent && self.becomes_spare(end).await {
-            self.forget().await?;
-            *position = Position::default();
-        }
-        sleep_until(end).await;
-        if failure.concerns_credentials() {
-            self.exchange.connection.renew().await;
-        }
-        Ok(())
-    }
-
-    /// The properties of a refusal, from the current state of the feed.
-    fn refusal(&self) -> Refusal {
-        let state = *self.state.borrow();
-        Refusal {
-            lasting: state.phase == Phase::Refused
-                && state.since.elapsed() >= self.timing.refusal_lasts,
-            dispensable: self.optional && (!state.listed || *self.spare.borrow()),
-            known: state.listed,
-        }
-    }
-
-    /// Waits until the sent objects need not be kept, at most until `end`. Returns whether that was
-    /// the case.
-    async fn becomes_spare(&mut self, end: Instant) -> bool {
-        tokio::select! {
-            () = sleep_until(end) => false,
-            spare = self.spare.wait_for(|spare| *spare) => spare.is_ok(),
-        }
-    }
-
-    /// Removes all sent objects by means of an empty list.
-    async fn forget(&mut self) -> Result<(), Stop> {
-        let now = Instant::now();
-        self.send(Change::RelistStarted, now).await?;
-        self.send(Change::RelistDone, now).await?;
-        self.sent = false;
-        self.state.send_modify(|state| state.listed = false);
-        Ok(())
     }
 }

@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use daemon::metrics::{MetricError, unix_seconds};
 use prometheus::core::Collector as _;
-use prometheus::proto::{Metric, MetricFamily};
+use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
-use super::failure::Failure;
+use super::failure::RequestFailure;
 use crate::objects::Kind;
 
 /// Counters and gauges of all watches, by kind of objects. `clone` only increments reference
@@ -40,6 +40,7 @@ impl WatchMetrics {
             source,
         })?;
         registry.register(name, last_event.clone())?;
+
         Ok(Self {
             last_event,
             malformed: registry.int_counter_vec(
@@ -78,9 +79,10 @@ impl WatchMetrics {
     /// The metrics of the feed of `kind`. Creates the missing series with the value zero.
     pub fn feed(&self, kind: Kind) -> FeedMetrics {
         let label = [kind.label()];
-        for reason in Failure::REASONS.into_iter().chain(["timeout"]) {
+        for reason in RequestFailure::REASONS.into_iter().chain(["timeout"]) {
             self.restarts.with_label_values(&[kind.label(), reason]);
         }
+
         FeedMetrics {
             kind,
             malformed: self.malformed.with_label_values(&label),
@@ -94,7 +96,7 @@ impl WatchMetrics {
     }
 
     /// Number of lists and watches of `kind` that ended for `reason`.
-    pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
+    pub fn restart_count(&self, kind: Kind, reason: &str) -> u64 {
         self.restarts
             .with_label_values(&[kind.label(), reason])
             .get()
@@ -103,16 +105,15 @@ impl WatchMetrics {
     /// Whether a watch of `kind` is open. For a kind without a feed, no series is created.
     pub fn is_connected(&self, kind: Kind) -> bool {
         let families = self.connected.collect();
-        let mut series = families.iter().flat_map(MetricFamily::get_metric);
-        let is_of_kind = |metric: &&Metric| {
-            metric
-                .get_label()
-                .iter()
-                .any(|label| label.value() == kind.label())
-        };
-        series
-            .find(is_of_kind)
-            .is_some_and(|metric| metric.get_gauge().get_value() > 0.0)
+        let series = families.iter().flat_map(MetricFamily::get_metric);
+
+        for metric in series {
+            let mut labels = metric.get_label().iter();
+            if labels.any(|label| label.value() == kind.label()) {
+                return metric.get_gauge().get_value() > 0.0;
+            }
+        }
+        false
     }
 }
 
@@ -131,18 +132,18 @@ pub struct FeedMetrics {
 
 impl FeedMetrics {
     /// Number of malformed objects and parts of objects so far.
-    pub fn malformed(&self) -> u64 {
+    pub fn malformed_count(&self) -> u64 {
         self.malformed.get()
     }
 
     /// Number of bookmarks so far.
-    pub fn bookmarks(&self) -> u64 {
+    pub fn bookmark_count(&self) -> u64 {
         self.bookmarks.get()
     }
 
     /// The metrics for one of several feeds of a kind, without the gauge of the connection. That
     /// gauge covers all the feeds together.
-    pub(super) fn of_part(&self) -> Self {
+    pub(super) fn without_connection(&self) -> Self {
         Self {
             connected: None,
             ..self.clone()
@@ -150,21 +151,21 @@ impl FeedMetrics {
     }
 
     /// Notes whether the watch is open.
-    pub(super) fn connected(&self, connected: bool) {
+    pub(super) fn set_connected(&self, connected: bool) {
         if let Some(gauge) = &self.connected {
             gauge.set(connected.into());
         }
     }
 
     /// Notes the end of a list or watch.
-    pub(super) fn restarted(&self, reason: &str) {
+    pub(super) fn count_restart(&self, reason: &str) {
         self.restarts
             .with_label_values(&[self.kind.label(), reason])
             .inc();
     }
 
     /// Notes an event.
-    pub(super) fn event(&self) {
+    pub(super) fn count_event(&self) {
         self.events.inc();
         self.last_event.set(unix_seconds(SystemTime::now()));
     }
@@ -175,12 +176,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asking_for_a_watch_that_nobody_opened_shows_none() {
+    fn unopened_watch_has_no_series() {
         let registry = daemon::metrics::Metrics::new("x").unwrap();
         let metrics = WatchMetrics::new(&registry).unwrap();
         let services = metrics.feed(Kind::Service);
         for open in [true, false] {
-            services.connected(open);
+            services.set_connected(open);
             assert_eq!(
                 (
                     metrics.is_connected(Kind::Service),

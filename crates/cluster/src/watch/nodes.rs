@@ -1,6 +1,6 @@
 //! Watches of Nodes. For zone and region of the cluster, all Nodes are watched, but only while
-//! federations are configured and if permitted. For the preferred zone, [`own_node`] watches the
-//! Node that this process runs on.
+//! federations are configured and if permitted. For the preferred zone, [`own_node_feed`] watches
+//! the Node that this process runs on.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,37 +8,30 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::collection::Collection;
-use super::feed::Feed;
-use super::metrics::WatchMetrics;
-use super::timing::WatchTiming;
-use super::{Closed, Received};
+use super::{
+    Collection, CollectionFeed, ReceivedEvent, ReceiverGone, WatchMetrics, WatchTiming,
+};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 
 /// A feed of the Node that this process runs on. `option` is the flag that prefers the zone of this
 /// Node. If the Node cannot be read, the log names the flag.
-pub fn own_node(
+pub fn own_node_feed(
     connection: &Arc<Connection>,
     metrics: &WatchMetrics,
-    sink: mpsc::Sender<Received<Event>>,
+    sink: mpsc::Sender<ReceivedEvent<Event>>,
     name: &str,
     option: &'static str,
-) -> Feed<Event> {
-    let (connection, node) = (
+) -> CollectionFeed<Event> {
+    let feed = CollectionFeed::new(
         Arc::clone(connection),
         Collection::one(Kind::Node, "", name),
-    );
-    let metrics = metrics.feed(Kind::Node).of_part();
-    Feed::new(
-        connection,
-        node,
         WatchTiming::default(),
-        metrics,
+        metrics.feed(Kind::Node).without_connection(),
         sink,
         Event::OwnNode,
-    )
-    .needed_for(option)
+    );
+    feed.needed_for(option)
 }
 
 /// A feed of Nodes that only runs while Nodes are needed.
@@ -50,61 +43,69 @@ pub struct NodesFeed<S> {
     /// The metrics of the watches.
     pub metrics: WatchMetrics,
     /// The receiver of the events.
-    pub sink: mpsc::Sender<Received<Event>>,
+    pub sink: mpsc::Sender<ReceivedEvent<Event>>,
     /// The settings in force.
     pub settings: watch::Receiver<S>,
     /// Whether the settings need Nodes.
-    pub wanted: fn(&S) -> bool,
+    pub needs_nodes: fn(&S) -> bool,
 }
 
 impl<S> NodesFeed<S> {
     /// Follows Nodes until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.follow(&stop)).await;
+        let _ = stop.run_until_cancelled(self.follow_nodes(&stop)).await;
     }
 
-    async fn follow(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
+    async fn follow_nodes(&mut self, stop: &CancellationToken) -> Result<(), ReceiverGone> {
         loop {
-            self.until(true).await?;
+            self.wait_until_needed(true).await?;
+
             let feed_stop = stop.child_token();
-            let feed = Feed::new(
-                Arc::clone(&self.connection),
-                Collection::all(Kind::Node),
-                self.timing.clone(),
-                self.metrics.feed(Kind::Node),
-                self.sink.clone(),
-                Event::Node,
-            );
-            let mut following = pin!(feed.optional().run(feed_stop.clone()));
+            let feed = self.new_feed();
+            let mut running = pin!(feed.run(feed_stop.clone()));
             tokio::select! {
-                () = &mut following => return Err(Closed),
-                ended = self.until(false) => ended?,
+                () = &mut running => return Err(ReceiverGone),
+                ended = self.wait_until_needed(false) => ended?,
             }
+
             // Waiting for the end of the feed ensures that no event follows.
             feed_stop.cancel();
-            following.await;
-            self.forget().await?;
+            running.await;
+            self.remove_nodes().await?;
         }
     }
 
-    /// Waits until Nodes are needed, or no longer needed.
-    async fn until(&mut self, wanted: bool) -> Result<(), Closed> {
-        let is_wanted = self.wanted;
-        self.settings
-            .wait_for(|settings| is_wanted(settings) == wanted)
-            .await
-            .map(drop)
-            .map_err(|_| Closed)
+    fn new_feed(&self) -> CollectionFeed<Event> {
+        let feed = CollectionFeed::new(
+            Arc::clone(&self.connection),
+            Collection::all(Kind::Node),
+            self.timing.clone(),
+            self.metrics.feed(Kind::Node),
+            self.sink.clone(),
+            Event::Node,
+        );
+        feed.optional()
+    }
+
+    /// Waits until the settings need Nodes, or no longer need them.
+    async fn wait_until_needed(&mut self, needed: bool) -> Result<(), ReceiverGone> {
+        let needs_nodes = self.needs_nodes;
+        let reached = self
+            .settings
+            .wait_for(|settings| needs_nodes(settings) == needed)
+            .await;
+
+        reached.map(drop).map_err(|_| ReceiverGone)
     }
 
     /// Removes all Nodes with an empty list, because no feed keeps the Nodes up to date any more.
-    async fn forget(&self) -> Result<(), Closed> {
+    async fn remove_nodes(&self) -> Result<(), ReceiverGone> {
         for change in [Change::RelistStarted, Change::RelistDone] {
-            let received = Received {
+            let received = ReceivedEvent {
                 event: Event::Node(change),
                 at: std::time::Instant::now(),
             };
-            self.sink.send(received).await.map_err(|_| Closed)?;
+            self.sink.send(received).await.map_err(|_| ReceiverGone)?;
         }
         Ok(())
     }

@@ -1,13 +1,25 @@
-//! The position of a feed: within a list, or at a version from which a watch can resume.
+//! The position of a feed: within a list, or at a version from which a watch can resume. Whether
+//! the next step is a watch or a list depends on the end of the last step, and on the history of
+//! the API server's database.
+//!
+//! A resource version only has a meaning within one history of the database. A database that was
+//! wiped or restored starts a new history. A watch from an old version would then wait forever or
+//! miss changes. The API does not identify a history, but two signs reveal a new history. Either
+//! the current version is lower than the last known version, or the collection's first object has
+//! another UID. Watch events keep this mark up to date: an object that is deleted and created again
+//! while it is watched proves nothing. A new history is not detected once its versions have passed
+//! the last known version. Changes are then missed only if the feed was disconnected during all
+//! that time.
 
 use std::time::Duration;
 
+use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use super::collection::Extent;
 use super::encoding::ListMeta;
-use super::failure::Failure;
-use super::history::History;
+use super::failure::RequestFailure;
+use super::request::ListExtent;
+use crate::objects::{ObjectIdentity, ObjectKey};
 
 /// Number of objects per page.
 const PAGE: u32 = 500;
@@ -18,43 +30,40 @@ const MAX_PAGES: usize = 100_000;
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
 /// Bound of consecutive unreadable events of a watch.
 const MAX_UNREADABLE: u32 = 5;
+/// Shortest duration of a watch. A shorter watch counts as a failure, so that the next watch is
+/// delayed.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+/// API servers round the duration of a watch down to whole seconds.
+const WATCH_ROUNDING: Duration = Duration::from_secs(2);
 
-/// The next step.
+/// The next step of a feed.
 #[derive(Debug)]
-pub(super) enum Position {
+pub(super) enum FeedPosition {
     /// The next page of a list.
     Listing(ListPosition),
     /// A watch.
-    Watching(Watching),
+    Watching(WatchPosition),
 }
 
-impl Default for Position {
+impl Default for FeedPosition {
     fn default() -> Self {
         Self::Listing(ListPosition::default())
     }
 }
 
-impl Position {
-    /// Notes a failure. Returns whether the position is lost, so that a new list begins.
-    pub(super) fn fail(&mut self, failure: &Failure) -> bool {
+impl FeedPosition {
+    /// Begins a new list if the failure makes this position useless. Returns whether it did.
+    pub(super) fn relist_if_lost(&mut self, failure: &RequestFailure) -> bool {
         let next = match self {
             Self::Listing(listing) => listing.is_lost(failure).then(ListPosition::most_recent),
-            // A list from the watch cache is enough, if it is not older than the expired version.
-            Self::Watching(watching) if matches!(failure, Failure::Expired(_)) => {
-                Some(ListPosition::new(Extent::Cached(std::mem::take(
-                    &mut watching.history.version,
-                ))))
-            }
-            Self::Watching(watching) => {
-                let lost = failure.ends_history() || watching.unreadable >= MAX_UNREADABLE;
-                lost.then(ListPosition::most_recent)
-            }
+            Self::Watching(watching) => watching.list_if_lost(failure),
         };
-        let lost = next.is_some();
-        if let Some(listing) = next {
-            *self = Self::Listing(listing);
-        }
-        lost
+
+        let Some(listing) = next else {
+            return false;
+        };
+        *self = Self::Listing(listing);
+        true
     }
 }
 
@@ -62,9 +71,9 @@ impl Position {
 #[derive(Debug)]
 pub(super) struct ListPosition {
     /// The next request.
-    pub(super) extent: Extent,
+    pub(super) extent: ListExtent,
     /// The history of the pages so far.
-    history: Option<History>,
+    history: Option<DatabaseHistory>,
     pages: usize,
     /// The time since which requests of the next page have failed.
     failing: Option<Instant>,
@@ -73,12 +82,12 @@ pub(super) struct ListPosition {
 impl Default for ListPosition {
     /// Begins with the request of kube-dns: any version, from the API server's watch cache.
     fn default() -> Self {
-        Self::new(Extent::Cached("0".to_owned()))
+        Self::new(ListExtent::Cached("0".to_owned()))
     }
 }
 
 impl ListPosition {
-    fn new(extent: Extent) -> Self {
+    fn new(extent: ListExtent) -> Self {
         Self {
             extent,
             history: None,
@@ -89,10 +98,7 @@ impl ListPosition {
 
     /// A list of the most recent version, even if the responding API server lags behind.
     fn most_recent() -> Self {
-        Self::new(Extent::Page {
-            limit: PAGE,
-            token: None,
-        })
+        Self::new(ListExtent::first_page(PAGE))
     }
 
     /// Whether no page has been received.
@@ -101,35 +107,34 @@ impl ListPosition {
     }
 
     /// Requests fewer objects at once. Returns false if a page already has a single object.
-    pub(super) fn shrink(&mut self) -> bool {
+    pub(super) fn shrink_page(&mut self) -> bool {
         match &mut self.extent {
-            Extent::Page { limit: 1, .. } => return false,
-            Extent::Page { limit, .. } => *limit = (*limit / 8).max(1),
-            cached @ Extent::Cached(_) => {
-                *cached = Extent::Page {
-                    limit: PAGE,
-                    token: None,
-                }
-            }
+            ListExtent::Page { limit: 1, .. } => return false,
+            ListExtent::Page { limit, .. } => *limit = (*limit / 8).max(1),
+            cached @ ListExtent::Cached(_) => *cached = ListExtent::first_page(PAGE),
         }
         true
     }
 
     /// Notes the end of a page. `history` includes the objects of the page. Returns the history
     /// after the last page.
-    pub(super) fn advance(&mut self, meta: ListMeta, mut history: History) -> Option<History> {
+    pub(super) fn finish_page(
+        &mut self,
+        meta: ListMeta,
+        mut history: DatabaseHistory,
+    ) -> Option<DatabaseHistory> {
         history.advance(&meta.resource_version);
         self.pages += 1;
         self.failing = None;
         if meta.r#continue.is_empty() {
             return Some(history);
         }
-        let limit = if let Extent::Page { limit, .. } = self.extent {
-            limit
-        } else {
-            PAGE
+
+        let limit = match self.extent {
+            ListExtent::Page { limit, .. } => limit,
+            ListExtent::Cached(_) => PAGE,
         };
-        self.extent = Extent::Page {
+        self.extent = ListExtent::Page {
             limit,
             token: Some(meta.r#continue),
         };
@@ -138,7 +143,7 @@ impl ListPosition {
     }
 
     /// The history of the pages so far.
-    pub(super) fn history(&self) -> History {
+    pub(super) fn history(&self) -> DatabaseHistory {
         self.history.clone().unwrap_or_default()
     }
 
@@ -150,15 +155,16 @@ impl ListPosition {
     /// Whether the pages so far are lost. A failed page is requested again with its token, as long
     /// as the API server may know the token. The time is bounded: after a restore of the database,
     /// an old token may fail forever without a distinct error.
-    fn is_lost(&mut self, failure: &Failure) -> bool {
-        let since = *self.failing.get_or_insert_with(Instant::now);
+    fn is_lost(&mut self, failure: &RequestFailure) -> bool {
+        let failing_since = *self.failing.get_or_insert_with(Instant::now);
+
         match &self.extent {
-            Extent::Cached(version) => version != "0" && failure.ends_history(),
-            Extent::Page { token: None, .. } => false,
-            Extent::Page { token: Some(_), .. } => {
-                let unknown =
-                    failure.ends_history() || matches!(failure, Failure::Server { code: 400, .. });
-                unknown || self.is_endless() || since.elapsed() >= TOKEN_LIFE
+            ListExtent::Cached(version) => version != "0" && failure.ends_history(),
+            ListExtent::Page { token: None, .. } => false,
+            ListExtent::Page { token: Some(_), .. } => {
+                let is_rejected = matches!(failure, RequestFailure::Server { code: 400, .. });
+                let is_unknown = failure.ends_history() || is_rejected;
+                is_unknown || self.is_endless() || failing_since.elapsed() >= TOKEN_LIFE
             }
         }
     }
@@ -166,11 +172,11 @@ impl ListPosition {
 
 /// A watch in progress.
 #[derive(Debug)]
-pub(super) struct Watching {
-    pub(super) history: History,
+pub(super) struct WatchPosition {
+    pub(super) history: DatabaseHistory,
     /// Whether the last watch ended early or silently. The API server's database may then have been
-    /// wiped or restored, so that the [`History`] must be checked.
-    pub(super) doubtful: bool,
+    /// wiped or restored, so that the [`DatabaseHistory`] must be checked.
+    pub(super) must_check_history: bool,
     /// Whether the last watch ended without an event.
     pub(super) was_silent: bool,
     /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the
@@ -178,13 +184,144 @@ pub(super) struct Watching {
     pub(super) unreadable: u32,
 }
 
-impl Watching {
-    pub(super) fn new(history: History) -> Self {
+impl WatchPosition {
+    pub(super) fn new(history: DatabaseHistory) -> Self {
         Self {
             history,
-            doubtful: false,
+            must_check_history: false,
             was_silent: false,
             unreadable: 0,
         }
     }
+
+    /// The list that must replace the watch after `failure`; `None` if the watch can be resumed.
+    fn list_if_lost(&mut self, failure: &RequestFailure) -> Option<ListPosition> {
+        // A list from the watch cache is enough, if it is not older than the expired version.
+        if matches!(failure, RequestFailure::Expired(_)) {
+            let version = std::mem::take(&mut self.history.version);
+            return Some(ListPosition::new(ListExtent::Cached(version)));
+        }
+
+        let is_lost = failure.ends_history() || self.unreadable >= MAX_UNREADABLE;
+        is_lost.then(ListPosition::most_recent)
+    }
 }
+
+/// The end of a watch without a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WatchEnd {
+    /// The watch ended after the requested time, with events or bookmarks.
+    OnTime,
+    /// The watch ended early. The API server is shutting down, and may return with a wiped or
+    /// restored database.
+    Early,
+    /// The watch had no event. A watch from a version of a wiped or restored database is silent,
+    /// too.
+    Silent,
+}
+
+impl WatchEnd {
+    /// Assesses a watch that lasted for `actual` of the `requested` duration.
+    pub(super) fn assess(
+        actual: Duration,
+        requested: Duration,
+        is_silent: bool,
+    ) -> Result<Self, RequestFailure> {
+        if actual < SHORTEST_WATCH {
+            return Err(RequestFailure::Brief(actual));
+        }
+
+        Ok(if is_silent {
+            Self::Silent
+        } else if actual + WATCH_ROUNDING < requested {
+            Self::Early
+        } else {
+            Self::OnTime
+        })
+    }
+}
+
+/// The progress of a list or a watch within one history of the database.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DatabaseHistory {
+    /// The resource version to resume from.
+    pub(super) version: String,
+    /// The collection's first object, as of `version`; `None` if it is unknown.
+    first: Option<ObjectIdentity>,
+}
+
+impl DatabaseHistory {
+    /// Notes an object of the list. Paths are compared, because lists from the watch cache need not
+    /// be in the order of paths in the database.
+    pub(super) fn note_listed(&mut self, key: &ObjectKey, uid: &SmolStr) {
+        let is_first = match &self.first {
+            Some(first) => database_path(key).lt(database_path(&first.key)),
+            None => true,
+        };
+        if is_first {
+            self.first = Some(ObjectIdentity {
+                key: key.clone(),
+                uid: uid.clone(),
+            });
+        }
+    }
+
+    /// Notes an object of a watch event. Without a known first object, the event does not show
+    /// which object is first.
+    pub(super) fn note_changed(&mut self, key: &ObjectKey, uid: &SmolStr) {
+        if let Some(first) = &mut self.first
+            && database_path(key).le(database_path(&first.key))
+        {
+            first.key.clone_from(key);
+            first.uid.clone_from(uid);
+        }
+    }
+
+    /// Notes that an object was deleted, or cannot be read any more.
+    pub(super) fn note_deleted(&mut self, key: &ObjectKey) {
+        self.first.take_if(|first| first.key == *key);
+    }
+
+    /// Advances the version; an empty version is ignored.
+    pub(super) fn advance(&mut self, version: &str) {
+        if !version.is_empty() {
+            version.clone_into(&mut self.version);
+        }
+    }
+
+    /// Compares this history with the version and the first object of a new list. If they fit, the
+    /// first object is the mark from now on.
+    pub(super) fn check_continues(
+        &mut self,
+        version: &str,
+        first: Option<ObjectIdentity>,
+    ) -> Result<(), RequestFailure> {
+        if let Ok(now) = version.parse::<u64>()
+            && let Ok(known) = self.version.parse::<u64>()
+            && now < known
+        {
+            let sign = format!("it is at version {now} and was at {known}");
+            return Err(RequestFailure::OtherHistory(sign));
+        }
+
+        if let Some(known) = &self.first
+            && let Some(first) = &first
+            && known.key == first.key
+            && known.uid != first.uid
+        {
+            let sign = format!("{} was recreated while no watch was open", first.key);
+            return Err(RequestFailure::OtherHistory(sign));
+        }
+
+        self.first = first;
+        Ok(())
+    }
+}
+
+/// The last part of the path of an object in the database: namespace and name.
+fn database_path(key: &ObjectKey) -> impl Iterator<Item = u8> {
+    key.namespace.bytes().chain(*b"/").chain(key.name.bytes())
+}
+
+#[cfg(test)]
+mod tests;

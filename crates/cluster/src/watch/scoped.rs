@@ -1,10 +1,10 @@
 //! A feed of a kind in the whole cluster, or in several namespaces. Each namespace has its own
 //! feed; together they behave like one feed.
 //!
-//! A list of one namespace does not contain the objects of other namespaces. So an `Account` for
-//! each namespace remembers the reported objects, and deletes objects that a later list does not
-//! contain. `RelistStarted` and `RelistDone` are sent once, around the first lists of all
-//! namespaces.
+//! A list of one namespace does not contain the objects of other namespaces. So a
+//! [`NamespaceAccount`] for each namespace remembers the reported objects, and deletes objects that
+//! a later list does not contain. `RelistStarted` and `RelistDone` are sent once, around the first
+//! lists of all namespaces.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -20,15 +20,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Received;
-use super::collection::Collection;
-use super::convert::{Convert, Wrap};
-use super::feed::{Closed, Feed};
+use super::feed::{CollectionFeed, ReceiverGone};
 use super::metrics::FeedMetrics;
-use super::state::{FeedState, Phase};
-use super::timing::WatchTiming;
+use super::request::Collection;
+use super::{FeedPhase, FeedState, ReceivedEvent, WatchTiming};
 use crate::connect::Connection;
-use crate::objects::{Change, Encoded, FromApi, MalformedObject, ObjectKey, Parsed};
+use crate::objects::{
+    Change, Encoded, EventConverter, FromApi, MalformedObject, ObjectKey, ReadEvent, WrappedChange,
+};
 use crate::relist::RelistTracker;
 
 /// Bound of the queued changes of a namespace.
@@ -37,48 +36,52 @@ const QUEUE: usize = 64;
 /// Follows the collections of a kind and sends their changes to `sink`, as events of type `E`.
 pub enum ScopedFeed<E> {
     /// One collection.
-    One(Box<Feed<E>>),
+    One(Box<CollectionFeed<E>>),
     /// One collection for each namespace.
-    Several(Several<E>),
+    Several(NamespaceFeeds<E>),
 }
 
 /// Feeds of single namespaces.
-pub struct Several<E> {
-    parts: Vec<NamespaceFeed<E>>,
-    sink: mpsc::Sender<Received<E>>,
-    convert: Arc<dyn Convert<E>>,
-    joint: Arc<Joint>,
+pub struct NamespaceFeeds<E> {
+    feeds: Vec<NamespaceFeed<E>>,
+    sink: mpsc::Sender<ReceivedEvent<E>>,
+    converter: Arc<dyn EventConverter<E>>,
+    joint: Arc<JointState>,
 }
+
+/// A change in one namespace.
+type NamedChange<E> = Change<NamedEvent<E>>;
 
 struct NamespaceFeed<E> {
     namespace: SmolStr,
-    feed: Feed<Change<Named<E>>>,
-    changes: mpsc::Receiver<Received<Change<Named<E>>>>,
+    feed: CollectionFeed<NamedChange<E>>,
+    changes: mpsc::Receiver<ReceivedEvent<NamedChange<E>>>,
 }
 
 /// The event of an object, and the object's name.
-struct Named<E> {
+struct NamedEvent<E> {
     name: SmolStr,
     event: E,
 }
 
 /// Converts objects to the changes of a [`NamespaceFeed`].
-struct NamedBy<E>(Arc<dyn Convert<E>>);
+struct NamedConverter<E>(Arc<dyn EventConverter<E>>);
 
-impl<E> Convert<Change<Named<E>>> for NamedBy<E> {
-    fn apply(
+impl<E> EventConverter<NamedChange<E>> for NamedConverter<E> {
+    fn convert_object(
         &self,
         object: &Encoded,
-    ) -> Result<(ObjectKey, Parsed<Change<Named<E>>>), MalformedObject> {
-        let (key, parsed) = self.0.apply(object)?;
+    ) -> Result<ReadEvent<NamedChange<E>>, MalformedObject> {
+        let ReadEvent { key, parsed } = self.0.convert_object(object)?;
         let name = key.name.clone();
-        Ok((
+
+        Ok(ReadEvent {
             key,
-            parsed.map(|event| Change::Apply(Named { name, event })),
-        ))
+            parsed: parsed.map(|event| Change::Apply(NamedEvent { name, event })),
+        })
     }
 
-    fn other(&self, change: Change<Infallible>) -> Change<Named<E>> {
+    fn convert_change(&self, change: Change<Infallible>) -> NamedChange<E> {
         change.map(|never| match never {})
     }
 }
@@ -90,80 +93,77 @@ impl<E: Send + 'static> ScopedFeed<E> {
         mut collections: Vec<Collection>,
         timing: &WatchTiming,
         metrics: FeedMetrics,
-        sink: mpsc::Sender<Received<E>>,
+        sink: mpsc::Sender<ReceivedEvent<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
         if collections.len() == 1
             && let Some(collection) = collections.pop()
         {
             let connection = Arc::clone(connection);
-            let feed = Feed::new(connection, collection, timing.clone(), metrics, sink, wrap);
+            let timing = timing.clone();
+            let feed = CollectionFeed::new(connection, collection, timing, metrics, sink, wrap);
             return Self::One(Box::new(feed));
         }
-        let convert: Arc<dyn Convert<E>> = Arc::new(Wrap(wrap));
-        let part = |collection: Collection| {
-            let (sender, changes) = mpsc::channel(QUEUE);
-            let namespace = collection.namespace().into();
-            let (connection, metrics) = (Arc::clone(connection), metrics.of_part());
-            let named = Arc::new(NamedBy(Arc::clone(&convert)));
-            let feed = Feed::with(
-                connection,
-                collection,
-                timing.clone(),
-                metrics,
-                sender,
-                named,
-            );
-            NamespaceFeed {
-                namespace,
-                feed,
-                changes,
-            }
-        };
-        let parts: Vec<_> = collections.into_iter().map(part).collect();
-        let joint = Arc::new(Joint::new(parts.len(), metrics));
-        Self::Several(Several {
-            parts,
+
+        let converter: Arc<dyn EventConverter<E>> = Arc::new(WrappedChange(wrap));
+        let mut feeds = Vec::with_capacity(collections.len());
+        for collection in collections {
+            let converter = NamedConverter(Arc::clone(&converter));
+            let metrics = metrics.without_connection();
+            let timing = timing.clone();
+            feeds.push(NamespaceFeed::new(
+                connection, collection, timing, metrics, converter,
+            ));
+        }
+
+        let joint = Arc::new(JointState::new(feeds.len(), metrics));
+        Self::Several(NamespaceFeeds {
+            feeds,
             sink,
-            convert,
+            converter,
             joint,
         })
     }
 
-    /// See [`Feed::optional`].
+    /// See [`CollectionFeed::optional`].
     #[must_use]
     pub fn optional(self) -> Self {
-        self.each(Feed::optional, Feed::optional)
+        self.map_feeds(CollectionFeed::optional, CollectionFeed::optional)
     }
 
-    /// See [`Feed::needed_for`].
+    /// See [`CollectionFeed::needed_for`].
     #[must_use]
-    pub fn needed_for(self, what: &'static str) -> Self {
-        self.each(|feed| feed.needed_for(what), |feed| feed.needed_for(what))
-    }
-
-    /// See [`Feed::forgetting`].
-    #[must_use]
-    pub fn forgetting(self, spare: &watch::Receiver<bool>) -> Self {
-        self.each(
-            |feed| feed.forgetting(spare.clone()),
-            |feed| feed.forgetting(spare.clone()),
+    pub fn needed_for(self, feature: &'static str) -> Self {
+        self.map_feeds(
+            |feed| feed.needed_for(feature),
+            |feed| feed.needed_for(feature),
         )
     }
 
-    fn each(
+    /// See [`CollectionFeed::dispensable_while`].
+    #[must_use]
+    pub fn dispensable_while(self, dispensable: &watch::Receiver<bool>) -> Self {
+        self.map_feeds(
+            |feed| feed.dispensable_while(dispensable.clone()),
+            |feed| feed.dispensable_while(dispensable.clone()),
+        )
+    }
+
+    fn map_feeds(
         self,
-        one: impl FnOnce(Feed<E>) -> Feed<E>,
-        part: impl Fn(Feed<Change<Named<E>>>) -> Feed<Change<Named<E>>>,
+        map_one: impl FnOnce(CollectionFeed<E>) -> CollectionFeed<E>,
+        map_each: impl Fn(CollectionFeed<NamedChange<E>>) -> CollectionFeed<NamedChange<E>>,
     ) -> Self {
         match self {
-            Self::One(feed) => Self::One(Box::new(one(*feed))),
+            Self::One(feed) => Self::One(Box::new(map_one(*feed))),
             Self::Several(mut several) => {
-                let changed = |this: NamespaceFeed<E>| NamespaceFeed {
-                    feed: part(this.feed),
-                    ..this
-                };
-                several.parts = several.parts.into_iter().map(changed).collect();
+                let feeds = several.feeds.into_iter();
+                several.feeds = feeds
+                    .map(|namespace| NamespaceFeed {
+                        feed: map_each(namespace.feed),
+                        ..namespace
+                    })
+                    .collect();
                 Self::Several(several)
             }
         }
@@ -186,49 +186,64 @@ impl<E: Send + 'static> ScopedFeed<E> {
     }
 }
 
-impl<E: Send + 'static> Several<E> {
-    async fn run(self, stop: CancellationToken) {
-        let Self {
-            parts,
+impl<E: Send + 'static> NamespaceFeed<E> {
+    fn new(
+        connection: &Arc<Connection>,
+        collection: Collection,
+        timing: WatchTiming,
+        metrics: FeedMetrics,
+        converter: NamedConverter<E>,
+    ) -> Self {
+        let (sink, changes) = mpsc::channel(QUEUE);
+        let namespace = collection.namespace().into();
+        let feed = CollectionFeed::with_converter(
+            Arc::clone(connection),
+            collection,
+            timing,
+            metrics,
             sink,
-            convert,
-            joint,
-        } = self;
-        let begun = Received {
-            event: convert.other(Change::RelistStarted),
+            Arc::new(converter),
+        );
+
+        Self {
+            namespace,
+            feed,
+            changes,
+        }
+    }
+}
+
+impl<E: Send + 'static> NamespaceFeeds<E> {
+    async fn run(self, stop: CancellationToken) {
+        let begun = ReceivedEvent {
+            event: self.converter.convert_change(Change::RelistStarted),
             at: Instant::now().into_std(),
         };
-        if sink.send(begun).await.is_err() {
+        if self.sink.send(begun).await.is_err() {
             return;
         }
+
         let mut tasks = JoinSet::new();
-        for (
-            at,
-            NamespaceFeed {
-                namespace,
-                feed,
-                changes,
-            },
-        ) in parts.into_iter().enumerate()
-        {
-            let account = Account {
-                at,
-                namespace,
+        for (index, namespace) in self.feeds.into_iter().enumerate() {
+            let account = NamespaceAccount {
+                index,
+                namespace: namespace.namespace,
                 names: HashSet::default(),
-                listing: RelistTracker::default(),
-                sink: sink.clone(),
-                convert: Arc::clone(&convert),
-                joint: Arc::clone(&joint),
+                relist: RelistTracker::default(),
+                sink: self.sink.clone(),
+                converter: Arc::clone(&self.converter),
+                joint: Arc::clone(&self.joint),
             };
-            tasks.spawn(account.run(feed, changes, stop.clone()));
+            tasks.spawn(account.run(namespace.feed, namespace.changes, stop.clone()));
         }
+
         while tasks.join_next().await.is_some() {}
-        joint.metrics.connected(false);
+        self.joint.metrics.set_connected(false);
     }
 }
 
 /// The common state of the feeds of all namespaces.
-struct Joint {
+struct JointState {
     states: Mutex<Vec<FeedState>>,
     state: watch::Sender<FeedState>,
     /// Number of namespaces whose first list is not complete yet.
@@ -236,13 +251,9 @@ struct Joint {
     metrics: FeedMetrics,
 }
 
-impl Joint {
+impl JointState {
     fn new(feeds: usize, metrics: FeedMetrics) -> Self {
-        let state = FeedState {
-            listed: false,
-            phase: Phase::Away,
-            since: Instant::now(),
-        };
+        let state = FeedState::started();
         Self {
             states: Mutex::new(vec![state; feeds]),
             state: watch::Sender::new(state),
@@ -251,125 +262,138 @@ impl Joint {
         }
     }
 
-    /// Notes the state of one feed.
-    fn note(&self, at: usize, state: FeedState) {
+    /// Notes the state of the feed at `index`.
+    fn note_state(&self, index: usize, state: FeedState) {
         let mut states = self.states.lock();
-        if let Some(known) = states.get_mut(at) {
+        if let Some(known) = states.get_mut(index) {
             *known = state;
         }
+
         let listed = states.iter().all(|state| state.listed);
-        let is_any = |phase| states.iter().any(|state| state.phase == phase);
-        let phases = [Phase::Refused, Phase::Away];
-        let phase = phases
-            .into_iter()
-            .find(|phase| is_any(*phase))
-            .unwrap_or(Phase::Following);
-        self.metrics.connected(phase == Phase::Following);
+        let phase = worst_phase(&states);
+        self.metrics.set_connected(phase == FeedPhase::Following);
         self.state.send_if_modified(|joint| {
-            let changed = (joint.listed, joint.phase) != (listed, phase);
-            if changed {
-                *joint = FeedState {
-                    listed,
-                    phase,
-                    since: Instant::now(),
-                };
+            if joint.listed == listed && joint.phase == phase {
+                return false;
             }
-            changed
+            *joint = FeedState {
+                listed,
+                phase,
+                since: Instant::now(),
+            };
+            true
         });
     }
 
     /// Notes that the first list of a namespace is complete. Returns true for the last namespace.
-    fn note_listed(&self) -> bool {
+    fn note_first_list(&self) -> bool {
         self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
-/// The reported objects of a namespace.
-struct Account<E> {
-    /// The index of the namespace's feed.
-    at: usize,
-    namespace: SmolStr,
-    names: HashSet<SmolStr, RandomState>,
-    listing: RelistTracker<SmolStr>,
-    sink: mpsc::Sender<Received<E>>,
-    convert: Arc<dyn Convert<E>>,
-    joint: Arc<Joint>,
+fn worst_phase(states: &[FeedState]) -> FeedPhase {
+    for phase in [FeedPhase::Refused, FeedPhase::Away] {
+        if states.iter().any(|state| state.phase == phase) {
+            return phase;
+        }
+    }
+    FeedPhase::Following
 }
 
-impl<E: Send + 'static> Account<E> {
+/// The reported objects of a namespace.
+struct NamespaceAccount<E> {
+    /// The index of the namespace's feed.
+    index: usize,
+    namespace: SmolStr,
+    names: HashSet<SmolStr, RandomState>,
+    relist: RelistTracker<SmolStr>,
+    sink: mpsc::Sender<ReceivedEvent<E>>,
+    converter: Arc<dyn EventConverter<E>>,
+    joint: Arc<JointState>,
+}
+
+impl<E: Send + 'static> NamespaceAccount<E> {
     async fn run(
         mut self,
-        feed: Feed<Change<Named<E>>>,
-        mut changes: mpsc::Receiver<Received<Change<Named<E>>>>,
+        feed: CollectionFeed<NamedChange<E>>,
+        mut changes: mpsc::Receiver<ReceivedEvent<NamedChange<E>>>,
         stop: CancellationToken,
     ) {
         let mut state = feed.state();
         let mut running = pin!(feed.run(stop));
+
         loop {
             // Queued changes come first: a list counts as complete only after all its changes have
             // been forwarded.
             tokio::select! {
                 biased;
                 Some(received) = changes.recv() => {
-                    if self.take(received).await.is_err() {
+                    if self.forward_change(received).await.is_err() {
                         return;
                     }
                 }
                 Ok(()) = state.changed() => {
                     let now = *state.borrow_and_update();
-                    self.joint.note(self.at, now);
+                    self.joint.note_state(self.index, now);
                 }
                 () = &mut running => return,
             }
         }
     }
 
-    async fn take(
+    async fn forward_change(
         &mut self,
-        Received { event, at }: Received<Change<Named<E>>>,
-    ) -> Result<(), Closed> {
-        match event {
-            Change::RelistStarted => self.listing.begin(self.names.iter().cloned()),
-            Change::RelistDone => return self.finish(at).await,
-            Change::Apply(Named { name, event }) => {
-                self.listing.settle(&name);
+        received: ReceivedEvent<NamedChange<E>>,
+    ) -> Result<(), ReceiverGone> {
+        let at = received.at;
+        match received.event {
+            Change::RelistStarted => {
+                self.relist.begin(self.names.iter().cloned());
+                Ok(())
+            }
+            Change::RelistDone => self.finish_list(at).await,
+            Change::Apply(NamedEvent { name, event }) => {
+                self.relist.note_seen(&name);
                 self.names.insert(name);
-                return self.send(event, at).await;
+                self.send_event(event, at).await
             }
             Change::Deleted(key) => {
-                self.listing.settle(&key.name);
+                self.relist.note_seen(&key.name);
                 self.names.remove(&key.name);
-                return self
-                    .send(self.convert.other(Change::Deleted(key)), at)
-                    .await;
+                self.send_change(Change::Deleted(key), at).await
             }
         }
-        Ok(())
     }
 
     /// Ends a list and deletes the objects that the list did not contain.
-    async fn finish(&mut self, at: std::time::Instant) -> Result<(), Closed> {
-        let first = !self.listing.is_complete();
-        for name in self.listing.finish() {
+    async fn finish_list(&mut self, at: std::time::Instant) -> Result<(), ReceiverGone> {
+        let is_first = !self.relist.is_complete();
+        for name in self.relist.finish() {
             self.names.remove(&name);
             let key = ObjectKey {
                 namespace: self.namespace.clone(),
                 name,
             };
-            self.send(self.convert.other(Change::Deleted(key)), at)
-                .await?;
+            self.send_change(Change::Deleted(key), at).await?;
         }
-        if first && self.joint.note_listed() {
-            self.send(self.convert.other(Change::RelistDone), at)
-                .await?;
+
+        if is_first && self.joint.note_first_list() {
+            self.send_change(Change::RelistDone, at).await?;
         }
         Ok(())
     }
 
-    async fn send(&self, event: E, at: std::time::Instant) -> Result<(), Closed> {
-        self.sink
-            .send(Received { event, at })
-            .await
-            .map_err(|_| Closed)
+    async fn send_change(
+        &self,
+        change: Change<Infallible>,
+        at: std::time::Instant,
+    ) -> Result<(), ReceiverGone> {
+        let event = self.converter.convert_change(change);
+        self.send_event(event, at).await
+    }
+
+    async fn send_event(&self, event: E, at: std::time::Instant) -> Result<(), ReceiverGone> {
+        let sent = self.sink.send(ReceivedEvent { event, at }).await;
+        sent.map_err(|_| ReceiverGone)
     }
 }

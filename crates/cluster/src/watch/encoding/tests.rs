@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::objects::{ConfigMap, EndpointSlice, Endpoints, FromApi, Node, Service};
-use crate::watch::events::Buffer;
+use crate::watch::response::EventBuffer;
 
 fn recorded(file: &str) -> Vec<u8> {
     std::fs::read(format!(
@@ -18,19 +18,20 @@ fn recorded(file: &str) -> Vec<u8> {
 }
 
 /// The parts of a list in protobuf that arrives in pieces of `size` octets.
-fn parts(list: &[u8], size: usize) -> Result<(ListMeta, Vec<Encoded>), Failure> {
-    let (mut message, mut received, mut objects) =
-        (ListMessage::default(), BytesMut::new(), Vec::new());
+fn read_in_pieces(list: &[u8], size: usize) -> Result<ParsedList, RequestFailure> {
+    let mut message = ListMessage::default();
+    let mut received = BytesMut::new();
+    let mut objects = Vec::new();
     for piece in list.chunks(size) {
         received.extend_from_slice(piece);
-        while let Some(part) = message.next(&mut received)? {
+        while let Some(part) = message.take_part(&mut received)? {
             match part {
                 ListPart::Object(object) => objects.push(object),
-                ListPart::End(meta) => return Ok((meta, objects)),
+                ListPart::End(meta) => return Ok(ParsedList { meta, objects }),
             }
         }
     }
-    Err(Failure::Broken("in the middle of a list".to_owned()))
+    Err(RequestFailure::Broken("in the middle of a list".to_owned()))
 }
 
 fn slim<T: FromApi + Debug>(objects: &[Encoded]) -> Vec<String> {
@@ -41,36 +42,33 @@ fn slim<T: FromApi + Debug>(objects: &[Encoded]) -> Vec<String> {
 }
 
 #[track_caller]
-fn same_list<T: FromApi + Debug>(count: usize) {
+fn assert_same_list<T: FromApi + Debug>(count: usize) {
     let file = |extension| recorded(&format!("{}.list.{extension}", T::KIND.plural()));
-    let (meta, objects) = read_list(&file("json").into()).unwrap();
-    let expected = slim::<T>(&objects);
+    let whole = read_json_list(&file("json").into()).unwrap();
+    let expected = slim::<T>(&whole.objects);
     assert_eq!(expected.len(), count, "{expected:#?}");
     for size in [1, 7, 100, usize::MAX] {
-        let (read, objects) = parts(&file("pb"), size).unwrap();
-        assert_eq!(
-            (&read, slim::<T>(&objects)),
-            (&meta, expected.clone()),
-            "in pieces of {size}"
-        );
+        let read = read_in_pieces(&file("pb"), size).unwrap();
+        assert_eq!(read.meta, whole.meta, "in pieces of {size}");
+        assert_eq!(slim::<T>(&read.objects), expected, "in pieces of {size}");
     }
 }
 
 #[test]
-fn lists_say_the_same_in_both_encodings() {
-    same_list::<Service>(4);
-    same_list::<Endpoints>(2);
-    same_list::<EndpointSlice>(3);
-    same_list::<ConfigMap>(1);
-    same_list::<Node>(1);
+fn lists_are_equal_in_both_encodings() {
+    assert_same_list::<Service>(4);
+    assert_same_list::<Endpoints>(2);
+    assert_same_list::<EndpointSlice>(3);
+    assert_same_list::<ConfigMap>(1);
+    assert_same_list::<Node>(1);
 }
 
 #[test]
-fn a_list_that_is_cut_or_none_is_no_list() {
+fn truncated_protobuf_list_is_an_error() {
     let list = recorded("services.list.pb");
     for length in 0..list.len() - 4 {
-        let failure = parts(&list[..length], usize::MAX).unwrap_err();
-        assert!(matches!(failure, Failure::Broken(_)), "{length}: {failure}");
+        let failure = read_in_pieces(&list[..length], usize::MAX).unwrap_err();
+        assert!(matches!(failure, RequestFailure::Broken(_)), "{length}: {failure}");
     }
     let cases: [(&[u8], &str); 4] = [
         (
@@ -92,16 +90,16 @@ fn a_list_that_is_cut_or_none_is_no_list() {
     ];
     for (bytes, expected) in cases {
         let padded = [bytes, &[b'.'; 0x80]].concat();
-        let failure = parts(&padded, usize::MAX).unwrap_err().to_string();
+        let failure = read_in_pieces(&padded, usize::MAX).unwrap_err().to_string();
         assert_eq!(failure.trim_end_matches('.'), expected);
     }
 }
 
 #[test]
-fn bodies_in_json_that_are_no_lists_are_no_empty_lists() {
+fn json_without_list_is_garbage() {
     let last =
         br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
-    assert_eq!(read_list(&Bytes::from_static(last)).unwrap().1.len(), 0);
+    assert_eq!(read_json_list(&Bytes::from_static(last)).unwrap().objects.len(), 0);
     let bodies: [&[u8]; 7] = [
         b"",
         b"<html>",
@@ -112,16 +110,16 @@ fn bodies_in_json_that_are_no_lists_are_no_empty_lists() {
         b"\xff",
     ];
     for body in bodies {
-        let failure = read_list(&Bytes::from_static(body)).unwrap_err();
+        let failure = read_json_list(&Bytes::from_static(body)).unwrap_err();
         assert_eq!(failure.reason(), "garbage", "{failure}");
     }
 }
 
 #[test]
-fn json_list_without_version_is_refused() {
+fn json_list_without_version_is_garbage() {
     for metadata in ["{}", r#"{"resourceVersion":""}"#] {
         let body = format!(r#"{{"kind":"ServiceList","metadata":{metadata},"items":[]}}"#);
-        let failure = read_list(&Bytes::from(body)).unwrap_err().to_string();
+        let failure = read_json_list(&Bytes::from(body)).unwrap_err().to_string();
         assert_eq!(
             failure, "not a response of an API server: a list without a version",
             "{metadata}"
@@ -131,11 +129,11 @@ fn json_list_without_version_is_refused() {
 
 /// The events of a watch: type and object.
 fn events(file: &str, extension: &str) -> Vec<(String, Encoded)> {
-    let mut buffer = Buffer::default();
-    buffer.push(&recorded(&format!("{file}.watch.{extension}")));
+    let mut buffer = EventBuffer::default();
+    buffer.push_piece(&recorded(&format!("{file}.watch.{extension}")));
     let next = || {
         buffer
-            .take(extension == "pb")
+            .take_event(extension == "pb")
             .unwrap()
             .map(|event| (event.r#type, event.object))
     };
@@ -143,7 +141,7 @@ fn events(file: &str, extension: &str) -> Vec<(String, Encoded)> {
 }
 
 #[test]
-fn watches_say_the_same_in_both_encodings() {
+fn watch_events_are_equal_in_both_encodings() {
     let told = |extension| -> Vec<(String, String)> {
         let read = |(kind, object)| (kind, format!("{:?}", Service::read(&object).unwrap()));
         events("services", extension)
@@ -157,19 +155,19 @@ fn watches_say_the_same_in_both_encodings() {
 }
 
 #[test]
-fn errors_say_the_same_in_both_encodings() {
+fn errors_are_equal_in_both_encodings() {
     for extension in ["json", "pb"] {
         let [(kind, object)] = &events("expired", extension)[..] else {
             panic!()
         };
-        let failure = Failure::of_event(object);
+        let failure = RequestFailure::of_event(object);
         assert_eq!(
             (kind.as_str(), failure.reason()),
             ("ERROR", "expired"),
             "{failure}"
         );
         let body = recorded(&format!("badrequest.status.{extension}"));
-        let failure = Failure::of_response(400, None, &body).to_string();
+        let failure = RequestFailure::of_response(400, None, &body).to_string();
         assert!(
             failure.starts_with("error 400: invalid continue token: continue key is not valid"),
             "{failure}"
@@ -178,7 +176,7 @@ fn errors_say_the_same_in_both_encodings() {
 }
 
 #[test]
-fn events_that_are_none_are_garbage() {
+fn malformed_events_are_garbage() {
     for line in ["{", "[]", r#"{"type":"ADDED"}"#, r#"{"object":{}}"#] {
         assert_eq!(
             WatchEvent::of_line(&line.into()).unwrap_err().reason(),
@@ -197,7 +195,7 @@ fn events_that_are_none_are_garbage() {
 
 proptest! {
     #[test]
-    fn damaged_protobuf_is_read_to_an_end(
+    fn damaged_protobuf_never_panics(
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
         size in 1..200_usize,
     ) {
@@ -206,14 +204,14 @@ proptest! {
             let at = at.index(list.len());
             list[at] = octet;
         }
-        if let Ok((_, objects)) = parts(&list, size) {
-            prop_assert!(objects.len() < list.len());
-            for object in &objects {
+        if let Ok(read) = read_in_pieces(&list, size) {
+            prop_assert!(read.objects.len() < list.len());
+            for object in &read.objects {
                 let _either = EndpointSlice::read(object);
             }
         }
-        let mut buffer = Buffer::default();
-        buffer.push(&list);
-        while let Ok(Some(_)) = buffer.take(true) {}
+        let mut buffer = EventBuffer::default();
+        buffer.push_piece(&list);
+        while let Ok(Some(_)) = buffer.take_event(true) {}
     }
 }

@@ -1,0 +1,119 @@
+//! Changes of objects, and the events that carry them to the index.
+//!
+//! A feed works with any kind of objects through [`EventConverter`]. So the program contains the
+//! code of a feed once for each event type, not once for each kind. Eleven copies, one for each
+//! kind, made up a twentieth of the program.
+
+use std::convert::Infallible;
+
+use serde::{Deserialize, Serialize};
+
+use super::parse::{Encoded, FromApi, MalformedObject, Parsed};
+use super::{
+    ConfigMap, EndpointSlice, Endpoints, ImportedSlice, Namespace, Node, ObjectKey, Pod, Service,
+    ServiceImport,
+};
+
+/// A change of the objects of one kind. A list is `RelistStarted`, then `Apply` for each object,
+/// then `RelistDone`. At `RelistDone`, known objects that the list did not contain are deleted. An
+/// interrupted list is followed by another `RelistStarted`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// A list begins.
+    RelistStarted,
+    /// The object was listed, created or changed.
+    Apply(T),
+    /// The list is complete.
+    RelistDone,
+    /// The object was deleted, or has become too malformed to be used.
+    Deleted(ObjectKey),
+}
+
+impl<T> Change<T> {
+    /// Converts the object with `form`, if the change contains an object.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::RelistStarted => Change::RelistStarted,
+            Self::Apply(object) => Change::Apply(form(object)),
+            Self::RelistDone => Change::RelistDone,
+            Self::Deleted(key) => Change::Deleted(key),
+        }
+    }
+}
+
+/// The kind of objects that endpoints of Services are read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EndpointsSource {
+    /// Endpoints objects.
+    Endpoints,
+    /// `EndpointSlice` objects.
+    EndpointSlices,
+}
+
+/// An event of a watcher for the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A change of Services.
+    Service(Change<Service>),
+    /// A change of Endpoints.
+    Endpoints(Change<Endpoints>),
+    /// A change of slices.
+    EndpointSlice(Change<EndpointSlice>),
+    /// A change of Nodes; only while federations are configured.
+    Node(Change<Node>),
+    /// A change of the Node that this process runs on, whose zone is preferred.
+    OwnNode(Change<Node>),
+    /// A change of the namespaces that the selector matches.
+    Namespace(Change<Namespace>),
+    /// A change of Pods.
+    Pod(Change<Pod>),
+    /// A change of `ServiceImport`s; only while the cluster set's zone is served.
+    ServiceImport(Change<ServiceImport>),
+    /// A change of the slices of `ServiceImport`s.
+    ImportedSlice(Change<ImportedSlice>),
+    /// The endpoints of this source are used from now on. The event follows the first `RelistDone`
+    /// of the source, possibly after further changes of both sources. Before the first such event,
+    /// the endpoints are unknown.
+    ///
+    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed
+    /// all slices. While slices are used, no changes of Endpoints follow. If Endpoints are used
+    /// again later, their changes start with a list.
+    EndpointsFrom(EndpointsSource),
+    /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints
+    /// lack addresses of the slices.
+    EndpointsInsteadOfSlices,
+}
+
+/// Converts the changes of one kind of objects to events.
+pub(crate) trait EventConverter<E>: Send + Sync {
+    /// Reads an object for the event of [`Change::Apply`].
+    fn convert_object(&self, object: &Encoded) -> Result<ReadEvent<E>, MalformedObject>;
+
+    /// The event of a change without an object.
+    fn convert_change(&self, change: Change<Infallible>) -> E;
+}
+
+/// The event of an object, with the object's key.
+pub(crate) struct ReadEvent<E> {
+    pub(crate) key: ObjectKey,
+    pub(crate) parsed: Parsed<E>,
+}
+
+/// Converts changes of `T`s.
+pub(crate) struct WrappedChange<T, E>(pub(crate) fn(Change<T>) -> E);
+
+impl<T: FromApi, E> EventConverter<E> for WrappedChange<T, E> {
+    fn convert_object(&self, object: &Encoded) -> Result<ReadEvent<E>, MalformedObject> {
+        let parsed = T::read(object)?;
+        let key = parsed.object.key().clone();
+
+        Ok(ReadEvent {
+            key,
+            parsed: parsed.map(|object| (self.0)(Change::Apply(object))),
+        })
+    }
+
+    fn convert_change(&self, change: Change<Infallible>) -> E {
+        (self.0)(change.map(|never| match never {}))
+    }
+}

@@ -1,0 +1,173 @@
+use super::*;
+
+#[test]
+fn response_code_determines_the_failure() {
+    let body = br#"{"kind":"Status","message":"says why","code":1}"#;
+    let cases = [
+        (401, "unauthorized", "not authenticated: says why"),
+        (403, "refused", "says why"),
+        (404, "refused", "says why"),
+        (410, "expired", "says why"),
+        (429, "server_error", "error 429: says why"),
+        (500, "server_error", "error 500: says why"),
+    ];
+    for (code, reason, text) in cases {
+        let failure = RequestFailure::of_response(code, None, body);
+        assert_eq!(
+            (failure.reason(), failure.to_string().as_str()),
+            (reason, text)
+        );
+    }
+    let failure = RequestFailure::of_response(502, None, b"<html>\nBad Gateway\n</html>");
+    assert_eq!(failure.to_string(), "error 502: <html> Bad Gateway </html>");
+}
+
+#[test]
+fn rejected_certificates_concern_credentials() {
+    use rustls::AlertDescription as Alert;
+    let alert = |alert| RequestFailure::Unreachable(rustls::Error::AlertReceived(alert).to_string());
+    let unreachable = |text: &str| RequestFailure::Unreachable(text.to_owned());
+    for (failure, concerns) in [
+        (RequestFailure::Unauthorized(String::new()), true),
+        (alert(Alert::CertificateExpired), true),
+        (alert(Alert::CertificateRevoked), true),
+        (alert(Alert::CertificateUnknown), true),
+        (alert(Alert::CertificateRequired), true),
+        (alert(Alert::BadCertificate), true),
+        (alert(Alert::UnsupportedCertificate), true),
+        (alert(Alert::UnknownCA), true),
+        (alert(Alert::AccessDenied), true),
+        (alert(Alert::HandshakeFailure), false),
+        (alert(Alert::InternalError), false),
+        (unreachable("invalid peer certificate: UnknownIssuer"), true),
+        (unreachable("auth error: no such profile"), true),
+        (unreachable("Connection refused (os error 111)"), false),
+        (RequestFailure::Refused("certificate".to_owned()), false),
+        (RequestFailure::Broken("certificate".to_owned()), false),
+    ] {
+        assert_eq!(failure.concerns_credentials(), concerns, "{failure}");
+    }
+}
+
+#[test]
+fn error_event_determines_the_failure() {
+    let event =
+        |object: &'static str| RequestFailure::of_event(&Encoded::Json(object.into())).reason();
+    assert_eq!(
+        event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#),
+        "expired"
+    );
+    assert_eq!(event(r#"{"reason":"Gone"}"#), "expired");
+    assert_eq!(event(r#"{"code":500,"message":"etcd"}"#), "server_error");
+    assert_eq!(
+        event(r#"{"code":504,"message":"Too large resource version: 9, current: 3"}"#),
+        "other_history"
+    );
+    assert_eq!(event("[1]"), "garbage");
+}
+
+#[test]
+fn excerpt_is_one_short_line() {
+    assert_eq!(excerpt(b"a\nb\x1b[31m"), "a b [31m");
+    assert_eq!(excerpt(&[b'x'; 500]).len(), 123);
+    assert_eq!(excerpt(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+}
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn pauses() -> FeedPauses {
+    FeedPauses::new(WatchTiming {
+        backoff: MS(100)..=MS(500),
+        max_pause: MS(300),
+        max_pause_refused: MS(900),
+        ..WatchTiming::default()
+    })
+}
+
+const PASSING: RefusalState = RefusalState {
+    lasting: false,
+    dispensable: true,
+    known: false,
+};
+const LASTING: RefusalState = RefusalState {
+    lasting: true,
+    dispensable: false,
+    known: true,
+};
+const DISPENSABLE: RefusalState = RefusalState {
+    lasting: true,
+    dispensable: true,
+    known: false,
+};
+
+#[track_caller]
+fn check_pauses(pauses: &mut FeedPauses, failure: &RequestFailure, refusal: RefusalState, lengths: &[u64]) {
+    for length in lengths {
+        let pause = pauses.next_pause(failure, refusal);
+        assert!(
+            pause >= MS(length / 2) && pause <= MS(*length),
+            "{failure}: {pause:?} of {length}"
+        );
+    }
+}
+
+#[test]
+fn pauses_double_until_progress() {
+    let text = String::new;
+    let cases: [(RequestFailure, RefusalState, [u64; 5]); 7] = [
+        (RequestFailure::Broken(text()), PASSING, [100, 200, 400, 500, 500]),
+        (
+            RequestFailure::Unreachable(text()),
+            PASSING,
+            [100, 200, 300, 300, 300],
+        ),
+        (RequestFailure::Refused(text()), PASSING, [100, 200, 300, 300, 300]),
+        (RequestFailure::Refused(text()), LASTING, [100, 200, 400, 500, 500]),
+        (
+            RequestFailure::Refused(text()),
+            DISPENSABLE,
+            [100, 200, 400, 800, 900],
+        ),
+        (RequestFailure::Expired(text()), PASSING, [0, 100, 200, 400, 500]),
+        (
+            RequestFailure::OtherHistory(text()),
+            PASSING,
+            [0, 100, 200, 400, 500],
+        ),
+    ];
+    for (failure, refusal, lengths) in cases {
+        let mut pauses = pauses();
+        check_pauses(&mut pauses, &failure, refusal, &lengths);
+        if failure.ends_history() {
+            pauses.note_progress();
+            check_pauses(&mut pauses, &failure, refusal, &lengths[4..]);
+        }
+        pauses.note_progress();
+        pauses.note_opened();
+        pauses.note_stable_watch();
+        check_pauses(&mut pauses, &failure, refusal, &lengths[..1]);
+    }
+}
+
+#[test]
+fn outage_leaves_other_pauses_short() {
+    let mut pauses = pauses();
+    check_pauses(
+        &mut pauses,
+        &RequestFailure::Unreachable(String::new()),
+        PASSING,
+        &[100, 200, 300],
+    );
+    check_pauses(
+        &mut pauses,
+        &RequestFailure::Refused(String::new()),
+        PASSING,
+        &[100, 200],
+    );
+    check_pauses(
+        &mut pauses,
+        &RequestFailure::Broken(String::new()),
+        PASSING,
+        &[100],
+    );
+}

@@ -1,0 +1,141 @@
+use super::*;
+
+/// The paths of the requests.
+fn paths(kind: Kind, scope: &Scope) -> Vec<String> {
+    let path = |collection: &Collection| {
+        let list = collection.list_parameters(&ListExtent::Page {
+            limit: 1,
+            token: None,
+        });
+        let request = collection
+            .path_request()
+            .list(&ListParams {
+                limit: None,
+                ..list
+            })
+            .unwrap();
+        request.uri().to_string()
+    };
+    Collection::in_scope(kind, scope).iter().map(path).collect()
+}
+
+#[test]
+fn imported_slices_have_their_own_path() {
+    let services = Some("tier=x".to_owned());
+    let scope = Scope {
+        namespaces: Namespaces::Only(vec!["a".into()]),
+        services,
+    };
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices\
+                  ?&labelSelector=multicluster.kubernetes.io%2Fservice-name";
+    assert_eq!(paths(Kind::ImportedSlice, &scope), [slices]);
+    let imports = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a/serviceimports?";
+    assert_eq!(paths(Kind::ServiceImport, &scope), [imports]);
+}
+
+#[test]
+fn pods_at_address_are_selected_by_field() {
+    let path = |collection: &Collection| {
+        let request = collection
+            .path_request()
+            .list(&collection.list_parameters(&ListExtent::Cached("0".to_owned())))
+            .unwrap();
+        unescaped(&request.uri().to_string())
+    };
+    let running = "status.phase!=Succeeded,status.phase!=Failed&resourceVersion=0";
+    let only = Namespaces::Only(vec!["a".into(), "b".into()]);
+    for (namespaces, address, paths) in [
+        (Namespaces::All, "fd00::1", vec!["/api/v1/pods"]),
+        (
+            Namespaces::Selected("team=a".to_owned()),
+            "10.0.0.1",
+            vec!["/api/v1/pods"],
+        ),
+        (
+            only,
+            "10.0.0.1",
+            vec!["/api/v1/namespaces/a/pods", "/api/v1/namespaces/b/pods"],
+        ),
+    ] {
+        let scope = Scope {
+            namespaces,
+            services: Some("tier=x".to_owned()),
+        };
+        let found = Collection::pods_at(address.parse().unwrap(), &scope);
+        let found: Vec<String> = found.iter().map(path).collect();
+        let expected =
+            |path: &&str| format!("{path}?&fieldSelector=status.podIP={address},{running}");
+        assert_eq!(found, paths.iter().map(expected).collect::<Vec<_>>());
+    }
+}
+
+/// A URI without escapes.
+fn unescaped(uri: &str) -> String {
+    percent_encoding::percent_decode_str(uri)
+        .decode_utf8()
+        .unwrap()
+        .into_owned()
+}
+
+#[test]
+fn scope_determines_paths_and_selectors() {
+    let only =
+        |names: &[&str]| Namespaces::Only(names.iter().map(|name| (*name).into()).collect());
+    let scope = |namespaces, services: Option<&str>| Scope {
+        namespaces,
+        services: services.map(str::to_owned),
+    };
+    let selected = || Namespaces::Selected("team=a".to_owned());
+    let cases: [(&str, Scope, Kind, &[&str]); 7] = [
+        (
+            "all",
+            Scope::default(),
+            Kind::Service,
+            &["/api/v1/services?"],
+        ),
+        (
+            "one of several",
+            scope(only(&["a", "b"]), None),
+            Kind::EndpointSlice,
+            &[
+                "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices?",
+                "/apis/discovery.k8s.io/v1/namespaces/b/endpointslices?",
+            ],
+        ),
+        (
+            "labels in a namespace",
+            scope(only(&["a"]), Some("tier=x")),
+            Kind::Service,
+            &["/api/v1/namespaces/a/services?&labelSelector=tier%3Dx"],
+        ),
+        (
+            "labels of Services alone",
+            scope(Namespaces::All, Some("tier=x")),
+            Kind::Endpoints,
+            &["/api/v1/endpoints?"],
+        ),
+        (
+            "everything is read",
+            scope(selected(), None),
+            Kind::Service,
+            &["/api/v1/services?"],
+        ),
+        (
+            "to know which",
+            scope(selected(), None),
+            Kind::Namespace,
+            &["/api/v1/namespaces?&labelSelector=team%3Da"],
+        ),
+        (
+            "pods that run",
+            Scope::default(),
+            Kind::Pod,
+            &[
+                "/api/v1/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed",
+            ],
+        ),
+    ];
+    for (name, scope, kind, expected) in cases {
+        assert_eq!(paths(kind, &scope), expected, "{name}");
+    }
+}
