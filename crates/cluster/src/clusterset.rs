@@ -75,14 +75,14 @@ impl ClusterSet {
             }
             Change::Apply(import) => {
                 let key = import.0.key.clone();
-                self.listed_imports.settle(&key);
+                self.listed_imports.note_seen(&key);
                 if self.imports.get(&key) != Some(&import) {
                     self.imports.insert(key.clone(), import);
                     self.outdated.insert(key);
                 }
             }
             Change::Deleted(key) => {
-                self.listed_imports.settle(&key);
+                self.listed_imports.note_seen(&key);
                 self.remove_import(&key);
             }
         }
@@ -104,11 +104,11 @@ impl ClusterSet {
                 self.check_sync();
             }
             Change::Apply(slice) => {
-                self.listed_slices.settle(&slice.slice.key);
+                self.listed_slices.note_seen(&slice.slice.key);
                 self.set_slice(slice);
             }
             Change::Deleted(key) => {
-                self.listed_slices.settle(&key);
+                self.listed_slices.note_seen(&key);
                 self.remove_slice(&key);
             }
         }

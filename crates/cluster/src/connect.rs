@@ -29,7 +29,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 use thiserror::Error;
 
-use crate::watch::Outage;
+use crate::watch::ApiOutage;
 
 /// Shortest interval between reads of credentials.
 const RENEWAL: Duration = Duration::from_secs(30);
@@ -108,7 +108,7 @@ pub struct Connection {
     /// The time of the last renewal.
     renewed: Mutex<Option<Instant>>,
     reading: BlockingRead<Result<(String, Client), ConnectError>>,
-    outage: Outage,
+    outage: ApiOutage,
 }
 
 impl Connection {
@@ -127,7 +127,7 @@ impl Connection {
             client,
             renewed: Mutex::default(),
             reading,
-            outage: Outage::default(),
+            outage: ApiOutage::default(),
         })
     }
 
@@ -140,7 +140,7 @@ impl Connection {
             client,
             renewed: Mutex::default(),
             reading: BlockingRead::default(),
-            outage: Outage::default(),
+            outage: ApiOutage::default(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     /// The outage of the API server, which all watches of this connection log together.
-    pub(crate) fn outage(&self) -> &Outage {
+    pub(crate) fn outage(&self) -> &ApiOutage {
         &self.outage
     }
 

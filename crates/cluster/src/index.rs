@@ -26,8 +26,8 @@ use crate::objects::{
 use crate::one_or_many::OneOrMany;
 use crate::records::{ExternalNode, PortRecords, RecordOptions, ServiceEndpoints, ServiceRecords};
 use crate::relist::RelistTracker;
-use crate::scope::Namespaces;
 use crate::snapshot::{ExternalZone, Federation, PodNames, Published, Snapshot, Topology};
+use crate::watch::Namespaces;
 pub use objects::Objects;
 use pods::Pods;
 pub use published_objects::{ObjectsView, PublishedObjects};
@@ -202,13 +202,13 @@ impl Index {
             }
             Event::Service(Change::RelistStarted) => self.store.start_list_of_services(),
             Event::Service(Change::Apply(service)) => {
-                self.store.services.settle(&service.key);
+                self.store.services.note_seen(&service.key);
                 if !self.store.objects().has_service(&service) {
                     self.update(&service.key, |store, _| store.set_service(&service));
                 }
             }
             Event::Service(Change::Deleted(key)) => {
-                self.store.services.settle(&key);
+                self.store.services.note_seen(&key);
                 self.update(&key, Store::remove_service);
             }
             Event::Endpoints(change) => self.apply_endpoints(change),
@@ -240,7 +240,7 @@ impl Index {
                 }
             }
             Change::Apply(endpoints) => {
-                self.store.endpoints.settle(&endpoints.key);
+                self.store.endpoints.note_seen(&endpoints.key);
                 if !self.store.objects().has_endpoints(&endpoints) {
                     self.update_endpoints(&endpoints.key, |store, _| {
                         store.set_endpoints(&endpoints);
@@ -248,7 +248,7 @@ impl Index {
                 }
             }
             Change::Deleted(key) => {
-                self.store.endpoints.settle(&key);
+                self.store.endpoints.note_seen(&key);
                 self.update_endpoints(&key, Store::remove_endpoints);
             }
         }
@@ -263,7 +263,7 @@ impl Index {
                 }
             }
             Change::Apply(slice) => {
-                self.store.slices.settle(&slice.key);
+                self.store.slices.note_seen(&slice.key);
                 if self.store.objects().has_slice(&slice) {
                     return;
                 }
@@ -279,7 +279,7 @@ impl Index {
                 self.update_endpoints(&service, |store, _| store.set_slice(&slice));
             }
             Change::Deleted(key) => {
-                self.store.slices.settle(&key);
+                self.store.slices.note_seen(&key);
                 self.remove_slice(&key);
             }
         }
@@ -304,11 +304,11 @@ impl Index {
                 }
             }
             Change::Apply(node) => {
-                self.node_lists.settle(&node.key.name);
+                self.node_lists.note_seen(&node.key.name);
                 self.nodes.insert(node.key.name.clone(), node);
             }
             Change::Deleted(key) => {
-                self.node_lists.settle(&key.name);
+                self.node_lists.note_seen(&key.name);
                 self.nodes.remove(&key.name);
             }
         }
@@ -347,11 +347,11 @@ impl Index {
                 self.check_sync();
             }
             Change::Apply(Namespace { key }) => {
-                self.namespaces.settle(&key.name);
+                self.namespaces.note_seen(&key.name);
                 self.serve(&key.name, true);
             }
             Change::Deleted(key) => {
-                self.namespaces.settle(&key.name);
+                self.namespaces.note_seen(&key.name);
                 self.serve(&key.name, false);
             }
         }

@@ -23,8 +23,8 @@ use crate::one_or_many::OneOrMany;
 pub(crate) use api::IMPORT_NAME;
 pub use events::{Change, EndpointsSource, Event};
 pub(crate) use events::{EventConverter, ReadEvent, WrappedChange};
-pub(crate) use parse::{MAGIC, ObjectIdentity};
 pub use parse::{Encoded, Exposed, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
+pub(crate) use parse::{MAGIC, ObjectIdentity};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ impl<K: Hash + Eq> RelistTracker<K> {
     }
 
     /// Notes that the list contained the object, or that the object is already removed.
-    pub(crate) fn settle(&mut self, key: &K) {
+    pub(crate) fn note_seen(&mut self, key: &K) {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(key);
         }

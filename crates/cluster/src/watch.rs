@@ -117,7 +117,7 @@ pub struct WatchTiming {
 impl Default for WatchTiming {
     fn default() -> Self {
         Self {
-            watch: Duration::from_secs(240)..=Duration::from_secs(290),
+            watch: Duration::from_mins(4)..=Duration::from_secs(290),
             silence: Duration::from_secs(100),
             overrun: Duration::from_secs(10),
             response: Duration::from_secs(30),

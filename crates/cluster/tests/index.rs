@@ -22,8 +22,8 @@ use cluster::objects::{
     SliceEndpoint, Subset,
 };
 use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
-use cluster::scope::Namespaces;
 use cluster::snapshot::{Published, Snapshot};
+use cluster::watch::Namespaces;
 use proptest::prelude::*;
 use skydns::{Records as _, Zone};
 use smol_str::SmolStr;

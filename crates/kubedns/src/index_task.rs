@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::status::Status;
 use cluster::index::{Index, Progress};
 use cluster::objects::{Change, EndpointsSource, Event};
-use cluster::watch::Received;
+use cluster::watch::ReceivedEvent;
 use snapshot_read::SnapshotContent;
 pub use snapshot_read::SnapshotRead;
 pub use snapshot_writer::SnapshotWriter;
@@ -51,7 +51,7 @@ pub struct IndexTask {
     /// The records.
     pub index: Index,
     /// Events of the watchers.
-    pub events: mpsc::Receiver<Received<Event>>,
+    pub events: mpsc::Receiver<ReceivedEvent<Event>>,
     /// New content of further zones (etcd).
     pub further: mpsc::Receiver<FurtherZone>,
     /// The configuration, and all that follows from it.
@@ -175,7 +175,7 @@ impl IndexTask {
     /// Adds the events that have already reached this process. The tasks that read them run on this
     /// thread, and only while this task yields. Objects that change together are then published
     /// together: a large Service is rebuilt once.
-    async fn gather_events(&mut self, batch: &mut Vec<Received<Event>>) {
+    async fn gather_events(&mut self, batch: &mut Vec<ReceivedEvent<Event>>) {
         let begun = Instant::now();
         let mut idle_rounds = 0;
         while idle_rounds < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
@@ -196,12 +196,12 @@ impl IndexTask {
     }
 
     /// Applies events and publishes. Returns whether the events complete the first lists.
-    fn apply_batch(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
+    fn apply_batch(&mut self, batch: &mut Vec<ReceivedEvent<Event>>, begun: Instant) -> bool {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
 
         let mut causes = Vec::new();
-        for Received { event, .. } in batch.drain(..) {
+        for ReceivedEvent { event, .. } in batch.drain(..) {
             tracing::debug!(?event, "event received from the API server");
             // The objects of the first lists have changed long ago.
             if was_listed {

@@ -28,8 +28,8 @@ use warp::http::Uri;
 use cluster::connect::{Access, expand};
 use cluster::index::{self, PodMode};
 use cluster::records::{EndpointNames, RecordOptions};
-use cluster::scope::{Namespaces, Scope};
-use cluster::watch::endpoints::Choice;
+use cluster::watch::endpoints::EndpointsChoice;
+use cluster::watch::{Namespaces, Scope};
 
 use skydns::forward::TlsTrust;
 
@@ -134,7 +134,7 @@ pub struct Options {
     /// source of the endpoints of Services: auto (endpointslices where they can be read), endpoints
     /// or endpointslices
     #[arg(long, value_name = "string", value_enum, default_value_t)]
-    pub endpoints_source: Choice,
+    pub endpoints_source: EndpointsChoice,
     /// directory of the snapshot file, whose records are served after a restart until the API
     /// server can be reached
     #[arg(long, value_name = "string", default_value = "")]

@@ -35,8 +35,8 @@ use crate::tap::owners::Owners;
 use cluster::connect::Connection;
 use cluster::index::Index;
 use cluster::objects::Event;
-use cluster::scope::Scope;
-use cluster::watch::Received;
+use cluster::watch::ReceivedEvent;
+use cluster::watch::Scope;
 use dns_server::BoundDns;
 use http::HttpServers;
 use watches::ApiServerWatches;
@@ -90,7 +90,7 @@ struct Kubedns {
 
 /// The senders of what the index task receives.
 struct IndexInputs {
-    events: mpsc::Sender<Received<Event>>,
+    events: mpsc::Sender<ReceivedEvent<Event>>,
     zones: mpsc::Sender<FurtherZone>,
 }
 

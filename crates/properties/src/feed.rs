@@ -11,7 +11,7 @@ use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Kind, Node, Service,
 };
 use cluster::snapshot::Published;
-use cluster::watch::{Collection, Feed, WatchMetrics, WatchTiming};
+use cluster::watch::{Collection, CollectionFeed, WatchMetrics, WatchTiming};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
@@ -156,7 +156,7 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
         daemon::metrics::Metrics::new("fuzz").and_then(|metrics| WatchMetrics::new(&metrics));
     let metrics = metrics.unwrap_or_else(|error| unreachable!("{error}"));
     let (sink, mut events) = mpsc::channel(4);
-    let feed = Feed::new(
+    let feed = CollectionFeed::new(
         Arc::new(Connection::through(client)),
         Collection::all(T::KIND),
         WatchTiming::default(),

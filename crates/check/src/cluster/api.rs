@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::cluster::connect::{Access, Connection};
-use ::cluster::watch::{Failure, get};
+use ::cluster::watch::{RequestFailure, get_document};
 use dnsconfig::{Config, RawData};
 use futures::future::join_all;
 use serde_json::Value;
@@ -63,7 +63,7 @@ pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<C
         }
     };
     let started = Instant::now();
-    let version = get(&connection, "/version", TIME).await;
+    let version = get_document(&connection, "/version", TIME).await;
     let mut checks = vec![answers(
         connection.url(),
         version.as_ref(),
@@ -72,13 +72,15 @@ pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<C
     // An API server that refuses its version page may still list objects.
     if matches!(
         &version,
-        Err(Failure::Unreachable(_) | Failure::Silent(_) | Failure::Unauthorized(_))
+        Err(RequestFailure::Unreachable(_)
+            | RequestFailure::Silent(_)
+            | RequestFailure::Unauthorized(_))
     ) {
         return (checks, Cluster::default());
     }
     checks.extend(permissions(&connection, status).await);
     checks.extend(config_map(options, &connection, status).await);
-    let services = get(
+    let services = get_document(
         &connection,
         &format!("/api/v1/services?limit={LOOKED_THROUGH}"),
         TIME,
@@ -99,7 +101,7 @@ fn access(options: &Options) -> Access {
     }
 }
 
-fn answers(url: &str, version: Result<&Value, &Failure>, took: Duration) -> Check {
+fn answers(url: &str, version: Result<&Value, &RequestFailure>, took: Duration) -> Check {
     let url = url.trim_end_matches('/');
     match version {
         Ok(document) => {
@@ -115,7 +117,7 @@ fn answers(url: &str, version: Result<&Value, &Failure>, took: Duration) -> Chec
                 ),
             )
         }
-        Err(error @ Failure::Unauthorized(_)) => {
+        Err(error @ RequestFailure::Unauthorized(_)) => {
             Check::failed(GROUP, format!("{url} does not accept the credentials"))
                 .with_detail(error.to_string())
                 .with_advice(
@@ -145,7 +147,7 @@ async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Ch
     let asked = KINDS
         .into_iter()
         .filter(|(kind, _)| is_needed(kind))
-        .map(|(kind, path)| async move { (kind, get(connection, path, TIME).await) });
+        .map(|(kind, path)| async move { (kind, get_document(connection, path, TIME).await) });
     let lists = join_all(asked).await;
     let can = |wanted: &str| {
         lists
@@ -192,9 +194,9 @@ async fn config_map(
     let (namespace, name) = (&options.config_map_namespace, &options.config_map);
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let name = format!("ConfigMap {namespace}/{name}");
-    match get(connection, &path, TIME).await {
+    match get_document(connection, &path, TIME).await {
         Ok(map) => judge(&name, data_of(&map), options, status),
-        Err(Failure::Refused(error)) if error.contains("not found") => {
+        Err(RequestFailure::Refused(error)) if error.contains("not found") => {
             vec![missing(&name, status.and_then(Status::configuration))]
         }
         Err(error) => {

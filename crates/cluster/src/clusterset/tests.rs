@@ -15,9 +15,9 @@ use wire::Transport;
 use super::{ClusterSet, ClusterSetZone};
 use crate::index::{Index, Options};
 use crate::objects::{Change, Event, FromApi as _, ImportedSlice, ObjectKey, ServiceImport};
-use crate::scope::Namespaces;
 use crate::snapshot::tests::ask;
 use crate::snapshot::{Published, Snapshot};
+use crate::watch::Namespaces;
 
 fn index(namespaces: Namespaces) -> (Index, Arc<Published>) {
     let zone = Zone::new(&Name::parse("cluster.local").unwrap());

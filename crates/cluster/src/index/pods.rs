@@ -124,7 +124,7 @@ impl Pods {
 
     /// Replaces the addresses of a pod.
     fn set(&mut self, id: PodId, addresses: OneOrMany<IpAddr>) -> bool {
-        self.listing.settle(&id);
+        self.listing.note_seen(&id);
         let (namespace, name) = id;
         let before = self
             .known

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::{Encoded, FromApi, MalformedObject, Parsed};
 use super::{
-    ConfigMap, EndpointSlice, Endpoints, ImportedSlice, Namespace, Node, ObjectKey, Pod, Service,
+    EndpointSlice, Endpoints, ImportedSlice, Namespace, Node, ObjectKey, Pod, Service,
     ServiceImport,
 };
 

@@ -130,8 +130,8 @@ impl WatchEvent {
             .object
             .ok_or_else(|| garbage_failure(&"an event without an object", frame))?
             .raw;
-        let object = open_envelope(&envelope)
-            .ok_or_else(|| garbage_failure(&NO_ENVELOPE, &envelope))?;
+        let object =
+            open_envelope(&envelope).ok_or_else(|| garbage_failure(&NO_ENVELOPE, &envelope))?;
 
         Ok(Self {
             r#type: event.r#type,

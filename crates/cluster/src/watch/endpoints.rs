@@ -165,8 +165,9 @@ impl EndpointsFeed {
                     .await?;
             }
             let serves_endpoints = selection.source == Some(EndpointsSource::Endpoints);
-            dispensable
-                .send_if_modified(|now| std::mem::replace(now, serves_endpoints) != serves_endpoints);
+            dispensable.send_if_modified(|now| {
+                std::mem::replace(now, serves_endpoints) != serves_endpoints
+            });
 
             let is_listed = match &mut endpoints {
                 Some(feed) => feed.current_state().listed,
@@ -291,9 +292,9 @@ impl EndpointsFeed {
     fn slices_feed(&self) -> ScopedFeed<Event> {
         match (self.pod_names, self.zones) {
             (false, false) => self.feed_of::<EndpointSlice>(Event::EndpointSlice),
-            (false, true) => self.feed_of::<Zoned>(|change| {
-                Event::EndpointSlice(change.map(|zoned| zoned.0))
-            }),
+            (false, true) => {
+                self.feed_of::<Zoned>(|change| Event::EndpointSlice(change.map(|zoned| zoned.0)))
+            }
             (true, false) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
                 Event::EndpointSlice(change.map(|named| named.0.without_zones()))
             }),

@@ -170,7 +170,11 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
 
     let mut line = String::new();
     for character in text.chars().take(MAX_EXCERPT) {
-        line.push(if character.is_control() { ' ' } else { character });
+        line.push(if character.is_control() {
+            ' '
+        } else {
+            character
+        });
     }
     if text.chars().nth(MAX_EXCERPT).is_some() {
         line.push_str("...");

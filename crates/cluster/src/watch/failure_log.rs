@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::time::Instant;
 
-use super::failure::{RequestFailure, RefusalState};
+use super::failure::{RefusalState, RequestFailure};
 use crate::connect::Connection;
 use crate::objects::{Kind, ObjectKey};
 
@@ -183,7 +183,12 @@ impl FailureLog {
     }
 
     /// Logs a failed attempt; the next attempt follows after `pause`.
-    pub(super) fn log_failure(&mut self, failure: &RequestFailure, pause: Duration, refusal: RefusalState) {
+    pub(super) fn log_failure(
+        &mut self,
+        failure: &RequestFailure,
+        pause: Duration,
+        refusal: RefusalState,
+    ) {
         self.opened = None;
 
         let is_of_outage = match failure {
@@ -231,7 +236,12 @@ impl FailureLog {
         }
     }
 
-    fn log_own_failure(&mut self, failure: &RequestFailure, pause: Duration, refusal: RefusalState) {
+    fn log_own_failure(
+        &mut self,
+        failure: &RequestFailure,
+        pause: Duration,
+        refusal: RefusalState,
+    ) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
         let is_dispensable = is_refused && refusal.dispensable;
         // A collection that was read before will most likely be readable again.

@@ -299,15 +299,12 @@ impl<E: Send + 'static> CollectionFeed<E> {
         match event.r#type.as_str() {
             "ADDED" | "MODIFIED" => self.forward_changed(object, history, at).await?,
             "DELETED" => {
-                match object.key() {
-                    Some(key) => {
-                        history.note_deleted(&key);
-                        self.send_change(Change::Deleted(key), at).await?;
-                    }
-                    None => {
-                        let problem = "it is deleted and has no name";
-                        self.malformed_log.log_object(None, &problem);
-                    }
+                if let Some(key) = object.key() {
+                    history.note_deleted(&key);
+                    self.send_change(Change::Deleted(key), at).await?;
+                } else {
+                    let problem = "it is deleted and has no name";
+                    self.malformed_log.log_object(None, &problem);
                 }
                 history.advance(&object.version());
             }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Collection, CollectionFeed, ReceivedEvent, ReceiverGone, WatchMetrics, WatchTiming,
-};
+use super::{Collection, CollectionFeed, ReceivedEvent, ReceiverGone, WatchMetrics, WatchTiming};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 

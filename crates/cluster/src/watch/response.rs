@@ -384,6 +384,9 @@ mod tests {
         assert_eq!(pushed, Some(RequestFailure::TooLarge(MAX_OBJECT)));
         assert!(buffer.bytes.len() <= MAX_OBJECT + piece.len());
         buffer.bytes = BytesMut::from(&[0, 0x80, 0, 1][..]);
-        assert_eq!(buffer.take_event(true).err(), Some(RequestFailure::TooLarge(MAX_OBJECT)));
+        assert_eq!(
+            buffer.take_event(true).err(),
+            Some(RequestFailure::TooLarge(MAX_OBJECT))
+        );
     }
 }

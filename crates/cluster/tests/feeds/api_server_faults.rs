@@ -6,7 +6,7 @@ use std::time::Duration;
 use apiserver::{Action, Options, Resource, Rule, Verb};
 use cluster::connect::{Access, Connection};
 use cluster::objects::Kind;
-use cluster::watch::Phase;
+use cluster::watch::FeedPhase;
 use serde_json::json;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
@@ -49,7 +49,7 @@ async fn interrupted_watch_is_resumed() {
     server.set(service("a", "10.96.0.1"));
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/a"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     server.faults.drop_watches();
     server.set(service("b", "10.96.0.2"));
     feed.until_known(&["apps/a", "apps/b"]).await;
@@ -67,7 +67,7 @@ async fn expired_version_is_relisted() {
     }
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/gone", "apps/kept"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     server.faults.gap(|store| {
         store.delete(Resource::Services, "apps", "gone");
         store.set(service("new", "10.96.0.2")).unwrap();
@@ -93,7 +93,7 @@ async fn expired_page_restarts_the_list() {
     }
     let mut feed = RunningFeed::start(&server).await;
     feed.until(|mirror| mirror.lists == 1).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     // The rule skips the request for one object, and the first page.
     let expired = Rule::new(Action::Refuse { code: 410 })
         .verbs([Verb::List])
@@ -118,7 +118,7 @@ async fn broken_list_removes_no_object() {
     }
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/a", "apps/b"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     server.faults.add(
         Rule::new(Action::Cut { after: 300 })
             .verbs([Verb::List])
@@ -129,7 +129,7 @@ async fn broken_list_removes_no_object() {
     });
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
     assert_eq!(feed.mirror.deletions, [""; 0]);
-    let broken: Vec<(&str, u64)> = cluster::watch::Failure::REASONS
+    let broken: Vec<(&str, u64)> = cluster::watch::RequestFailure::REASONS
         .iter()
         .map(|reason| (*reason, feed.restarts(reason)))
         .collect();
@@ -184,7 +184,7 @@ async fn malformed_listed_object_is_skipped_and_counted() {
         .add(Rule::new(Action::Malformed).verbs([Verb::List]));
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/b", "apps/c"]).await;
-    assert_eq!(feed.metrics.feed(Kind::Service).malformed(), 1);
+    assert_eq!(feed.metrics.feed(Kind::Service).malformed_count(), 1);
     server.faults.remove(rule);
     server.set(service("a", "10.96.0.2"));
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
@@ -200,7 +200,7 @@ async fn malformed_change_removes_object_until_repaired() {
     server.set(service("a", "10.96.0.1"));
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/a"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     let mut broken = service("a", "10.96.0.1");
     broken["spec"]["ports"] = "none".into();
     server.set(broken);
@@ -216,11 +216,11 @@ async fn stuck_watch_is_reopened() {
     server.set(service("a", "10.96.0.1"));
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/a"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     server.faults.hold_watches();
     server.set(service("b", "10.96.0.2"));
     feed.until_restarted("timeout").await;
-    assert_eq!(feed.state.borrow().phase, Phase::Following);
+    assert_eq!(feed.state.borrow().phase, FeedPhase::Following);
     server.faults.release_watches();
     feed.until_known(&["apps/a", "apps/b"]).await;
     assert_eq!(feed.mirror.lists, 1);
@@ -237,12 +237,12 @@ async fn frozen_api_server_is_resumed_later() {
     feed.until_known(&["apps/a"]).await;
     server.set(service("a", "10.96.0.3"));
     eventually(TIMEOUT, || async {
-        feed.metrics.feed(Kind::Service).bookmarks() > 0
+        feed.metrics.feed(Kind::Service).bookmark_count() > 0
     })
     .await;
     server.faults.freeze();
     server.set(service("b", "10.96.0.2"));
-    feed.until_phase(Phase::Away).await;
+    feed.until_phase(FeedPhase::Away).await;
     server.faults.up();
     feed.until_known(&["apps/a", "apps/b"]).await;
 }
@@ -255,7 +255,7 @@ async fn other_history_is_relisted() {
     }
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/a"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     server.faults.restart();
     server.set(service("b", "10.96.0.2"));
     feed.until_known(&["apps/a", "apps/b"]).await;
@@ -269,9 +269,9 @@ async fn returned_api_server_needs_no_list() {
     server.set(service("a", "10.96.0.1"));
     let mut feed = RunningFeed::start(&server).await;
     feed.until_known(&["apps/a"]).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     server.faults.down();
-    feed.until_phase(Phase::Away).await;
+    feed.until_phase(FeedPhase::Away).await;
     server.set(service("b", "10.96.0.2"));
     server.faults.up();
     feed.until_known(&["apps/a", "apps/b"]).await;

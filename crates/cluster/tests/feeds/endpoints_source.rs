@@ -10,10 +10,10 @@ use cluster::index::Index;
 use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service,
 };
-use cluster::scope::Scope;
 use cluster::snapshot::{Published, Snapshot};
-use cluster::watch::endpoints::{Choice, EndpointsFeed};
-use cluster::watch::{Received, WatchTiming};
+use cluster::watch::Scope;
+use cluster::watch::endpoints::{EndpointsChoice, EndpointsFeed};
+use cluster::watch::{ReceivedEvent, WatchTiming};
 use skydns::Zone;
 use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
 use tokio::sync::mpsc;
@@ -34,16 +34,16 @@ struct RunningEndpoints {
     slices: ObjectMirror<EndpointSlice>,
     /// The index, to which the events are applied.
     index: Index,
-    events: mpsc::Receiver<Received<Event>>,
+    events: mpsc::Receiver<ReceivedEvent<Event>>,
     _feed: JoinSet<()>,
 }
 
 impl RunningEndpoints {
-    async fn start(server: &TestApiServer, choice: Choice) -> Self {
+    async fn start(server: &TestApiServer, choice: EndpointsChoice) -> Self {
         Self::with(server.connect().await, fast_timing(), choice)
     }
 
-    fn with(connection: Arc<Connection>, timing: WatchTiming, choice: Choice) -> Self {
+    fn with(connection: Arc<Connection>, timing: WatchTiming, choice: EndpointsChoice) -> Self {
         let (sink, events) = mpsc::channel(64);
         let zone = Zone::new(&Name::parse("server.local").unwrap());
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
@@ -153,7 +153,7 @@ fn requests(server: &TestApiServer, resource: Resource) -> usize {
 #[tokio::test]
 async fn readable_slices_are_preferred() {
     let server = start_server();
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::EndpointSlices).await;
     assert_eq!(running.slices.keys(), ["apps/db-x1"]);
     assert_eq!(requests(&server, Resource::Endpoints), 0);
@@ -173,7 +173,7 @@ async fn readable_slices_are_preferred() {
 async fn stock_role_selects_endpoints() {
     let server = start_server();
     server.faults.kube_dns_role();
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     assert_eq!(running.endpoints.keys(), ["apps/db"]);
     server.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
@@ -188,7 +188,7 @@ async fn missing_slices_select_endpoints() {
     server
         .faults
         .add(Rule::new(Action::Refuse { code: 404 }).on([Resource::EndpointSlices]));
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
 }
 
@@ -199,7 +199,7 @@ async fn unwatchable_slices_select_endpoints() {
         .on([Resource::EndpointSlices])
         .verbs([Verb::Watch]);
     server.faults.add(rule);
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
 }
 
@@ -207,7 +207,7 @@ async fn unwatchable_slices_select_endpoints() {
 async fn changed_permission_changes_the_source() {
     let server = start_server();
     let role = server.faults.kube_dns_role();
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     server.faults.remove(role);
     running.until_from(EndpointsSource::EndpointSlices).await;
@@ -226,7 +226,7 @@ async fn failing_slices_delay_endpoints_briefly() {
     let rule = server
         .faults
         .add(Rule::new(Action::Refuse { code: 500 }).on([Resource::EndpointSlices]));
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     server.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
@@ -241,7 +241,7 @@ async fn listed_slices_stay_while_endpoints_serve() {
         .on([Resource::EndpointSlices])
         .verbs([Verb::Watch]);
     let rule = server.faults.add(rule);
-    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     server.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
@@ -263,11 +263,11 @@ async fn listed_slices_stay_while_endpoints_serve() {
 #[tokio::test]
 async fn fixed_choice_ignores_permissions() {
     let server = start_server();
-    let mut running = RunningEndpoints::start(&server, Choice::Endpoints).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Endpoints).await;
     running.until_from(EndpointsSource::Endpoints).await;
     assert_eq!(requests(&server, Resource::EndpointSlices), 0);
     let role = server.faults.kube_dns_role();
-    let mut running = RunningEndpoints::start(&server, Choice::EndpointSlices).await;
+    let mut running = RunningEndpoints::start(&server, EndpointsChoice::EndpointSlices).await;
     server.faults.remove(role);
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
@@ -322,7 +322,7 @@ fn follow(stub: &ScriptedServer) -> RunningEndpoints {
     let mut running = RunningEndpoints::with(
         Arc::clone(&stub.connection),
         WatchTiming::default(),
-        Choice::Auto,
+        EndpointsChoice::Auto,
     );
     let service = Service::from_api(&mk_headless("apps", "db", &["sql:5432"]).to_string()).unwrap();
     running

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cluster::objects::{Kind, Service};
-use cluster::watch::{Failure, Phase, WatchTiming};
+use cluster::watch::{FeedPhase, RequestFailure, WatchTiming};
 use serde_json::Value;
 use testkit::objects::mk_cluster_ip;
 use tokio::time::{Instant, sleep};
@@ -34,8 +34,8 @@ fn start(stub: &ScriptedServer) -> RunningFeed<Service> {
 
 /// The failures so far: each reason with its number.
 fn failures(feed: &RunningFeed<Service>) -> Vec<(&'static str, u64)> {
-    let counted =
-        Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
+    let counted = RequestFailure::REASONS
+        .map(|reason| (reason, feed.metrics.restart_count(Kind::Service, reason)));
     counted
         .into_iter()
         .filter(|(_, count)| *count > 0)
@@ -338,7 +338,7 @@ async fn quiet_watch_is_renewed_silently() {
     });
     let mut feed = start(&stub);
     feed.until(|mirror| mirror.lists == 1).await;
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     feed.state.mark_unchanged();
     pass(&mut feed, 20 * MINUTE).await;
     assert!(
@@ -369,9 +369,9 @@ async fn dead_connection_is_noticed_within_minutes() {
         (!gone.contains(&asked.at)).then_some(answer)
     });
     let mut feed = start(&stub);
-    feed.until_phase(Phase::Following).await;
+    feed.until_phase(FeedPhase::Following).await;
     let begun = Instant::now();
-    let away = feed.state.wait_for(|state| state.phase == Phase::Away);
+    let away = feed.state.wait_for(|state| state.phase == FeedPhase::Away);
     tokio::time::timeout(140 * SECOND, away)
         .await
         .expect("it is noticed")
@@ -379,7 +379,9 @@ async fn dead_connection_is_noticed_within_minutes() {
     assert!(!feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), [("silent", 1)]);
     sleep(dead.end.saturating_sub(begun.elapsed())).await;
-    let following = feed.state.wait_for(|state| state.phase == Phase::Following);
+    let following = feed
+        .state
+        .wait_for(|state| state.phase == FeedPhase::Following);
     tokio::time::timeout(60 * SECOND, following)
         .await
         .expect("it comes back")

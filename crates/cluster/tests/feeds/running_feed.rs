@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cluster::connect::Connection;
 use cluster::objects::{Change, FromApi, Kind, Service};
-use cluster::watch::{Collection, Feed, FeedState, Phase, Received, WatchMetrics, WatchTiming};
+use cluster::watch::{
+    Collection, CollectionFeed, FeedPhase, FeedState, ReceivedEvent, WatchMetrics, WatchTiming,
+};
 use testkit::eventually;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -16,7 +18,7 @@ use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics}
 /// A running feed, with the objects after its events so far.
 pub(crate) struct RunningFeed<T> {
     pub(crate) mirror: ObjectMirror<T>,
-    pub(crate) changes: mpsc::Receiver<Received<Change<T>>>,
+    pub(crate) changes: mpsc::Receiver<ReceivedEvent<Change<T>>>,
     pub(crate) state: watch::Receiver<FeedState>,
     pub(crate) metrics: WatchMetrics,
     _feed: JoinSet<()>,
@@ -31,7 +33,7 @@ impl RunningFeed<Service> {
         let (sink, changes) = mpsc::channel(64);
         let metrics = watch_metrics();
         let services = Collection::all(Kind::Service);
-        let feed = Feed::new(
+        let feed = CollectionFeed::new(
             connection,
             services,
             timing,
@@ -45,7 +47,7 @@ impl RunningFeed<Service> {
 
     /// Number of requests that ended for this reason.
     pub(crate) fn restarts(&self, reason: &str) -> u64 {
-        self.metrics.restarts(Kind::Service, reason)
+        self.metrics.restart_count(Kind::Service, reason)
     }
 
     pub(crate) async fn until_restarted(&self, reason: &str) {
@@ -56,7 +58,7 @@ impl RunningFeed<Service> {
 impl<T: FromApi> RunningFeed<T> {
     pub(crate) fn new(
         feed: impl Future<Output = ()> + Send + 'static,
-        changes: mpsc::Receiver<Received<Change<T>>>,
+        changes: mpsc::Receiver<ReceivedEvent<Change<T>>>,
         state: watch::Receiver<FeedState>,
         metrics: WatchMetrics,
     ) -> Self {
@@ -101,7 +103,7 @@ impl<T: FromApi> RunningFeed<T> {
         self.until(move |mirror| mirror.lists > 0 && mirror.keys() == keys)
     }
 
-    pub(crate) async fn until_phase(&mut self, phase: Phase) {
+    pub(crate) async fn until_phase(&mut self, phase: FeedPhase) {
         self.until_state(|state| state.phase == phase).await;
     }
 

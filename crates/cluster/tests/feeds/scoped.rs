@@ -2,8 +2,8 @@
 
 use apiserver::{Action, Resource, Rule};
 use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
-use cluster::scope::{Namespaces, Scope};
-use cluster::watch::{Collection, Phase, ScopedFeed};
+use cluster::watch::{Collection, FeedPhase, ScopedFeed};
+use cluster::watch::{Namespaces, Scope};
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, with_labels};
@@ -52,7 +52,7 @@ async fn several_namespaces_form_one_collection() {
     }
     let mut feed = start::<Service>(&server, &only(&["a", "b", "empty"])).await;
     feed.until_known(&["a/one", "b/two"]).await;
-    feed.until_state(|state| state.listed && state.phase == Phase::Following)
+    feed.until_state(|state| state.listed && state.phase == FeedPhase::Following)
         .await;
     assert!(feed.metrics.is_connected(Kind::Service));
     server.set(service("empty", "new"));
@@ -69,7 +69,7 @@ async fn relisted_namespace_leaves_the_others() {
     }
     let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
     feed.until_known(&["a/one", "a/two", "b/three"]).await;
-    feed.until_state(|state| state.phase == Phase::Following)
+    feed.until_state(|state| state.phase == FeedPhase::Following)
         .await;
     server
         .faults
@@ -94,7 +94,7 @@ async fn worst_namespace_determines_the_state() {
     server.set(service("a", "one"));
     server.set(service("b", "two"));
     let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
-    feed.until_state(|state| state.phase == Phase::Refused)
+    feed.until_state(|state| state.phase == FeedPhase::Refused)
         .await;
     assert!(!feed.state.borrow().listed, "one of two");
     assert!(!feed.metrics.is_connected(Kind::Service));
@@ -104,7 +104,7 @@ async fn worst_namespace_determines_the_state() {
     assert_eq!(feed.mirror.lists, 0, "the list is complete only with both");
     server.faults.remove(rule);
     feed.until_known(&["a/one", "b/two"]).await;
-    feed.until_state(|state| state.listed && state.phase == Phase::Following)
+    feed.until_state(|state| state.listed && state.phase == FeedPhase::Following)
         .await;
     eventually(TIMEOUT, || async {
         feed.metrics.is_connected(Kind::Service)

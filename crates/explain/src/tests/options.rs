@@ -3,7 +3,7 @@
 use cluster::index::{Options, PodMode};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, ObjectKey, Pod, Zoned};
 use cluster::records::{ExternalRecords, RecordOptions};
-use cluster::scope::Namespaces;
+use cluster::watch::Namespaces;
 use serde_json::json;
 use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
 use wire::Name;

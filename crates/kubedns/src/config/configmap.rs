@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use cluster::connect::Connection;
 use cluster::objects::{Change, ConfigMap, Kind, ObjectKey};
-use cluster::watch::{Collection, Feed, FeedState, Phase, Received, WatchTiming};
+use cluster::watch::{
+    Collection, CollectionFeed, FeedPhase, FeedState, ReceivedEvent, WatchTiming,
+};
 
 /// Bound of the changes that wait in the channel.
 const QUEUE: usize = 16;
@@ -20,8 +22,8 @@ const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
 /// Watches the `ConfigMap` and passes its data to the configuration.
 pub(super) struct ConfigMapFeed {
-    feed: Feed<Change<ConfigMap>>,
-    changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
+    feed: CollectionFeed<Change<ConfigMap>>,
+    changes: mpsc::Receiver<ReceivedEvent<Change<ConfigMap>>>,
     key: ObjectKey,
     to: ApiFeed,
 }
@@ -36,7 +38,7 @@ impl ConfigMapFeed {
         metrics: &Metrics,
     ) -> Self {
         let (sink, changes) = mpsc::channel(QUEUE);
-        let feed = Feed::new(
+        let feed = CollectionFeed::new(
             Arc::clone(connection),
             Collection::one(Kind::ConfigMap, namespace, name),
             WatchTiming::default(),
@@ -84,18 +86,18 @@ pub(super) async fn until_read_refused(config_map: &mut Option<watch::Receiver<F
 }
 
 fn is_refused(state: &FeedState) -> bool {
-    state.phase == Phase::Refused
+    state.phase == FeedPhase::Refused
 }
 
 /// Passes the data of the `ConfigMap` named `key` to `to`, until the feed ends.
 // Differs from kube-dns, which uses any ConfigMap of the namespace.
 async fn feed_data_of(
     key: &ObjectKey,
-    mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
+    mut changes: mpsc::Receiver<ReceivedEvent<Change<ConfigMap>>>,
     to: &ApiFeed,
 ) {
     let mut is_listed = false;
-    while let Some(Received { event, .. }) = changes.recv().await {
+    while let Some(ReceivedEvent { event, .. }) = changes.recv().await {
         match event {
             Change::RelistStarted => is_listed = false,
             Change::Apply(map) if map.key == *key => {
@@ -133,12 +135,12 @@ mod tests {
     }
 
     async fn send_all<const N: usize>(
-        sink: &mpsc::Sender<Received<Change<ConfigMap>>>,
+        sink: &mpsc::Sender<ReceivedEvent<Change<ConfigMap>>>,
         changes: [Change<ConfigMap>; N],
     ) {
         for event in changes {
             let at = Instant::now();
-            sink.send(Received { event, at }).await.unwrap();
+            sink.send(ReceivedEvent { event, at }).await.unwrap();
         }
     }
 

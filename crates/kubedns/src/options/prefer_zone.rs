@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use cluster::watch::endpoints::Choice;
+use cluster::watch::endpoints::EndpointsChoice;
 use smol_str::SmolStr;
 use thiserror::Error;
 
@@ -72,7 +72,9 @@ impl Options {
     ///
     /// When `auto` is given and the node is unknown, or when the endpoints source has no zones.
     pub fn node_of_zone(&self, node: Option<String>) -> Result<Option<String>, PreferZoneError> {
-        if self.prefer_zone != PreferZone::Off && self.endpoints_source == Choice::Endpoints {
+        if self.prefer_zone != PreferZone::Off
+            && self.endpoints_source == EndpointsChoice::Endpoints
+        {
             return Err(PreferZoneError::Endpoints);
         }
         match self.prefer_zone {

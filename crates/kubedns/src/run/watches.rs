@@ -7,10 +7,10 @@ use cluster::connect::Connection;
 use cluster::index::PodMode;
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Service};
 use cluster::records::EndpointNames;
-use cluster::scope::{Namespaces, Scope};
 use cluster::watch::endpoints::EndpointsFeed;
 use cluster::watch::nodes::{self, NodesFeed};
-use cluster::watch::{Collection, Feed, Received, ScopedFeed, WatchTiming};
+use cluster::watch::{Collection, CollectionFeed, ReceivedEvent, ScopedFeed, WatchTiming};
+use cluster::watch::{Namespaces, Scope};
 use daemon::one_thread::SingleThread;
 use daemon::tasks::Tasks;
 use tokio::sync::{mpsc, watch};
@@ -24,7 +24,7 @@ use crate::options::{Options, PreferZone};
 pub(super) struct ApiServerWatches {
     pub(super) connection: Arc<Connection>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) sink: mpsc::Sender<Received<Event>>,
+    pub(super) sink: mpsc::Sender<ReceivedEvent<Event>>,
     pub(super) in_force: watch::Receiver<Arc<InForce>>,
     /// The endpoints source that the index uses.
     pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
@@ -135,14 +135,14 @@ impl ApiServerWatches {
             metrics: self.metrics.watch.clone(),
             sink: self.sink.clone(),
             settings: self.in_force.clone(),
-            wanted: |in_force| !in_force.federations.is_empty(),
+            needs_nodes: |in_force| !in_force.federations.is_empty(),
         }
     }
 
     /// The feed of the node whose zone is preferred.
-    fn own_node_feed(&self) -> Option<Feed<Event>> {
+    fn own_node_feed(&self) -> Option<CollectionFeed<Event>> {
         let name = self.own_node.as_ref()?;
-        Some(nodes::own_node(
+        Some(nodes::own_node_feed(
             &self.connection,
             &self.metrics.watch,
             self.sink.clone(),

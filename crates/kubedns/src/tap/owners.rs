@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use cluster::connect::Connection;
 use cluster::objects::{ObjectKey, ScheduledPod};
-use cluster::scope::{Namespaces, Scope};
-use cluster::watch::{Collection, Failure, list};
+use cluster::watch::{Collection, RequestFailure, list_objects};
+use cluster::watch::{Namespaces, Scope};
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use querylog::ranking::ClientOwner;
@@ -84,7 +84,7 @@ impl Owners {
         let deadline = Instant::now() + self.deadline;
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let asking = timeout_at(deadline, self.learn(addresses)).await;
-            if let Err(failure) = asking.unwrap_or(Err(Failure::Silent(self.deadline))) {
+            if let Err(failure) = asking.unwrap_or(Err(RequestFailure::Silent(self.deadline))) {
                 self.pause(&failure);
             }
         }
@@ -94,7 +94,7 @@ impl Owners {
     }
 
     /// Looks up the addresses that are not cached, until the first failure.
-    async fn learn(&self, addresses: &[IpAddr]) -> Result<(), Failure> {
+    async fn learn(&self, addresses: &[IpAddr]) -> Result<(), RequestFailure> {
         let missing = self.kept.lock().missing(addresses);
         let affordable = missing.into_iter().take(REQUESTS / self.namespaces());
         let asking = affordable.map(|address| Ok(self.look_up(address)));
@@ -111,10 +111,10 @@ impl Owners {
         }
     }
 
-    async fn look_up(&self, address: IpAddr) -> Result<(), Failure> {
+    async fn look_up(&self, address: IpAddr) -> Result<(), RequestFailure> {
         let mut pods = Vec::new();
         for collection in Collection::pods_at(address, &self.scope) {
-            pods.extend(list(&self.connection, collection, PODS, self.deadline).await?);
+            pods.extend(list_objects(&self.connection, collection, PODS, self.deadline).await?);
         }
         self.kept
             .lock()
@@ -123,8 +123,8 @@ impl Owners {
         Ok(())
     }
 
-    fn pause(&self, failure: &Failure) {
-        let is_refused = matches!(failure, Failure::Refused(_));
+    fn pause(&self, failure: &RequestFailure) {
+        let is_refused = matches!(failure, RequestFailure::Refused(_));
         self.kept.lock().not_before =
             Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
         if is_refused && !self.logged.swap(true, Ordering::Relaxed) {

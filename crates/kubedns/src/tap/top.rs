@@ -133,8 +133,8 @@ mod tests {
     use std::time::Duration;
 
     use cluster::connect::{Access, Connection};
-    use cluster::scope::Scope;
     use cluster::snapshot::PodNames;
+    use cluster::watch::Scope;
     use skydns::Zone;
     use treecache::Map;
     use wire::Name;

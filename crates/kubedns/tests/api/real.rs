@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cluster::connect::{Access, Connection};
 use cluster::objects::ScheduledPod;
-use cluster::scope::Scope;
-use cluster::watch::{Collection, list};
+use cluster::watch::Scope;
+use cluster::watch::{Collection, list_objects};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
@@ -264,7 +264,7 @@ async fn pods_are_found_by_their_address(cluster: &RealCluster) {
         ("192.0.2.1", "proxy", true, 1),
     ] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
-        let found: Vec<ScheduledPod> = list(&connection, pods, 16, PATIENCE).await.unwrap();
+        let found: Vec<ScheduledPod> = list_objects(&connection, pods, 16, PATIENCE).await.unwrap();
         let [
             ScheduledPod {
                 pod,
@@ -286,7 +286,7 @@ async fn pods_are_found_by_their_address(cluster: &RealCluster) {
     for address in ["fd00::1", "10.0.0.10"] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
         assert_eq!(
-            list::<ScheduledPod>(&connection, pods, 16, PATIENCE).await,
+            list_objects::<ScheduledPod>(&connection, pods, 16, PATIENCE).await,
             Ok(Vec::new()),
             "{address}"
         );

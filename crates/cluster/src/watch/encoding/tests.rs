@@ -68,7 +68,10 @@ fn truncated_protobuf_list_is_an_error() {
     let list = recorded("services.list.pb");
     for length in 0..list.len() - 4 {
         let failure = read_in_pieces(&list[..length], usize::MAX).unwrap_err();
-        assert!(matches!(failure, RequestFailure::Broken(_)), "{length}: {failure}");
+        assert!(
+            matches!(failure, RequestFailure::Broken(_)),
+            "{length}: {failure}"
+        );
     }
     let cases: [(&[u8], &str); 4] = [
         (
@@ -99,7 +102,13 @@ fn truncated_protobuf_list_is_an_error() {
 fn json_without_list_is_garbage() {
     let last =
         br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
-    assert_eq!(read_json_list(&Bytes::from_static(last)).unwrap().objects.len(), 0);
+    assert_eq!(
+        read_json_list(&Bytes::from_static(last))
+            .unwrap()
+            .objects
+            .len(),
+        0
+    );
     let bodies: [&[u8]; 7] = [
         b"",
         b"<html>",

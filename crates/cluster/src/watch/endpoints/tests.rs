@@ -17,7 +17,10 @@ async fn returned_api_server_gives_slices_a_head_start() {
     for stale_slices in [false, true] {
         let mut selection = SourceSelection::new(&WatchTiming::default(), stale_slices);
         tokio::time::advance(Duration::from_mins(1)).await;
-        assert!(due_now(&selection, FeedPhase::Away), "Endpoints are not listed");
+        assert!(
+            due_now(&selection, FeedPhase::Away),
+            "Endpoints are not listed"
+        );
         selection.note_endpoints_listed();
         assert!(
             !due_now(&selection, FeedPhase::Away),

@@ -25,7 +25,8 @@ fn response_code_determines_the_failure() {
 #[test]
 fn rejected_certificates_concern_credentials() {
     use rustls::AlertDescription as Alert;
-    let alert = |alert| RequestFailure::Unreachable(rustls::Error::AlertReceived(alert).to_string());
+    let alert =
+        |alert| RequestFailure::Unreachable(rustls::Error::AlertReceived(alert).to_string());
     let unreachable = |text: &str| RequestFailure::Unreachable(text.to_owned());
     for (failure, concerns) in [
         (RequestFailure::Unauthorized(String::new()), true),
@@ -101,7 +102,12 @@ const DISPENSABLE: RefusalState = RefusalState {
 };
 
 #[track_caller]
-fn check_pauses(pauses: &mut FeedPauses, failure: &RequestFailure, refusal: RefusalState, lengths: &[u64]) {
+fn check_pauses(
+    pauses: &mut FeedPauses,
+    failure: &RequestFailure,
+    refusal: RefusalState,
+    lengths: &[u64],
+) {
     for length in lengths {
         let pause = pauses.next_pause(failure, refusal);
         assert!(
@@ -115,20 +121,36 @@ fn check_pauses(pauses: &mut FeedPauses, failure: &RequestFailure, refusal: Refu
 fn pauses_double_until_progress() {
     let text = String::new;
     let cases: [(RequestFailure, RefusalState, [u64; 5]); 7] = [
-        (RequestFailure::Broken(text()), PASSING, [100, 200, 400, 500, 500]),
+        (
+            RequestFailure::Broken(text()),
+            PASSING,
+            [100, 200, 400, 500, 500],
+        ),
         (
             RequestFailure::Unreachable(text()),
             PASSING,
             [100, 200, 300, 300, 300],
         ),
-        (RequestFailure::Refused(text()), PASSING, [100, 200, 300, 300, 300]),
-        (RequestFailure::Refused(text()), LASTING, [100, 200, 400, 500, 500]),
+        (
+            RequestFailure::Refused(text()),
+            PASSING,
+            [100, 200, 300, 300, 300],
+        ),
+        (
+            RequestFailure::Refused(text()),
+            LASTING,
+            [100, 200, 400, 500, 500],
+        ),
         (
             RequestFailure::Refused(text()),
             DISPENSABLE,
             [100, 200, 400, 800, 900],
         ),
-        (RequestFailure::Expired(text()), PASSING, [0, 100, 200, 400, 500]),
+        (
+            RequestFailure::Expired(text()),
+            PASSING,
+            [0, 100, 200, 400, 500],
+        ),
         (
             RequestFailure::OtherHistory(text()),
             PASSING,

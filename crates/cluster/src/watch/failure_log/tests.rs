@@ -57,9 +57,7 @@ async fn outage_ends_with_last_feed() {
 
     logged_seconds(&outage, 1).await;
     assert!(
-        outage.note_end().is_none()
-            && outage.note_end().is_none()
-            && outage.note_end().is_none()
+        outage.note_end().is_none() && outage.note_end().is_none() && outage.note_end().is_none()
     );
     assert!(!outage.is_ongoing(), "the feeds ended without an event");
 }

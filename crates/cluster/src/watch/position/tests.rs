@@ -16,7 +16,12 @@ fn history() -> DatabaseHistory {
     history
 }
 
-fn check_failure(history: &mut DatabaseHistory, version: &str, name: &str, uid: &str) -> Option<String> {
+fn check_failure(
+    history: &mut DatabaseHistory,
+    version: &str,
+    name: &str,
+    uid: &str,
+) -> Option<String> {
     let first = Some(ObjectIdentity {
         key: key(name),
         uid: uid.into(),

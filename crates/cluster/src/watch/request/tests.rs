@@ -79,8 +79,7 @@ fn unescaped(uri: &str) -> String {
 
 #[test]
 fn scope_determines_paths_and_selectors() {
-    let only =
-        |names: &[&str]| Namespaces::Only(names.iter().map(|name| (*name).into()).collect());
+    let only = |names: &[&str]| Namespaces::Only(names.iter().map(|name| (*name).into()).collect());
     let scope = |namespaces, services: Option<&str>| Scope {
         namespaces,
         services: services.map(str::to_owned),
@@ -130,9 +129,7 @@ fn scope_determines_paths_and_selectors() {
             "pods that run",
             Scope::default(),
             Kind::Pod,
-            &[
-                "/api/v1/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed",
-            ],
+            &["/api/v1/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"],
         ),
     ];
     for (name, scope, kind, expected) in cases {
