@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running index task, with the other ends of its channels.
 struct RunningTask {
-    sink: mpsc::Sender<Received<Event>>,
+    sink: mpsc::Sender<ReceivedEvent<Event>>,
     zones: mpsc::Sender<FurtherZone>,
     in_force: watch::Sender<Arc<InForce>>,
     published: Arc<Published>,
@@ -74,7 +74,7 @@ impl RunningTask {
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
             self.sink
-                .send(Received {
+                .send(ReceivedEvent {
                     event,
                     at: Instant::now(),
                 })

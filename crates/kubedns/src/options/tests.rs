@@ -21,7 +21,7 @@ fn without_flags_the_defaults_of_kube_dns_hold() {
     assert_eq!(options.config_period.duration(), Duration::from_secs(10));
     assert_eq!(options.config_from(), Ok(ConfigFrom::Flags));
     assert_eq!(options.snapshot_dir(), None);
-    assert_eq!(options.endpoints_source, Choice::Auto);
+    assert_eq!(options.endpoints_source, EndpointsChoice::Auto);
     let access = options.access().unwrap();
     assert!(access.kubeconfig.is_none() && access.master_url.is_none() && access.context.is_none());
 }
