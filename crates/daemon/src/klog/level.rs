@@ -9,7 +9,7 @@ use crate::flags::{ValueError, plain};
 
 /// The crates of this project, except development tools without this log. Events of other crates
 /// need a higher verbosity.
-const OURS: [&str; 17] = [
+const OURS: [&str; 18] = [
     "treecache",
     "wire",
     "dnsconfig",
@@ -21,6 +21,7 @@ const OURS: [&str; 17] = [
     "etcd",
     "dnsclient",
     "explain",
+    "check",
     "querylog",
     "kubedns",
     "nanny",
