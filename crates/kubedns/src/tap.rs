@@ -37,11 +37,11 @@ const NANNY: &str = "the nanny of the dnsmasq in front";
 struct Reader(TapWatch);
 
 impl LineSource for Reader {
-    fn next(&mut self) -> Option<QueryLine> {
+    fn next_line(&mut self) -> Option<QueryLine> {
         self.0.take_record().map(|record| line(&record))
     }
 
-    fn left_out(&mut self) -> u64 {
+    fn take_left_out(&mut self) -> u64 {
         self.0.take_left_out()
     }
 }
@@ -108,7 +108,7 @@ impl Queries {
                 .map_err(|error| error.to_string())
         };
         let top = top::route(&self.top, published, topology, &self.owners);
-        querylog::serve::route(open, stop).or(top).unify()
+        querylog::serve::tap_route(open, stop).or(top).unify()
     }
 }
 
@@ -138,7 +138,7 @@ fn query_log(
 fn line(record: &TapRecord) -> QueryLine {
     let known = !record.name.is_empty();
     QueryLine {
-        time: querylog::timestamp(record.time),
+        time: querylog::format_timestamp(record.time),
         client: record.client.ip().to_canonical().to_string(),
         transport: Some(record.transport.as_str().to_owned()),
         name: if known {

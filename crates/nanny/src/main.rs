@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }
-    if let Some(done) = querylog::command("dnsmasq-nanny", std::env::args_os().skip(1)) {
+    if let Some(done) = querylog::run_command("dnsmasq-nanny", std::env::args_os().skip(1)) {
         return done;
     }
     let program = Program {

@@ -310,7 +310,7 @@ impl NannyStart {
                 .open_tap(request.filter.clone(), request.rate)
                 .map_err(|error| error.to_string())
         };
-        let tap_page = querylog::serve::route(open_tap, self.stop_tasks.clone());
+        let tap_page = querylog::serve::tap_route(open_tap, self.stop_tasks.clone());
         let pages = self.report.pages().or(tap_page).unify();
         self.tasks
             .lasting("status pages", server.run(pages, self.stop_tasks.clone()));

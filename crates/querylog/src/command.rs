@@ -31,9 +31,9 @@ Ranks the clients and names with the most queries in the last minutes.
 
 ";
 /// Status port of kubedns in the manifests.
-const KUBEDNS: &str = "http://127.0.0.1:8081";
+const KUBEDNS_ADDRESS: &str = "http://127.0.0.1:8081";
 /// Status port of nanny in the manifests.
-const NANNY: &str = "http://127.0.0.1:10056";
+const NANNY_ADDRESS: &str = "http://127.0.0.1:10056";
 /// Timeout of a ranking, and of the header of a tap's reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a line of a tap, and of a ranking, in octets.
@@ -58,7 +58,7 @@ struct TapOptions {
 #[derive(Debug, Clone, clap::Parser)]
 struct TopOptions {
     /// status port of kubedns
-    #[arg(long, value_name = "string", default_value = KUBEDNS)]
+    #[arg(long, value_name = "string", default_value = KUBEDNS_ADDRESS)]
     server: String,
     /// print the ranking as JSON
     #[arg(long)]
@@ -83,74 +83,89 @@ pub fn command_lines() -> [clap::Command; 2] {
     let tap = TapOptions::command()
         .name("tap")
         .about("Follows queries and their answers");
-    let top = TopOptions::command().name("top");
-    [
-        tap,
-        top.about("Ranks the clients and names with the most queries in the last minutes"),
-    ]
+    let top = TopOptions::command()
+        .name("top")
+        .about("Ranks the clients and names with the most queries in the last minutes");
+    [tap, top]
 }
 
 /// Runs `tap` or `top` if the first word is its name; otherwise returns `None`. `program` is the
 /// name of the binary.
-pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+pub fn run_command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match words.next()?.to_str()? {
-        "tap" => Some(tap(program, words)),
-        "top" => Some(top(program, words)),
+        "tap" => Some(run_tap(program, words)),
+        "top" => Some(run_top(program, words)),
         _ => None,
     }
 }
 
 /// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the
 /// status port fails, and 2 if the command line is wrong.
-fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
-    let read = parse_subcommand::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
-        let choice = TapRequest::new(&options.parameters);
-        choice.map_err(|error| Exit::mistake(&name, &error.to_string()))?;
-        let usual = if options.dnsmasq { NANNY } else { KUBEDNS };
-        let server = if options.server.is_empty() {
-            usual
-        } else {
-            &options.server
-        };
-        Ok((authority(&name, server)?.to_owned(), options))
-    });
-    match read {
-        Ok((authority, options)) => finish(&name, run(follow(&authority, &options))),
+    let options = match parse_tap(&name, words) {
+        Ok(options) => options,
+        Err(exit) => return exit.print(),
+    };
+
+    match parse_authority(&name, options.server()) {
+        Ok(authority) => exit_code(&name, block_on(print_tap(authority, &options))),
         Err(exit) => exit.print(),
     }
 }
 
-/// Runs `top`; `words` are the arguments. The exit codes are those of [`tap`].
-fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+/// Parses the arguments of `tap`. The values are checked here too, and not by the server alone.
+fn parse_tap(name: &str, words: impl IntoIterator<Item = OsString>) -> Result<TapOptions, Exit> {
+    let options = parse_subcommand::<TapOptions>(name, TAP_USAGE, words)?;
+    TapRequest::new(&options.parameters)
+        .map_err(|error| Exit::mistake(name, &error.to_string()))?;
+    Ok(options)
+}
+
+impl TapOptions {
+    /// The status port to follow.
+    fn server(&self) -> &str {
+        if !self.server.is_empty() {
+            &self.server
+        } else if self.dnsmasq {
+            NANNY_ADDRESS
+        } else {
+            KUBEDNS_ADDRESS
+        }
+    }
+}
+
+/// Runs `top`; `words` are the arguments. The exit codes are those of [`run_tap`].
+fn run_top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} top");
-    let read = parse_subcommand::<TopOptions>(&name, TOP_USAGE, words)
-        .and_then(|options| Ok((authority(&name, &options.server)?.to_owned(), options)));
-    match read {
-        Ok((authority, options)) => finish(&name, run(rank(&authority, options.json))),
+    let options = match parse_subcommand::<TopOptions>(&name, TOP_USAGE, words) {
+        Ok(options) => options,
+        Err(exit) => return exit.print(),
+    };
+
+    match parse_authority(&name, &options.server) {
+        Ok(authority) => exit_code(&name, block_on(print_ranking(authority, options.json))),
         Err(exit) => exit.print(),
     }
 }
 
 /// Host and port of `--server`.
-fn authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
-    let wrong = || {
-        Exit::mistake(
-            name,
-            &format!("--server {server:?}: http://HOST:PORT is accepted"),
-        )
-    };
-    daemon::http::authority(server).ok_or_else(wrong)
+fn parse_authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
+    daemon::http::authority(server).ok_or_else(|| {
+        let mistake = format!("--server {server:?}: http://HOST:PORT is accepted");
+        Exit::mistake(name, &mistake)
+    })
 }
 
-fn run(asking: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
+fn block_on(request: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    runtime.map_err(CommandError::Runtime)?.block_on(asking)
+        .build()
+        .map_err(CommandError::Runtime)?;
+    runtime.block_on(request)
 }
 
-fn finish(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
+fn exit_code(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => Exit::failure(name, &error).print(),
@@ -158,22 +173,23 @@ fn finish(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
 }
 
 /// The error for a reply other than 200.
-fn refusal(authority: &str, page: Page) -> CommandError {
+fn status_error(authority: &str, page: Page) -> CommandError {
     CommandError::Status(authority.to_owned(), page.error_line())
 }
 
-async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
-    let failed = |error| CommandError::Get(authority.to_owned(), error);
-    let target = options.parameters.target();
+/// Prints the lines of `/tap` until the reply ends.
+async fn print_tap(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
+    let target = options.parameters.request_target();
     let page = daemon::http::get_streaming(authority, &target, TIMEOUT)
         .await
-        .map_err(failed)?;
-    let mut following = page.map_err(|page| refusal(authority, page))?;
-    while let Some(line) = next(authority, &mut following).await? {
+        .map_err(|error| CommandError::Get(authority.to_owned(), error))?;
+    let mut lines = page.map_err(|page| status_error(authority, page))?;
+
+    while let Some(line) = next_line(authority, &mut lines).await? {
         let shown = if options.json {
             line
         } else {
-            text(&line).map_err(|error| foreign(authority, error))?
+            format_line(&line).map_err(|error| foreign_reply(authority, error))?
         };
         // Standard output is closed.
         if writeln!(io::stdout().lock(), "{shown}").is_err() {
@@ -183,17 +199,15 @@ async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandErro
     Ok(())
 }
 
-async fn next(
+async fn next_line(
     authority: &str,
-    following: &mut StreamingPage,
+    lines: &mut StreamingPage,
 ) -> Result<Option<String>, CommandError> {
-    following
-        .line(MAX_SIZE)
-        .await
-        .map_err(|error| CommandError::Get(authority.to_owned(), error))
+    let line = lines.line(MAX_SIZE).await;
+    line.map_err(|error| CommandError::Get(authority.to_owned(), error))
 }
 
-fn foreign(authority: &str, error: serde_json::Error) -> CommandError {
+fn foreign_reply(authority: &str, error: serde_json::Error) -> CommandError {
     CommandError::Foreign(authority.to_owned(), error)
 }
 
@@ -208,28 +222,35 @@ enum TapLine {
     Query(QueryLine),
 }
 
-fn text(json: &str) -> Result<String, serde_json::Error> {
+/// Converts a line of JSON to text for people.
+fn format_line(json: &str) -> Result<String, serde_json::Error> {
     let text = match serde_json::from_str(json)? {
         TapLine::Query(line) => line.with_time(),
         TapLine::Omitted { left_out } => format!("... {left_out} left out"),
     };
+
     // The text contains names from queries, which may contain control characters.
     Ok(text.replace(char::is_control, "?"))
 }
 
-async fn rank(authority: &str, json: bool) -> Result<(), CommandError> {
+/// Prints the ranking of `/top`.
+async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> {
     let page = daemon::http::get(authority, "/top", TIMEOUT, MAX_SIZE).await;
     let page = page.map_err(|error| CommandError::Get(authority.to_owned(), error))?;
     if page.status != 200 {
-        return Err(refusal(authority, page));
+        return Err(status_error(authority, page));
     }
+
+    // A reply of another version is an error, also if it is printed as it is.
     let ranking: RankingDocument =
-        serde_json::from_slice(&page.body).map_err(|error| foreign(authority, error))?;
+        serde_json::from_slice(&page.body).map_err(|error| foreign_reply(authority, error))?;
     let text = if json {
         String::from_utf8_lossy(&page.body).into_owned()
     } else {
         ranking.to_string()
     };
+
+    // An error means that standard output is closed.
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
@@ -239,44 +260,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_tap_as_text() {
-        let query = r#"{"time":"2026-01-31T12:00:00Z","client":"10.0.0.1","name":"a.","type":"A","rcode":"NOERROR","by":"auth"}"#;
+    fn tap_line_is_formatted_as_text() {
+        let query = concat!(
+            r#"{"time":"2026-01-31T12:00:00Z","client":"10.0.0.1","name":"a.","#,
+            r#""type":"A","rcode":"NOERROR","by":"auth"}"#
+        );
         assert_eq!(
-            text(query).unwrap(),
+            format_line(query).unwrap(),
             "2026-01-31T12:00:00Z 10.0.0.1 - A a. NOERROR auth"
         );
-        assert_eq!(text(r#"{"leftOut":3}"#).unwrap(), "... 3 left out");
-        assert!(text("{}").is_err());
+        assert_eq!(format_line(r#"{"leftOut":3}"#).unwrap(), "... 3 left out");
+        assert!(format_line("{}").is_err());
+    }
+
+    fn parse_words(words: &str) -> Result<TapOptions, Exit> {
+        let words = words.split_whitespace().map(OsString::from);
+        parse_subcommand::<TapOptions>("kube-dns tap", TAP_USAGE, words)
     }
 
     #[test]
-    fn command_lines() {
-        let tap = |words: &str| {
-            let words = words.split_whitespace().map(OsString::from);
-            parse_subcommand::<TapOptions>("kube-dns tap", TAP_USAGE, words)
-        };
+    fn command_line_becomes_request() {
         let options =
-            tap("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json").unwrap();
+            parse_words("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json")
+                .unwrap();
         assert_eq!(
-            options.parameters.target(),
+            options.parameters.request_target(),
             "/tap?name=*.acme.example&client=10.0.0.0%2F8&type=A&seconds=5&rate=1000"
         );
         assert!(options.json);
-        let help = tap("--help").unwrap_err();
+
+        let help = parse_words("--help").unwrap_err();
         assert!(
             help.status == 0 && help.stderr.starts_with("Follows queries"),
             "{}",
             help.stderr
         );
-        assert_eq!(tap("word").unwrap_err().status, 2);
+        assert_eq!(parse_words("word").unwrap_err().status, 2);
         for (server, good) in [
-            (KUBEDNS, true),
+            (KUBEDNS_ADDRESS, true),
             ("[::1]:8081", true),
             ("https://a:1", false),
             ("a", false),
         ] {
-            assert_eq!(authority("x", server).is_ok(), good, "{server}");
+            assert_eq!(parse_authority("x", server).is_ok(), good, "{server}");
         }
-        assert!(command("kube-dns", ["explain"].map(OsString::from).into_iter()).is_none());
+        assert!(run_command("kube-dns", ["explain"].map(OsString::from).into_iter()).is_none());
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! * [`QueryLine`]: one answered query, in the format that taps and the query log share.
 //! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the time.
-//! * [`serve`]: `GET /tap`, over any [`LineSource`] of lines.
-//! * [`log`]: the query log, over any [`LineSource`] of lines.
-//! * [`command`]: the commands `tap` and `top`. All three binaries have both commands, so that the
+//! * [`serve`]: `GET /tap`, over any [`LineSource`].
+//! * [`log`]: the query log, over any [`LineSource`].
+//! * [`run_command`]: the commands `tap` and `top`. All three binaries have both commands, so that the
 //!   commands run in any container of the pod.
 //!
 //! The callers of this crate supply the sources of lines.
@@ -16,7 +16,7 @@ pub mod ranking;
 pub mod serve;
 mod tap_request;
 
-pub use command::{command, command_lines};
-pub use line::{QueryLine, timestamp};
+pub use command::{command_lines, run_command};
+pub use line::{QueryLine, format_timestamp};
 pub use serve::LineSource;
 pub use tap_request::{TapRequest, TapRequestError};

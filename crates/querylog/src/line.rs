@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryLine {
-    /// Time of the answer: UTC as in RFC 3339, see [`timestamp`].
+    /// Time of the answer: UTC as in RFC 3339, see [`format_timestamp`].
     pub time: String,
     /// The client's address.
     pub client: String,
@@ -47,23 +47,26 @@ impl fmt::Display for QueryLine {
         } else {
             &self.name
         };
-        write!(
-            f,
-            "{} {transport} {} {name} {}",
-            self.client, self.qtype, self.rcode
-        )?;
+        let Self {
+            client,
+            qtype,
+            rcode,
+            by,
+            ..
+        } = self;
+
+        write!(f, "{client} {transport} {qtype} {name} {rcode}")?;
         if let Some(size) = self.size {
             write!(f, " {size}B")?;
         }
         if let Some(micros) = self.micros {
             write!(f, " {micros}us")?;
         }
-        write!(f, " {}", self.by)?;
+        write!(f, " {by}")?;
         if self.truncated {
-            f.write_str(" truncated")
-        } else {
-            Ok(())
+            f.write_str(" truncated")?;
         }
+        Ok(())
     }
 }
 
@@ -75,7 +78,7 @@ impl QueryLine {
 }
 
 /// A time in the format of a [`QueryLine`]: `2026-01-31T12:00:00.000000Z`.
-pub fn timestamp(time: SystemTime) -> String {
+pub fn format_timestamp(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
@@ -86,9 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_json() {
+    fn line_is_text_and_json() {
         let line = QueryLine {
-            time: timestamp(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)),
+            time: format_timestamp(
+                SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+            ),
             client: "10.244.0.7".to_owned(),
             transport: Some("udp".to_owned()),
             name: "web.default.svc.cluster.local.".to_owned(),
@@ -99,11 +104,12 @@ mod tests {
             truncated: true,
             by: "auth".to_owned(),
         };
-        let text = "2023-11-14T22:13:20.123000Z 10.244.0.7 udp A web.default.svc.cluster.local. NOERROR 84B 35us auth \
-                    truncated";
+        let text = "2023-11-14T22:13:20.123000Z 10.244.0.7 udp A \
+                    web.default.svc.cluster.local. NOERROR 84B 35us auth truncated";
         assert_eq!(line.with_time(), text);
         let json = serde_json::to_string(&line).unwrap();
         assert_eq!(serde_json::from_str::<QueryLine>(&json).unwrap(), line);
+
         let unknown = QueryLine {
             transport: None,
             size: None,

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::serve::{OMITTED_INTERVAL, PAUSE};
+use crate::serve::{OMITTED_INTERVAL, POLL_INTERVAL};
 use crate::{LineSource, QueryLine};
 
 /// Maximum number of lines that are written at once.
-const BATCH: usize = 4096;
+const MAX_BATCH: usize = 4096;
 
 /// The reason why a query log is not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +44,14 @@ pub struct QueryLogger<S, O> {
     state: watch::Receiver<ConfigState>,
     logged: LoggedQueries,
     log: Option<QueryLog>,
-    source: Option<S>,
+    open_log: Option<OpenLog<S>>,
+}
+
+/// A query log that is being written.
+#[derive(Debug)]
+struct OpenLog<S> {
+    source: S,
+    /// Time at which the log ends; `None` without an end.
     end: Option<Instant>,
 }
 
@@ -56,30 +63,31 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
             state,
             logged,
             log: None,
-            source: None,
-            end: None,
+            open_log: None,
         };
-        this.follow_edit();
+        this.apply_edit();
         this
     }
 
     /// Writes the query log until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
-        stop.run_until_cancelled(self.write()).await;
-        self.close();
+        stop.run_until_cancelled(self.write_logs()).await;
+        self.close_log();
     }
 
-    async fn write(&mut self) {
-        let mut tell = interval(OMITTED_INTERVAL);
-        tell.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn write_logs(&mut self) {
+        let mut report = interval(OMITTED_INTERVAL);
+        report.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
         loop {
-            let writes = self.source.is_some();
+            let is_open = self.open_log.is_some();
+            let end = self.open_log.as_ref().and_then(|log| log.end);
             tokio::select! {
-                Ok(()) = self.state.changed() => self.follow_edit(),
-                () = sleep(PAUSE), if writes => self.write_lines(),
-                _ = tell.tick(), if writes => self.tell(),
-                () = sleep_until(self.end.unwrap_or_else(Instant::now)), if self.end.is_some() => {
-                    self.close();
+                Ok(()) = self.state.changed() => self.apply_edit(),
+                () = sleep(POLL_INTERVAL), if is_open => self.write_lines(),
+                _ = report.tick(), if is_open => self.report_omitted(),
+                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => {
+                    self.close_log();
                     tracing::info!("query log ended");
                 }
                 // The configuration can no longer change, and no log is open.
@@ -91,7 +99,7 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     /// Replaces the log if the configured log has changed. The new source is opened before the old
     /// source is closed. Otherwise a resource that both use, such as the log of dnsmasq, would be
     /// stopped and started again.
-    fn follow_edit(&mut self) {
+    fn apply_edit(&mut self) {
         let log = match self.logged {
             LoggedQueries::All => Some(QueryLog::default()),
             LoggedQueries::Configured => self.state.borrow_and_update().config.query_log.clone(),
@@ -99,28 +107,26 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
         if log == self.log {
             return;
         }
-        let opened = log.as_ref().and_then(|log| self.begin(log));
-        self.close();
+
+        let opened = log.as_ref().and_then(|log| self.open_log(log));
+        self.close_log();
         self.log = log;
-        if let Some((source, end)) = opened {
-            (self.source, self.end) = (Some(source), end);
-        }
+        self.open_log = opened;
     }
 
-    fn begin(&self, log: &QueryLog) -> Option<(S, Option<Instant>)> {
+    fn open_log(&self, log: &QueryLog) -> Option<OpenLog<S>> {
         let now = SystemTime::now();
         let remaining = log.remaining(now, now);
         if remaining.is_some_and(|remaining| remaining.is_zero()) {
             tracing::info!("query log has already ended");
             return None;
         }
+
         match (self.open)(log) {
             Ok(source) => {
                 tracing::info!(rate = log.rate, "query log started");
-                Some((
-                    source,
-                    remaining.and_then(|remaining| Instant::now().checked_add(remaining)),
-                ))
+                let end = remaining.and_then(|remaining| Instant::now().checked_add(remaining));
+                Some(OpenLog { source, end })
             }
             Err(LogOpenError::Elsewhere(by)) => {
                 tracing::info!(by, "query log is written elsewhere");
@@ -136,31 +142,34 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     /// Writes the lines that have arrived. If nobody reads the log of this process, the logger's
     /// queue drops lines.
     fn write_lines(&mut self) {
-        let Some(source) = &mut self.source else {
+        let Some(OpenLog { source, .. }) = &mut self.open_log else {
             return;
         };
-        for line in std::iter::from_fn(|| source.next()).take(BATCH) {
-            write(&line);
+        for line in std::iter::from_fn(|| source.next_line()).take(MAX_BATCH) {
+            write_line(&line);
         }
     }
 
     /// Logs the number of omitted queries.
-    fn tell(&mut self) {
-        let count = self.source.as_mut().map_or(0, LineSource::left_out);
+    fn report_omitted(&mut self) {
+        let Some(OpenLog { source, .. }) = &mut self.open_log else {
+            return;
+        };
+        let count = source.take_left_out();
         if count > 0 {
             tracing::warn!(target: "querylog::queries", count, "queries left out of the query log");
         }
     }
 
-    fn close(&mut self) {
+    fn close_log(&mut self) {
         self.write_lines();
-        self.tell();
-        (self.source, self.end) = (None, None);
+        self.report_omitted();
+        self.open_log = None;
     }
 }
 
 /// Logs a query. The logger has a separate rate limit for this target.
-fn write(line: &QueryLine) {
+fn write_line(line: &QueryLine) {
     tracing::info!(
         target: "querylog::queries",
         client = line.client,

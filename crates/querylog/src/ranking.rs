@@ -62,20 +62,17 @@ pub struct ClientOwner {
 impl ClientOwner {
     /// Returns `pod apps/web-0 on node-1`, `node node-1` or `in apps`; `None` if nothing is known.
     pub fn text(&self) -> Option<String> {
-        Some(
-            match (
-                self.namespace.as_deref(),
-                self.pod.as_deref(),
-                self.node.as_deref(),
-            ) {
-                (Some(namespace), Some(pod), Some(node)) => {
-                    format!("pod {namespace}/{pod} on {node}")
-                }
-                (Some(namespace), Some(pod), None) => format!("pod {namespace}/{pod}"),
-                (Some(namespace), None, _) => format!("in {namespace}"),
-                (None, _, node) => format!("node {}", node?),
-            },
-        )
+        let node = self.node.as_deref();
+        let Some(namespace) = &self.namespace else {
+            return node.map(|node| format!("node {node}"));
+        };
+
+        let text = match (&self.pod, node) {
+            (Some(pod), Some(node)) => format!("pod {namespace}/{pod} on {node}"),
+            (Some(pod), None) => format!("pod {namespace}/{pod}"),
+            (None, _) => format!("in {namespace}"),
+        };
+        Some(text)
     }
 }
 
@@ -107,26 +104,29 @@ impl fmt::Display for RankingDocument {
         if let Some(note) = note {
             writeln!(f, "{note}")?;
         }
+
         for (title, rows) in self.tables() {
             if rows.is_empty() {
                 continue;
             }
             writeln!(f, "\n{title}")?;
-            for RankingRow {
-                key,
-                owner,
-                queries,
-                share,
-            } in rows
-            {
-                write!(f, "{:6.1} % {queries:>9}  {key}", share * 100.0)?;
-                if let Some(owner) = owner.text() {
-                    write!(f, "  {owner}")?;
-                }
-                f.write_char('\n')?;
+            for row in rows {
+                row.write_text(f)?;
             }
         }
         Ok(())
+    }
+}
+
+impl RankingRow {
+    /// Writes the row as a line of text.
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.share * 100.0;
+        write!(f, "{percent:6.1} % {:>9}  {}", self.queries, self.key)?;
+        if let Some(owner) = self.owner.text() {
+            write!(f, "  {owner}")?;
+        }
+        f.write_char('\n')
     }
 }
 
@@ -135,16 +135,19 @@ mod tests {
     use super::*;
 
     fn owner(namespace: &str, pod: &str, node: &str) -> ClientOwner {
-        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         ClientOwner {
-            namespace: given(namespace),
-            pod: given(pod),
-            node: given(node),
+            namespace: non_empty(namespace),
+            pod: non_empty(pod),
+            node: non_empty(node),
         }
     }
 
+    fn non_empty(text: &str) -> Option<String> {
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
     #[test]
-    fn text() {
+    fn ranking_is_text_and_json() {
         let row = |key: &str, owner: ClientOwner, queries, share| RankingRow {
             key: key.to_owned(),
             owner,
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_as_text() {
+    fn owner_is_formatted_by_known_parts() {
         for (known, text) in [
             (owner("", "", ""), None),
             (

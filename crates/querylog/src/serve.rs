@@ -23,18 +23,18 @@ use crate::{QueryLine, TapRequest};
 /// Maximum number of concurrent readers.
 pub const MAX_READERS: usize = 4;
 /// Interval between checks for new lines.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Approximate maximum size of a chunk of the reply, in octets.
-const CHUNK: usize = 64 << 10;
+const CHUNK_SIZE: usize = 64 << 10;
 /// Interval between reports of omitted lines.
 pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A source of lines, one for each answered query.
 pub trait LineSource: Send + Sync + 'static {
     /// Returns the next line, if any.
-    fn next(&mut self) -> Option<QueryLine>;
+    fn next_line(&mut self) -> Option<QueryLine>;
     /// Returns the number of matching lines that were omitted since the last call.
-    fn left_out(&mut self) -> u64;
+    fn take_left_out(&mut self) -> u64;
     /// Whether no further lines can come. The tap then ends.
     fn is_over(&self) -> bool {
         false
@@ -43,46 +43,76 @@ pub trait LineSource: Send + Sync + 'static {
 
 /// The route `/tap`. `open` starts the collection of lines. If `open` fails, the reply is the error
 /// with status 503.
-pub fn route<S: LineSource>(
+pub fn tap_route<S: LineSource>(
     open: impl Fn(&TapRequest) -> Result<S, String> + Clone + Send + Sync + 'static,
     stop: CancellationToken,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let readers = Arc::new(Semaphore::new(MAX_READERS));
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    let handler = TapHandler {
+        open,
+        readers,
+        stop,
+    };
+
     daemon::http::exact_path("/tap")
         .and(warp::method())
         .and(query)
         .and(daemon::http::local_only())
         .map(
             move |method: Method, query: String, local: Result<(), NotLocal>| {
-                if method != Method::GET {
-                    return not_allowed();
-                }
-                if let Err(error) = local {
-                    return refused(StatusCode::FORBIDDEN, &error);
-                }
-                let choice = match TapRequest::from_query(&query) {
-                    Ok(choice) => choice,
-                    Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
-                };
-                let Ok(reader) = Arc::clone(&readers).try_acquire_owned() else {
-                    let busy = format!("{MAX_READERS} others already follow the queries");
-                    return refused(StatusCode::SERVICE_UNAVAILABLE, &busy);
-                };
-                match open(&choice) {
-                    Ok(source) => reply(TapReader::new(source, &choice, reader, stop.clone())),
-                    Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error),
-                }
+                handler.handle_request(&method, &query, local)
             },
         )
 }
 
-fn refused(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
+/// Answers requests of `/tap`.
+#[derive(Clone)]
+struct TapHandler<O> {
+    open: O,
+    /// A permit for each reader.
+    readers: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl<S: LineSource, O: Fn(&TapRequest) -> Result<S, String>> TapHandler<O> {
+    fn handle_request(
+        &self,
+        method: &Method,
+        query: &str,
+        local: Result<(), NotLocal>,
+    ) -> Response {
+        if method != Method::GET {
+            return method_not_allowed();
+        }
+        if let Err(error) = local {
+            return error_reply(StatusCode::FORBIDDEN, &error);
+        }
+        let request = match TapRequest::from_query(query) {
+            Ok(request) => request,
+            Err(error) => return error_reply(StatusCode::BAD_REQUEST, &error),
+        };
+
+        let Ok(reader) = Arc::clone(&self.readers).try_acquire_owned() else {
+            let busy = format!("{MAX_READERS} others already follow the queries");
+            return error_reply(StatusCode::SERVICE_UNAVAILABLE, &busy);
+        };
+        match (self.open)(&request) {
+            Ok(source) => {
+                let stop = self.stop.clone();
+                stream_reply(TapReader::new(source, &request, reader, stop))
+            }
+            Err(error) => error_reply(StatusCode::SERVICE_UNAVAILABLE, &error),
+        }
+    }
+}
+
+fn error_reply(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
     daemon::http::plain_error(status, format!("{why}\n"))
 }
 
 /// A reply with status 405, for pages that support only GET.
-pub fn not_allowed() -> Response {
+pub fn method_not_allowed() -> Response {
     let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
     response
         .headers_mut()
@@ -90,8 +120,8 @@ pub fn not_allowed() -> Response {
     response
 }
 
-fn reply<S: LineSource>(following: TapReader<S>) -> Response {
-    let mut response = warp::reply::stream(following.chunks()).into_response();
+fn stream_reply<S: LineSource>(reader: TapReader<S>) -> Response {
+    let mut response = warp::reply::stream(reader.into_chunks()).into_response();
     response.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static("application/x-ndjson"),
@@ -103,7 +133,8 @@ fn reply<S: LineSource>(following: TapReader<S>) -> Response {
 struct TapReader<S> {
     source: S,
     end: Instant,
-    told: Instant,
+    /// Time of the last report of omitted lines.
+    reported: Instant,
     stop: CancellationToken,
     _reader: OwnedSemaphorePermit,
 }
@@ -111,15 +142,15 @@ struct TapReader<S> {
 impl<S: LineSource> TapReader<S> {
     fn new(
         source: S,
-        choice: &TapRequest,
+        request: &TapRequest,
         reader: OwnedSemaphorePermit,
         stop: CancellationToken,
     ) -> Self {
         let now = Instant::now();
         Self {
             source,
-            end: now + choice.time,
-            told: now,
+            end: now + request.time,
+            reported: now,
             stop,
             _reader: reader,
         }
@@ -127,40 +158,39 @@ impl<S: LineSource> TapReader<S> {
 
     /// The body of the reply. The body ends after the chosen time, with the source, when the
     /// process stops, or when the reader disconnects.
-    fn chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
+    fn into_chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move {
-            Some((Ok(this.chunk().await?), this))
+            Some((Ok(this.next_chunk().await?), this))
         })
     }
 
     /// Waits for the next lines; returns `None` at the end.
-    async fn chunk(&mut self) -> Option<String> {
+    async fn next_chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();
-            let over = now >= self.end || self.stop.is_cancelled() || self.source.is_over();
-            let mut chunk = self.lines();
-            if over || now - self.told >= OMITTED_INTERVAL {
-                self.told = now;
-                let left_out = self.source.left_out();
-                if left_out > 0 {
-                    chunk += &serde_json::json!({ "leftOut": left_out }).to_string();
-                    chunk.push('\n');
-                }
+            let is_over = now >= self.end || self.stop.is_cancelled() || self.source.is_over();
+
+            let mut chunk = self.take_lines();
+            if is_over || now - self.reported >= OMITTED_INTERVAL {
+                self.reported = now;
+                self.append_omitted(&mut chunk);
             }
+
             if !chunk.is_empty() {
                 return Some(chunk);
             }
-            if over {
+            if is_over {
                 return None;
             }
-            sleep(PAUSE.min(self.end - now)).await;
+            sleep(POLL_INTERVAL.min(self.end - now)).await;
         }
     }
 
-    fn lines(&mut self) -> String {
+    /// The lines that have arrived, as JSON.
+    fn take_lines(&mut self) -> String {
         let mut chunk = String::new();
-        while chunk.len() < CHUNK
-            && let Some(line) = self.source.next()
+        while chunk.len() < CHUNK_SIZE
+            && let Some(line) = self.source.next_line()
         {
             if let Ok(json) = serde_json::to_string(&line) {
                 chunk += &json;
@@ -168,6 +198,15 @@ impl<S: LineSource> TapReader<S> {
             }
         }
         chunk
+    }
+
+    /// Adds a line with the number of lines omitted since the last report, if any.
+    fn append_omitted(&mut self, chunk: &mut String) {
+        let left_out = self.source.take_left_out();
+        if left_out > 0 {
+            *chunk += &serde_json::json!({ "leftOut": left_out }).to_string();
+            chunk.push('\n');
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RA
 use wire::shorten;
 
 /// Default time to follow queries, in seconds.
-const SECONDS: &str = "30";
+const DEFAULT_SECONDS: &str = "30";
 
 /// The flags of `tap`, which are also the parameters of `/tap`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct TapParameters {
     #[arg(long = "type", value_name = "string", default_value = "")]
     pub(crate) qtype: String,
     /// how long to follow, from 1 to 600
-    #[arg(long, value_name = "int", default_value = SECONDS)]
+    #[arg(long, value_name = "int", default_value = DEFAULT_SECONDS)]
     pub(crate) seconds: String,
     /// lines a second, at most; further lines are counted only
     #[arg(long, value_name = "int", default_value = "1000")]
@@ -33,15 +33,13 @@ pub(crate) struct TapParameters {
 
 impl Default for TapParameters {
     fn default() -> Self {
-        let text = || String::new();
-        let (seconds, rate) = (SECONDS.to_owned(), DEFAULT_RATE.to_string());
         Self {
-            name: text(),
-            client: text(),
-            rcode: text(),
-            qtype: text(),
-            seconds,
-            rate,
+            name: String::new(),
+            client: String::new(),
+            rcode: String::new(),
+            qtype: String::new(),
+            seconds: DEFAULT_SECONDS.to_owned(),
+            rate: DEFAULT_RATE.to_string(),
         }
     }
 }
@@ -97,8 +95,9 @@ impl TapRequest {
             rcode,
             qtype,
         })?;
-        let seconds = number("seconds", seconds, MAX_SECONDS)?;
-        let rate = number("rate", rate, MAX_RATE)?;
+        let seconds = parse_number("seconds", seconds, MAX_SECONDS)?;
+        let rate = parse_number("rate", rate, MAX_RATE)?;
+
         Ok(Self {
             filter,
             rate,
@@ -110,6 +109,7 @@ impl TapRequest {
     pub fn from_query(query: &str) -> Result<Self, TapRequestError> {
         let mut parameters = TapParameters::default();
         let mut given = Vec::new();
+
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             let place = match &*key {
                 "name" => &mut parameters.name,
@@ -121,6 +121,7 @@ impl TapRequest {
                 other => return Err(TapRequestError::Unknown(shorten(other, 40))),
             };
             *place = value.into_owned();
+
             if given.contains(&key) {
                 return Err(TapRequestError::Repeated(key.into_owned()));
             }
@@ -132,7 +133,7 @@ impl TapRequest {
 
 impl TapParameters {
     /// The HTTP request target, percent-encoded.
-    pub(crate) fn target(&self) -> String {
+    pub(crate) fn request_target(&self) -> String {
         let Self {
             name,
             client,
@@ -141,7 +142,6 @@ impl TapParameters {
             seconds,
             rate,
         } = self;
-        let mut query = form_urlencoded::Serializer::new(String::new());
         let pairs = [
             ("name", name),
             ("client", client),
@@ -150,6 +150,8 @@ impl TapParameters {
             ("seconds", seconds),
             ("rate", rate),
         ];
+
+        let mut query = form_urlencoded::Serializer::new(String::new());
         for (key, value) in pairs {
             if !value.is_empty() {
                 query.append_pair(key, value);
@@ -159,16 +161,15 @@ impl TapParameters {
     }
 }
 
-fn number(name: &'static str, value: &str, limit: u32) -> Result<u32, TapRequestError> {
-    let number = value
-        .parse()
-        .ok()
-        .filter(|number| (1..=limit).contains(number));
-    number.ok_or_else(|| TapRequestError::Number {
-        name,
-        value: shorten(value, 40),
-        limit,
-    })
+fn parse_number(name: &'static str, value: &str, limit: u32) -> Result<u32, TapRequestError> {
+    match value.parse() {
+        Ok(number) if (1..=limit).contains(&number) => Ok(number),
+        _ => Err(TapRequestError::Number {
+            name,
+            value: shorten(value, 40),
+            limit,
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_read_as_it_was_meant() {
+    fn request_target_round_trips() {
         let parameters = TapParameters {
             name: "*.acme.example,?x".to_owned(),
             client: "10.0.0.0/8".to_owned(),
@@ -184,25 +185,22 @@ mod tests {
             seconds: "5".to_owned(),
             ..TapParameters::default()
         };
-        let target = parameters.target();
+        let target = parameters.request_target();
         assert_eq!(
             TapRequest::from_query(target.strip_prefix("/tap?").unwrap()),
             TapRequest::new(&parameters)
         );
-        let choice = TapRequest::from_query("").unwrap();
-        let (filter, time) = (Filter::default(), Duration::from_secs(30));
-        assert_eq!(
-            choice,
-            TapRequest {
-                filter,
-                rate: 1000,
-                time
-            }
-        );
+
+        let defaults = TapRequest {
+            filter: Filter::default(),
+            rate: 1000,
+            time: Duration::from_secs(30),
+        };
+        assert_eq!(TapRequest::from_query(""), Ok(defaults));
     }
 
     #[test]
-    fn mistakes_have_a_line() {
+    fn invalid_parameter_has_one_line_error() {
         for (query, line) in [
             (
                 "nam=x",

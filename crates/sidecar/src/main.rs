@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use daemon::flags::Style;
 
 fn main() -> ExitCode {
-    if let Some(done) = querylog::command("sidecar", std::env::args_os().skip(1)) {
+    if let Some(done) = querylog::run_command("sidecar", std::env::args_os().skip(1)) {
         return done;
     }
     let program = daemon::Program {

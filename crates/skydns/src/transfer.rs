@@ -37,8 +37,8 @@ use content::ZoneContent;
 use difference::{ZoneChange, ZoneDifference};
 use history::{TransferHistory, ZoneVersion};
 pub use key::{ParseTsigKeyError, TsigKey};
-use metrics::ResponseForm;
 pub use metrics::TransferMetrics;
+use metrics::{ResponseForm, TransferResult};
 pub use peers::{ParsePeersError, TransferPeers};
 use request::TransferRejection;
 pub use stream::TransferStream;
@@ -51,7 +51,7 @@ const MAX_TRANSFERS: usize = 128;
 /// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
 /// Interval at which expired steps are dropped if nothing changes.
-const TIDYING: Duration = Duration::from_mins(1);
+const EXPIRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Zone transfers, and the versions of the zones.
 pub struct ZoneTransfers<V> {
@@ -69,6 +69,7 @@ pub struct ZoneTransfers<V> {
     metrics: TransferMetrics,
 }
 
+/// The current serial of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ZoneSerial {
     zone: Name,
@@ -108,39 +109,32 @@ impl<V: View> ZoneTransfers<V> {
     /// `now` is the time in seconds since 1970. The function does not wait for the next second;
     /// [`follow_changes`](Self::follow_changes) does.
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
-        let zones: Vec<Name> = zones(&**view).cloned().collect();
-        let (loaded, loading) = zones
-            .iter()
-            .cloned()
-            .partition(|zone| is_loaded(&**view, zone));
-        let loaded: Vec<Name> = loaded;
-        self.history.lock().retain(&zones);
+        let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();
+        self.history.lock().retain_zones(&zones);
+        let (loaded, loading): (Vec<Name>, Vec<Name>) =
+            zones.into_iter().partition(|zone| is_loaded(&**view, zone));
 
         let mut is_new = false;
         for zone in &loaded {
             is_new |= self.update_version(zone, view, now);
         }
+
         *self.loading.lock() = Some(loading);
         if is_new {
-            let serial_of = |zone: &Name| ZoneSerial {
-                zone: zone.clone(),
-                serial: self.serials.zone_serial(zone),
-            };
-            self.current
-                .send_replace(loaded.iter().map(serial_of).collect());
+            self.publish_serials(loaded);
         }
         is_new
     }
 
     /// Makes a version of one zone if its records have changed. Returns whether they have.
     fn update_version(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
-        let last = self.version(zone);
-        let change = last.map_or(ZoneChange::Whole, |last| {
-            ZoneChange::between(&*last.view, &**view, zone)
-        });
+        let change = match self.current_version(zone) {
+            Some(last) => ZoneChange::between(&*last.view, &**view, zone),
+            None => ZoneChange::Whole,
+        };
         let difference: Option<ZoneDifference> = match change {
             ZoneChange::Nothing => {
-                self.history.lock().renew(zone, view);
+                self.history.lock().replace_view(zone, view);
                 return false;
             }
             ZoneChange::Records(difference) => Some(difference),
@@ -151,15 +145,25 @@ impl<V: View> ZoneTransfers<V> {
         let version = ZoneVersion::new(serial, Arc::clone(view));
         self.history
             .lock()
-            .push(zone, version, difference, Instant::now());
+            .push_version(zone, version, difference, Instant::now());
+
         // A secondary that learns of the serial must get this version.
         self.serials.set_serial(zone, serial);
         self.metrics.set_serial(zone, serial);
         true
     }
 
-    /// Takes the versions of `current` after each change in `changes`, until `stop` is cancelled. A
-    /// zone has at most one version each second.
+    /// Passes the serials of `zones` to the notifiers.
+    fn publish_serials(&self, zones: Vec<Name>) {
+        let current = zones.into_iter().map(|zone| {
+            let serial = self.serials.zone_serial(&zone);
+            ZoneSerial { zone, serial }
+        });
+        self.current.send_replace(current.collect());
+    }
+
+    /// Makes versions of the view of `current` after each change in `changes`, until `stop` is
+    /// cancelled. A zone has at most one version each second.
     pub async fn follow_changes(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
@@ -174,11 +178,12 @@ impl<V: View> ZoneTransfers<V> {
             tokio::select! {
                 () = stop.cancelled() => return,
                 signal = changes.changed() => if signal.is_err() { return },
-                () = tokio::time::sleep(TIDYING) => {
-                    self.history.lock().forget(Instant::now());
+                () = tokio::time::sleep(EXPIRY_INTERVAL) => {
+                    self.history.lock().drop_expired(Instant::now());
                     continue;
                 }
             }
+
             if !self.serials.are_before(serial::now()) {
                 tokio::time::sleep(serial::to_next_second()).await;
             }
@@ -201,7 +206,7 @@ impl<V: View> ZoneTransfers<V> {
         &self,
         query: &Query<'_>,
     ) -> Result<Option<ResponseSigner>, TsigRefusal> {
-        let session = tsig::check(
+        let session = tsig::check_signature(
             query.message,
             query.question_end(),
             self.key.as_ref(),
@@ -210,7 +215,7 @@ impl<V: View> ZoneTransfers<V> {
         Ok(session.map(|session| ResponseSigner::new(session, query)))
     }
 
-    fn version(&self, zone: &Name) -> Option<Arc<ZoneVersion<V>>> {
+    fn current_version(&self, zone: &Name) -> Option<Arc<ZoneVersion<V>>> {
         self.history.lock().current(zone).cloned()
     }
 
@@ -230,50 +235,51 @@ impl<V: View> ZoneTransfers<V> {
         client: IpAddr,
         out: &mut Vec<u8>,
     ) -> Option<u16> {
-        let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
+        match self.accept_query(message, client, Transport::Udp)? {
             Ok(mut accepted) => {
                 let content = ZoneContent::new(&*accepted.version.view, &accepted.request.zone);
-                let soa = content.soa(self.serials.soa_numbers(accepted.version.serial));
-                (
-                    rcode::NOERROR,
-                    accepted.request.soa_alone(soa),
-                    ResponseForm::Soa,
-                    "completed",
-                )
+                let numbers = self.serials.soa_numbers(accepted.version.serial);
+                let soa = content.soa_record(numbers);
+
+                self.metrics
+                    .count_transfer(ResponseForm::Soa, TransferResult::Completed);
+                out.extend_from_slice(&accepted.request.soa_response(soa));
+                Some(rcode::NOERROR)
             }
             Err(TransferRejection { rcode, response }) => {
-                (rcode, response, ResponseForm::Error, "refused")
+                self.metrics
+                    .count_transfer(ResponseForm::Error, TransferResult::Refused);
+                out.extend_from_slice(&response);
+                Some(rcode)
             }
-        };
-        self.metrics.transfer(form, result).inc();
-        out.extend_from_slice(&response);
-        Some(rcode)
+        }
     }
 }
 
 /// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers)
 /// are incomplete and cannot be transferred, and neither can a domain of which another zone holds
 /// the name.
-fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
+fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view
         .zones()
         .iter()
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
+
     let all = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .chain(further);
-    all.filter(|domain| authority(view, domain).is_some())
+    all.filter(|domain| transferable_authority(view, domain).is_some())
 }
 
 /// Whether the records of a zone are complete.
 fn is_loaded<V: View>(view: &V, zone: &Name) -> bool {
-    authority(view, zone).is_some_and(|authority| authority.records.has_synced())
+    transferable_authority(view, zone).is_some_and(|authority| authority.records.has_synced())
 }
 
 /// The zone with exactly this name, if it can be transferred.
-fn authority<'v, V: View>(view: &'v V, zone: &Name) -> Option<Authority<'v>> {
+fn transferable_authority<'v, V: View>(view: &'v V, zone: &Name) -> Option<Authority<'v>> {
     let authority = Authority::of(view, zone.wire())?;
     (authority.domain == zone && authority.records.is_enumerable()).then_some(authority)
 }

@@ -72,7 +72,7 @@ fn head(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_stand_in_their_form() {
+async fn answer_has_expected_form() {
     let server = start(Fixed::new(&[]));
     let web = "Web.apps.svc.cluster.local.";
     let deep = format!("{}svc.cluster.local.", "a.".repeat(40));
@@ -145,7 +145,7 @@ async fn answers_stand_in_their_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strictly_empty_non_terminals_exist() {
+async fn strict_empty_non_terminal_exists() {
     let server = start(Fixed::new(&[]).strict());
     for (name, rtype, expected) in [
         ("svc.cluster.local.", "A", ";; NOERROR, flags: qr aa rd ra"),
@@ -174,7 +174,7 @@ async fn strictly_empty_non_terminals_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_query_gets_no_answer_and_does_not_stop_the_server() {
+async fn malformed_message_does_not_stop_server() {
     let server = start(Fixed::new(&[]));
     let response_bit = [0, 1, 0x81, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
@@ -202,7 +202,7 @@ async fn what_is_no_query_gets_no_answer_and_does_not_stop_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_answers_are_cut_to_what_the_client_takes() {
+async fn large_answer_is_truncated_to_limit() {
     let server = start(Fixed::new(&[]));
     let big = || Query::new("big.apps.svc.cluster.local.", "A");
     for (what, query, limit, records) in [
@@ -241,7 +241,7 @@ fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_leaves_from_the_address_that_was_asked() {
+async fn reply_has_queried_source_address() {
     let upstream = upstream_after(Duration::ZERO).await;
     for (wildcard, addresses) in wildcards() {
         let server = start_on((wildcard, 0).into(), Fixed::new(&[upstream.addr()]));
@@ -266,7 +266,7 @@ async fn a_reply_leaves_from_the_address_that_was_asked() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_noticed() {
+async fn bind_of_used_port_fails() {
     let first = bind(
         SocketAddr::from(([127, 0, 0, 1], 0)),
         Fixed::new(&[]),
@@ -283,7 +283,7 @@ async fn a_port_in_use_is_noticed() {
 /// A dropped server releases its port. Otherwise its threads would take queries that are meant for
 /// the next server.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_dropped_leaves_its_port() {
+async fn dropped_server_frees_port() {
     let server = start(Fixed::new(&[]));
     let address = server.address;
     udp(address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
@@ -320,7 +320,7 @@ async fn alias_of_truncated_target_has_tc() {
 /// A name has more aliases than may be looked up for one answer. The answer contains the aliases
 /// that were looked up.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
+async fn many_external_aliases_are_answered_in_part() {
     let upstream = Upstream::start(|asked: &Asked| {
         let record = format!("{} 60 IN A 198.51.100.7", asked.name());
         Reaction::send(Reply::to(&asked.packet).answer(&record).wire())
@@ -340,7 +340,7 @@ async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_never_exceed_requests() {
+async fn error_is_never_larger_than_request() {
     let server = start(Fixed::new(&[]));
     for (name, rtype) in [
         ("web.apps.svc.cluster.local.", "A"),
@@ -368,7 +368,7 @@ async fn errors_never_exceed_requests() {
 
 /// A rejected query is counted for the part of the server that is responsible for the name.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_turned_down_is_counted_where_it_belongs() {
+async fn rejected_query_is_counted_by_reason() {
     const FLOOD: usize = 1000;
     let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let server = start(Fixed::new(&[]).stub("dead.test", &[dead.addr()]));
@@ -437,7 +437,7 @@ fn who_asked(server: SocketAddr) -> std::net::UdpSocket {
 /// After the stop, the socket stays open while an answer is pending, and the server answers further
 /// queries.
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_are_answered_until_the_last_answer_is_sent() {
+async fn stopping_server_answers_until_last_reply() {
     let upstream = upstream_after(Duration::from_millis(1500)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     let waiting = who_asked(server.address);
@@ -458,7 +458,7 @@ async fn queries_are_answered_until_the_last_answer_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_in_after_the_stop_is_answered_before_the_end() {
+async fn query_after_stop_is_answered() {
     let upstream = upstream_after(Duration::from_millis(700)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     // The answer shows that the server has started.

@@ -43,7 +43,7 @@ pub(crate) fn route(
             let page = page.clone();
             async move {
                 if method != Method::GET {
-                    return querylog::serve::not_allowed();
+                    return querylog::serve::method_not_allowed();
                 }
                 if let Err(error) = local {
                     return daemon::http::plain_error(StatusCode::FORBIDDEN, format!("{error}\n"));

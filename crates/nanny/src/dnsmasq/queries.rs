@@ -261,12 +261,12 @@ impl QueryReader {
 }
 
 impl LineSource for QueryReader {
-    fn next(&mut self) -> Option<QueryLine> {
+    fn next_line(&mut self) -> Option<QueryLine> {
         let line = self.with_queue(|queue| queue.lines.pop_front()).flatten();
         line.inspect(|_| self.shared.counters.sent.inc())
     }
 
-    fn left_out(&mut self) -> u64 {
+    fn take_left_out(&mut self) -> u64 {
         self.with_queue(|queue| std::mem::take(&mut queue.left_out))
             .unwrap_or_default()
     }
@@ -329,7 +329,7 @@ mod tests {
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "b.Acme.test");
         let names = |reader: &mut QueryReader| {
-            std::iter::from_fn(|| reader.next())
+            std::iter::from_fn(|| reader.next_line())
                 .map(|line| line.name)
                 .collect::<Vec<_>>()
         };
@@ -360,9 +360,9 @@ mod tests {
         for number in 0..MAX_QUEUED + 10 {
             ask(&queries, number, "a.test");
         }
-        assert_eq!((slow.left_out(), slow.left_out()), (10, 0));
-        assert!(few.left_out() > 1000);
-        assert_eq!(std::iter::from_fn(|| slow.next()).count(), MAX_QUEUED);
+        assert_eq!((slow.take_left_out(), slow.take_left_out()), (10, 0));
+        assert!(few.take_left_out() > 1000);
+        assert_eq!(std::iter::from_fn(|| slow.next_line()).count(), MAX_QUEUED);
         let FollowerCounters {
             followers,
             sent,

@@ -48,7 +48,7 @@ pub(crate) struct LoggedQuery {
 impl LoggedQuery {
     pub(crate) fn line(&self, time: SystemTime) -> QueryLine {
         QueryLine {
-            time: querylog::timestamp(time),
+            time: querylog::format_timestamp(time),
             client: self.client.to_string(),
             transport: None,
             name: format!("{}.", self.name),

@@ -9,36 +9,36 @@ use super::*;
 /// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each
 /// closed log.
 #[derive(Clone, Default)]
-struct Opened(Arc<Mutex<Vec<String>>>);
+struct OpenedLogs(Arc<Mutex<Vec<String>>>);
 
-impl Opened {
+impl OpenedLogs {
     fn take(&self) -> String {
         std::mem::take(&mut *self.0.lock().unwrap()).join(" ")
     }
 
-    fn open(&self, log: &QueryLog) -> Result<Empty, LogOpenError> {
+    fn open(&self, log: &QueryLog) -> Result<EmptySource, LogOpenError> {
         self.0.lock().unwrap().push(log.rate.to_string());
         match log.rate {
             1 => Err(LogOpenError::Elsewhere("another")),
             2 => Err(LogOpenError::Failed("no room".to_owned())),
-            _ => Ok(Empty(self.clone())),
+            _ => Ok(EmptySource(self.clone())),
         }
     }
 }
 
-struct Empty(Opened);
+struct EmptySource(OpenedLogs);
 
-impl LineSource for Empty {
-    fn next(&mut self) -> Option<QueryLine> {
+impl LineSource for EmptySource {
+    fn next_line(&mut self) -> Option<QueryLine> {
         None
     }
 
-    fn left_out(&mut self) -> u64 {
+    fn take_left_out(&mut self) -> u64 {
         0
     }
 }
 
-impl Drop for Empty {
+impl Drop for EmptySource {
     fn drop(&mut self) {
         self.0.0.lock().unwrap().push("-".to_owned());
     }
@@ -51,7 +51,7 @@ fn state(json: Option<&str>) -> ConfigState {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_log_begins_and_ends() {
+async fn query_log_starts_and_ends_as_configured() {
     for (json, expected) in [
         (None, (false, None)),
         (Some("{}"), (true, None)),
@@ -61,17 +61,20 @@ async fn a_query_log_begins_and_ends() {
         (Some(r#"{"rate": 1}"#), (false, None)),
         (Some(r#"{"rate": 2}"#), (false, None)),
     ] {
-        let (opened, state) = (Opened::default(), watch::Sender::new(state(json)));
+        let opened = OpenedLogs::default();
+        let state = watch::Sender::new(state(json));
         let open = |log: &QueryLog| opened.open(log);
         let logger = QueryLogger::new(open, state.subscribe(), LoggedQueries::Configured);
-        let lasts = logger.end.map(|end| (end - Instant::now()).as_secs());
-        assert_eq!((logger.source.is_some(), lasts), expected, "{json:?}");
+        let end = logger.open_log.as_ref().and_then(|log| log.end);
+        let lasts = end.map(|end| (end - Instant::now()).as_secs());
+        assert_eq!((logger.open_log.is_some(), lasts), expected, "{json:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_is_followed() {
-    let (opened, sender) = (Opened::default(), watch::Sender::new(state(None)));
+async fn query_log_follows_edits() {
+    let opened = OpenedLogs::default();
+    let sender = watch::Sender::new(state(None));
     let mut tasks = JoinSet::new();
     let logger = |queries| {
         let opened = opened.clone();

@@ -7,21 +7,21 @@ use tokio::task::JoinSet;
 use super::*;
 
 #[derive(Default)]
-struct Lines {
+struct LineBuffer {
     waiting: VecDeque<QueryLine>,
     left_out: u64,
 }
 
 /// A source whose lines the test sets.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Lines>>);
+struct SharedLines(Arc<Mutex<LineBuffer>>);
 
-impl LineSource for Shared {
-    fn next(&mut self) -> Option<QueryLine> {
+impl LineSource for SharedLines {
+    fn next_line(&mut self) -> Option<QueryLine> {
         self.0.lock().unwrap().waiting.pop_front()
     }
 
-    fn left_out(&mut self) -> u64 {
+    fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.0.lock().unwrap().left_out)
     }
 }
@@ -41,11 +41,12 @@ fn line(name: &str) -> QueryLine {
     }
 }
 
-async fn serve(lines: &Shared) -> (String, CancellationToken, JoinSet<()>) {
+async fn serve(lines: &SharedLines) -> (String, CancellationToken, JoinSet<()>) {
     let server = Server::bind("127.0.0.1", 0).await.unwrap();
-    let (address, stop) = (server.local_addr().to_string(), CancellationToken::new());
+    let address = server.local_addr().to_string();
+    let stop = CancellationToken::new();
     let shared = lines.clone();
-    let route = route(move |_| Ok(shared.clone()), stop.clone());
+    let route = tap_route(move |_| Ok(shared.clone()), stop.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(server.run(route, stop.clone()));
     (address, stop, tasks)
@@ -56,8 +57,8 @@ async fn open(address: &str, target: &str) -> Result<Result<StreamingPage, Page>
 }
 
 #[tokio::test]
-async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
-    let lines = Shared::default();
+async fn tap_streams_lines_until_its_time() {
+    let lines = SharedLines::default();
     let (address, _stop, _server) = serve(&lines).await;
     let mut following = open(&address, "/tap?seconds=2").await.unwrap().unwrap();
     for name in ["a.", "b."] {
@@ -75,8 +76,8 @@ async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
-    let lines = Shared::default();
+async fn departed_reader_frees_place() {
+    let lines = SharedLines::default();
     let (address, stop, _server) = serve(&lines).await;
     let mut all = Vec::new();
     for _ in 0..MAX_READERS {
@@ -100,8 +101,8 @@ async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
 }
 
 #[tokio::test]
-async fn mistakes_and_strangers_are_refused() {
-    let lines = Shared::default();
+async fn invalid_or_remote_request_is_rejected() {
+    let lines = SharedLines::default();
     let (address, _stop, _server) = serve(&lines).await;
     let refused = open(&address, "/tap?seconds=x").await.unwrap().unwrap_err();
     let body = String::from_utf8(refused.body).unwrap();
@@ -109,7 +110,10 @@ async fn mistakes_and_strangers_are_refused() {
         (refused.status, body.as_str()),
         (400, "seconds \"x\": a number from 1 to 600 is accepted\n")
     );
-    let route = route(move |_| Ok(Shared::default()), CancellationToken::new());
+    let route = tap_route(
+        move |_| Ok(SharedLines::default()),
+        CancellationToken::new(),
+    );
     let request = |method: &str, client: Option<&str>, host: &str| {
         let request = warp::test::request()
             .method(method)

@@ -6,18 +6,17 @@
 //! domain, is not part of the zone. The highest such name has an NS record instead (a zone cut), so
 //! that a secondary does not deny the names below.
 
-use wire::{
-    Header, Message, Name, Query, Question, Section, Transport, append_record_body, class,
-    name::is_within, rtype,
-};
-
-use super::authority;
+use super::transferable_authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
 use crate::backend::zones::{Authority, SOA_TTL};
 use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
 use crate::external::ExternalAnswers;
 use crate::record::TTL;
+use wire::name::is_within;
+use wire::{
+    Header, Message, Name, Query, Question, Section, Transport, append_record_body, class, rtype,
+};
 
 /// Types of the records that a name may have besides CNAME.
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
@@ -73,8 +72,17 @@ impl ZoneRecord {
     fn is_address(&self) -> bool {
         matches!(self.rtype(), rtype::A | rtype::AAAA)
     }
+
+    fn is_service(&self) -> bool {
+        self.rtype() == rtype::SRV
+    }
+
+    fn is_name_server_address(&self) -> bool {
+        *self.owner == *NAME_SERVER && self.is_address()
+    }
 }
 
+/// The records of one zone in one view.
 pub(super) struct ZoneContent<'v, V> {
     view: &'v V,
     domain: &'v Name,
@@ -98,13 +106,13 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 
     /// The SOA record with these numbers, see [`ZoneSerials::soa_numbers`](crate::ZoneSerials::soa_numbers).
-    pub(super) fn soa(&self, numbers: [u32; 4]) -> ZoneRecord {
+    pub(super) fn soa_record(&self, numbers: [u32; 4]) -> ZoneRecord {
         let zone = self.view.zone();
         let domain = self.domain.wire();
-        let authority = authority(self.view, self.domain);
-        let (ttl, negative_ttl) = authority.map_or((SOA_TTL, zone.negative_ttl), |authority| {
-            (authority.soa_ttl(zone), authority.negative_ttl(zone))
-        });
+        let (ttl, negative_ttl) = match transferable_authority(self.view, self.domain) {
+            Some(authority) => (authority.soa_ttl(zone), authority.negative_ttl(zone)),
+            None => (SOA_TTL, zone.negative_ttl),
+        };
 
         let mut data = [NAME_SERVER, domain, HOSTMASTER, domain].concat();
         for number in numbers.into_iter().chain([negative_ttl]) {
@@ -120,8 +128,9 @@ impl<'v, V: View> ZoneContent<'v, V> {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
         if own.is_empty() {
-            own.push(self.name_server(&[]));
+            own.push(self.ns_record(&[]));
         }
+
         for rtype in TYPES {
             self.append_answers(self.domain.wire(), rtype, &[], &mut own);
         }
@@ -139,15 +148,12 @@ impl<'v, V: View> ZoneContent<'v, V> {
     /// are those of the DNS Service.
     fn append_name_server(&mut self, records: &mut Vec<ZoneRecord>) {
         let name = [NAME_SERVER, self.domain.wire()].concat();
-        if self.holds(&name) {
+        if self.holds_name(&name) {
             for rtype in TYPES {
                 self.append_answers(&name, rtype, NAME_SERVER, records);
             }
         }
-        if records
-            .iter()
-            .any(|record| *record.owner == *NAME_SERVER && record.is_address())
-        {
+        if records.iter().any(ZoneRecord::is_name_server_address) {
             return;
         }
 
@@ -163,10 +169,10 @@ impl<'v, V: View> ZoneContent<'v, V> {
     pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<ZoneRecord>) {
         let name = [owner, self.domain.wire()].concat();
         if is_cut(self.view, self.domain, &name) {
-            records.push(self.name_server(owner));
+            records.push(self.ns_record(owner));
             return;
         }
-        if !self.holds(&name) {
+        if !self.holds_name(&name) {
             return;
         }
 
@@ -174,6 +180,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
         for rtype in [rtype::A, rtype::AAAA] {
             self.append_answers(&name, rtype, owner, &mut own);
         }
+
         // An alias without addresses excludes the other types, unless it is a port.
         let is_alias = !own.is_empty() && own.iter().all(ZoneRecord::is_alias);
         if !is_alias || is_port(owner) {
@@ -181,6 +188,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
                 self.append_answers(&name, rtype, owner, &mut own);
             }
         }
+
         own.sort_unstable();
         own.dedup();
         keep_alias_or_others(owner, &mut own);
@@ -189,14 +197,14 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Whether a name (wire format, lower case) is in the zone, and not in a zone or stub domain
     /// below.
-    fn holds(&self, name: &[u8]) -> bool {
+    fn holds_name(&self, name: &[u8]) -> bool {
         Authority::of(self.view, name).is_some_and(|holder| holder.domain == self.domain)
     }
 
     /// The NS record of the zone, or of a cut.
-    fn name_server(&self, owner: &[u8]) -> ZoneRecord {
-        let ttl = authority(self.view, self.domain)
-            .map_or(TTL, |authority| authority.ttl_of(self.view.zone(), TTL));
+    fn ns_record(&self, owner: &[u8]) -> ZoneRecord {
+        let authority = transferable_authority(self.view, self.domain);
+        let ttl = authority.map_or(TTL, |authority| authority.ttl_of(self.view.zone(), TTL));
         let server = [NAME_SERVER, self.domain.wire()].concat();
         ZoneRecord::new(owner, rtype::NS, ttl, &server)
     }
@@ -210,30 +218,23 @@ impl<'v, V: View> ZoneContent<'v, V> {
         owner: &[u8],
         records: &mut Vec<ZoneRecord>,
     ) {
-        static NOTHING: ExternalAnswers = ExternalAnswers::none();
+        static NO_EXTERNAL_ANSWERS: ExternalAnswers = ExternalAnswers::none();
 
-        let mut message = Header {
-            id: 0,
-            flags: 0,
-            counts: [1, 0, 0, 0],
-        }
-        .octets()
-        .to_vec();
-        Question {
-            name,
-            qtype: rtype,
-            qclass: class::IN,
-        }
-        .append(&mut message);
+        let message = query_message(name, rtype);
         let Ok(mut query) = Query::parse(&message, Transport::Tcp) else {
             return;
         };
         query.max_tcp = MAX_ANSWER;
-        self.response.clear();
-        let response = &mut self.response;
-        let outcome =
-            engine::answer_query(ASKER, self.view, &self.identity, &query, &NOTHING, response);
 
+        self.response.clear();
+        let outcome = engine::answer_query(
+            ASKER,
+            self.view,
+            &self.identity,
+            &query,
+            &NO_EXTERNAL_ANSWERS,
+            &mut self.response,
+        );
         // A part of an RRset would differ each time: the engine chooses it at random.
         let Outcome::Reply(reply) = outcome else {
             return;
@@ -241,10 +242,11 @@ impl<'v, V: View> ZoneContent<'v, V> {
         if reply.truncated {
             return;
         }
-        let Ok(message) = Message::parse(response) else {
+
+        let Ok(response) = Message::parse(&self.response) else {
             return;
         };
-        for record in message.section(Section::Answer) {
+        for record in response.section(Section::Answer) {
             let is_own = record
                 .owner()
                 .is_ok_and(|owner| owner.wire().eq_ignore_ascii_case(name));
@@ -257,15 +259,32 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 }
 
+/// The query for the records of type `rtype` of `name` (wire format).
+fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
+    let header = Header {
+        id: 0,
+        flags: 0,
+        counts: [1, 0, 0, 0],
+    };
+    let question = Question {
+        name,
+        qtype: rtype,
+        qclass: class::IN,
+    };
+
+    let mut message = header.octets().to_vec();
+    question.append(&mut message);
+    message
+}
+
 /// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
 /// CNAMEs (RFC 1034, section 3.6.2). The engine answers both, because a client of kube-dns expects
 /// both. Addresses, and the SRV records of a port, are what clients look for.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
-    let is_service = |record: &ZoneRecord| record.rtype() == rtype::SRV;
+    let has_addresses = records.iter().any(ZoneRecord::is_address);
+    let is_service_port = is_port(owner) && records.iter().any(ZoneRecord::is_service);
 
-    if records.iter().any(ZoneRecord::is_address)
-        || is_port(owner) && records.iter().any(is_service)
-    {
+    if has_addresses || is_service_port {
         records.retain(|record| !record.is_alias());
     } else if records.iter().any(ZoneRecord::is_alias) {
         records.retain(ZoneRecord::is_alias);
@@ -279,17 +298,28 @@ fn is_port(owner: &[u8]) -> bool {
 }
 
 /// The highest names below zone `domain` that belong to another zone or to a stub domain.
-pub(super) fn cuts<'v, V: View>(view: &'v V, domain: &'v Name) -> impl Iterator<Item = &'v Name> {
-    domains(view).filter(move |name| is_cut(view, domain, name.wire()))
+pub(super) fn zone_cuts<'v, V: View>(
+    view: &'v V,
+    domain: &'v Name,
+) -> impl Iterator<Item = &'v Name> {
+    delegable_domains(view).filter(move |name| is_cut(view, domain, name.wire()))
 }
 
-/// Whether a name (wire format, lower case) is one of the [`cuts`].
+/// Whether a name (wire format, lower case) is one of the [`zone_cuts`].
 fn is_cut<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
-    if !domains(view).any(|cut| cut.wire() == name) || !is_foreign(view, domain, name) {
+    let begins_domain = delegable_domains(view).any(|other| other.wire() == name);
+    if !begins_domain || !is_foreign(view, domain, name) {
         return false;
     }
-    let above = |other: &Name| other.wire().len() < name.len() && is_within(name, other.wire());
-    !domains(view).any(|other| above(other) && is_foreign(view, domain, other.wire()))
+
+    // Below a cut there is no further cut.
+    for other in delegable_domains(view) {
+        let is_above = other.wire().len() < name.len() && is_within(name, other.wire());
+        if is_above && is_foreign(view, domain, other.wire()) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Whether a name (wire format, lower case) is below the apex of zone `domain` but not in the zone.
@@ -299,7 +329,7 @@ fn is_foreign<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
 }
 
 /// The domains at which another zone or a stub domain begins.
-fn domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
+fn delegable_domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view
         .zones()
@@ -307,6 +337,7 @@ fn domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone| !zone.pointers)
         .map(|zone| &zone.domain);
     let stubs = zone.stub_domains().iter().map(|(domain, _)| domain);
+
     std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .chain(further)

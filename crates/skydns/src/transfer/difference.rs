@@ -1,11 +1,10 @@
 //! The difference between two versions of a zone: the content of an incremental transfer (RFC
 //! 1995), and the reason for a new version.
 
-use wire::Name;
-
 use super::content::{ZoneContent, ZoneRecord};
 use super::names::OwnerNames;
 use crate::backend::View;
+use wire::Name;
 
 /// Maximum size of a difference, in octets of memory. Beyond this the whole zone is sent.
 pub(super) const MAX_OCTETS: usize = 2 << 20;
@@ -36,24 +35,27 @@ impl ZoneChange {
     pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Self {
         let mut old = ZoneContent::new(older, domain);
         let mut new = ZoneContent::new(newer, domain);
-        if old.soa([0; 4]) != new.soa([0; 4]) {
+        if old.soa_record([0; 4]) != new.soa_record([0; 4]) {
             return Self::Whole;
         }
 
+        // The buffers hold the records of one name at a time.
         let mut difference = ZoneDifference::default();
-        let mut deleted = Vec::new();
-        let mut added = Vec::new();
-        old.append_apex(&mut deleted);
-        new.append_apex(&mut added);
-        difference.add(&mut deleted, &mut added);
+        let mut before = Vec::new();
+        let mut after = Vec::new();
+        old.append_apex(&mut before);
+        new.append_apex(&mut after);
+        difference.add_name(&mut before, &mut after);
+
         for name in OwnerNames::differing(older, newer, domain).iter() {
-            old.append_name(name, &mut deleted);
-            new.append_name(name, &mut added);
-            difference.add(&mut deleted, &mut added);
+            old.append_name(name, &mut before);
+            new.append_name(name, &mut after);
+            difference.add_name(&mut before, &mut after);
             if difference.octets > MAX_OCTETS {
                 return Self::Whole;
             }
         }
+
         if difference.octets == 0 {
             Self::Nothing
         } else {
@@ -65,13 +67,14 @@ impl ZoneChange {
 impl ZoneDifference {
     /// Adds the difference of one name. `before` and `after` are the sorted records of the name in
     /// both views; both are emptied.
-    fn add(&mut self, before: &mut Vec<ZoneRecord>, after: &mut Vec<ZoneRecord>) {
+    fn add_name(&mut self, before: &mut Vec<ZoneRecord>, after: &mut Vec<ZoneRecord>) {
         let deleted = before
             .iter()
             .filter(|record| after.binary_search(record).is_err());
         let added = after
             .iter()
             .filter(|record| before.binary_search(record).is_err());
+
         for record in deleted {
             self.octets += record.octets();
             self.deleted.push(record.clone());
@@ -80,6 +83,7 @@ impl ZoneDifference {
             self.octets += record.octets();
             self.added.push(record.clone());
         }
+
         before.clear();
         after.clear();
     }

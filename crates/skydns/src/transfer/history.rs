@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wire::Name;
 
 use super::difference::{MAX_OCTETS, ZoneDifference};
 use super::names::OwnerNames;
 use crate::backend::View;
+use wire::Name;
 
 /// Maximum number of steps that are kept for a zone.
 const MAX_STEPS: usize = 64;
@@ -46,11 +46,13 @@ impl<V: View> ZoneVersion<V> {
     /// The owner names of the zone, which is `domain`.
     pub(super) fn names(&self, domain: &Name) -> Arc<OwnerNames> {
         let mut known = self.names.lock();
-        known.upgrade().unwrap_or_else(|| {
-            let names = Arc::new(OwnerNames::of_zone(&*self.view, domain));
-            *known = Arc::downgrade(&names);
-            names
-        })
+        if let Some(names) = known.upgrade() {
+            return names;
+        }
+
+        let names = Arc::new(OwnerNames::of_zone(&*self.view, domain));
+        *known = Arc::downgrade(&names);
+        names
     }
 }
 
@@ -59,6 +61,7 @@ pub(super) struct TransferHistory<V> {
     zones: HashMap<Name, ZoneHistory<V>>,
 }
 
+/// The current version of one zone, and the steps that lead to it.
 struct ZoneHistory<V> {
     current: Arc<ZoneVersion<V>>,
     /// The steps that lead to the current version, the oldest first, each with its time.
@@ -90,17 +93,14 @@ impl<V> TransferHistory<V> {
         let steps = &self.zones.get(zone)?.steps;
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
-        Some(
-            steps
-                .range(first..=last.max(first))
-                .map(|(step, _)| Arc::clone(step))
-                .collect(),
-        )
+
+        let range = steps.range(first..=last.max(first));
+        Some(range.map(|(step, _)| Arc::clone(step)).collect())
     }
 
     /// Makes `version` the current version of a zone. `difference` leads to it from the last
     /// version; without it, the zone must be transferred whole. `now` is the time of the version.
-    pub(super) fn push(
+    pub(super) fn push_version(
         &mut self,
         zone: &Name,
         version: Arc<ZoneVersion<V>>,
@@ -116,6 +116,7 @@ impl<V> TransferHistory<V> {
             self.zones.insert(zone.clone(), new);
             return;
         };
+
         match difference {
             Some(difference) => {
                 known.octets += difference.octets;
@@ -126,48 +127,51 @@ impl<V> TransferHistory<V> {
                 };
                 known.steps.push_back((Arc::new(step), now));
             }
-            None => known.clear(),
+            None => known.clear_steps(),
         }
+
         known.current = version;
-        known.forget(now);
+        known.drop_steps(now);
     }
 
     /// Replaces the view of a zone whose records are the same in `view`. The last view would keep
     /// the replaced records of other zones in memory.
-    pub(super) fn renew(&mut self, zone: &Name, view: &Arc<V>) {
+    pub(super) fn replace_view(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
             known.current = ZoneVersion::new(known.current.serial, Arc::clone(view));
         }
     }
 
     /// Drops the zones that are not in `zones`.
-    pub(super) fn retain(&mut self, zones: &[Name]) {
+    pub(super) fn retain_zones(&mut self, zones: &[Name]) {
         self.zones.retain(|zone, _| zones.contains(zone));
     }
 
     /// Drops expired steps.
-    pub(super) fn forget(&mut self, now: Instant) {
-        self.zones.values_mut().for_each(|zone| zone.forget(now));
+    pub(super) fn drop_expired(&mut self, now: Instant) {
+        for zone in self.zones.values_mut() {
+            zone.drop_steps(now);
+        }
     }
 }
 
 impl<V> ZoneHistory<V> {
-    fn clear(&mut self) {
+    fn clear_steps(&mut self) {
         self.steps.clear();
         self.octets = 0;
     }
 
     /// Drops expired steps, and the oldest steps beyond the bounds on their number and memory.
-    fn forget(&mut self, now: Instant) {
-        let is_old = |made: &Instant| now.duration_since(*made) > MAX_AGE;
-        while self.steps.len() > MAX_STEPS
-            || self.octets > MAX_OCTETS
-            || self.steps.front().is_some_and(|(_, made)| is_old(made))
-        {
-            let Some((step, _)) = self.steps.pop_front() else {
-                break;
-            };
+    fn drop_steps(&mut self, now: Instant) {
+        while let Some((step, made)) = self.steps.front() {
+            let is_beyond_bounds = self.steps.len() > MAX_STEPS || self.octets > MAX_OCTETS;
+            let is_expired = now.duration_since(*made) > MAX_AGE;
+            if !is_beyond_bounds && !is_expired {
+                return;
+            }
+
             self.octets -= step.difference.octets;
+            self.steps.pop_front();
         }
     }
 }
@@ -180,12 +184,12 @@ mod tests {
         Name::parse("cluster.local").unwrap()
     }
 
-    fn push(history: &mut TransferHistory<()>, serial: u32, octets: usize, now: Instant) {
+    fn push_step(history: &mut TransferHistory<()>, serial: u32, octets: usize, now: Instant) {
         let difference = ZoneDifference {
             octets,
             ..ZoneDifference::default()
         };
-        history.push(
+        history.push_version(
             &zone(),
             ZoneVersion::new(serial, Arc::new(())),
             Some(difference),
@@ -194,7 +198,7 @@ mod tests {
     }
 
     /// The serials of the versions from which steps lead to the current version.
-    fn kept(history: &TransferHistory<()>) -> Vec<u32> {
+    fn kept_serials(history: &TransferHistory<()>) -> Vec<u32> {
         let Some(current) = history.current(&zone()).map(|version| version.serial) else {
             return Vec::new();
         };
@@ -204,19 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn old_steps_expire() {
+    fn step_beyond_number_or_age_is_dropped() {
         let mut history = TransferHistory::default();
         let start = Instant::now();
         assert!(history.current(&zone()).is_none());
         for serial in 0..100 {
-            push(
+            push_step(
                 &mut history,
                 serial,
                 10,
                 start + Duration::from_secs(serial.into()),
             );
         }
-        assert_eq!(kept(&history), (35..99).collect::<Vec<_>>());
+        assert_eq!(kept_serials(&history), (35..99).collect::<Vec<_>>());
         let steps = history.steps_between(&zone(), 96, 98).unwrap();
         let steps: Vec<_> = steps.iter().map(|step| (step.from, step.to)).collect();
         assert_eq!(
@@ -225,26 +229,26 @@ mod tests {
             "a transfer of an earlier version goes on"
         );
 
-        history.forget(start + Duration::from_secs(98) + MAX_AGE);
-        assert_eq!(kept(&history), vec![97, 98]);
+        history.drop_expired(start + Duration::from_secs(98) + MAX_AGE);
+        assert_eq!(kept_serials(&history), vec![97, 98]);
     }
 
     #[test]
-    fn memory_of_steps_is_bounded() {
+    fn step_beyond_memory_is_dropped() {
         let mut history = TransferHistory::default();
         let now = Instant::now();
         for serial in 0..10 {
-            push(&mut history, serial, MAX_OCTETS / 4, now);
+            push_step(&mut history, serial, MAX_OCTETS / 4, now);
         }
-        assert_eq!(kept(&history), vec![5, 6, 7, 8]);
+        assert_eq!(kept_serials(&history), vec![5, 6, 7, 8]);
 
-        history.push(&zone(), ZoneVersion::new(10, Arc::new(())), None, now);
+        history.push_version(&zone(), ZoneVersion::new(10, Arc::new(())), None, now);
         assert_eq!(
-            kept(&history),
+            kept_serials(&history),
             Vec::<u32>::new(),
             "no step leads past a version without difference"
         );
-        push(&mut history, 11, 10, now);
-        assert_eq!(kept(&history), vec![10]);
+        push_step(&mut history, 11, 10, now);
+        assert_eq!(kept_serials(&history), vec![10]);
     }
 }

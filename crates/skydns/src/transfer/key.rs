@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
+
 use wire::Name;
 
 /// A key shared with the peers (RFC 8945, section 4.2).
@@ -50,6 +51,16 @@ pub(super) enum TsigAlgorithm {
 impl TsigAlgorithm {
     const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
 
+    /// The accepted algorithm with this name, in any case.
+    fn find(name: &str) -> Option<Self> {
+        let lower = name.trim_end_matches('.').to_ascii_lowercase();
+        Self::ALL.into_iter().find(|known| {
+            // The name has one label, between its length and the root.
+            let label = known.wire().get(1..).and_then(<[u8]>::split_last);
+            label.is_some_and(|(_, label)| label == lower.as_bytes())
+        })
+    }
+
     /// The name of the algorithm in wire format.
     pub(super) fn wire(self) -> &'static [u8] {
         match self {
@@ -76,11 +87,13 @@ impl TsigKey {
     ///
     /// Fails if the text has another form, or if a value is not accepted.
     pub fn parse(text: &str) -> Result<Self, ParseTsigKeyError> {
-        let tokens = tokens(text);
+        let tokens = split_tokens(text);
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
         let ["key", name, "{", statements @ .., "}", ";"] = tokens.as_slice() else {
             return Err(ParseTsigKeyError::Form);
         };
+
+        // The statements may have either order.
         let (["algorithm", algorithm, ";", "secret", secret, ";"]
         | ["secret", secret, ";", "algorithm", algorithm, ";"]) = *statements
         else {
@@ -92,12 +105,10 @@ impl TsigKey {
     fn new(name: &str, algorithm: &str, secret: &str) -> Result<Self, ParseTsigKeyError> {
         let parsed = Name::parse(name).ok().filter(|name| name.label_count() > 0);
         let parsed = parsed.ok_or_else(|| ParseTsigKeyError::Name(name.to_owned()))?;
-        let lower = algorithm.trim_end_matches('.').to_ascii_lowercase();
-        let known = TsigAlgorithm::ALL.into_iter().find(|known| {
-            let label = known.wire().get(1..).and_then(<[u8]>::split_last);
-            label.is_some_and(|(_, label)| label == lower.as_bytes())
-        });
+
+        let known = TsigAlgorithm::find(algorithm);
         let algorithm = known.ok_or_else(|| ParseTsigKeyError::Algorithm(algorithm.to_owned()))?;
+
         let secret = STANDARD
             .decode(secret)
             .map_err(|_| ParseTsigKeyError::Secret)?;
@@ -136,29 +147,31 @@ impl fmt::Debug for TsigKey {
 }
 
 /// Splits a text into words, quoted strings, braces and semicolons. Comments are removed.
-fn tokens(text: &str) -> Vec<String> {
+fn split_tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     for line in text.lines() {
         let mut rest = line.trim_start();
-        while let Some(first) = rest.chars().next() {
-            let end = match first {
-                '#' => break,
-                '/' if rest.starts_with("//") => break,
-                '{' | '}' | ';' => 1,
-                '"' => rest
-                    .get(1..)
-                    .and_then(|quoted| quoted.find('"'))
-                    .map_or(rest.len(), |at| at + 2),
-                _ => rest
-                    .find(|c: char| c.is_whitespace() || "{};\"#".contains(c))
-                    .unwrap_or(rest.len()),
-            };
-            let (token, next) = rest.split_at(end);
+        while !rest.is_empty() && !rest.starts_with('#') && !rest.starts_with("//") {
+            let (token, next) = rest.split_at(token_length(rest));
             tokens.push(token.trim_matches('"').to_owned());
             rest = next.trim_start();
         }
     }
     tokens
+}
+
+/// Length of the token at the start of `text`, in octets.
+fn token_length(text: &str) -> usize {
+    let end = match text.as_bytes().first() {
+        Some(b'{' | b'}' | b';') => Some(1),
+        // The string ends after its second quote.
+        Some(b'"') => {
+            let quoted = text.get(1..).unwrap_or_default();
+            quoted.find('"').map(|at| at + 2)
+        }
+        _ => text.find(|c: char| c.is_whitespace() || "{};\"#".contains(c)),
+    };
+    end.unwrap_or(text.len())
 }
 
 #[cfg(test)]
@@ -168,7 +181,7 @@ mod tests {
     const SECRET: &str = "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=";
 
     #[test]
-    fn keys() {
+    fn valid_key_is_parsed() {
         for (what, text) in [
             (
                 "as tsig-keygen writes it",
@@ -191,11 +204,12 @@ mod tests {
         }
     }
 
+    fn key_text(name: &str, algorithm: &str, secret: &str) -> String {
+        format!("key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};")
+    }
+
     #[test]
-    fn what_is_no_key_says_why() {
-        let key = |name: &str, algorithm: &str, secret: &str| {
-            format!("key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};")
-        };
+    fn invalid_key_is_rejected_with_reason() {
         for (text, error) in [
             (String::new(), ParseTsigKeyError::Form),
             (
@@ -207,24 +221,27 @@ mod tests {
                 ParseTsigKeyError::Form,
             ),
             (
-                key("xfer", "hmac-sha256", SECRET).repeat(2),
+                key_text("xfer", "hmac-sha256", SECRET).repeat(2),
                 ParseTsigKeyError::Form,
             ),
             (
-                key("a..b", "hmac-sha256", SECRET),
+                key_text("a..b", "hmac-sha256", SECRET),
                 ParseTsigKeyError::Name("a..b".to_owned()),
             ),
             (
-                key("", "hmac-sha256", SECRET),
+                key_text("", "hmac-sha256", SECRET),
                 ParseTsigKeyError::Name(String::new()),
             ),
             (
-                key("xfer", "hmac-md5", SECRET),
+                key_text("xfer", "hmac-md5", SECRET),
                 ParseTsigKeyError::Algorithm("hmac-md5".to_owned()),
             ),
-            (key("xfer", "hmac-sha256", "!"), ParseTsigKeyError::Secret),
             (
-                key("xfer", "hmac-sha256", "c2hvcnQ="),
+                key_text("xfer", "hmac-sha256", "!"),
+                ParseTsigKeyError::Secret,
+            ),
+            (
+                key_text("xfer", "hmac-sha256", "c2hvcnQ="),
                 ParseTsigKeyError::Short(5),
             ),
         ] {

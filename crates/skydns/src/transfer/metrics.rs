@@ -3,6 +3,7 @@
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+
 use wire::Name;
 
 /// Metrics of zone transfers. The metrics are exported only if there are peers.
@@ -25,6 +26,56 @@ pub(super) enum ResponseForm {
     Soa,
     /// An error response.
     Error,
+}
+
+/// The end of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TransferResult {
+    Completed,
+    Refused,
+    /// The client disconnected, or a message could not be made.
+    Failed,
+}
+
+/// The end of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotifyResult {
+    Acknowledged,
+    Refused,
+    Unanswered,
+}
+
+impl ResponseForm {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Whole => "axfr",
+            Self::Incremental => "ixfr",
+            Self::Soa => "soa",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl TransferResult {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl NotifyResult {
+    const ALL: [Self; 3] = [Self::Acknowledged, Self::Refused, Self::Unanswered];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Acknowledged => "acknowledged",
+            Self::Refused => "refused",
+            Self::Unanswered => "unanswered",
+        }
+    }
 }
 
 impl TransferMetrics {
@@ -56,6 +107,7 @@ impl TransferMetrics {
             ),
             &["zone"],
         )?;
+
         let metrics = Self {
             transfers,
             notifies,
@@ -68,15 +120,15 @@ impl TransferMetrics {
             ResponseForm::Incremental,
             ResponseForm::Soa,
         ] {
-            metrics.transfer(form, "completed");
+            metrics.transfer_counter(form, TransferResult::Completed);
         }
-        for result in ["acknowledged", "refused", "unanswered"] {
-            metrics.notify(result);
+        for result in NotifyResult::ALL {
+            metrics.notify_counter(result);
         }
         Ok(metrics)
     }
 
-    fn all(&self) -> [&dyn Collector; 4] {
+    fn collectors(&self) -> [&dyn Collector; 4] {
         [
             &self.transfers,
             &self.notifies,
@@ -85,14 +137,21 @@ impl TransferMetrics {
         ]
     }
 
-    pub(super) fn transfer(&self, form: ResponseForm, result: &str) -> IntCounter {
-        let form = match form {
-            ResponseForm::Whole => "axfr",
-            ResponseForm::Incremental => "ixfr",
-            ResponseForm::Soa => "soa",
-            ResponseForm::Error => "error",
-        };
-        self.transfers.with_label_values(&[form, result])
+    pub(super) fn count_transfer(&self, form: ResponseForm, result: TransferResult) {
+        self.transfer_counter(form, result).inc();
+    }
+
+    pub(super) fn count_notify(&self, result: NotifyResult) {
+        self.notify_counter(result).inc();
+    }
+
+    fn transfer_counter(&self, form: ResponseForm, result: TransferResult) -> IntCounter {
+        self.transfers
+            .with_label_values(&[form.label(), result.label()])
+    }
+
+    fn notify_counter(&self, result: NotifyResult) -> IntCounter {
+        self.notifies.with_label_values(&[result.label()])
     }
 
     pub(super) fn set_serial(&self, zone: &Name, serial: u32) {
@@ -100,19 +159,18 @@ impl TransferMetrics {
             .with_label_values(&[zone.to_string().as_str()])
             .set(serial.into());
     }
-
-    pub(super) fn notify(&self, result: &str) -> IntCounter {
-        self.notifies.with_label_values(&[result])
-    }
 }
 
 impl Collector for TransferMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(Collector::desc).collect()
+        self.collectors()
+            .into_iter()
+            .flat_map(Collector::desc)
+            .collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.all()
+        self.collectors()
             .into_iter()
             .flat_map(Collector::collect)
             .collect()

@@ -5,50 +5,60 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use wire::{
-    Name,
-    name::{MAX_LABEL, labels},
-};
 
-use super::authority;
-use super::content::{append_labels, cuts};
+use super::content::{append_labels, zone_cuts};
+use super::transferable_authority;
 use crate::answer::NAME_SERVER;
 use crate::backend::zones::Authority;
 use crate::backend::{Records, View, Zone};
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::Search;
+use wire::Name;
+use wire::name::{MAX_LABEL, labels};
 
 /// Owner names, each as the labels below the zone in wire format, sorted and unique. The apex and
-/// its name server are left out: [`ZoneContent::append_apex`](super::content::ZoneContent::append_apex)
-/// adds their records.
+/// its name server are left out:
+/// [`ZoneContent::append_apex`](super::content::ZoneContent::append_apex) adds their records.
 #[derive(Debug, Default)]
 pub(super) struct OwnerNames {
     octets: Vec<u8>,
-    /// Start and length of each name.
-    spans: Vec<(u32, u8)>,
+    spans: Vec<NameSpan>,
 }
+
+/// The place of a name in the octets of all names.
+#[derive(Debug, Clone, Copy)]
+struct NameSpan {
+    start: u32,
+    length: u8,
+}
+
+/// The owner names of aliases, by target in wire format.
+type AliasesByTarget<'n> = HashMap<Vec<u8>, Vec<&'n [u8]>, RandomState>;
 
 impl OwnerNames {
     /// All names of zone `domain`.
     pub(super) fn of_zone<V: View>(view: &V, domain: &Name) -> Self {
         let mut names = Self::default();
         names.add_zone(view, domain, None);
-        names.sort();
+        names.sort_and_dedup();
         names
     }
 
     /// The names of zone `domain` whose records may differ between two views.
     pub(super) fn differing<V: View>(older: &V, newer: &V, domain: &Name) -> Self {
-        let (Some(before), Some(after)) = (authority(older, domain), authority(newer, domain))
-        else {
+        let before = transferable_authority(older, domain);
+        let after = transferable_authority(newer, domain);
+        let (Some(before), Some(after)) = (before, after) else {
             return Self::default();
         };
+
         // Equal stored records give equal answers only under the same settings.
         let is_comparable = NameSettings::of(older, before) == NameSettings::of(newer, after);
+
         let mut names = Self::default();
         names.add_zone(older, domain, is_comparable.then_some(after.records));
         names.add_zone(newer, domain, is_comparable.then_some(before.records));
-        names.sort();
+        names.sort_and_dedup();
         names
     }
 
@@ -65,35 +75,45 @@ impl OwnerNames {
     /// Adds the names of zone `domain`. With `unlike`, stored names whose records are the same
     /// there may be left out. Own names and cuts are few, and are always added.
     fn add_zone<V: View>(&mut self, view: &V, domain: &Name, unlike: Option<&dyn Records>) {
-        let Some(authority) = authority(view, domain) else {
+        let Some(authority) = transferable_authority(view, domain) else {
             return;
         };
-        for cut in cuts(view, domain) {
-            self.push(authority.relative(cut.wire()));
+
+        for cut in zone_cuts(view, domain) {
+            self.push_name(authority.relative(cut.wire()));
         }
         self.add_own_names(view, domain);
 
-        let is_same = |other: &dyn Records| std::ptr::addr_eq(other, authority.records);
-        if unlike.is_some_and(is_same) {
-            return;
+        let is_unchanged = unlike.is_some_and(|other| std::ptr::addr_eq(other, authority.records));
+        if !is_unchanged {
+            let own_names = view.zone().own_names.as_deref();
+            self.add_stored_names(authority, unlike, own_names);
         }
-        // Own names override stored names. A port below an alias with an external target is in no
-        // list, even if a stored record has its name: the two versions of a comparison would not
-        // agree on it.
-        let own_names = view.zone().own_names.as_deref();
-        let is_own =
-            |owner: &[u8]| own_names.is_some_and(|own| own.holds(&[owner, domain.wire()].concat()));
+    }
+
+    /// Adds the names of stored records, without those that own names override.
+    fn add_stored_names(
+        &mut self,
+        authority: Authority<'_>,
+        unlike: Option<&dyn Records>,
+        own_names: Option<&OwnNames>,
+    ) {
         let mut owner = Vec::new();
         authority.records.owner_names(unlike, &mut |path| {
-            if path
-                .iter()
-                .all(|label| (1..=MAX_LABEL).contains(&label.len()))
-            {
-                owner.clear();
-                append_labels(path, &mut owner);
-                if !is_own(&owner) {
-                    self.push(&owner);
-                }
+            let mut lengths = path.iter().map(|label| label.len());
+            if !lengths.all(|length| (1..=MAX_LABEL).contains(&length)) {
+                return;
+            }
+
+            owner.clear();
+            append_labels(path, &mut owner);
+            // A port below an alias with an external target is in no list, even if a stored record
+            // has its name: the two versions of a comparison would not agree on it.
+            let is_own = own_names.is_some_and(|own| {
+                own.holds(&[owner.as_slice(), authority.domain.wire()].concat())
+            });
+            if !is_own {
+                self.push_name(&owner);
             }
         });
     }
@@ -104,14 +124,16 @@ impl OwnerNames {
         let Some(own_names) = view.zone().own_names.as_deref() else {
             return;
         };
-        let mut aliases: HashMap<Vec<u8>, Vec<&[u8]>, RandomState> = HashMap::default();
+
+        let mut aliases = AliasesByTarget::default();
         for (name, _) in own_names.iter() {
-            let Some(holder) = Authority::of(view, name).filter(|holder| holder.domain == domain)
-            else {
+            let holder = Authority::of(view, name).filter(|holder| holder.domain == domain);
+            let Some(holder) = holder else {
                 continue;
             };
+
             let owner = holder.relative(name);
-            self.push(owner);
+            self.push_name(owner);
             if let Some(OwnTarget::Name(target)) = own_names.find(name) {
                 aliases
                     .entry(target.wire().to_vec())
@@ -119,18 +141,14 @@ impl OwnerNames {
                     .push(owner);
             }
         }
-        for target in zones_of(view, aliases.keys()) {
+
+        for target in holding_zones(view, aliases.keys()) {
             self.add_ports(target, &aliases);
         }
     }
 
-    /// Adds the names of ports below `aliases` whose targets are in the zone `target`. `aliases`
-    /// holds the owner names by target.
-    fn add_ports(
-        &mut self,
-        target: Authority<'_>,
-        aliases: &HashMap<Vec<u8>, Vec<&[u8]>, RandomState>,
-    ) {
+    /// Adds the names of ports below `aliases` whose targets are in the zone `target`.
+    fn add_ports(&mut self, target: Authority<'_>, aliases: &AliasesByTarget<'_>) {
         target.records.owner_names(None, &mut |path| {
             let [above @ .., protocol, port] = path else {
                 return;
@@ -138,6 +156,7 @@ impl OwnerNames {
             if !protocol.starts_with('_') || !port.starts_with('_') {
                 return;
             }
+
             let mut service = Vec::new();
             append_labels(above, &mut service);
             service.extend_from_slice(target.domain.wire());
@@ -145,26 +164,27 @@ impl OwnerNames {
                 let mut owner = Vec::new();
                 append_labels(&[protocol, port], &mut owner);
                 owner.extend_from_slice(alias);
-                self.push(&owner);
+                self.push_name(&owner);
             }
         });
     }
 
     /// Adds a name, unless it is a wildcard, the apex or the name server.
-    fn push(&mut self, owner: &[u8]) {
+    fn push_name(&mut self, owner: &[u8]) {
         if owner.is_empty() || owner == NAME_SERVER || labels(owner).any(|label| label == b"*") {
             return;
         }
+
         let start = u32::try_from(self.octets.len());
         let length = u8::try_from(owner.len());
         // A longer name cannot be queried either.
         if let (Ok(start), Ok(length)) = (start, length) {
             self.octets.extend_from_slice(owner);
-            self.spans.push((start, length));
+            self.spans.push(NameSpan { start, length });
         }
     }
 
-    fn sort(&mut self) {
+    fn sort_and_dedup(&mut self) {
         let octets = &self.octets;
         self.spans
             .sort_unstable_by_key(|span| name_at(octets, *span));
@@ -172,15 +192,14 @@ impl OwnerNames {
     }
 }
 
-fn name_at(octets: &[u8], (start, length): (u32, u8)) -> &[u8] {
-    let start = usize::try_from(start).unwrap_or(usize::MAX);
-    octets
-        .get(start..start.saturating_add(length.into()))
-        .unwrap_or_default()
+fn name_at(octets: &[u8], span: NameSpan) -> &[u8] {
+    let start = usize::try_from(span.start).unwrap_or(usize::MAX);
+    let end = start.saturating_add(span.length.into());
+    octets.get(start..end).unwrap_or_default()
 }
 
 /// The zones that hold `names` (wire format, lower case), each once.
-fn zones_of<'v, V: View>(
+fn holding_zones<'v, V: View>(
     view: &'v V,
     names: impl Iterator<Item = impl AsRef<[u8]>>,
 ) -> Vec<Authority<'v>> {
@@ -212,6 +231,8 @@ struct NameSettings<'v> {
 impl<'v> NameSettings<'v> {
     fn of<V: View>(view: &'v V, authority: Authority<'v>) -> Self {
         let zone: &Zone = view.zone();
+        let stub_domains = zone.stub_domains().iter();
+
         Self {
             strict: zone.strict,
             ttl: zone.ttl,
@@ -222,11 +243,7 @@ impl<'v> NameSettings<'v> {
             cluster_domains: std::iter::once(&zone.domain)
                 .chain(zone.other_domains.iter())
                 .collect(),
-            stub_domains: zone
-                .stub_domains()
-                .iter()
-                .map(|(domain, _)| domain)
-                .collect(),
+            stub_domains: stub_domains.map(|(domain, _)| domain).collect(),
             further_zones: view.zones().iter().map(|zone| &zone.domain).collect(),
         }
     }

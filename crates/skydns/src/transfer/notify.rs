@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::ZoneTransfers;
 use super::content::ZoneContent;
+use super::metrics::NotifyResult;
 use super::tsig::TsigSession;
 use crate::backend::View;
 use crate::serial;
-use notices::{DueNotice, PendingNotices};
+use notices::{DueNotice, NoticeResponse, PendingNotices};
 use wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rcode, rtype};
 
 /// The opcode NOTIFY, at its position in the flags of a header.
@@ -25,7 +26,7 @@ const NOTIFY: u16 = 4 << 11;
 const MAX_RESPONSE: usize = 1232;
 
 /// Notifies one secondary.
-pub struct Notifier<V> {
+pub struct ZoneNotifier<V> {
     transfers: Arc<ZoneTransfers<V>>,
     target: SocketAddr,
     notices: PendingNotices,
@@ -37,80 +38,86 @@ pub struct Notifier<V> {
 
 impl<V: View> ZoneTransfers<V> {
     /// Creates a notifier for each peer to notify.
-    pub fn notifiers(self: &Arc<Self>) -> Vec<Notifier<V>> {
-        let notifier = |target: &SocketAddr| Notifier {
-            transfers: Arc::clone(self),
-            target: *target,
-            notices: PendingNotices::default(),
-            socket: None,
-            is_silent: false,
-        };
-        self.peers.targets().iter().map(notifier).collect()
+    pub fn notifiers(self: &Arc<Self>) -> Vec<ZoneNotifier<V>> {
+        let mut notifiers = Vec::new();
+        for target in self.peers.targets() {
+            notifiers.push(ZoneNotifier {
+                transfers: Arc::clone(self),
+                target: *target,
+                notices: PendingNotices::default(),
+                socket: None,
+                is_silent: false,
+            });
+        }
+        notifiers
     }
 }
 
-impl<V: View> Notifier<V> {
+impl<V: View> ZoneNotifier<V> {
     /// Notifies the secondary of every change until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         tokio::select! {
-            () = self.notify() => {}
+            () = self.notify_changes() => {}
             () = stop.cancelled() => {}
         }
     }
 
-    async fn notify(&mut self) {
+    async fn notify_changes(&mut self) {
         let mut current = self.transfers.current.subscribe();
         let mut buffer = [0; MAX_RESPONSE];
         loop {
             let zones = Arc::clone(&current.borrow_and_update());
-            self.notices.update(&zones, Instant::now());
+            self.notices.set_serials(&zones, Instant::now());
             for due in self.notices.take_due(Instant::now()) {
                 match due {
-                    DueNotice::Send { id, zone } => self.send(id, &zone).await,
-                    DueNotice::GivenUp { zone } => self.give_up(&zone),
+                    DueNotice::Send { id, zone } => self.send_notice(id, &zone).await,
+                    DueNotice::GivenUp { zone } => self.report_unanswered(&zone),
                 }
             }
 
             tokio::select! {
                 changed = current.changed() => if changed.is_err() { return },
                 () = sleep_until_due(self.notices.next_due()) => {}
-                received = receive(self.socket.as_ref(), &mut buffer) => match received {
+                received = receive_response(self.socket.as_ref(), &mut buffer) => match received {
                     Ok(length) => self.take_response(buffer.get(..length).unwrap_or_default()),
-                    Err(error) => self.close(&error),
+                    Err(error) => self.close_socket(&error),
                 },
             }
         }
     }
 
     /// Sends the notification of a zone. A failure is like a lost datagram.
-    async fn send(&mut self, id: u16, zone: &Name) {
-        let Some(message) = self.message(id, zone) else {
+    async fn send_notice(&mut self, id: u16, zone: &Name) {
+        let Some(message) = self.notice_message(id, zone) else {
             return;
         };
+
         let sent = match self.open_socket().await {
             Ok(socket) => socket.send(&message).await,
             Err(error) => Err(error),
         };
         if let Err(error) = sent {
-            self.close(&error);
+            self.close_socket(&error);
         }
     }
 
     async fn open_socket(&mut self) -> io::Result<&UdpSocket> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
-            None => connect(self.target).await?,
+            None => connect_socket(self.target).await?,
         };
         Ok(self.socket.insert(socket))
     }
 
-    fn close(&mut self, error: &io::Error) {
+    fn close_socket(&mut self, error: &io::Error) {
         tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
         self.socket = None;
     }
 
-    fn give_up(&mut self, zone: &Name) {
-        self.transfers.metrics.notify("unanswered").inc();
+    fn report_unanswered(&mut self, zone: &Name) {
+        self.transfers
+            .metrics
+            .count_notify(NotifyResult::Unanswered);
         if !self.is_silent {
             self.is_silent = true;
             tracing::warn!(secondary = %self.target, %zone, "NOTIFY was not acknowledged");
@@ -131,48 +138,54 @@ impl<V: View> Notifier<V> {
         if std::mem::take(&mut self.is_silent) {
             tracing::info!(secondary = %self.target, "secondary responds to NOTIFY again");
         }
+        self.report_response(&response, header.rcode());
+    }
+
+    fn report_response(&self, response: &NoticeResponse, rcode: u16) {
+        let metrics = &self.transfers.metrics;
         let zone = &response.zone;
-        if header.rcode() == rcode::NOERROR {
-            self.transfers.metrics.notify("acknowledged").inc();
+        if rcode == rcode::NOERROR {
+            metrics.count_notify(NotifyResult::Acknowledged);
             tracing::debug!(secondary = %self.target, %zone, "NOTIFY acknowledged");
-        } else {
-            self.transfers.metrics.notify("refused").inc();
-            if response.is_first_error {
-                let rcode = header.rcode();
-                tracing::warn!(secondary = %self.target, %zone, rcode, "NOTIFY was refused");
-            }
+            return;
+        }
+
+        metrics.count_notify(NotifyResult::Refused);
+        if response.is_first_error {
+            tracing::warn!(secondary = %self.target, %zone, rcode, "NOTIFY was refused");
         }
     }
 
     /// The message for a zone, with the current SOA of the zone (RFC 1996, section 3.7); `None` if
     /// the zone is gone.
-    fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
-        let version = self.transfers.version(zone)?;
+    fn notice_message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
+        let version = self.transfers.current_version(zone)?;
         let numbers = self.transfers.serials.soa_numbers(version.serial);
-        let soa = ZoneContent::new(&*version.view, zone).soa(numbers);
-        let mut message = Header {
+        let soa = ZoneContent::new(&*version.view, zone).soa_record(numbers);
+
+        let header = Header {
             id,
             flags: NOTIFY | flag::AA,
             counts: [1, 1, 0, 0],
-        }
-        .octets()
-        .to_vec();
-        Question {
+        };
+        let question = Question {
             name: zone.wire(),
             qtype: rtype::SOA,
             qclass: class::IN,
-        }
-        .append(&mut message);
+        };
+        let mut message = header.octets().to_vec();
+        question.append(&mut message);
         message.extend_from_slice(&POINTER_TO_QUESTION);
         message.extend_from_slice(&soa.body);
+
         if let Some(key) = &self.transfers.key {
-            TsigSession::of_request(key, id).sign(0, serial::now(), &mut message);
+            TsigSession::of_request(key, id).sign_message(0, serial::now(), &mut message);
         }
         Some(message)
     }
 }
 
-async fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
+async fn connect_socket(target: SocketAddr) -> io::Result<UdpSocket> {
     let any = if target.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
     } else {
@@ -183,7 +196,7 @@ async fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<usize> {
+async fn receive_response(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<usize> {
     match socket {
         Some(socket) => socket.recv(buffer).await,
         None => std::future::pending().await,

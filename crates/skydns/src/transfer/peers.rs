@@ -35,7 +35,7 @@ const PORT: u16 = 53;
 
 impl TransferPeers {
     /// Whether `client` may transfer zones.
-    pub fn allow(&self, client: IpAddr) -> bool {
+    pub fn allows(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.networks
             .iter()
@@ -52,7 +52,7 @@ impl TransferPeers {
         self.networks.is_empty()
     }
 
-    fn add(&mut self, text: &str) -> Result<(), ParsePeersError> {
+    fn add_peer(&mut self, text: &str) -> Result<(), ParsePeersError> {
         if let Some(network) = parse_network(text) {
             if network.trunc() != network {
                 return Err(ParsePeersError::Host(text.to_owned(), network.trunc()));
@@ -60,6 +60,7 @@ impl TransferPeers {
             self.networks.push(network);
             return Ok(());
         }
+
         let address = text
             .parse()
             .map(|ip| SocketAddr::new(ip, PORT))
@@ -68,6 +69,7 @@ impl TransferPeers {
         if address.port() == 0 {
             return Err(ParsePeersError::Form(text.to_owned()));
         }
+
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.networks.push(IpNet::from(address.ip()));
         if !self.targets.contains(&address) {
@@ -82,13 +84,12 @@ impl FromStr for TransferPeers {
 
     fn from_str(text: &str) -> Result<Self, ParsePeersError> {
         let mut peers = Self::default();
-        for peer in text
-            .split(',')
-            .map(str::trim)
-            .filter(|peer| !peer.is_empty())
-        {
-            peers.add(peer)?;
+        for peer in text.split(',').map(str::trim) {
+            if !peer.is_empty() {
+                peers.add_peer(peer)?;
+            }
         }
+
         match peers.networks.len() {
             0..=MAX_PEERS => Ok(peers),
             many => Err(ParsePeersError::Many(many)),
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers() {
+    fn peers_are_clients_and_targets() {
         let peers: TransferPeers =
             "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,"
                 .parse()
@@ -125,7 +126,7 @@ mod tests {
             ("2001:db8:1:2::3", true),
             ("fd00::1", true),
         ] {
-            assert_eq!(peers.allow(client.parse().unwrap()), allowed, "{client}");
+            assert_eq!(peers.allows(client.parse().unwrap()), allowed, "{client}");
         }
         let targets: Vec<String> = peers.targets().iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -141,28 +142,30 @@ mod tests {
         assert!(
             ["192.0.2.1", "::1"]
                 .iter()
-                .all(|client| everybody.allow(client.parse().unwrap()))
+                .all(|client| everybody.allows(client.parse().unwrap()))
         );
         assert!(
             TransferPeers::default().is_empty()
-                && !TransferPeers::default().allow([127, 0, 0, 1].into())
+                && !TransferPeers::default().allows([127, 0, 0, 1].into())
         );
     }
 
+    fn form_error(peer: &str) -> String {
+        format!(
+            "{peer:?} is not a peer: \
+             expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8"
+        )
+    }
+
     #[test]
-    fn what_is_no_peer_says_why() {
-        let form = |peer: &str| {
-            format!(
-                "{peer:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8"
-            )
-        };
+    fn invalid_peer_is_rejected_with_reason() {
         for (text, error) in [
-            ("ns.example", form("ns.example")),
-            ("10.0.0.0/33", form("10.0.0.0/33")),
-            ("10.0.0.0/", form("10.0.0.0/")),
-            ("10.0.0.0/+8", form("10.0.0.0/+8")),
-            ("2001:db8::/129", form("2001:db8::/129")),
-            ("10.0.0.1:0", form("10.0.0.1:0")),
+            ("ns.example", form_error("ns.example")),
+            ("10.0.0.0/33", form_error("10.0.0.0/33")),
+            ("10.0.0.0/", form_error("10.0.0.0/")),
+            ("10.0.0.0/+8", form_error("10.0.0.0/+8")),
+            ("2001:db8::/129", form_error("2001:db8::/129")),
+            ("10.0.0.1:0", form_error("10.0.0.1:0")),
             (
                 "10.0.0.1/8",
                 "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the network of this address"

@@ -4,16 +4,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wire::{
-    Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
-};
-
 use super::ZoneTransfers;
 use super::content::ZoneRecord;
 use super::history::ZoneVersion;
 use super::tsig::{self, TsigSession};
 use crate::backend::View;
 use crate::serial;
+use wire::{
+    Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
+};
 
 /// A transfer query that was accepted, and the version in force at that time.
 pub(super) struct AcceptedTransfer<V> {
@@ -47,55 +46,71 @@ pub(super) struct TransferRejection {
     pub(super) response: Vec<u8>,
 }
 
+/// A message is too large for TCP.
+#[derive(Debug)]
+pub(super) struct MessageTooLarge;
+
 impl<V: View> ZoneTransfers<V> {
     /// Accepts or rejects a transfer query; `None` if the message is not a query.
-    pub(super) fn accept(
+    pub(super) fn accept_query(
         &self,
         message: &[u8],
         client: IpAddr,
         transport: Transport,
     ) -> Option<Result<AcceptedTransfer<V>, TransferRejection>> {
         let query = Query::parse(message, transport).ok()?;
-        let reject = |rcode, session| Err(TransferRejection::new(&query, rcode, session));
-        if !self.peers.allow(client) {
-            return Some(reject(rcode::REFUSED, None));
-        }
-        let session = match tsig::check(
-            message,
-            query.question_end(),
-            self.key.as_ref(),
-            serial::now(),
-        ) {
+        let session = match self.authorize_client(&query, client) {
             Ok(session) => session,
-            Err(refusal) => {
-                let mut response = Vec::new();
-                refusal.append_response(message, query.question_end(), &mut response);
-                return Some(Err(TransferRejection {
-                    rcode: refusal.rcode(),
-                    response,
-                }));
-            }
+            Err(rejection) => return Some(Err(rejection)),
         };
-        if self.key.is_some() && session.is_none() {
-            return Some(reject(rcode::REFUSED, None));
-        }
+
         let zone = Name::from_wire(query.lower())?;
         let since = ClientVersion::read(&query);
-        if query.qtype == rtype::IXFR && since.is_none()
-            || query.qtype == rtype::AXFR && transport == Transport::Udp
-        {
-            return Some(reject(rcode::FORMERR, session));
+        let lacks_version = query.qtype == rtype::IXFR && since.is_none();
+        let is_axfr_over_udp = query.qtype == rtype::AXFR && transport == Transport::Udp;
+        if lacks_version || is_axfr_over_udp {
+            return Some(Err(TransferRejection::new(&query, rcode::FORMERR, session)));
         }
-        let Some(version) = self.version(&zone) else {
+
+        let Some(version) = self.current_version(&zone) else {
             let rcode = if self.is_loading(&zone) {
                 rcode::SERVFAIL
             } else {
                 rcode::NOTAUTH
             };
-            return Some(reject(rcode, session));
+            return Some(Err(TransferRejection::new(&query, rcode, session)));
         };
         let request = TransferRequest::new(&query, zone, since, session);
         Some(Ok(AcceptedTransfer { request, version }))
+    }
+
+    /// Checks that the client is a peer, and that the query is signed if we have a key. Returns the
+    /// session of a signed query.
+    fn authorize_client(
+        &self,
+        query: &Query<'_>,
+        client: IpAddr,
+    ) -> Result<Option<TsigSession>, TransferRejection> {
+        if !self.peers.allows(client) {
+            return Err(TransferRejection::new(query, rcode::REFUSED, None));
+        }
+
+        let question_end = query.question_end();
+        let key = self.key.as_ref();
+        let session = tsig::check_signature(query.message, question_end, key, serial::now())
+            .map_err(|refusal| {
+                let mut response = Vec::new();
+                refusal.append_response(query.message, question_end, &mut response);
+                TransferRejection {
+                    rcode: refusal.rcode(),
+                    response,
+                }
+            })?;
+
+        if key.is_some() && session.is_none() {
+            return Err(TransferRejection::new(query, rcode::REFUSED, None));
+        }
+        Ok(session)
     }
 }
 
@@ -105,6 +120,7 @@ impl ClientVersion {
         if query.qtype != rtype::IXFR {
             return None;
         }
+
         let [_, counts @ ..] = query.header.counts;
         let mut records = Records::new(query.message, query.question_end(), counts);
         let soa = records
@@ -112,24 +128,24 @@ impl ClientVersion {
         if !soa.owner().ok()?.wire().eq_ignore_ascii_case(query.name) {
             return None;
         }
+
+        // SERIAL, REFRESH, RETRY, EXPIRE and MINIMUM follow the two names.
         let mut data = Vec::new();
         soa.append_data(&mut data).ok()?;
         let numbers: &[u8; 20] = data.last_chunk()?;
-        let number = |at: usize| {
-            let octets = numbers.get(4 * at..).and_then(<[u8]>::first_chunk);
-            octets.copied().map(u32::from_be_bytes)
-        };
+        let (serial, rest) = numbers.split_first_chunk()?;
+        let expire = rest.get(8..)?.first_chunk()?;
         Some(Self {
-            serial: number(0)?,
-            expire: number(3)?,
+            serial: u32::from_be_bytes(*serial),
+            expire: u32::from_be_bytes(*expire),
         })
     }
 }
 
 impl TransferRejection {
     fn new(query: &Query<'_>, rcode: u16, session: Option<TsigSession>) -> Self {
-        let mut response = Vec::new();
         let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
+        let mut response = Vec::new();
         wire::refuse(
             query.message,
             query.question_end(),
@@ -138,7 +154,7 @@ impl TransferRejection {
             &mut response,
         );
         if let Some(mut session) = session {
-            session.sign(0, serial::now(), &mut response);
+            session.sign_message(0, serial::now(), &mut response);
         }
         Self { rcode, response }
     }
@@ -156,6 +172,7 @@ impl TransferRequest {
             .get(..query.question_end())
             .unwrap_or_default()
             .to_vec();
+
         let flags = flag::QR | flag::AA | query.header.flags & flag::RD;
         Header {
             id: query.header.id,
@@ -163,75 +180,78 @@ impl TransferRequest {
             counts: [1, 0, 0, 0],
         }
         .write_over(&mut head);
-        let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
+
         Self {
             zone,
             since,
             head,
-            dnssec_ok,
+            dnssec_ok: query.edns.as_ref().map(|edns| edns.dnssec_ok),
             session,
         }
     }
 
     /// Rejects an accepted query after all.
     pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
-        let mut response = Vec::new();
-        if let Ok(header) = Header::parse(&self.head) {
-            Header {
-                flags: header.flags & !flag::AA | rcode,
-                ..header
-            }
-            .write_over(&mut self.head);
+        if let Ok(mut header) = Header::parse(&self.head) {
+            header.flags = header.flags & !flag::AA | rcode;
+            header.write_over(&mut self.head);
         }
-        self.write(0, || None, &mut response);
+
+        let mut response = Vec::new();
+        // A message without records is never too large.
+        let _ = self.write_message(0, || None, &mut response);
         TransferRejection { rcode, response }
     }
 
     /// Writes the next message of the response. Records are added until the message has at least
-    /// `size` octets. Returns false if the message is too large for TCP.
-    pub(super) fn write(
+    /// `size` octets.
+    pub(super) fn write_message(
         &mut self,
         size: usize,
         mut next: impl FnMut() -> Option<ZoneRecord>,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<(), MessageTooLarge> {
         out.extend_from_slice(&self.head);
         let mut answers = 0_u16;
         while out.len() < size
             && answers < u16::MAX
             && let Some(record) = next()
         {
-            append(&record, out);
+            append_record(&record, out);
             answers += 1;
         }
+
         let mut additional = 0;
         if let Some(dnssec_ok) = self.dnssec_ok {
             Edns::ours(dnssec_ok).append(rcode::NOERROR, out);
             additional = 1;
         }
-        if let Ok(header) = Header::parse(out) {
-            Header {
-                counts: [1, answers, 0, additional],
-                ..header
-            }
-            .write_over(out);
+
+        if let Ok(mut header) = Header::parse(out) {
+            header.counts = [1, answers, 0, additional];
+            header.write_over(out);
         }
         if let Some(session) = &mut self.session {
-            session.sign(0, serial::now(), out);
+            session.sign_message(0, serial::now(), out);
         }
-        u16::try_from(out.len()).is_ok()
+        match u16::try_from(out.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(MessageTooLarge),
+        }
     }
 
     /// The response with only the SOA record, in a single message.
-    pub(super) fn soa_alone(&mut self, soa: ZoneRecord) -> Vec<u8> {
-        let (mut out, mut soa) = (Vec::new(), Some(soa));
-        self.write(usize::MAX, || soa.take(), &mut out);
+    pub(super) fn soa_response(&mut self, soa: ZoneRecord) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut soa = Some(soa);
+        // A message with one record is never too large.
+        let _ = self.write_message(usize::MAX, || soa.take(), &mut out);
         out
     }
 }
 
 /// Appends a record. The owner name ends with a pointer to the question, which is the zone.
-fn append(record: &ZoneRecord, out: &mut Vec<u8>) {
+fn append_record(record: &ZoneRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.owner);
     out.extend_from_slice(&POINTER_TO_QUESTION);
     out.extend_from_slice(&record.body);

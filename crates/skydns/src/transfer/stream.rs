@@ -8,12 +8,10 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wire::{Name, Query, Transport, rcode};
-
 use super::ZoneTransfers;
 use super::content::{ZoneContent, ZoneRecord};
 use super::history::{VersionStep, ZoneVersion};
-use super::metrics::ResponseForm;
+use super::metrics::{ResponseForm, TransferResult};
 use super::names::OwnerNames;
 use super::request::{AcceptedTransfer, ClientVersion, TransferRejection, TransferRequest};
 use crate::backend::View;
@@ -21,6 +19,7 @@ use crate::client_shares::ClientShare;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial::follows;
+use wire::{Name, Query, Transport, rcode};
 
 /// Size in octets at which a message takes no further record. A larger message would save little
 /// and occupy a thread for longer.
@@ -42,10 +41,11 @@ pub struct TransferStream<V: View + 'static> {
 enum StreamState<V> {
     /// The error response to a rejected query.
     Last(Vec<u8>),
-    StreamWork(Box<StreamWork<V>>),
+    Work(Box<StreamWork<V>>),
     End,
 }
 
+/// What a thread needs to make the next message.
 struct StreamWork<V> {
     request: TransferRequest,
     version: Arc<ZoneVersion<V>>,
@@ -54,8 +54,8 @@ struct StreamWork<V> {
 }
 
 /// The remaining records of a response.
-#[derive(Default)]
 struct StreamPlan {
+    form: ResponseForm,
     /// Records to send next.
     ready: VecDeque<ZoneRecord>,
     /// The parts after `ready`.
@@ -83,47 +83,66 @@ impl<V: View + 'static> ZoneTransfers<V> {
         client: IpAddr,
     ) -> Option<TransferStream<V>> {
         let qtype = Query::parse(message, Transport::Tcp).ok()?.qtype;
-        let stream = |state, form, rcode, place| {
-            let transfers = Arc::clone(self);
-            TransferStream {
-                transfers,
-                state,
-                form,
-                qtype,
-                rcode,
-                open: true,
-                place,
-            }
+        let accepted = match self.accept_query(message, client, Transport::Tcp)? {
+            Ok(accepted) => accepted,
+            Err(rejection) => return Some(self.rejection_stream(qtype, rejection)),
         };
-        let reject = |TransferRejection { rcode, response }| {
-            stream(
-                StreamState::Last(response),
-                ResponseForm::Error,
-                rcode,
-                None,
-            )
-        };
-        let AcceptedTransfer { request, version } =
-            match self.accept(message, client, Transport::Tcp)? {
-                Ok(accepted) => accepted,
-                Err(rejection) => return Some(reject(rejection)),
-            };
+
         let Some(place) = self.places.take_share(client) else {
-            return Some(reject(request.reject(rcode::REFUSED)));
+            let rejection = accepted.request.reject(rcode::REFUSED);
+            return Some(self.rejection_stream(qtype, rejection));
         };
+        Some(self.zone_stream(qtype, accepted, place))
+    }
+
+    /// A stream of one error response.
+    fn rejection_stream(
+        self: &Arc<Self>,
+        qtype: u16,
+        rejection: TransferRejection,
+    ) -> TransferStream<V> {
+        TransferStream {
+            transfers: Arc::clone(self),
+            state: StreamState::Last(rejection.response),
+            form: ResponseForm::Error,
+            qtype,
+            rcode: rejection.rcode,
+            open: true,
+            place: None,
+        }
+    }
+
+    /// A stream of the records of a zone.
+    fn zone_stream(
+        self: &Arc<Self>,
+        qtype: u16,
+        accepted: AcceptedTransfer<V>,
+        place: ClientShare,
+    ) -> TransferStream<V> {
+        let AcceptedTransfer { request, version } = accepted;
         self.metrics.running.inc();
+
+        // The plan of the first message decides the form. Until then, the query tells it.
         let form = if request.since.is_some() {
             ResponseForm::Incremental
         } else {
             ResponseForm::Whole
         };
-        let state = StreamState::StreamWork(Box::new(StreamWork {
+        let work = StreamWork {
             request,
             version,
             plan: None,
             form,
-        }));
-        Some(stream(state, form, rcode::NOERROR, Some(place)))
+        };
+        TransferStream {
+            transfers: Arc::clone(self),
+            state: StreamState::Work(Box::new(work)),
+            form,
+            qtype,
+            rcode: rcode::NOERROR,
+            open: true,
+            place: Some(place),
+        }
     }
 }
 
@@ -142,52 +161,68 @@ impl<V: View + 'static> TransferStream<V> {
     /// Returns the next message; `None` after the last message. A stream that is dropped earlier
     /// counts as failed.
     pub async fn next_message(&mut self) -> Option<Vec<u8>> {
-        let mut work = match std::mem::replace(&mut self.state, StreamState::End) {
-            StreamState::StreamWork(work) => work,
+        let work = match std::mem::replace(&mut self.state, StreamState::End) {
+            StreamState::Work(work) => work,
             StreamState::Last(message) => return Some(message),
             StreamState::End => {
-                self.count(if self.form == ResponseForm::Error {
-                    "refused"
-                } else {
-                    "completed"
-                });
+                self.count_end();
                 return None;
             }
         };
-        let turn = Arc::clone(&self.transfers.turn)
-            .acquire_owned()
-            .await
-            .ok()?;
-        let transfers = Arc::clone(&self.transfers);
-        let step = move || {
-            let message = work.message(&transfers);
-            drop(turn);
-            (work, message)
-        };
-        let (work, message) = tokio::task::spawn_blocking(step).await.ok()?;
+        let (work, message) = self.make_message(work).await?;
+
         self.form = work.form;
         if message.is_none() {
             // Counted now, so that the transfer does not count as completed later.
-            self.count("failed");
+            self.count_result(TransferResult::Failed);
         } else if !work.is_done() {
-            self.state = StreamState::StreamWork(work);
+            self.state = StreamState::Work(work);
         }
         message
     }
 
-    fn count(&mut self, result: &str) {
-        if std::mem::take(&mut self.open) {
-            self.transfers.metrics.transfer(self.form, result).inc();
-            if self.place.is_some() {
-                self.transfers.metrics.running.dec();
-            }
+    /// Waits for the turn of this transfer, and makes the next message on a blocking thread.
+    async fn make_message(
+        &self,
+        mut work: Box<StreamWork<V>>,
+    ) -> Option<(Box<StreamWork<V>>, Option<Vec<u8>>)> {
+        let turn = Arc::clone(&self.transfers.turn);
+        let turn = turn.acquire_owned().await.ok()?;
+        let transfers = Arc::clone(&self.transfers);
+
+        let made = tokio::task::spawn_blocking(move || {
+            let message = work.write_message(&transfers);
+            drop(turn);
+            (work, message)
+        });
+        made.await.ok()
+    }
+
+    fn count_end(&mut self) {
+        let result = if self.form == ResponseForm::Error {
+            TransferResult::Refused
+        } else {
+            TransferResult::Completed
+        };
+        self.count_result(result);
+    }
+
+    /// Counts the transfer, once.
+    fn count_result(&mut self, result: TransferResult) {
+        if !std::mem::take(&mut self.open) {
+            return;
+        }
+
+        self.transfers.metrics.count_transfer(self.form, result);
+        if self.place.is_some() {
+            self.transfers.metrics.running.dec();
         }
     }
 }
 
 impl<V: View + 'static> Drop for TransferStream<V> {
     fn drop(&mut self) {
-        self.count("failed");
+        self.count_result(TransferResult::Failed);
     }
 }
 
@@ -197,24 +232,22 @@ impl<V: View> StreamWork<V> {
     }
 
     /// Makes the next message; `None` if a message cannot be made.
-    fn message(&mut self, transfers: &ZoneTransfers<V>) -> Option<Vec<u8>> {
+    fn write_message(&mut self, transfers: &ZoneTransfers<V>) -> Option<Vec<u8>> {
         let Self {
             request,
             version,
             plan,
             form,
         } = self;
-        let plan = plan.get_or_insert_with(|| {
-            let (planned, what) = StreamPlan::new(transfers, request, version);
-            *form = what;
-            planned
-        });
+        let plan = plan.get_or_insert_with(|| StreamPlan::new(transfers, request, version));
+        *form = plan.form;
+
         let zone = request.zone.clone();
         let mut content = ZoneContent::new(&*version.view, &zone);
         let mut out = Vec::with_capacity(FILLED + 4096);
-        request
-            .write(FILLED, || plan.next(&mut content), &mut out)
-            .then_some(out)
+        let written = request.write_message(FILLED, || plan.next_record(&mut content), &mut out);
+        written.ok()?;
+        Some(out)
     }
 }
 
@@ -224,84 +257,127 @@ impl StreamPlan {
         transfers: &ZoneTransfers<V>,
         request: &TransferRequest,
         version: &ZoneVersion<V>,
-    ) -> (Self, ResponseForm) {
-        let content = ZoneContent::new(&*version.view, &request.zone);
-        let soa = |serial| StreamPart::Soa(content.soa(transfers.serials.soa_numbers(serial)));
-        let mut parts = VecDeque::from([soa(version.serial)]);
+    ) -> Self {
+        let zone = &request.zone;
+        let content = ZoneContent::new(&*version.view, zone);
+        let soa = SoaParts {
+            transfers,
+            content: &content,
+        };
 
-        if let Some(since) = request.since {
-            if !follows(version.serial, since.serial) {
-                return (
-                    Self {
-                        parts,
-                        ..Self::default()
-                    },
-                    ResponseForm::Soa,
-                );
-            }
-            if let Some(steps) = transfers.steps(&request.zone, since, version.serial) {
-                for step in steps {
-                    parts.push_back(soa(step.from));
-                    parts.push_back(StreamPart::Deleted(Arc::clone(&step), 0));
-                    parts.push_back(soa(step.to));
-                    parts.push_back(StreamPart::Added(step, 0));
-                }
-                parts.push_back(soa(version.serial));
-                return (
-                    Self {
-                        parts,
-                        ..Self::default()
-                    },
-                    ResponseForm::Incremental,
-                );
-            }
+        let Some(since) = request.since else {
+            return Self::whole_zone(&soa, zone, version);
+        };
+        if !follows(version.serial, since.serial) {
+            let parts = VecDeque::from([soa.part(version.serial)]);
+            return Self::with_parts(ResponseForm::Soa, parts);
         }
+        match transfers.steps_since(zone, since, version.serial) {
+            Some(steps) => Self::steps(&soa, steps, version.serial),
+            None => Self::whole_zone(&soa, zone, version),
+        }
+    }
 
-        let names = StreamPart::Names(version.names(&request.zone), 0);
-        parts.extend([StreamPart::Apex, names, soa(version.serial)]);
-        (
-            Self {
-                parts,
-                ..Self::default()
-            },
-            ResponseForm::Whole,
-        )
+    /// All records between two SOA records (RFC 5936, section 2.2).
+    fn whole_zone<V: View>(
+        soa: &SoaParts<'_, '_, V>,
+        zone: &Name,
+        version: &ZoneVersion<V>,
+    ) -> Self {
+        let parts = [
+            soa.part(version.serial),
+            StreamPart::Apex,
+            StreamPart::Names(version.names(zone), 0),
+            soa.part(version.serial),
+        ];
+        Self::with_parts(ResponseForm::Whole, parts.into())
+    }
+
+    /// The steps to version `serial`, each with the SOA of both its versions (RFC 1995, section 4).
+    fn steps<V: View>(
+        soa: &SoaParts<'_, '_, V>,
+        steps: Vec<Arc<VersionStep>>,
+        serial: u32,
+    ) -> Self {
+        let mut parts = VecDeque::from([soa.part(serial)]);
+        for step in steps {
+            parts.push_back(soa.part(step.from));
+            parts.push_back(StreamPart::Deleted(Arc::clone(&step), 0));
+            parts.push_back(soa.part(step.to));
+            parts.push_back(StreamPart::Added(step, 0));
+        }
+        parts.push_back(soa.part(serial));
+        Self::with_parts(ResponseForm::Incremental, parts)
+    }
+
+    fn with_parts(form: ResponseForm, parts: VecDeque<StreamPart>) -> Self {
+        Self {
+            form,
+            ready: VecDeque::new(),
+            parts,
+        }
     }
 
     fn is_done(&self) -> bool {
         self.ready.is_empty() && self.parts.is_empty()
     }
 
-    fn next<V: View>(&mut self, content: &mut ZoneContent<'_, V>) -> Option<ZoneRecord> {
-        loop {
-            if let Some(record) = self.ready.pop_front() {
-                return Some(record);
-            }
+    /// The next record of the response; `None` at its end.
+    fn next_record<V: View>(&mut self, content: &mut ZoneContent<'_, V>) -> Option<ZoneRecord> {
+        while self.ready.is_empty() {
             let mut records = Vec::new();
-            match self.parts.pop_front()? {
-                StreamPart::Soa(record) => records.push(record),
-                StreamPart::Apex => content.append_apex(&mut records),
-                StreamPart::Names(names, at) => {
-                    if let Some(name) = names.get(at) {
-                        content.append_name(name, &mut records);
-                        self.parts.push_front(StreamPart::Names(names, at + 1));
-                    }
-                }
-                StreamPart::Deleted(step, at) => {
-                    if let Some(record) = step.difference.deleted.get(at) {
-                        records.push(record.clone());
-                        self.parts.push_front(StreamPart::Deleted(step, at + 1));
-                    }
-                }
-                StreamPart::Added(step, at) => {
-                    if let Some(record) = step.difference.added.get(at) {
-                        records.push(record.clone());
-                        self.parts.push_front(StreamPart::Added(step, at + 1));
-                    }
-                }
+            let rest = self.parts.pop_front()?.take_records(content, &mut records);
+            if let Some(rest) = rest {
+                self.parts.push_front(rest);
             }
             self.ready.extend(records);
         }
+        self.ready.pop_front()
+    }
+}
+
+impl StreamPart {
+    /// Adds the next records of the part to `records`. Returns the rest of the part, if any.
+    fn take_records<V: View>(
+        self,
+        content: &mut ZoneContent<'_, V>,
+        records: &mut Vec<ZoneRecord>,
+    ) -> Option<Self> {
+        match self {
+            Self::Soa(record) => {
+                records.push(record);
+                None
+            }
+            Self::Apex => {
+                content.append_apex(records);
+                None
+            }
+            Self::Names(names, at) => {
+                content.append_name(names.get(at)?, records);
+                Some(Self::Names(names, at + 1))
+            }
+            Self::Deleted(step, at) => {
+                records.push(step.difference.deleted.get(at)?.clone());
+                Some(Self::Deleted(step, at + 1))
+            }
+            Self::Added(step, at) => {
+                records.push(step.difference.added.get(at)?.clone());
+                Some(Self::Added(step, at + 1))
+            }
+        }
+    }
+}
+
+/// Makes the SOA records of a response.
+struct SoaParts<'p, 'v, V> {
+    transfers: &'p ZoneTransfers<V>,
+    content: &'p ZoneContent<'v, V>,
+}
+
+impl<V: View> SoaParts<'_, '_, V> {
+    fn part(&self, serial: u32) -> StreamPart {
+        let numbers = self.transfers.serials.soa_numbers(serial);
+        StreamPart::Soa(self.content.soa_record(numbers))
     }
 }
 
@@ -309,7 +385,12 @@ impl<V: View> ZoneTransfers<V> {
     /// The steps from the client's version of a zone to the version `to`; `None` if this process
     /// did not make the client's version, or does not keep the steps. Some secondaries send no
     /// EXPIRE, and their version may be another replica's.
-    fn steps(&self, zone: &Name, since: ClientVersion, to: u32) -> Option<Vec<Arc<VersionStep>>> {
+    fn steps_since(
+        &self,
+        zone: &Name,
+        since: ClientVersion,
+        to: u32,
+    ) -> Option<Vec<Arc<VersionStep>>> {
         if since.expire != self.serials.expire_seconds() {
             return None;
         }

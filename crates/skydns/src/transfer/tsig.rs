@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use ring::hmac;
-use wire::{Edns, Header, Name, Query, Records, append_record_body, flag, rcode, rtype};
 
 use super::key::TsigKey;
+use wire::{Edns, Header, Name, Query, Record, Records, append_record_body, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
@@ -36,7 +36,7 @@ pub(crate) enum TsigRefusal {
     /// The record is malformed, or not the last record.
     Malformed,
     /// The check failed. The value is the TSIG record of the response.
-    TsigRecord(Vec<u8>),
+    Failed(Vec<u8>),
 }
 
 impl TsigRefusal {
@@ -44,7 +44,7 @@ impl TsigRefusal {
     pub(crate) fn rcode(&self) -> u16 {
         match self {
             Self::Malformed => rcode::FORMERR,
-            Self::TsigRecord(_) => rcode::NOTAUTH,
+            Self::Failed(_) => rcode::NOTAUTH,
         }
     }
 
@@ -52,8 +52,8 @@ impl TsigRefusal {
     pub(crate) fn append_response(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
         wire::refuse(message, question_end, self.rcode(), None, out);
-        if let Self::TsigRecord(record) = self {
-            append(record, start, out);
+        if let Self::Failed(record) = self {
+            append_additional(record, start, out);
         }
     }
 }
@@ -70,6 +70,14 @@ pub(crate) struct TsigSession {
     original_id: u16,
 }
 
+/// The time in a signature, with an error if the times of client and server differ.
+struct SignedTiming<'o> {
+    /// Seconds since 1970.
+    time: u64,
+    error: u16,
+    other: &'o [u8],
+}
+
 /// Signs the one response to a query. It owns all that it needs: the response may be finished
 /// later, in another task.
 #[derive(Debug, Clone)]
@@ -84,26 +92,22 @@ pub(crate) struct ResponseSigner {
 }
 
 /// Whether the last record of a message is a TSIG record. The record may be malformed.
-pub(crate) fn is_signed(message: &[u8], question_end: usize) -> bool {
-    last_record(message, question_end).is_some_and(|(rtype, ..)| rtype == rtype::TSIG)
-}
-
-/// TYPE of the last additional record, the start of the record and the range of its data.
-fn last_record(
-    message: &[u8],
-    question_end: usize,
-) -> Option<(u16, usize, std::ops::Range<usize>)> {
-    let [_, counts @ ..] = Header::parse(message).ok()?.counts;
+fn is_signed(message: &[u8], question_end: usize) -> bool {
+    let Ok(header) = Header::parse(message) else {
+        return false;
+    };
+    let [_, counts @ ..] = header.counts;
     if counts[2] == 0 {
-        return None;
+        return false;
     }
-    let last = Records::new(message, question_end, counts).last()?;
-    Some((last.rtype, last.range().start, last.data_range()))
+
+    let last = Records::new(message, question_end, counts).last();
+    last.is_some_and(|last| last.rtype == rtype::TSIG)
 }
 
 /// Checks the signature of a query. `now` is the time in seconds since 1970. The result is `None`
 /// if the query is not signed.
-pub(crate) fn check(
+pub(crate) fn check_signature(
     message: &[u8],
     question_end: usize,
     key: Option<&Arc<TsigKey>>,
@@ -112,18 +116,20 @@ pub(crate) fn check(
     if !is_signed(message, question_end) {
         return Ok(None);
     }
+
     let (tsig, start) = TsigRecord::read(message, question_end).ok_or(TsigRefusal::Malformed)?;
-    let known = |key: &&Arc<TsigKey>| {
-        *key.name() == tsig.key && key.algorithm().wire() == tsig.algorithm.wire()
+    let Some(key) = key.filter(|key| tsig.names_key(key)) else {
+        return Err(tsig.refuse(BADKEY));
     };
-    let Some(key) = key.filter(known) else {
-        return Err(tsig.refused(BADKEY));
-    };
-    let mut signed = unsigned(message, start, tsig.original_id).ok_or(TsigRefusal::Malformed)?;
+
+    let mut signed =
+        without_signature(message, start, tsig.original_id).ok_or(TsigRefusal::Malformed)?;
     tsig.append_variables(&mut signed);
     if hmac::verify(key.secret(), &signed, tsig.mac).is_err() {
-        return Err(tsig.refused(BADSIG));
+        return Err(tsig.refuse(BADSIG));
     }
+
+    // Only after the signature is verified, the client may learn our time.
     let mut session = TsigSession {
         key: Arc::clone(key),
         previous: Some(tsig.mac.to_vec()),
@@ -132,60 +138,64 @@ pub(crate) fn check(
     };
     if now.abs_diff(tsig.time) > u64::from(tsig.fudge) {
         let header = Header::parse(message).map_err(|_| TsigRefusal::Malformed)?;
-        return Err(session.out_of_time(
-            &tsig,
-            header,
-            message.get(..question_end).unwrap_or_default(),
-            now,
-        ));
+        let question = message.get(..question_end).unwrap_or_default();
+        return Err(session.refuse_time(&tsig, header, question, now));
     }
     Ok(Some(session))
 }
 
 /// The message without its TSIG record, which begins at `start`. The header gets the original ID.
-fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
+fn without_signature(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
     let mut header = Header::parse(message).ok()?;
     header.id = original_id;
     header.counts[3] = header.counts[3].checked_sub(1)?;
+
     let mut unsigned = message.get(..start)?.to_vec();
     header.write_over(&mut unsigned);
     Some(unsigned)
 }
 
+/// The TSIG record of a message, if it is the last record and the only one of its type.
+fn only_signature(message: &[u8], question_end: usize) -> Option<Record<'_>> {
+    let [_, counts @ ..] = Header::parse(message).ok()?.counts;
+    let mut signature = None;
+    for record in Records::new(message, question_end, counts) {
+        if signature.is_some() {
+            return None;
+        }
+        signature = (record.rtype == rtype::TSIG).then_some(record);
+    }
+    signature
+}
+
 impl<'m> TsigRecord<'m> {
     /// Parses the TSIG record of a signed message. Returns the record and its offset.
     fn read(message: &'m [u8], question_end: usize) -> Option<(Self, usize)> {
-        let [_, counts @ ..] = Header::parse(message).ok()?.counts;
-        let mut records = Records::new(message, question_end, counts);
-        let mut found = None;
-        for record in records.by_ref() {
-            if found.is_some() {
-                return None;
-            }
-            found = (record.rtype == rtype::TSIG).then_some(record);
-        }
-        let record = found?;
+        let record = only_signature(message, question_end)?;
         if record.range().end != message.len() || record.class != ANY || record.ttl != 0 {
             return None;
         }
-        let (key, start) = (record.owner().ok()?.to_lowercase(), record.range().start);
+
         let mut data = TsigFields(message.get(record.data_range())?);
-        let algorithm = data.name()?.to_lowercase();
-        let [high, low] = [data.u16()?, data.u16()?];
-        let time = u64::from(high) << 32 | u64::from(low) << 16 | u64::from(data.u16()?);
-        let (fudge, mac) = (data.u16()?, data.counted()?);
-        let (original_id, error, other) = (data.u16()?, data.u16()?, data.counted()?);
+        let algorithm = data.take_name()?.to_lowercase();
+        let [high, low] = [data.take_u16()?, data.take_u16()?];
+        let time = u64::from(high) << 32 | u64::from(low) << 16 | u64::from(data.take_u16()?);
         let tsig = Self {
-            key,
+            key: record.owner().ok()?.to_lowercase(),
             algorithm,
             time,
-            fudge,
-            mac,
-            original_id,
-            error,
-            other,
+            fudge: data.take_u16()?,
+            mac: data.take_counted()?,
+            original_id: data.take_u16()?,
+            error: data.take_u16()?,
+            other: data.take_counted()?,
         };
-        data.0.is_empty().then_some((tsig, start))
+        data.0.is_empty().then_some((tsig, record.range().start))
+    }
+
+    /// Whether the record names this key, with its algorithm.
+    fn names_key(&self, key: &TsigKey) -> bool {
+        *key.name() == self.key && key.algorithm().wire() == self.algorithm.wire()
     }
 
     /// Appends the fields of the TSIG record that are signed (RFC 8945, section 4.3.3).
@@ -206,29 +216,28 @@ impl<'m> TsigRecord<'m> {
     }
 
     /// The whole record in wire format.
-    fn record(&self) -> Vec<u8> {
+    fn to_wire(&self) -> Vec<u8> {
         let mut data = self.algorithm.wire().to_vec();
         self.append_timers(&mut data);
         append_counted(self.mac, &mut data);
         data.extend_from_slice(&self.original_id.to_be_bytes());
         data.extend_from_slice(&self.error.to_be_bytes());
         append_counted(self.other, &mut data);
+
         let mut record = self.key.wire().to_vec();
         append_record_body((rtype::TSIG, ANY), 0, &data, &mut record);
         record
     }
 
     /// Rejects the query with `error`, in a response without signature (RFC 8945, section 5.2).
-    fn refused(self, error: u16) -> TsigRefusal {
-        TsigRefusal::TsigRecord(
-            Self {
-                mac: &[],
-                error,
-                other: &[],
-                ..self
-            }
-            .record(),
-        )
+    fn refuse(self, error: u16) -> TsigRefusal {
+        let response = Self {
+            mac: &[],
+            error,
+            other: &[],
+            ..self
+        };
+        TsigRefusal::Failed(response.to_wire())
     }
 }
 
@@ -243,10 +252,11 @@ impl TsigSession {
         }
     }
 
-    /// Number of octets that [`sign`](Self::sign) adds to a message.
-    fn room(&self) -> usize {
+    /// Number of octets that [`sign_message`](Self::sign_message) adds to a message.
+    fn signature_size(&self) -> usize {
         /// Octets of TYPE, CLASS, TTL, the lengths, time and fudge, the original ID and the error.
         const FIXED: usize = 2 + 2 + 4 + 2 + 8 + 2 + 2 + 2 + 2;
+
         let algorithm = self.key.algorithm();
         let mac = self
             .key
@@ -258,23 +268,31 @@ impl TsigSession {
     }
 
     /// Signs the next message of the exchange. The message begins at `start` of `out`.
-    pub(crate) fn sign(&mut self, start: usize, now: u64, out: &mut Vec<u8>) {
-        let record = self.signed(out.get(start..).unwrap_or_default(), (now, 0, &[]));
-        append(&record, start, out);
+    pub(crate) fn sign_message(&mut self, start: usize, now: u64, out: &mut Vec<u8>) {
+        let message = out.get(start..).unwrap_or_default();
+        let timing = SignedTiming {
+            time: now,
+            error: 0,
+            other: &[],
+        };
+        let record = self.signature(message, &timing);
+        append_additional(&record, start, out);
     }
 
-    /// Makes the TSIG record of a message with the given time, error and other data.
-    fn signed(&mut self, message: &[u8], (time, error, other): (u64, u16, &[u8])) -> Vec<u8> {
+    /// Makes the TSIG record of a message.
+    fn signature(&mut self, message: &[u8], timing: &SignedTiming<'_>) -> Vec<u8> {
         let tsig = TsigRecord {
             key: self.key.name().clone(),
             algorithm: Name::from_wire(self.key.algorithm().wire()).unwrap_or_default(),
-            time,
+            time: timing.time,
             fudge: FUDGE,
             mac: &[],
             original_id: self.original_id,
-            error,
-            other,
+            error: timing.error,
+            other: timing.other,
         };
+
+        // Each MAC covers the MAC before, so that no message can be left out or exchanged.
         let mut octets = Vec::with_capacity(message.len() + 256);
         if let Some(previous) = &self.previous {
             append_counted(previous, &mut octets);
@@ -285,15 +303,17 @@ impl TsigSession {
         } else {
             tsig.append_timers(&mut octets);
         }
+
         let mac = hmac::sign(self.key.secret(), &octets).as_ref().to_vec();
-        let record = TsigRecord { mac: &mac, ..tsig }.record();
-        (self.previous, self.first) = (Some(mac), false);
+        let record = TsigRecord { mac: &mac, ..tsig }.to_wire();
+        self.previous = Some(mac);
+        self.first = false;
         record
     }
 
     /// Rejects a query whose time differs too much. The response is signed and holds the time of
     /// our clock (RFC 8945, section 5.2.3).
-    fn out_of_time(
+    fn refuse_time(
         &mut self,
         tsig: &TsigRecord<'_>,
         request: Header,
@@ -302,15 +322,22 @@ impl TsigSession {
     ) -> TsigRefusal {
         let flags =
             flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
-        let mut response = question.to_vec();
-        Header {
+        let header = Header {
             id: request.id,
             flags,
             counts: [1, 0, 0, 0],
-        }
-        .write_over(&mut response);
+        };
+        let mut response = question.to_vec();
+        header.write_over(&mut response);
+
+        // The time has 48 bits.
         let [_, _, now @ ..] = now.to_be_bytes();
-        TsigRefusal::TsigRecord(self.signed(&response, (tsig.time, BADTIME, &now)))
+        let timing = SignedTiming {
+            time: tsig.time,
+            error: BADTIME,
+            other: &now,
+        };
+        TsigRefusal::Failed(self.signature(&response, &timing))
     }
 }
 
@@ -322,11 +349,11 @@ impl ResponseSigner {
             .get(..query.question_end())
             .unwrap_or_default()
             .into();
-        let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
+
         Self {
             session,
             head,
-            dnssec_ok,
+            dnssec_ok: query.edns.as_ref().map(|edns| edns.dnssec_ok),
             limit: query.limit(),
         }
     }
@@ -336,22 +363,23 @@ impl ResponseSigner {
     /// by a truncated response without records and with RCODE 0 (RFC 8945, section 5.3), and the
     /// client retries over TCP.
     pub(crate) fn sign_response(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
-        let size = out.len().saturating_sub(start) + self.session.room();
+        let size = out.len().saturating_sub(start) + self.session.signature_size();
         let is_too_large = size > self.limit;
         if is_too_large {
             self.replace_by_truncated(start, out);
         }
-        self.session.sign(start, now, out);
+
+        self.session.sign_message(start, now, out);
         is_too_large
     }
 
     fn replace_by_truncated(&self, start: usize, out: &mut Vec<u8>) {
-        let (Ok(query), Ok(response)) = (
-            Header::parse(&self.head),
-            Header::parse(out.get(start..).unwrap_or_default()),
-        ) else {
+        let query = Header::parse(&self.head);
+        let response = Header::parse(out.get(start..).unwrap_or_default());
+        let (Ok(query), Ok(response)) = (query, response) else {
             return;
         };
+
         out.truncate(start);
         out.extend_from_slice(&self.head);
         let mut additional = 0;
@@ -359,6 +387,7 @@ impl ResponseSigner {
             Edns::ours(dnssec_ok).append(rcode::NOERROR, out);
             additional = 1;
         }
+
         let copied = response.flags & !response.rcode() | query.flags & flag::RD;
         let header = Header {
             id: query.id,
@@ -370,7 +399,7 @@ impl ResponseSigner {
 }
 
 /// Appends a record to the additional section of the message that begins at `start` of `out`.
-fn append(record: &[u8], start: usize, out: &mut Vec<u8>) {
+fn append_additional(record: &[u8], start: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(record);
     let message = out.get_mut(start..).unwrap_or_default();
     if let Ok(mut header) = Header::parse(message) {
@@ -379,40 +408,40 @@ fn append(record: &[u8], start: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a length of 16 bits, and the octets.
 fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(
-        &u16::try_from(octets.len())
-            .unwrap_or_default()
-            .to_be_bytes(),
-    );
+    let length = u16::try_from(octets.len()).unwrap_or_default();
+    out.extend_from_slice(&length.to_be_bytes());
     out.extend_from_slice(octets);
 }
 
+/// The data of a TSIG record that are still to be parsed.
 struct TsigFields<'m>(&'m [u8]);
 
 impl<'m> TsigFields<'m> {
-    fn take(&mut self, octets: usize) -> Option<&'m [u8]> {
+    fn take_octets(&mut self, octets: usize) -> Option<&'m [u8]> {
         let (taken, rest) = self.0.split_at_checked(octets)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn u16(&mut self) -> Option<u16> {
-        self.take(2)?.first_chunk().copied().map(u16::from_be_bytes)
+    fn take_u16(&mut self) -> Option<u16> {
+        let octets = self.take_octets(2)?.first_chunk()?;
+        Some(u16::from_be_bytes(*octets))
     }
 
-    fn counted(&mut self) -> Option<&'m [u8]> {
-        let octets = self.u16()?;
-        self.take(octets.into())
+    fn take_counted(&mut self) -> Option<&'m [u8]> {
+        let octets = self.take_u16()?;
+        self.take_octets(octets.into())
     }
 
     /// Takes a name. Names in a TSIG record are not compressed.
-    fn name(&mut self) -> Option<Name> {
+    fn take_name(&mut self) -> Option<Name> {
         let mut end = 0;
         while *self.0.get(end)? != 0 {
             end += 1 + usize::from(*self.0.get(end)?);
         }
-        Name::from_wire(self.take(end + 1)?)
+        Name::from_wire(self.take_octets(end + 1)?)
     }
 }
 

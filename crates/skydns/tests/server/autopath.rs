@@ -27,7 +27,7 @@ fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_question_of_a_search_is_answered_for_the_whole_list() {
+async fn autopath_first_query_walks_whole_list() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).autopath(&["corp.test"], &[(POD, "apps")]);
     check_cases(view, "apps.svc.cluster.local.", expected).await;
@@ -44,7 +44,7 @@ async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_else_is_answered_as_without_it() {
+async fn autopath_leaves_other_queries_unchanged() {
     let upstream = upstream().await;
     let without = start(Fixed::new(&[upstream.addr()]));
     let view = |strict: bool| {
@@ -107,7 +107,7 @@ async fn all_else_is_answered_as_without_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_is_that_of_the_domain_asked_in() {
+async fn autopath_list_has_queried_domain() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).autopath(&[], &[(POD, "apps")]);
     let renamed = start(view().other_domains(&["new.example"]));

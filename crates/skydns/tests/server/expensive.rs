@@ -66,7 +66,7 @@ async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnecti
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_over_tcp_keeps_nobody_waiting() {
+async fn tcp_flood_does_not_delay_others() {
     for connections in [4, 100] {
         let (server, done) = server();
         let mut flood = flood_over_tcp(server.address, connections).await;
@@ -88,7 +88,7 @@ async fn a_flood_over_tcp_keeps_nobody_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_over_udp_keeps_nobody_waiting() {
+async fn udp_flood_does_not_delay_others() {
     let (server, done) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     for number in 0..FLOOD {
@@ -109,7 +109,7 @@ async fn a_flood_over_udp_keeps_nobody_waiting() {
 
 /// Every query of a flood is answered. Queries beyond the limit are SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_is_answered_to_the_last() {
+async fn flood_is_answered_completely() {
     let (server, _) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     // More queries than may wait for one host. The answers still fit into the client's receive
@@ -150,7 +150,7 @@ async fn a_flood_is_answered_to_the_last() {
 
 /// A flood from one host does not delay an expensive query of another host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expensive_query_of_another_host_has_its_turn() {
+async fn expensive_query_of_other_host_has_turn() {
     let (server, done) = server();
     let flood = flood_over_tcp(server.address, 50).await;
     let before = eventually(PATIENCE, || async {

@@ -225,7 +225,7 @@ fn rest(mut message: Message) -> Message {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_cause_is_told_to_clients_with_edns_where_that_is_asked_for() {
+async fn extended_error_names_cause() {
     let cases = [of_the_engine(), of_upstreams(), of_other_names()]
         .into_iter()
         .flatten();
@@ -277,7 +277,7 @@ async fn check(case: Case) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_class_is_not_supported() {
+async fn other_class_is_not_supported() {
     let server = start(Fixed::new(&[]).extended_errors());
     let query = Query::new("web.apps.svc.cluster.local.", "TXT")
         .class("CH")
@@ -288,7 +288,7 @@ async fn another_class_is_not_supported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_query_is_told_so_where_that_is_not_tolerated() {
+async fn malformed_query_has_extended_error() {
     let server = start(Fixed::new(&[]).strict().extended_errors());
     let mut query = Query::new("web.apps.svc.cluster.local.", "A")
         .edns(1232)
@@ -306,7 +306,7 @@ async fn a_malformed_query_is_told_so_where_that_is_not_tolerated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_for_too_much_is_told_so() {
+async fn rejected_client_has_extended_error() {
     const FLOOD: usize = 1000;
     let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let done = Arc::new(AtomicUsize::new(0));

@@ -239,7 +239,7 @@ pub(super) async fn check_cases(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_answer_is_what_the_whole_search_list_leads_to() {
+async fn completion_answers_for_whole_search_list() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]);
     check_cases(view, "apps.search.cluster.local.", |_, status, records| {
@@ -253,7 +253,7 @@ async fn one_answer_is_what_the_whole_search_list_leads_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_completed_answer_is_cut_to_what_the_client_takes() {
+async fn completed_answer_is_truncated_to_limit() {
     let upstream = upstream().await;
     let server = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
     for (name, limit, over_tcp) in [
@@ -306,7 +306,7 @@ async fn negative(server: SocketAddr, name: &str) -> (String, Option<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
+async fn name_below_suffix_is_never_forwarded() {
     let upstream = upstream().await;
     let below = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
     let beside = start(Fixed::new(&[upstream.addr()]).search("Search.Test", &[]));
@@ -374,7 +374,7 @@ async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completed_names_are_counted_by_where_they_led() {
+async fn completed_name_is_counted_by_result() {
     let upstream = upstream().await;
     let server =
         start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]));

@@ -15,7 +15,7 @@ async fn next(watch: &mut TapWatch) -> TapRecord {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_is_shown_whatever_its_way() {
+async fn tap_copies_answer_of_every_path() {
     let upstream = Upstream::start(|asked: &Asked| {
         Reply::to(&asked.packet)
             .answer(&format!("{} 60 IN A 192.0.2.1", asked.name()))
@@ -80,7 +80,7 @@ async fn every_answer_is_shown_whatever_its_way() {
 
 /// The maximum number of watches is open, and nobody reads their lines. All queries are answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tap_that_nobody_reads_costs_no_answer() {
+async fn unread_tap_loses_no_answer() {
     let server = start(Fixed::new(&[]));
     let choice = WatchSettings {
         filter: Filter::default(),

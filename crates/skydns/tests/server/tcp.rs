@@ -15,7 +15,7 @@ use super::fixed::{Fixed, start};
 use super::{PATIENCE, head, requests, upstream_after};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipelined_queries_are_answered_as_they_get_ready() {
+async fn pipelined_queries_are_answered_when_ready() {
     let upstream = upstream_after(Duration::from_millis(300)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     let mut connection = TcpConnection::open(server.address)
@@ -43,7 +43,7 @@ async fn pipelined_queries_are_answered_as_they_get_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_may_arrive_in_pieces() {
+async fn query_in_pieces_is_answered() {
     let server = start(Fixed::new(&[]));
     let mut connection = TcpConnection::open(server.address)
         .await
@@ -62,7 +62,7 @@ async fn a_query_may_arrive_in_pieces() {
 /// Queries of more than 4096 octets are rejected. Buffers of 64 KiB for thousands of connections
 /// would exceed the memory of a pod.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_longer_than_any_query_ends_the_connection() {
+async fn overlong_message_closes_connection() {
     let server = start(Fixed::new(&[]));
     let mut connection = TcpConnection::open(server.address)
         .await
@@ -94,7 +94,7 @@ async fn a_message_longer_than_any_query_ends_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_connections_do_not_keep_others_out() {
+async fn many_connections_leave_room_for_others() {
     let server = start(Fixed::new(&[]));
     let mut idle = Vec::new();
     for _ in 0..300 {
@@ -124,7 +124,7 @@ async fn many_connections_do_not_keep_others_out() {
 
 /// A query must arrive completely before a deadline, even if its octets keep arriving.
 #[tokio::test(start_paused = true)]
-async fn a_query_that_trickles_in_ends_the_connection() {
+async fn trickling_query_closes_connection() {
     let server = start(Fixed::new(&[]));
     let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
     let length = u16::try_from(query.len()).expect("short").to_be_bytes();
@@ -153,7 +153,7 @@ async fn a_query_that_trickles_in_ends_the_connection() {
 
 /// A client reads its answers slowly, but reads each answer before the server's timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
+async fn slow_client_does_not_delay_stop() {
     /// Small kernel buffers make the server wait for the client.
     const KERNEL: u32 = 32 * 1024;
     const SEGMENT: u32 = 536;

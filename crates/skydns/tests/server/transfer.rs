@@ -172,7 +172,7 @@ async fn completed_missing_name_has_zone_serial() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_request_gets_its_answer() {
+async fn each_transfer_query_has_its_response() {
     let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let (ours, zone) = (primary.server.address, "cluster.local.");
@@ -390,7 +390,7 @@ async fn take_whole(mut stream: TcpStream) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_may_have_more_records_than_a_message_holds() {
+async fn name_larger_than_message_is_transferred() {
     let primary = Primary::start(Fixed::new(&[]), PEERS);
     let whole = take_whole(ask_from(1, primary.server.address).await).await;
     // The NS record, the CNAME record, A and SRV of the small name, and A and SRV of the large
@@ -400,7 +400,7 @@ async fn a_name_may_have_more_records_than_a_message_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
+async fn slow_secondary_is_disconnected() {
     let primary = Primary::start(large(), PEERS);
     let slow = || async {
         let mut stream = ask_with_buffer(2, primary.server.address, 4096).await;
@@ -430,7 +430,7 @@ async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_secondaries_at_once_get_the_zone_and_a_greedy_one_leaves_them_their_places() {
+async fn greedy_secondary_leaves_places_to_others() {
     let primary = Primary::start(Fixed::new(&[]).small().with_names(150), PEERS);
     let server = primary.server.address;
     let all = join_all(
@@ -468,7 +468,7 @@ async fn a_hundred_secondaries_at_once_get_the_zone_and_a_greedy_one_leaves_them
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_cut_give_their_places_back() {
+async fn closed_connection_frees_its_place() {
     let primary = Primary::start(large(), PEERS);
     for _ in 0..5 {
         let mut stream = ask_from(1, primary.server.address).await;

@@ -18,7 +18,7 @@ fn view() -> Fixed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_are_counted_by_zone_and_rcode() {
+async fn query_is_counted_by_zone_and_rcode() {
     let server = start(view());
     let zones = ZoneMetrics::new(server.metrics.clone(), Arc::new(Always(Arc::new(view()))))
         .expect("a metric");

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wire::{Name, rcode};
 
 use super::super::ZoneSerial;
+use wire::{Name, rcode};
 
 /// Time to wait for a response after each message, in seconds.
-const WAITS: [u64; 5] = [1, 2, 4, 8, 16];
+const RESPONSE_WAITS: [u64; 5] = [1, 2, 4, 8, 16];
 /// Minimum time between two messages for a zone.
-const INTERVAL: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The notifications of one secondary. The map holds only zones that are transferred, so it is
 /// bounded.
@@ -22,7 +22,7 @@ pub(super) struct PendingNotices {
 }
 
 /// The notification of the last change of a zone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ZoneNotice {
     serial: u32,
     /// The ID of the messages for this serial. No other zone has the same.
@@ -58,38 +58,40 @@ pub(super) struct NoticeResponse {
     pub(super) is_first_error: bool,
 }
 
+impl ZoneNotice {
+    /// Whether a message was sent to which the secondary may still respond.
+    fn expects_response(&self) -> bool {
+        self.sent > 0 && self.due.is_some()
+    }
+}
+
 impl PendingNotices {
     /// Takes the current serials of all zones. A change does not restart the attempts for an
     /// earlier change of the same zone: a secondary that never responds is noticed however often
     /// the zone changes.
-    pub(super) fn update(&mut self, current: &[ZoneSerial], now: Instant) {
+    pub(super) fn set_serials(&mut self, current: &[ZoneSerial], now: Instant) {
         self.zones
             .retain(|zone, _| current.iter().any(|known| known.zone == *zone));
+
         for ZoneSerial { zone, serial } in current {
-            if self
-                .zones
-                .get(zone)
-                .is_some_and(|notice| notice.serial == *serial)
-            {
-                continue;
+            let known = self.zones.get(zone);
+            if known.is_none_or(|notice| notice.serial != *serial) {
+                self.set_serial(zone, *serial, now);
             }
-            let id = self.unused_id();
-            let new = ZoneNotice {
-                serial: *serial,
-                id,
-                sent: 0,
-                due: None,
-                last_sent: None,
-                is_refused: false,
-            };
-            let notice = self.zones.entry(zone.clone()).or_insert(new);
-            notice.serial = *serial;
-            notice.id = id;
-            if notice.due.is_none() {
-                let earliest = notice.last_sent.map_or(now, |sent| sent + INTERVAL);
-                notice.due = Some(earliest.max(now));
-                notice.sent = 0;
-            }
+        }
+    }
+
+    /// Schedules the notification of a change.
+    fn set_serial(&mut self, zone: &Name, serial: u32, now: Instant) {
+        let id = self.unused_id();
+        let notice = self.zones.entry(zone.clone()).or_default();
+        notice.serial = serial;
+        notice.id = id;
+
+        if notice.due.is_none() {
+            let earliest = notice.last_sent.map_or(now, |sent| sent + MIN_INTERVAL);
+            notice.due = Some(earliest.max(now));
+            notice.sent = 0;
         }
     }
 
@@ -109,11 +111,13 @@ impl PendingNotices {
             if notice.due.is_none_or(|due| due > now) {
                 continue;
             }
-            let Some(wait) = WAITS.get(notice.sent) else {
+
+            let Some(wait) = RESPONSE_WAITS.get(notice.sent) else {
                 notice.due = None;
                 all.push(DueNotice::GivenUp { zone: zone.clone() });
                 continue;
             };
+
             notice.sent += 1;
             notice.last_sent = Some(now);
             notice.due = Some(now + Duration::from_secs(*wait));
@@ -133,12 +137,10 @@ impl PendingNotices {
     /// Takes the response with this ID. Returns its zone if a response was expected. An error is no
     /// acknowledgement, but to repeat the message before the next change would not help.
     pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<NoticeResponse> {
-        let is_expected =
-            |notice: &ZoneNotice| notice.id == id && notice.sent > 0 && notice.due.is_some();
-        let (zone, notice) = self
-            .zones
-            .iter_mut()
-            .find(|(_, notice)| is_expected(notice))?;
+        let mut zones = self.zones.iter_mut();
+        let (zone, notice) =
+            zones.find(|(_, notice)| notice.id == id && notice.expects_response())?;
+
         let is_error = rcode != rcode::NOERROR;
         let is_first_error = is_error && !notice.is_refused;
         notice.due = None;
@@ -154,41 +156,37 @@ impl PendingNotices {
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> Name {
+    fn parse_name(text: &str) -> Name {
         Name::parse(text).unwrap()
     }
 
-    fn serial(zone: &str, serial: u32) -> ZoneSerial {
+    fn zone_serial(zone: &str, serial: u32) -> ZoneSerial {
         ZoneSerial {
-            zone: name(zone),
+            zone: parse_name(zone),
             serial,
         }
     }
 
     /// The IDs of the messages that are due.
-    fn sent(notices: &mut PendingNotices, now: Instant) -> Vec<u16> {
+    fn sent_ids(notices: &mut PendingNotices, now: Instant) -> Vec<u16> {
         let all = notices.take_due(now);
-        all.iter()
-            .filter_map(|due| {
-                if let DueNotice::Send { id, .. } = due {
-                    Some(*id)
-                } else {
-                    None
-                }
-            })
-            .collect()
+        let ids = all.iter().filter_map(|due| match due {
+            DueNotice::Send { id, .. } => Some(*id),
+            DueNotice::GivenUp { .. } => None,
+        });
+        ids.collect()
     }
 
     #[test]
-    fn steady_changes_do_not_hide_silence() {
+    fn steady_changes_do_not_delay_giving_up() {
         let start = Instant::now();
         let mut notices = PendingNotices::default();
         let mut messages = 0;
         let mut given_up = Vec::new();
         for second in 0..63 {
             let now = start + Duration::from_secs(second);
-            notices.update(
-                &[serial("cluster.local", u32::try_from(second).unwrap())],
+            notices.set_serials(
+                &[zone_serial("cluster.local", u32::try_from(second).unwrap())],
                 now,
             );
             for due in notices.take_due(now) {
@@ -206,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn response_ends_attempts() {
+    fn acknowledged_notice_is_not_repeated() {
         let start = Instant::now();
         let mut notices = PendingNotices::default();
-        notices.update(&[serial("cluster.local", 1)], start);
-        let first = sent(&mut notices, start);
+        notices.set_serials(&[zone_serial("cluster.local", 1)], start);
+        let first = sent_ids(&mut notices, start);
         assert_eq!(notices.next_due(), Some(start + Duration::from_secs(1)));
         assert_eq!(
-            sent(&mut notices, start + Duration::from_secs(1)),
+            sent_ids(&mut notices, start + Duration::from_secs(1)),
             first,
             "repeated with the same ID"
         );
@@ -226,7 +224,7 @@ mod tests {
         assert_eq!(
             response,
             NoticeResponse {
-                zone: name("cluster.local"),
+                zone: parse_name("cluster.local"),
                 is_first_error: false
             }
         );
@@ -237,16 +235,19 @@ mod tests {
         assert_eq!(notices.next_due(), None);
 
         // The next change is notified at once, but not within a second of the last message.
-        notices.update(
-            &[serial("cluster.local", 2)],
+        notices.set_serials(
+            &[zone_serial("cluster.local", 2)],
             start + Duration::from_millis(1500),
         );
         assert_eq!(notices.next_due(), Some(start + Duration::from_secs(2)));
-        notices.update(
-            &[serial("cluster.local", 3)],
+        notices.set_serials(
+            &[zone_serial("cluster.local", 3)],
             start + Duration::from_secs(9),
         );
-        assert_eq!(sent(&mut notices, start + Duration::from_secs(9)).len(), 1);
+        assert_eq!(
+            sent_ids(&mut notices, start + Duration::from_secs(9)).len(),
+            1
+        );
         assert!(
             notices.take_response(first[0], 0).is_none(),
             "a late response to an earlier change"
@@ -254,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn error_is_no_acknowledgement() {
+    fn error_response_is_reported_once() {
         let start = Instant::now();
         let mut notices = PendingNotices::default();
         let mut errors = Vec::new();
         for (change, rcode) in [(1, 9), (2, 9), (3, 0), (4, 9)] {
             let now = start + Duration::from_secs(10 * u64::from(change));
-            notices.update(&[serial("sky.test", change)], now);
-            let id = sent(&mut notices, now)[0];
+            notices.set_serials(&[zone_serial("sky.test", change)], now);
+            let id = sent_ids(&mut notices, now)[0];
             let response = notices.take_response(id, rcode).unwrap();
             errors.push(response.is_first_error);
             assert_eq!(notices.next_due(), None, "it is not repeated");
@@ -274,18 +275,18 @@ mod tests {
     }
 
     #[test]
-    fn zones_have_different_ids() {
+    fn zones_have_distinct_ids() {
         let now = Instant::now();
         let mut notices = PendingNotices::default();
         let zones: Vec<_> = (0..2000)
-            .map(|n| serial(&format!("z{n}.test"), 1))
+            .map(|n| zone_serial(&format!("z{n}.test"), 1))
             .collect();
-        notices.update(&zones, now);
-        let mut ids = sent(&mut notices, now);
+        notices.set_serials(&zones, now);
+        let mut ids = sent_ids(&mut notices, now);
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), zones.len());
-        notices.update(&zones[..3], now);
+        notices.set_serials(&zones[..3], now);
         assert_eq!(notices.zones.len(), 3, "zones that are gone are dropped");
     }
 }

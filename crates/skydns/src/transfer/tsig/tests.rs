@@ -5,17 +5,17 @@ use super::*;
 
 const NOW: u64 = 1_900_000_000;
 
-fn key(name: &str, secret: &str) -> Arc<TsigKey> {
+fn parse_key(name: &str, secret: &str) -> Arc<TsigKey> {
     let text = format!("key {name} {{ algorithm hmac-sha256; secret \"{secret}\"; }};");
     Arc::new(TsigKey::parse(&text).unwrap())
 }
 
-fn ours() -> Arc<TsigKey> {
-    key("xfer", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=")
+fn our_key() -> Arc<TsigKey> {
+    parse_key("xfer", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=")
 }
 
 /// An SOA query for the root.
-fn query() -> Vec<u8> {
+fn soa_query() -> Vec<u8> {
     let mut message = Header {
         id: 7,
         flags: 0,
@@ -29,36 +29,44 @@ fn query() -> Vec<u8> {
 
 const QUESTION_END: usize = 17;
 
-fn signed(key: &Arc<TsigKey>, time: u64) -> Vec<u8> {
-    let mut message = query();
-    TsigSession::of_request(key, 7).sign(0, time, &mut message);
+fn signed_query(key: &Arc<TsigKey>, time: u64) -> Vec<u8> {
+    let mut message = soa_query();
+    TsigSession::of_request(key, 7).sign_message(0, time, &mut message);
     message
 }
 
-fn checked(message: &[u8], now: u64) -> Result<Option<TsigSession>, TsigRefusal> {
-    check(message, QUESTION_END, Some(&ours()), now)
+fn check_query(message: &[u8], now: u64) -> Result<Option<TsigSession>, TsigRefusal> {
+    check_signature(message, QUESTION_END, Some(&our_key()), now)
 }
 
-/// RCODE and TSIG error of the response to a rejected query, and whether the response is signed.
-fn refused(message: &[u8], now: u64) -> (u16, Option<u16>, bool) {
-    let refusal = checked(message, now).expect_err("it is refused");
+/// The response to a rejected query.
+#[derive(Debug, PartialEq, Eq)]
+struct RefusalResponse {
+    rcode: u16,
+    /// The error of the TSIG record; `None` without a record.
+    error: Option<u16>,
+    is_signed: bool,
+}
+
+fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
+    let refusal = check_query(message, now).expect_err("it is refused");
     let mut response = vec![0xff; 3];
     refusal.append_response(message, QUESTION_END, &mut response);
     let response = response.get(3..).unwrap();
     let header = Header::parse(response).unwrap();
     let tsig = TsigRecord::read(response, QUESTION_END)
         .map(|(tsig, _)| (tsig.error, !tsig.mac.is_empty()));
-    (
-        header.rcode(),
-        tsig.map(|(error, _)| error),
-        tsig.is_some_and(|(_, signed)| signed),
-    )
+    RefusalResponse {
+        rcode: header.rcode(),
+        error: tsig.map(|(error, _)| error),
+        is_signed: tsig.is_some_and(|(_, signed)| signed),
+    }
 }
 
 #[test]
-fn requests_with_the_key_are_accepted() {
+fn query_signed_with_key_is_accepted() {
     assert!(
-        checked(&query(), NOW).unwrap().is_none(),
+        check_query(&soa_query(), NOW).unwrap().is_none(),
         "it is not signed"
     );
     for (what, time) in [
@@ -67,36 +75,38 @@ fn requests_with_the_key_are_accepted() {
         ("a fast one", NOW + 300),
     ] {
         assert!(
-            checked(&signed(&ours(), time), NOW).unwrap().is_some(),
+            check_query(&signed_query(&our_key(), time), NOW)
+                .unwrap()
+                .is_some(),
             "{what}"
         );
     }
-    let mut forwarded = signed(&ours(), NOW);
+    let mut forwarded = signed_query(&our_key(), NOW);
     forwarded[..2].copy_from_slice(&[1, 2]);
     assert!(
-        checked(&forwarded, NOW).unwrap().is_some(),
+        check_query(&forwarded, NOW).unwrap().is_some(),
         "the ID on the way may be another"
     );
 }
 
 #[test]
-fn other_requests_are_refused() {
-    let good = signed(&ours(), NOW);
+fn query_signed_otherwise_is_refused() {
+    let good = signed_query(&our_key(), NOW);
     let changed = |at: usize| {
         let mut message = good.clone();
         message[at] ^= 1;
         message
     };
-    let another = key("xfer", "YW5vdGhlciBzZWNyZXQgb2YgMjQgb2N0ZXRz");
+    let another = parse_key("xfer", "YW5vdGhlciBzZWNyZXQgb2YgMjQgb2N0ZXRz");
     for (what, message, expected) in [
         (
             "another name",
-            signed(&key("other", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="), NOW),
+            signed_query(&parse_key("other", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="), NOW),
             (9, Some(BADKEY), false),
         ),
         (
             "another secret",
-            signed(&another, NOW),
+            signed_query(&another, NOW),
             (9, Some(BADSIG), false),
         ),
         (
@@ -106,7 +116,7 @@ fn other_requests_are_refused() {
         ),
         (
             "an old request",
-            signed(&ours(), NOW - 301),
+            signed_query(&our_key(), NOW - 301),
             (9, Some(BADTIME), true),
         ),
         (
@@ -120,32 +130,38 @@ fn other_requests_are_refused() {
             (1, None, false),
         ),
     ] {
-        assert_eq!(refused(&message, NOW), expected, "{what}");
+        let (rcode, error, is_signed) = expected;
+        let expected = RefusalResponse {
+            rcode,
+            error,
+            is_signed,
+        };
+        assert_eq!(refusal_response(&message, NOW), expected, "{what}");
     }
 }
 
 #[test]
-fn a_response_of_several_messages_is_one_chain() {
-    let request = signed(&ours(), NOW);
-    let mut session = checked(&request, NOW).unwrap().unwrap();
+fn signatures_of_one_response_are_chained() {
+    let request = signed_query(&our_key(), NOW);
+    let mut session = check_query(&request, NOW).unwrap().unwrap();
     let (tsig, _) = TsigRecord::read(&request, QUESTION_END).unwrap();
     let mut previous = tsig.mac.to_vec();
     for message in 0..3 {
-        let mut response = query();
-        let room = response.len() + session.room();
-        session.sign(0, NOW, &mut response);
+        let mut response = soa_query();
+        let room = response.len() + session.signature_size();
+        session.sign_message(0, NOW, &mut response);
         assert_eq!(response.len(), room, "what was reserved for the signature");
         let (tsig, start) = TsigRecord::read(&response, QUESTION_END).unwrap();
         let mut octets = Vec::new();
         append_counted(&previous, &mut octets);
-        octets.extend(unsigned(&response, start, 7).unwrap());
+        octets.extend(without_signature(&response, start, 7).unwrap());
         if message == 0 {
             tsig.append_variables(&mut octets);
         } else {
             tsig.append_timers(&mut octets);
         }
         assert!(
-            hmac::verify(ours().secret(), &octets, tsig.mac).is_ok(),
+            hmac::verify(our_key().secret(), &octets, tsig.mac).is_ok(),
             "message {message}"
         );
         previous = tsig.mac.to_vec();
@@ -185,7 +201,7 @@ fn response_without_room_is_truncated() {
             (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]),
         ),
     ] {
-        let mut request = query();
+        let mut request = soa_query();
         request[2] = 1;
         if let Some(size) = edns {
             request[11] = 1;
@@ -196,14 +212,14 @@ fn response_without_room_is_truncated() {
                     .chain([0; 6]),
             );
         }
-        TsigSession::of_request(&ours(), 7).sign(0, NOW, &mut request);
-        let session = checked(&request, NOW).unwrap().unwrap();
+        TsigSession::of_request(&our_key(), 7).sign_message(0, NOW, &mut request);
+        let session = check_query(&request, NOW).unwrap().unwrap();
         let parsed = Query::parse(&request, wire::Transport::Udp).unwrap();
         let signer = ResponseSigner::new(session, &parsed);
 
         // The response begins after other octets. Its records do not matter here.
         let mut out = vec![0xff; 3];
-        out.extend(&query());
+        out.extend(&soa_query());
         Header {
             id: 7,
             flags: flags | rcode,
@@ -229,12 +245,12 @@ fn response_without_room_is_truncated() {
 proptest::proptest! {
     /// No message causes a panic, and no message without the key is accepted.
     #[test]
-    fn any_octets_may_come(
+    fn arbitrary_octets_are_refused(
         mut octets in proptest::collection::vec(proptest::num::u8::ANY, 0..120),
         cut in 0..200_usize,
     ) {
-        octets.splice(0..0, signed(&ours(), NOW).into_iter().take(cut));
-        let accepted = checked(&octets, NOW).is_ok_and(|session| session.is_some());
-        proptest::prop_assert_eq!(accepted, octets == signed(&ours(), NOW));
+        octets.splice(0..0, signed_query(&our_key(), NOW).into_iter().take(cut));
+        let accepted = check_query(&octets, NOW).is_ok_and(|session| session.is_some());
+        proptest::prop_assert_eq!(accepted, octets == signed_query(&our_key(), NOW));
     }
 }
