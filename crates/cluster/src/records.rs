@@ -265,7 +265,7 @@ fn sort(pointers: &mut Vec<(IpAddr, Pointer)>) {
 
 /// The name of a Service below the zone, in wire format.
 fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
-    name::relative(&format!("{}.{}.svc", key.name, key.namespace))
+    name::parse_labels(&format!("{}.{}.svc", key.name, key.namespace))
         .ok()
         .map(Into::into)
 }
@@ -399,7 +399,7 @@ impl Member<'_> {
             .hostname
             .cloned()
             .unwrap_or_else(|| mode.of_address(self.ip));
-        let name = name::child(&label, base)?.into();
+        let name = name::child_labels(&label, base)?.into();
         // kube-dns has no reverse records for generated names.
         let named = self.hostname.is_some() || mode != EndpointNames::Hash;
         Some((
@@ -461,7 +461,7 @@ fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> Servi
 
 fn external_name(service: &Service, target: &str) -> ServiceRecords {
     let mut records = ServiceRecords::default();
-    let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else {
+    let Ok(base) = name::parse_labels(&format!("{}.svc", service.key.namespace)) else {
         return records;
     };
     // If `spec.externalName` is an address, the answer is that address.

@@ -41,7 +41,7 @@ impl Front {
             return None;
         }
         let text = name.to_string();
-        let data: Vec<String> = match (qtype, reverse::address(name.wire())) {
+        let data: Vec<String> = match (qtype, reverse::address_of_name(name.wire())) {
             (rtype::PTR, Some(address)) => {
                 let names = hosts::names(&self.hosts, address).into_iter();
                 names.take(1).map(|name| name + ".").collect()
@@ -76,7 +76,7 @@ impl Front {
             .config
             .own_names()
             .filter_map(|name| Name::parse(name).ok());
-        let ours = reverse::trees()
+        let ours = reverse::reverse_trees()
             .chain([domain.clone()])
             .chain(own)
             .filter(|ours| name.is_within(ours));

@@ -50,7 +50,7 @@ pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> Nam
             service,
         };
     }
-    match (path, reverse::address(name.wire())) {
+    match (path, reverse::address_of_name(name.wire())) {
         (Some(path), _) => below_domain(snapshot, path),
         (None, Some(address)) => NameKind::Reverse { address },
         (None, None) => NameKind::External,

@@ -186,7 +186,7 @@ fn name(text: &str) -> Result<Name, RequestError> {
         return Err(RequestError::NoName);
     }
     match text.parse::<IpAddr>() {
-        Ok(address) => Ok(Name::parse(&reverse::name(address))?),
+        Ok(address) => Ok(Name::parse(&reverse::name_of_address(address))?),
         Err(_) => Ok(Name::parse(text)?),
     }
 }
@@ -194,7 +194,7 @@ fn name(text: &str) -> Result<Name, RequestError> {
 /// Whether the name is a reverse name. The search list is not applied to reverse names.
 fn is_reverse(name: &Name) -> bool {
     let lower = name.to_lowercase();
-    reverse::trees().any(|tree| lower.is_within(&tree))
+    reverse::reverse_trees().any(|tree| lower.is_within(&tree))
 }
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ fn expected(
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
     let reverse = config.hosts.addresses().keys().map(|address| {
-        let name = wire::reverse::name(*address);
+        let name = wire::reverse::name_of_address(*address);
         name.trim_end_matches('.').to_owned()
     });
     let own: BTreeSet<String> = config.own_names().cloned().chain(reverse).collect();

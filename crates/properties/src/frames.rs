@@ -1,6 +1,6 @@
 //! Streams of DNS messages over TCP and TLS, from upstreams and clients.
 
-use wire::{Frames, framed};
+use wire::{FrameBuffer, frame_message};
 
 /// Size of the length field before each message, in octets (RFC 1035, section 4.2.2).
 const LENGTH: usize = 2;
@@ -15,7 +15,7 @@ pub fn frames(octets: &[u8]) {
         return;
     };
     let (expected, rest) = at_once(stream);
-    let (mut frames, mut messages) = (Frames::default(), Vec::new());
+    let (mut frames, mut messages) = (FrameBuffer::default(), Vec::new());
     let (mut left, mut state) = (stream, u32::from(*seed));
     while !left.is_empty() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -36,10 +36,10 @@ pub fn frames(octets: &[u8]) {
         expected.len()
     );
     assert_eq!(frames.is_empty(), rest.is_empty());
-    assert_eq!(frames.announced().is_some(), rest.len() >= LENGTH);
+    assert_eq!(frames.announced_length().is_some(), rest.len() >= LENGTH);
     let again: Vec<u8> = messages
         .iter()
-        .flat_map(|message| framed(message))
+        .flat_map(|message| frame_message(message))
         .chain(rest.iter().copied())
         .collect();
     assert!(again == stream, "octets were lost or added");

@@ -1,6 +1,8 @@
 //! Properties of every DNS message that we send.
 
-use wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
+use wire::{
+    ErrorResponse, Message, PLAIN_UDP, Query, QueryError, Record, Section, Transport, flag, rtype,
+};
 
 /// Parses a message of ours with our parser and with hickory-proto. Panics unless both accept the
 /// message.
@@ -97,9 +99,9 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
                 "EDNS is answered with EDNS"
             );
         }
-        Err(Malformed::Refuse {
+        Err(QueryError::Respond(ErrorResponse {
             rcode, dnssec_ok, ..
-        }) => {
+        })) => {
             assert_eq!(
                 extended_rcode(&message),
                 rcode,
@@ -116,7 +118,7 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
                 "a rejection has no other records"
             );
         }
-        Err(Malformed::Ignore) => {
+        Err(QueryError::Ignore) => {
             unreachable!("an answer to a message that is no query: {query:02x?}")
         }
     }

@@ -52,7 +52,7 @@ fn sent(spec: &Spec) {
     message.add_query(spec.question.clone());
     let wire = message.to_vec();
     let wire = wire.unwrap_or_else(|error| unreachable!("{error}: {:?}", spec.question));
-    let heading = wire::Heading::parse(&wire);
+    let heading = wire::MessageHeading::parse(&wire);
     let question = heading.ok().and_then(|heading| heading.question);
     let Some(question) = question else {
         unreachable!("no question in {wire:02x?}")

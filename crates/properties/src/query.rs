@@ -6,7 +6,7 @@ use cluster::snapshot::Snapshot;
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use wire::Name;
-use wire::{Malformed, Query, Transport, rtype};
+use wire::{Query, QueryError, Transport, rtype};
 
 use crate::{example, message};
 
@@ -76,7 +76,7 @@ pub(crate) fn ask(
             Outcome::Transfer => unreachable!("no zone is transferred"),
             Outcome::Ignore => {
                 assert!(
-                    matches!(Query::parse(octets, transport), Err(Malformed::Ignore)),
+                    matches!(Query::parse(octets, transport), Err(QueryError::Ignore)),
                     "a query is not ignored"
                 );
                 assert!(octets.len() < 12 || message::flags(octets) & 0x8000 != 0);

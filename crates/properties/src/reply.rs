@@ -6,7 +6,7 @@ use skydns::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use skydns::forward::{self, ReplyCheck, UpstreamReply};
 use skydns::resolve;
 use wire::Name;
-use wire::{Heading, Message, Query, Question, Record, Section, Transport, rtype};
+use wire::{Message, MessageHeading, Query, Question, Record, Section, Transport, rtype};
 
 use crate::{example, memory, message, query};
 
@@ -46,7 +46,7 @@ pub fn reply(input: &[u8]) {
 /// A query with the question of the upstream's message, or with a fixed question if that message
 /// has none.
 fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
-    match Heading::parse(octets)
+    match MessageHeading::parse(octets)
         .ok()
         .and_then(|heading| heading.question)
     {

@@ -206,7 +206,11 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
         questions.push(wire(&labels));
     }
     for ip in snapshot.reverse.iter().map(|(ip, _)| ip).take(8) {
-        questions.push(Some(example::name(&reverse::name(*ip)).wire().to_vec()));
+        questions.push(Some(
+            example::name(&reverse::name_of_address(*ip))
+                .wire()
+                .to_vec(),
+        ));
     }
     let rtypes = [
         rtype::A,

@@ -24,7 +24,10 @@ use crate::serial::{self, ZoneSerials};
 use lookup::{Alias, Families, Found};
 use sample::Sample;
 use srv::Kind;
-use wire::{Full, Name, Owner, Query, Section, SoaData, Writer, class, name::labels, rtype};
+use wire::{
+    MessageFull, Name, NameForm, Query, RecordHead, ResponseWriter, Section, SoaData, class,
+    name::labels, rtype,
+};
 
 /// TTL of an upstream's records in our answers, in seconds.
 const EXTERNAL_TTL: u32 = 60;
@@ -62,7 +65,7 @@ pub(crate) struct Answer<'q, 'b, V> {
     name: &'q [u8],
     /// Whether the query is for an own name. Own names are in none of our zones.
     own: bool,
-    pub(crate) message: Writer<'q, 'b>,
+    pub(crate) message: ResponseWriter<'q, 'b>,
     /// Queries that upstreams must answer before this answer is complete.
     pub(crate) needs: Vec<ExternalQuery>,
     truncated: bool,
@@ -81,7 +84,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         asker: Asker,
         out: &'b mut Vec<u8>,
     ) -> Self {
-        let (message, steps) = (Writer::new(query, out), Cell::new(asker.steps));
+        let (message, steps) = (ResponseWriter::new(query, out), Cell::new(asker.steps));
         let (name, own) = (query.lower(), false);
         Self {
             view,
@@ -184,7 +187,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         match (path, self.query.qtype) {
             (["dns-version"], rtype::TXT) => {
                 let (text, ttl) = (SPECIFICATION, self.view.zone().ttl());
-                Some(self.wrote(|m| m.text_record(Owner::Question, class::IN, ttl, text)))
+                Some(self.wrote(|m| m.write_text(class::IN, ttl, text)))
             }
             (["dns-version"], _) => Some(Answered::Empty),
             (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
@@ -278,18 +281,19 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             self.authority.domain,
             self.authority.ttl_of(self.view.zone(), TTL),
         );
+        let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype::NS, ttl);
         let mut target = 0;
         let written = self.wrote(|m| {
-            m.record(Section::Answer, Owner::Question, rtype::NS, ttl, |m| {
+            m.write_record(&head, |m| {
                 target = u16::try_from(m.position()).unwrap_or_default();
-                m.name(Owner::Parts(&[NAME_SERVER, domain.wire()]));
+                m.push_name(NameForm::Parts(&[NAME_SERVER, domain.wire()]));
             })
         });
         let mark = self.message.mark();
         for address in self.name_server_addresses() {
             if self
                 .message
-                .address_record(Section::Additional, Owner::At(target), address, ttl)
+                .write_address(Section::Additional, NameForm::At(target), address, ttl)
                 .is_err()
             {
                 self.message.rewind(mark);
@@ -317,7 +321,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// Calls `write`, and marks the answer as truncated if a record did not fit.
-    fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Answered {
+    fn wrote(
+        &mut self,
+        write: impl FnOnce(&mut ResponseWriter<'q, 'b>) -> Result<(), MessageFull>,
+    ) -> Answered {
         self.truncated |= write(&mut self.message).is_err();
         Answered::Written
     }
@@ -346,7 +353,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for address in &addresses {
             if self
                 .message
-                .address_record(Section::Answer, Owner::Question, *address, ttl)
+                .write_address(Section::Answer, NameForm::Question, *address, ttl)
                 .is_err()
             {
                 self.truncated = true;
@@ -367,7 +374,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             self.message.answer_ttls(),
             self.authority.max_ttl(self.view.zone()),
         );
-        if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
+        if self.message.record_count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
             self.message.set_answer_ttls(lowest.min(ttl));
         }
     }
@@ -391,7 +398,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             }
         });
         let (name, ttl) = target?;
-        Some(self.wrote(|m| m.cname_record(Owner::Question, name.wire(), ttl)))
+        Some(self.wrote(|m| m.write_cname(NameForm::Question, name.wire(), ttl)))
     }
 
     /// Answers NODATA for an existing name without records of the query type, otherwise NXDOMAIN.
@@ -431,7 +438,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for address in &addresses {
             if self
                 .message
-                .address_record(Section::Answer, Owner::Question, *address, ttl)
+                .write_address(Section::Answer, NameForm::Question, *address, ttl)
                 .is_err()
             {
                 self.truncated = true;
@@ -451,7 +458,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.own = true;
         let ttl = self.view.zone().ttl();
         let Some(families) = Families::of(self.query.qtype) else {
-            return self.wrote(|m| m.cname_record(Owner::Question, target.wire(), ttl));
+            return self.wrote(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
         };
         let mut aliases = Sample::new(self.room());
         aliases.add(Alias {
@@ -468,7 +475,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     pub(crate) fn own_pointers(&mut self, names: &[Name]) {
         let ttl = self.view.zone().ttl();
         for name in names {
-            self.truncated |= self.message.ptr_record(&[name.wire()], ttl).is_err();
+            self.truncated |= self.message.write_ptr(&[name.wire()], ttl).is_err();
         }
     }
 
@@ -501,7 +508,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
                 records = Answered::Written;
                 *truncated |= message
-                    .ptr_record(&[&pointer.name, zone.domain.wire()], zone.ttl())
+                    .write_ptr(&[&pointer.name, zone.domain.wire()], zone.ttl())
                     .is_err();
             }
         });
@@ -529,7 +536,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
                 if let crate::Host::Name(target) = &entry.record.host {
                     answered = Answered::Written;
                     let ttl = zone.ttl.unwrap_or(entry.record.ttl);
-                    *truncated |= message.ptr_record(&[target.wire()], ttl).is_err();
+                    *truncated |= message.write_ptr(&[target.wire()], ttl).is_err();
                 }
             });
         }
@@ -539,10 +546,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     /// Writes the TXT records of a CHAOS name.
     pub(crate) fn chaos(&mut self, texts: &[&str]) {
         for text in texts {
-            self.truncated |= self
-                .message
-                .text_record(Owner::Question, class::CH, 0, text)
-                .is_err();
+            self.truncated |= self.message.write_text(class::CH, 0, text).is_err();
         }
     }
 }
@@ -592,13 +596,17 @@ pub(crate) struct ZoneSoa<'d> {
 }
 
 impl ZoneSoa<'_> {
-    pub(crate) fn write(&self, section: Section, message: &mut Writer<'_, '_>) -> Result<(), Full> {
+    pub(crate) fn write(
+        &self,
+        section: Section,
+        message: &mut ResponseWriter<'_, '_>,
+    ) -> Result<(), MessageFull> {
         let [serial, refresh, retry, expire] = self.numbers;
         let data = SoaData {
             mname: &[NAME_SERVER, self.domain],
             rname: &[HOSTMASTER, self.domain],
             numbers: [serial, refresh, retry, expire, self.minimum],
         };
-        message.soa_record(section, Owner::Parts(&[self.domain]), self.ttl, &data)
+        message.write_soa(section, NameForm::Parts(&[self.domain]), self.ttl, &data)
     }
 }

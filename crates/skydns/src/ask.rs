@@ -141,7 +141,7 @@ impl Record {
             owner,
             rtype: record.rtype,
             ttl: record.ttl,
-            data: text::rdata(record.rtype, &data),
+            data: text::rdata_text(record.rtype, &data),
         })
     }
 }

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 
 use wire::Upstream;
-use wire::{EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype};
+use wire::{
+    EXTENDED_ERROR, Message, Query, Section, extended_error, info, rcode, rtype, split_options,
+};
 
 use crate::backend::Zone;
 use crate::forward::{ForwardError, UpstreamFailure};
@@ -159,8 +161,8 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
     if last.rtype != rtype::OPT || last.range().end != message.len() {
         return None;
     }
-    let has_cause =
-        options(last.data()).any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
+    let has_cause = split_options(last.data())
+        .any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
     (!has_cause).then(|| last.data().len())
 }
 

@@ -7,7 +7,9 @@
 
 use std::net::IpAddr;
 
-use wire::{Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
+use wire::{
+    Name, Query, QueryError, ResponseWriter, Transport, class, flag, rcode, reverse, rtype,
+};
 
 use crate::answer::{Answer, Answered};
 use crate::backend::zones::{Authority, is_ours};
@@ -127,22 +129,18 @@ pub fn answer<V: View>(
 /// Answers a message that is not a well-formed query with an error; `None` if the message must not
 /// be answered.
 pub(crate) fn answer_malformed(
-    malformed: &Malformed,
+    malformed: &QueryError,
     message: &[u8],
     out: &mut Vec<u8>,
 ) -> Option<Reply> {
     match *malformed {
-        Malformed::Ignore => None,
-        Malformed::Refuse {
-            rcode,
-            question_end,
-            dnssec_ok,
-        } => {
-            wire::refuse(message, question_end, rcode, dnssec_ok, out);
+        QueryError::Ignore => None,
+        QueryError::Respond(error) => {
+            error.append_to(message, out);
             Some(Reply {
                 system: System::Auth,
                 qtype: 0,
-                rcode,
+                rcode: error.rcode,
                 truncated: false,
                 zone: None,
             })
@@ -323,7 +321,7 @@ impl<'a, V: View> Engine<'a, V> {
         let authority = Authority::of(self.view, name);
         if self.query.qtype == rtype::PTR
             && authority.is_none_or(|authority| authority.further.is_some())
-            && let Some(address) = reverse::address(name)
+            && let Some(address) = reverse::address_of_name(name)
         {
             return self.reverse(address, authority, out);
         }
@@ -411,7 +409,7 @@ impl<'a, V: View> Engine<'a, V> {
     /// Answers without records. `copied` are the flags to copy from the query; CD is always copied.
     fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Reply {
         let flags = self.query.header.flags & (copied | flag::CD);
-        Writer::new(self.query, out).finish(flags, rcode);
+        ResponseWriter::new(self.query, out).finish(flags, rcode);
         self.reply(System::Auth, rcode, false)
     }
 
@@ -529,7 +527,8 @@ impl<'a, V: View> Engine<'a, V> {
     fn own(&self, own: &OwnNames, out: &mut Vec<u8>) -> Option<Progress> {
         let name = self.query.lower();
         if self.query.qtype == rtype::PTR
-            && let Some(names) = reverse::address(name).and_then(|address| own.names_of(address))
+            && let Some(names) =
+                reverse::address_of_name(name).and_then(|address| own.names_of(address))
         {
             return Some(Progress::Reply(self.own_pointers(names, out)));
         }
@@ -673,7 +672,7 @@ pub(crate) fn servfail(
     let start = out.len();
     let copied = query.header.flags & (flag::RD | flag::CD);
 
-    Writer::new(query, out).finish(copied | flag::RA, rcode::SERVFAIL);
+    ResponseWriter::new(query, out).finish(copied | flag::RA, rcode::SERVFAIL);
     cause.append_if_enabled(zone, query, start, out);
     Reply {
         system,

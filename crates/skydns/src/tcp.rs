@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
-use wire::{Transport, framed, set_length};
+use wire::{Transport, frame_message, set_frame_length};
 
 use crate::backend::Backend;
 use crate::client_shares::ClientShares;
@@ -193,7 +193,7 @@ impl<B: Backend> ClientConnection<B> {
             tokio::select! {
                 answer = in_flight.next_answer(), if !in_flight.is_empty() => {
                     if let Some(answer) = answer {
-                        self.send_octets(&framed(&answer)).await?;
+                        self.send_octets(&frame_message(&answer)).await?;
                     }
                     frames.restart_idle_time();
                 }
@@ -267,7 +267,7 @@ impl<B: Backend> ClientConnection<B> {
             answers.truncate(start);
             return attempt;
         };
-        set_length(answers, start);
+        set_frame_length(answers, start);
         self.resolver.record_answer(&AnsweredQuery {
             client: self.client,
             transport: Transport::Tcp,
@@ -292,7 +292,7 @@ impl<B: Backend> ClientConnection<B> {
 
         let mut first = None;
         while let Some(message) = timeout_at(deadline, stream.next_message()).await? {
-            timeout_at(deadline, self.send_octets(&framed(&message))).await??;
+            timeout_at(deadline, self.send_octets(&frame_message(&message))).await??;
             first.get_or_insert(message);
         }
 
@@ -338,7 +338,7 @@ impl<B: Backend> ClientConnection<B> {
 
 /// Received octets, split into messages.
 struct TimedFrames {
-    octets: wire::Frames,
+    octets: wire::FrameBuffer,
     /// Time at which the first incomplete message began to arrive, or at which the connection
     /// became idle.
     since: tokio::time::Instant,
@@ -347,7 +347,7 @@ struct TimedFrames {
 impl TimedFrames {
     fn new() -> Self {
         Self {
-            octets: wire::Frames::default(),
+            octets: wire::FrameBuffer::default(),
             since: tokio::time::Instant::now(),
         }
     }
@@ -391,7 +391,7 @@ impl TimedFrames {
     /// Whether the current message is longer than [`MAX_QUERY`].
     fn exceeds_max_query(&self) -> bool {
         self.octets
-            .announced()
+            .announced_length()
             .is_some_and(|length| length > MAX_QUERY)
     }
 
@@ -439,7 +439,7 @@ mod tests {
             .unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let query = [1; 300];
-        client.write_all(&framed(&query)).await.unwrap();
+        client.write_all(&frame_message(&query)).await.unwrap();
 
         let mut frames = TimedFrames::new();
         assert_eq!(frames.read_octets(&server).await.unwrap(), 302);

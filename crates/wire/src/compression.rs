@@ -2,14 +2,32 @@
 
 use indexmap::IndexMap;
 
-use super::{Full, Name, Owner, Section, Writer, rtype};
+use super::{MessageFull, Name, NameForm, RecordHead, ResponseWriter, Section, rtype};
 
 /// The pointer to the name of the question, which follows the header of twelve octets.
 pub const POINTER_TO_QUESTION: [u8; 2] = [0xc0, 12];
 
 /// The offset for a compression pointer; `None` if the offset needs more than 14 bits.
+#[inline]
 pub fn pointer_to(offset: usize) -> Option<u16> {
     u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)
+}
+
+/// A record whose owner name, and whose target if it is a CNAME, may be compressed.
+#[derive(Debug, Clone, Copy)]
+pub struct CompressedRecord<'r> {
+    /// The section to write to.
+    pub section: Section,
+    /// The owner name; `None` for the query name.
+    pub owner: Option<&'r Name>,
+    /// TYPE.
+    pub rtype: u16,
+    /// CLASS.
+    pub class: u16,
+    /// TTL in seconds.
+    pub ttl: u32,
+    /// RDATA, with uncompressed names.
+    pub data: &'r [u8],
 }
 
 /// Names that were written to a message, with their offsets.
@@ -27,40 +45,51 @@ impl NameOffsets {
         self.0.truncate(len);
     }
 
-    /// Writes a record; without `owner`, a record of the query name. If the owner name was written
-    /// before, the record has a pointer instead.
-    pub fn record(
+    /// Writes a record. If the owner name was written before, the record has a pointer instead.
+    pub fn write_record(
         &mut self,
-        message: &mut Writer<'_, '_>,
-        section: Section,
-        owner: Option<&Name>,
-        (rtype, class): (u16, u16),
-        ttl: u32,
-        data: &[u8],
-    ) -> Result<(), Full> {
+        message: &mut ResponseWriter<'_, '_>,
+        record: &CompressedRecord<'_>,
+    ) -> Result<(), MessageFull> {
         let start = message.position();
-        let parts = owner.map(|name| [name.wire()]);
-        let at = match (&parts, owner.and_then(|name| self.0.get(name))) {
-            (_, Some(offset)) => Owner::At(*offset),
-            (Some(parts), None) => Owner::Parts(parts),
-            (None, None) => Owner::Question,
+        let parts = record.owner.map(|name| [name.wire()]);
+        let known = record.owner.and_then(|name| self.0.get(name));
+        let owner = match (&parts, known) {
+            (_, Some(offset)) => NameForm::At(*offset),
+            (Some(parts), None) => NameForm::Parts(parts),
+            (None, None) => NameForm::Question,
         };
-        let target = (rtype == rtype::CNAME)
-            .then(|| Name::from_wire(data))
-            .flatten();
+        let target = if record.rtype == rtype::CNAME {
+            Name::from_wire(record.data)
+        } else {
+            None
+        };
+
+        let head = RecordHead {
+            section: record.section,
+            owner,
+            rtype: record.rtype,
+            class: record.class,
+            ttl: record.ttl,
+        };
         let mut data_start = 0;
-        message.record_of_class(section, at, (rtype, class), ttl, |m| {
+        message.write_record(&head, |m| {
             data_start = m.position();
             match &target {
-                Some(name) => m.name(Owner::Parts(&[name.wire()])),
-                None => m.bytes(data),
+                Some(name) => m.push_name(NameForm::Parts(&[name.wire()])),
+                None => m.push_octets(record.data),
             }
         })?;
-        for (name, offset) in [(owner, start), (target.as_ref(), data_start)] {
-            if let (Some(name), Some(offset)) = (name, pointer_to(offset)) {
-                self.0.entry(name.clone()).or_insert(offset);
-            }
-        }
+
+        self.insert_first(record.owner, start);
+        self.insert_first(target.as_ref(), data_start);
         Ok(())
+    }
+
+    /// Keeps the first offset of a name, if a pointer can reach it.
+    fn insert_first(&mut self, name: Option<&Name>, offset: usize) {
+        if let (Some(name), Some(offset)) = (name, pointer_to(offset)) {
+            self.0.entry(name.clone()).or_insert(offset);
+        }
     }
 }

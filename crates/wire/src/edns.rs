@@ -40,7 +40,7 @@ pub struct Edns<O> {
 
 impl<'a> Edns<&'a [u8]> {
     /// Parses an OPT record.
-    pub fn of(opt: &Record<'a>) -> Self {
+    pub fn from_record(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
         Self {
             udp_size: opt.class,
@@ -63,18 +63,12 @@ impl<'a> Edns<&'a [u8]> {
 
 impl<O> Edns<O> {
     /// Converts the options with `keep`; the other fields stay the same.
-    pub fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
-        let Self {
-            udp_size,
-            version,
-            dnssec_ok,
-            options,
-        } = self;
+    pub fn map_options<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
         Edns {
-            udp_size,
-            version,
-            dnssec_ok,
-            options: keep(options),
+            udp_size: self.udp_size,
+            version: self.version,
+            dnssec_ok: self.dnssec_ok,
+            options: keep(self.options),
         }
     }
 }
@@ -82,17 +76,11 @@ impl<O> Edns<O> {
 impl<O: AsRef<[u8]>> Edns<O> {
     /// Borrows the options.
     pub fn borrowed(&self) -> Edns<&[u8]> {
-        let &Self {
-            udp_size,
-            version,
-            dnssec_ok,
-            ref options,
-        } = self;
         Edns {
-            udp_size,
-            version,
-            dnssec_ok,
-            options: options.as_ref(),
+            udp_size: self.udp_size,
+            version: self.version,
+            dnssec_ok: self.dnssec_ok,
+            options: self.options.as_ref(),
         }
     }
 
@@ -101,12 +89,14 @@ impl<O: AsRef<[u8]>> Edns<O> {
         let options = self.options.as_ref();
         let [t0, t1] = rtype::OPT.to_be_bytes();
         let [s0, s1] = self.udp_size.to_be_bytes();
-        let [_, extended] = (rcode >> 4).to_be_bytes();
+        let [_, extended_rcode] = (rcode >> 4).to_be_bytes();
         let flags = if self.dnssec_ok { DO } else { 0 };
-        let [l0, l1] = u16::try_from(options.len())
-            .unwrap_or_default()
-            .to_be_bytes();
-        let fixed: [u8; OPT_LEN] = [0, t0, t1, s0, s1, extended, self.version, flags, 0, l0, l1];
+        let length = u16::try_from(options.len()).unwrap_or_default();
+        let [l0, l1] = length.to_be_bytes();
+
+        // The owner name is the root; the four octets of the TTL begin with the extended RCODE.
+        let version = self.version;
+        let fixed: [u8; OPT_LEN] = [0, t0, t1, s0, s1, extended_rcode, version, flags, 0, l0, l1];
         out.extend_from_slice(&fixed);
         out.extend_from_slice(options);
     }
@@ -126,23 +116,37 @@ pub fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
     [head.as_flattened(), text.as_bytes()].concat()
 }
 
+/// One EDNS option, split off from those after it.
+struct SplitOption<'o> {
+    code: u16,
+    /// The octets of the option, with code and length.
+    octets: &'o [u8],
+    rest: &'o [u8],
+}
+
 /// Splits EDNS options. An item is the option code and the octets of the option, with code and
 /// length. The last item is `None` if the last option is cut off.
-pub fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
+pub fn split_options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let split = split_option(rest);
-        rest = split.map_or(&[], |(_, _, next)| next);
-        Some(split.map(|(code, option, _)| (code, option)))
+
+        let option = split_first_option(rest);
+        rest = option.as_ref().map_or(&[], |option| option.rest);
+        Some(option.map(|option| (option.code, option.octets)))
     })
 }
 
-/// Splits off the first option. Returns the code, the octets of the option and the octets after it.
-fn split_option(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+fn split_first_option(octets: &[u8]) -> Option<SplitOption<'_>> {
     let &[c0, c1, l0, l1] = octets.first_chunk()?;
-    let (option, rest) = octets.split_at_checked(4 + usize::from(u16::from_be_bytes([l0, l1])))?;
-    Some((u16::from_be_bytes([c0, c1]), option, rest))
+    let length = usize::from(u16::from_be_bytes([l0, l1]));
+
+    let (option, rest) = octets.split_at_checked(4 + length)?;
+    Some(SplitOption {
+        code: u16::from_be_bytes([c0, c1]),
+        octets: option,
+        rest,
+    })
 }

@@ -7,11 +7,11 @@ const LENGTH: usize = 2;
 /// taken. If all messages are taken after each push, the buffer holds at most one message and the
 /// rest of one push.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameBuffer {
     buffer: Vec<u8>,
 }
 
-impl Frames {
+impl FrameBuffer {
     /// Adds received octets.
     pub fn push(&mut self, octets: &[u8]) {
         self.buffer.extend_from_slice(octets);
@@ -24,7 +24,7 @@ impl Frames {
 
     /// The length of the first message in octets, from its length field; `None` before the length
     /// field is complete.
-    pub fn announced(&self) -> Option<usize> {
+    pub fn announced_length(&self) -> Option<usize> {
         self.buffer
             .first_chunk()
             .map(|length| u16::from_be_bytes(*length).into())
@@ -32,8 +32,9 @@ impl Frames {
 
     /// Takes the next complete message, without its length.
     pub fn next_message(&mut self) -> Option<Vec<u8>> {
-        let end = LENGTH + self.announced()?;
+        let end = LENGTH + self.announced_length()?;
         let message = self.buffer.get(LENGTH..end)?.to_vec();
+
         self.buffer.drain(..end);
         Some(message)
     }
@@ -45,17 +46,18 @@ impl Frames {
 }
 
 /// Puts the length before a message. Octets beyond 65,535 are cut, so that the length matches.
-pub fn framed(message: &[u8]) -> Vec<u8> {
+pub fn frame_message(message: &[u8]) -> Vec<u8> {
     let mut frame = [&[0; LENGTH], message].concat();
-    set_length(&mut frame, 0);
+    set_frame_length(&mut frame, 0);
     frame
 }
 
 /// Sets the length field at `start` of `buffer` to the length of the octets after the field. The
-/// buffer is cut as in [`framed`].
-pub fn set_length(buffer: &mut Vec<u8>, start: usize) {
+/// buffer is cut as in [`frame_message`].
+pub fn set_frame_length(buffer: &mut Vec<u8>, start: usize) {
     let begin = start + LENGTH;
     let length = u16::try_from(buffer.len().saturating_sub(begin)).unwrap_or(u16::MAX);
+
     buffer.truncate(begin + usize::from(length));
     if let Some(field) = buffer.get_mut(start..begin) {
         field.copy_from_slice(&length.to_be_bytes());
@@ -67,16 +69,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_that_is_too_long_leaves_the_stream_in_step() {
+    fn overlong_message_keeps_stream_in_step() {
         for length in [0, 12, 65_535, 65_536, 100_000] {
-            let mut frames = Frames::default();
-            frames.push(&framed(&vec![1; length]));
-            frames.push(&framed(&[2, 2]));
-            assert_eq!(
-                frames.next_message(),
-                Some(vec![1; length.min(65_535)]),
-                "{length}"
-            );
+            let kept = vec![1; length.min(65_535)];
+            let mut frames = FrameBuffer::default();
+
+            frames.push(&frame_message(&vec![1; length]));
+            frames.push(&frame_message(&[2, 2]));
+
+            assert_eq!(frames.next_message(), Some(kept), "{length}");
             assert_eq!(frames.next_message(), Some(vec![2, 2]), "{length}");
             assert!(frames.is_empty(), "{length}");
         }

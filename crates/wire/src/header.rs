@@ -1,6 +1,6 @@
 //! The header of a message: twelve octets (RFC 1035, section 4.1.1).
 
-use super::MessageError;
+use super::WireError;
 
 /// Length of a header, in octets.
 pub const HEADER: usize = 12;
@@ -47,10 +47,10 @@ impl Header {
     pub const MAX_RCODE: u16 = 0x000f;
 
     /// Parses the header of a message.
-    pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let octets: &[u8; HEADER] = bytes
             .first_chunk()
-            .ok_or(MessageError::Short(bytes.len() & !1))?;
+            .ok_or(WireError::Short(bytes.len() & !1))?;
         let word = |n: usize| u16::from_be_bytes([octets[2 * n], octets[2 * n + 1]]);
         let [id, flags, counts @ ..]: [u16; HEADER / 2] = std::array::from_fn(word);
         Ok(Self { id, flags, counts })

@@ -3,7 +3,7 @@
 //!
 //! The crate knows neither zones nor upstreams, and opens no socket. Parsing is safe for any octets:
 //! the parser does not panic, always ends, and allocates no more than the size of the message. The
-//! fast path of a query ([`Query`], [`Writer`], [`reverse`]) does not allocate.
+//! fast path of a query ([`Query`], [`ResponseWriter`], [`reverse`]) does not allocate.
 
 mod codes;
 mod compression;
@@ -26,28 +26,32 @@ mod transport;
 mod writer;
 
 pub use codes::{class, rtype};
-pub use compression::{NameOffsets, POINTER_TO_QUESTION, pointer_to};
+pub use compression::{CompressedRecord, NameOffsets, POINTER_TO_QUESTION, pointer_to};
 pub use edns::{
-    EXTENDED_ERROR, Edns, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info, options,
+    EXTENDED_ERROR, Edns, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info,
+    split_options,
 };
-pub use frames::{Frames, framed, set_length};
+pub use frames::{FrameBuffer, frame_message, set_frame_length};
 pub use header::{HEADER, Header, flag, rcode};
-pub use message::{Heading, Message};
+pub use message::{Message, MessageHeading};
 pub use name::Name;
-pub use query::{MAX_UDP, Malformed, OwnedQuery, PLAIN_UDP, Query};
+pub use query::{MAX_UDP, OwnedQuery, PLAIN_UDP, Query, QueryError};
 pub use question::Question;
-pub use record::{Record, Records, Section, append_record_body};
+pub use record::{Record, RecordBody, RecordIter, Section};
 pub use server::{
-    AddressError, DNS_PORT, FlagAddrError, Nameserver, Protocol, ServerAddr, TLS_PORT, Upstream,
+    AddressError, DNS_PORT, FlagAddrError, Nameserver, ServerAddr, TLS_PORT, Upstream,
+    UpstreamProtocol,
 };
 pub use shorten::shorten;
 pub use transport::Transport;
-pub use writer::{Full, Mark, Owner, SoaData, Writer, refuse};
+pub use writer::{
+    ErrorResponse, MessageFull, NameForm, RecordHead, ResponseWriter, SoaData, WriterMark,
+};
 
 /// Error of parsing octets that are not a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MessageError {
+pub enum WireError {
     /// The message ends in the middle of a field.
     #[error("message ends in the middle of a field, at octet {0}")]
     Short(usize),
@@ -69,9 +73,9 @@ pub enum MessageError {
 }
 
 /// The 16-bit word at `at`.
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16, MessageError> {
-    let pair = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    pair.copied()
-        .map(u16::from_be_bytes)
-        .ok_or(MessageError::Short(at))
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, WireError> {
+    match bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(pair) => Ok(u16::from_be_bytes(*pair)),
+        None => Err(WireError::Short(at)),
+    }
 }

@@ -2,11 +2,11 @@
 //!
 //! The parser interprets only the names in record data, so records of unknown types pass unchanged.
 
-use super::{HEADER, Header, MessageError, Question, Record, Records, Section};
+use super::{HEADER, Header, Question, Record, RecordIter, Section, WireError};
 
 /// Header and question of a message. They are readable even if the records are cut off.
 #[derive(Clone, Copy, Debug)]
-pub struct Heading<'a> {
+pub struct MessageHeading<'a> {
     /// The header.
     pub header: Header,
     /// The question; `None` if QDCOUNT is 0.
@@ -15,15 +15,16 @@ pub struct Heading<'a> {
     pub end: usize,
 }
 
-impl<'a> Heading<'a> {
+impl<'a> MessageHeading<'a> {
     /// Parses header and question. QDCOUNT must be 0 or 1.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = Header::parse(bytes)?;
         let (question, end) = match header.counts[0] {
             0 => (None, HEADER),
             1 => Question::read(bytes).map(|(question, end)| (Some(question), end))?,
-            n => return Err(MessageError::ManyQuestions(n)),
+            n => return Err(WireError::ManyQuestions(n)),
         };
+
         Ok(Self {
             header,
             question,
@@ -35,8 +36,8 @@ impl<'a> Heading<'a> {
 /// A message that was parsed to the end of its last record.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
-    heading: Heading<'a>,
-    records: Records<'a>,
+    heading: MessageHeading<'a>,
+    records: RecordIter<'a>,
     end: usize,
 }
 
@@ -44,14 +45,16 @@ impl<'a> Message<'a> {
     /// Parses a whole message with at most one question. Every owner name and every name in record
     /// data must be valid, and the data of well-known types must be well-formed. Octets after the
     /// last record are allowed; see [`Message::end`].
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
-        let heading = Heading::parse(bytes)?;
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let heading = MessageHeading::parse(bytes)?;
+
         let [_, counts @ ..] = heading.header.counts;
-        let records = Records::new(bytes, heading.end, counts);
+        let records = RecordIter::new(bytes, heading.end, counts);
         let mut walk = records.clone();
-        while let Some(record) = walk.follow() {
+        while let Some(record) = walk.next_followed() {
             record?.check_data()?;
         }
+
         Ok(Self {
             heading,
             records,
@@ -80,7 +83,7 @@ impl<'a> Message<'a> {
     }
 
     /// All records, in order.
-    pub fn records(&self) -> Records<'a> {
+    pub fn records(&self) -> RecordIter<'a> {
         self.records.clone()
     }
 

@@ -43,50 +43,53 @@ pub struct UnknownRcode(String);
 
 /// Parses a record type. Case is ignored.
 pub fn parse_type(text: &str) -> Result<u16, UnknownType> {
-    parse(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shorten(text, 40)))
+    parse_number(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shorten(text, 40)))
 }
 
 /// Parses an RCODE. Case is ignored.
 pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
-    parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shorten(text, 40)))
+    parse_number(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shorten(text, 40)))
 }
 
 /// The mnemonic of a record type; `None` if the type has none here.
 pub fn type_mnemonic(number: u16) -> Option<&'static str> {
-    mnemonic(&TYPES, number)
+    find_mnemonic(&TYPES, number)
 }
 
 /// The mnemonic of an RCODE; `None` if the RCODE has none here.
 pub fn rcode_mnemonic(code: u16) -> Option<&'static str> {
-    mnemonic(&RCODES, code)
+    find_mnemonic(&RCODES, code)
 }
 
 /// The mnemonic of a record type, or `TYPE` and the number.
 pub fn type_name(number: u16) -> String {
-    name(&TYPES, "TYPE", number)
+    name_or_number(&TYPES, "TYPE", number)
 }
 
 /// The mnemonic of an RCODE, or `RCODE` and the number.
 pub fn rcode_name(code: u16) -> String {
-    name(&RCODES, "RCODE", code)
+    name_or_number(&RCODES, "RCODE", code)
 }
 
-fn parse(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> {
+fn parse_number(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> {
     let upper = text.to_ascii_uppercase();
     if let Some((_, number)) = known.iter().find(|(name, _)| *name == upper) {
         return Some(*number);
     }
-    let digits = upper
-        .strip_prefix(prefix)
-        .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok())
+
+    // The standard library would also accept `TYPE+1`.
+    let digits = upper.strip_prefix(prefix)?;
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
 }
 
-fn name(known: &[(&'static str, u16)], prefix: &str, number: u16) -> String {
-    mnemonic(known, number).map_or_else(|| format!("{prefix}{number}"), str::to_owned)
+fn name_or_number(known: &[(&'static str, u16)], prefix: &str, number: u16) -> String {
+    find_mnemonic(known, number).map_or_else(|| format!("{prefix}{number}"), str::to_owned)
 }
 
-fn mnemonic(known: &[(&'static str, u16)], number: u16) -> Option<&'static str> {
+fn find_mnemonic(known: &[(&'static str, u16)], number: u16) -> Option<&'static str> {
     known
         .iter()
         .find(|(_, known)| *known == number)
@@ -98,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types() {
+    fn types_parse_and_print() {
         for (text, number) in [
             ("A", 1),
             ("aaaa", 28),
@@ -108,6 +111,7 @@ mod tests {
         ] {
             assert_eq!(parse_type(text), Ok(number), "{text}");
         }
+
         assert_eq!(
             (type_name(33), type_name(65_280)),
             ("SRV".to_owned(), "TYPE65280".to_owned())
@@ -115,6 +119,7 @@ mod tests {
         for text in ["", "B", "TYPE", "TYPE65536", "TYPE-1", "TYPE+1", "A A"] {
             assert!(parse_type(text).is_err(), "{text}");
         }
+
         let error = parse_type("ADDRESS").unwrap_err().to_string();
         assert!(
             error.starts_with("unknown type \"ADDRESS\": A, AAAA, SRV, PTR,"),
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rcodes() {
+    fn rcodes_parse_and_print() {
         for (text, number) in [
             ("NOERROR", 0),
             ("servfail", 2),
@@ -133,6 +138,7 @@ mod tests {
         ] {
             assert_eq!(parse_rcode(text), Ok(number), "{text}");
         }
+
         assert_eq!(
             (rcode_name(3), rcode_name(23)),
             ("NXDOMAIN".to_owned(), "RCODE23".to_owned())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{HEADER, MessageError};
+use super::{HEADER, WireError};
 
 /// Maximum length of a name, in octets of its wire format (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
@@ -35,7 +35,7 @@ impl Name {
     /// Parses dotted text without escapes. A trailing dot is optional. Upper and lower case are
     /// kept.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        let mut wire = relative(text)?;
+        let mut wire = parse_labels(text)?;
         wire.push(0);
         if wire.len() > MAX_NAME {
             return Err(NameError::LongName(text.to_owned()));
@@ -45,10 +45,11 @@ impl Name {
 
     /// Accepts the wire format of exactly one uncompressed name; `None` for any other octets.
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
-        (walk(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
+        (walk_labels(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
     }
 
     /// The wire format, with the root label.
+    #[inline]
     pub fn wire(&self) -> &[u8] {
         &self.0
     }
@@ -79,12 +80,13 @@ impl Name {
 
     /// The name whose labels below `domain` are `path`, from the domain downwards; `None` if a
     /// label or the name is not valid.
-    pub fn of_path(path: &[&str], domain: &Self) -> Option<Self> {
+    pub fn from_path(path: &[&str], domain: &Self) -> Option<Self> {
         let mut wire = Vec::new();
         for label in path.iter().rev() {
             wire.push(u8::try_from(label.len()).ok()?);
             wire.extend_from_slice(label.as_bytes());
         }
+
         wire.extend_from_slice(&domain.0);
         Self::from_wire(&wire)
     }
@@ -104,7 +106,7 @@ impl Default for Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(&self.0, f)
+        write_text(&self.0, f)
     }
 }
 
@@ -115,12 +117,13 @@ impl fmt::Debug for Name {
 }
 
 /// Converts dotted text to labels in wire format, without the root label.
-pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
+pub fn parse_labels(text: &str) -> Result<Vec<u8>, NameError> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let mut wire = Vec::with_capacity(text.len() + 2);
     if text.is_empty() {
         return Ok(wire);
     }
+
     for label in text.split('.') {
         match u8::try_from(label.len()) {
             Ok(0) => return Err(NameError::EmptyLabel(text.to_owned())),
@@ -129,6 +132,8 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
         }
         wire.extend_from_slice(label.as_bytes());
     }
+
+    // The root label takes one more octet.
     if wire.len() >= MAX_NAME {
         return Err(NameError::LongName(text.to_owned()));
     }
@@ -143,16 +148,21 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
 /// Therefore every chain of pointers ends. Also, no name depends on the octets after it, which may
 /// be removed before the message reaches the client. The target must be after the header: ID and
 /// counts are replaced later, and a name read from them would change.
-pub(crate) fn walk(
+pub(crate) fn walk_labels(
     bytes: &[u8],
     start: usize,
     mut visit: impl FnMut(&[u8]),
-) -> Result<usize, MessageError> {
-    let bad = MessageError::BadName(start);
-    let (mut at, mut part, mut limit) = (start, start, usize::MAX);
-    let (mut end, mut length) = (None, 0);
+) -> Result<usize, WireError> {
+    let bad = WireError::BadName(start);
+    // The current part of the name begins at `part`, and must end before `limit`.
+    let mut at = start;
+    let mut part = start;
+    let mut limit = usize::MAX;
+    let mut end = None;
+    let mut length = 0;
+
     loop {
-        let first = *bytes.get(at).ok_or(MessageError::Short(at))?;
+        let first = *bytes.get(at).ok_or(WireError::Short(at))?;
         let next = match first {
             0..=0x3f => at + 1 + usize::from(first),
             0xc0.. => at + 2,
@@ -161,18 +171,23 @@ pub(crate) fn walk(
         if next > limit {
             return Err(bad);
         }
-        let octets = bytes.get(at..next).ok_or(MessageError::Short(at))?;
+
+        let octets = bytes.get(at..next).ok_or(WireError::Short(at))?;
         if let [high, low] = *octets
             && high >= 0xc0
         {
-            let to = usize::from(u16::from_be_bytes([high & 0x3f, low]));
-            if !(HEADER..part).contains(&to) {
+            let target = usize::from(u16::from_be_bytes([high & 0x3f, low]));
+            if !(HEADER..part).contains(&target) {
                 return Err(bad);
             }
+            // The name ends in the message after its first pointer.
             end.get_or_insert(next);
-            (at, part, limit) = (to, to, part);
+            limit = part;
+            part = target;
+            at = target;
             continue;
         }
+
         length += octets.len();
         if length > MAX_NAME {
             return Err(bad);
@@ -185,31 +200,33 @@ pub(crate) fn walk(
     }
 }
 
-/// Reads the name at `start` of a message, without compression; see [`walk`].
-pub(crate) fn expand(bytes: &[u8], start: usize) -> Result<Name, MessageError> {
+/// Reads the name at `start` of a message, without compression; see [`walk_labels`].
+pub(crate) fn read_name(bytes: &[u8], start: usize) -> Result<Name, WireError> {
     let mut wire = SmallVec::<[u8; MAX_NAME + 1]>::new();
-    walk(bytes, start, |label| wire.extend_from_slice(label))?;
+    walk_labels(bytes, start, |label| wire.extend_from_slice(label))?;
     Ok(Name(wire.as_slice().into()))
 }
 
 /// The offset after the name at `start`. Pointers are not followed.
-pub(crate) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
+pub(crate) fn skip_name(bytes: &[u8], start: usize) -> Result<usize, WireError> {
     let mut at = start;
     loop {
-        match *bytes.get(at).ok_or(MessageError::Short(at))? {
+        match *bytes.get(at).ok_or(WireError::Short(at))? {
             0 => return Ok(at + 1),
             length @ 1..=0x3f => at += 1 + usize::from(length),
             0xc0.. if at + 2 <= bytes.len() => return Ok(at + 2),
-            _ => return Err(MessageError::BadName(start)),
+            _ => return Err(WireError::BadName(start)),
         }
+
         if at - start > MAX_NAME {
-            return Err(MessageError::BadName(start));
+            return Err(WireError::BadName(start));
         }
     }
 }
 
 /// The labels of a name in wire format, from left to right. The labels end at the root label or at
 /// the end of `wire`.
+#[inline]
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = wire;
     std::iter::from_fn(move || {
@@ -217,6 +234,7 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         if len == 0 {
             return None;
         }
+
         let (label, tail) = tail.split_at_checked(usize::from(len))?;
         rest = tail;
         Some(label)
@@ -225,14 +243,19 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
 /// single label, for example with a dot.
-pub fn child(label: &str, base: &[u8]) -> Option<Vec<u8>> {
-    let mut wire = relative(label).ok().filter(|_| !label.contains('.'))?;
+pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
+    if label.contains('.') {
+        return None;
+    }
+
+    let mut wire = parse_labels(label).ok()?;
     wire.extend_from_slice(base);
     Some(wire)
 }
 
 /// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower
 /// case count as different.
+#[inline]
 pub fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else {
         return false;
@@ -240,6 +263,7 @@ pub fn is_within(name: &[u8], domain: &[u8]) -> bool {
     if !name.ends_with(domain) {
         return false;
     }
+
     // The match must begin at the start of a label.
     let mut at = 0;
     while at < start {
@@ -250,10 +274,11 @@ pub fn is_within(name: &[u8], domain: &[u8]) -> bool {
 
 /// Writes a name in presentation format (RFC 1035). Special octets are escaped, and the name ends
 /// with a dot.
-pub fn display(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
+pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     let mut any = false;
     for label in labels(wire) {
         any = true;
+        // The characters that presentation format or a zone file gives a meaning are escaped.
         for &octet in label {
             match octet {
                 b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
@@ -265,14 +290,15 @@ pub fn display(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
         }
         f.write_char('.')?;
     }
+
     if any { Ok(()) } else { f.write_char('.') }
 }
 
-/// The presentation format of a name in wire format; see [`display`].
+/// The presentation format of a name in wire format; see [`write_text`].
 pub fn to_text(wire: &[u8]) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
-    let _ = display(wire, &mut text);
+    let _ = write_text(wire, &mut text);
     text
 }
 
@@ -287,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_wire() {
+    fn name_parses_and_prints() {
         let name = Name::parse("Web.apps").unwrap();
         assert_eq!(name.wire(), b"\x03Web\x04apps\x00");
         assert_eq!(name.to_string(), "Web.apps.");
@@ -301,9 +327,11 @@ mod tests {
     }
 
     #[test]
-    fn names_of_paths() {
+    fn path_becomes_name() {
         let domain = Name::parse("cluster.local").unwrap();
-        let (long, longer) = ("a".repeat(63), "a".repeat(64));
+        let long = "a".repeat(63);
+        let longer = "a".repeat(64);
+
         for (path, expected) in [
             (&[][..], Some("cluster.local.".to_owned())),
             (
@@ -315,7 +343,7 @@ mod tests {
             (&["svc", ""], None),
             (&[&*long; 4], None),
         ] {
-            let name = Name::of_path(path, &domain).map(|name| name.to_string());
+            let name = Name::from_path(path, &domain).map(|name| name.to_string());
             assert_eq!(name, expected, "{path:?}");
         }
         assert_eq!(
@@ -325,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name() {
+    fn malformed_name_is_rejected() {
         assert_eq!(
             Name::parse("a..b"),
             Err(NameError::EmptyLabel("a..b".into()))
@@ -344,11 +372,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_is_255_octets() {
+    fn longest_name_has_255_octets() {
         assert_eq!(
             Name::parse(&["a"; 127].join(".")).unwrap().wire().len(),
             255
         );
+
         let labels =
             [63, 63, 63, 61].map(|length: u8| [vec![length], vec![b'x'; length.into()]].concat());
         let wire = [&labels.concat()[..], &[0]].concat();

@@ -1,8 +1,10 @@
 //! Parses a query: header, question and EDNS. Chooses the reaction to a malformed message.
 
-use super::edns::{EXTENDED_ERROR, Edns, options};
+use super::edns::{EXTENDED_ERROR, Edns, split_options};
 use super::name::MAX_NAME;
-use super::{HEADER, Header, Question, Records, Section, Transport, rcode, rtype};
+use super::{
+    ErrorResponse, HEADER, Header, Question, RecordIter, Section, Transport, rcode, rtype,
+};
 
 /// Maximum size of a message in UDP over IPv4, in octets.
 pub const MAX_UDP: usize = 65_507;
@@ -43,30 +45,22 @@ pub struct Query<'q> {
 
 /// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Malformed {
+pub enum QueryError {
     /// Send no response: the message has no header, or is a response. To respond to responses could
     /// start an endless exchange of two servers.
     Ignore,
-    /// Respond with an RCODE and the header. If the question is well-formed, the response has the
-    /// question, too.
-    Refuse {
-        /// The RCODE.
-        rcode: u16,
-        /// End of the question, if the question is part of the response.
-        question_end: usize,
-        /// The DO bit of the message's OPT record, if that record was readable. The response then
-        /// has an OPT record, too.
-        dnssec_ok: Option<bool>,
-    },
+    /// Send this response.
+    Respond(ErrorResponse),
 }
 
-impl Malformed {
-    fn refuse(rcode: u16) -> Self {
-        Self::Refuse {
+impl QueryError {
+    /// A response with only the header.
+    fn respond_header(rcode: u16) -> Self {
+        Self::Respond(ErrorResponse {
             rcode,
             question_end: HEADER,
             dnssec_ok: None,
-        }
+        })
     }
 }
 
@@ -76,46 +70,44 @@ impl<'q> Query<'q> {
     /// As in kube-dns, there must be one question and at most one record in answer, one in
     /// authority and two in additional. Sections may have fewer records than their counts, but the
     /// message must not end within a record.
-    pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, Malformed> {
-        let header = Header::parse(message).map_err(|_| Malformed::Ignore)?;
+    pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, QueryError> {
+        let header = Header::parse(message).map_err(|_| QueryError::Ignore)?;
         if header.is_response() {
-            return Err(Malformed::Ignore);
+            return Err(QueryError::Ignore);
         }
         if header.opcode() != 0 {
-            return Err(Malformed::refuse(rcode::NOTIMP));
+            return Err(QueryError::respond_header(rcode::NOTIMP));
         }
+
         let [questions, counts @ ..] = header.counts;
         let [answers, authorities, additionals] = counts;
         if questions != 1 || answers > 1 || authorities > 1 || additionals > 2 {
-            return Err(Malformed::refuse(rcode::FORMERR));
+            return Err(QueryError::respond_header(rcode::FORMERR));
         }
-        let question = Question::read(message).map_err(|_| Malformed::refuse(rcode::FORMERR))?;
-        let (
-            Question {
-                name,
-                qtype,
-                qclass,
-            },
-            question_end,
-        ) = question;
-        let records = Records::new(message, question_end, counts);
-        let (opt, lax) = edns_among(records).map_err(|edns| Malformed::Refuse {
-            rcode: rcode::FORMERR,
-            question_end,
-            dnssec_ok: edns.map(|edns| edns.dnssec_ok),
+        let (question, question_end) =
+            Question::read(message).map_err(|_| QueryError::respond_header(rcode::FORMERR))?;
+
+        // A malformed record is answered with the question and with EDNS, as far as they were read.
+        let records = RecordIter::new(message, question_end, counts);
+        let found = EdnsScan::run(records).map_err(|edns| {
+            QueryError::Respond(ErrorResponse {
+                rcode: rcode::FORMERR,
+                question_end,
+                dnssec_ok: edns.map(|edns| edns.dnssec_ok),
+            })
         })?;
 
         Ok(Self {
             message,
             header,
-            name,
-            lower: lower(name),
-            qtype,
-            qclass,
-            edns: opt.map(|(edns, _)| edns),
-            options_at: opt.map_or(0, |(_, options_at)| options_at),
+            name: question.name,
+            lower: lower_name(question.name),
+            qtype: question.qtype,
+            qclass: question.qclass,
+            edns: found.edns,
+            options_at: found.options_at,
             transport,
-            lax,
+            lax: found.lax,
             max_udp: MAX_UDP,
             max_tcp: MAX_TCP,
         })
@@ -134,7 +126,7 @@ impl<'q> Query<'q> {
                 lower: self.lower,
                 qtype: self.qtype,
                 qclass: self.qclass,
-                edns: self.edns.map(|edns| edns.map(|_| &[][..])),
+                edns: self.edns.map(|edns| edns.map_options(|_| &[][..])),
                 options_at: self.options_at,
                 transport: self.transport,
                 lax: self.lax,
@@ -145,16 +137,19 @@ impl<'q> Query<'q> {
     }
 
     /// Offset of the end of the question section.
+    #[inline]
     pub fn question_end(&self) -> usize {
         HEADER + self.name.len() + 4
     }
 
     /// The query name in lower case.
+    #[inline]
     pub fn lower(&self) -> &[u8] {
         self.lower.get(..self.name.len()).unwrap_or_default()
     }
 
     /// Maximum size of the response, in octets.
+    #[inline]
     pub fn limit(&self) -> usize {
         match (self.transport, &self.edns) {
             (Transport::Tcp, _) => self.max_tcp,
@@ -179,18 +174,22 @@ pub struct OwnedQuery {
 impl OwnedQuery {
     /// The query, as it was parsed.
     pub fn query(&self) -> Query<'_> {
-        let octets = |at: usize, len: usize| self.message.get(at..at + len).unwrap_or_default();
-        let options = octets(self.parsed.options_at, self.options_len);
+        let options = self.octets(self.parsed.options_at, self.options_len);
         Query {
             message: &self.message,
-            name: octets(HEADER, self.name_len),
-            edns: self.parsed.edns.map(|edns| edns.map(|_| options)),
+            name: self.octets(HEADER, self.name_len),
+            edns: self.parsed.edns.map(|edns| edns.map_options(|_| options)),
             ..self.parsed.clone()
         }
     }
+
+    fn octets(&self, at: usize, len: usize) -> &[u8] {
+        self.message.get(at..at + len).unwrap_or_default()
+    }
 }
 
-fn lower(name: &[u8]) -> [u8; MAX_NAME] {
+#[inline]
+fn lower_name(name: &[u8]) -> [u8; MAX_NAME] {
     let mut lower = [0; MAX_NAME];
     for (to, from) in lower.iter_mut().zip(name) {
         *to = from.to_ascii_lowercase();
@@ -198,49 +197,50 @@ fn lower(name: &[u8]) -> [u8; MAX_NAME] {
     lower
 }
 
-type EdnsOf<'q> = Option<Edns<&'q [u8]>>;
+/// EDNS of a query, and the state of the records after its question.
+#[derive(Default)]
+struct EdnsScan<'q> {
+    edns: Option<Edns<&'q [u8]>>,
+    /// Offset of the EDNS options in the message.
+    options_at: usize,
+    /// Whether the records are [lax](Query::lax).
+    lax: bool,
+}
 
-/// Returns the EDNS in the records after the question with the offset of its options, and whether
-/// the records are [lax](Query::lax). The error holds the first OPT record, if that record was
-/// readable.
-#[expect(
-    clippy::type_complexity,
-    reason = "two options and a flag, read in one place"
-)]
-fn edns_among(
-    mut records: Records<'_>,
-) -> Result<(Option<(Edns<&[u8]>, usize)>, bool), EdnsOf<'_>> {
-    let mut edns = None;
-    let mut options_at = 0;
-    let mut lax = false;
-    while !records.ran_out()
-        && let Some(record) = records.skim()
-    {
-        let record = record.map_err(|_| edns)?;
-        if record.section != Section::Additional || record.rtype != rtype::OPT {
-            continue;
+impl<'q> EdnsScan<'q> {
+    /// Scans the records after the question. The error holds the first OPT record, if that record
+    /// was readable.
+    fn run(mut records: RecordIter<'q>) -> Result<Self, Option<Edns<&'q [u8]>>> {
+        let mut found = Self::default();
+        while !records.ran_out()
+            && let Some(record) = records.next_unfollowed()
+        {
+            let record = record.map_err(|_| found.edns)?;
+            if record.section != Section::Additional || record.rtype != rtype::OPT {
+                continue;
+            }
+            if !record.is_of_root() {
+                found.lax = true;
+                continue;
+            }
+
+            let opt = Edns::from_record(&record);
+            // More than one OPT record is a FORMERR (RFC 6891, section 6.1.1).
+            if found.edns.is_some() || !options_are_well_formed(opt.options) {
+                return Err(found.edns.or(Some(opt)));
+            }
+            found.edns = Some(opt);
+            found.options_at = record.data_range().start;
         }
-        if !record.is_of_root() {
-            lax = true;
-            continue;
-        }
-        let opt = Edns::of(&record);
-        // More than one OPT record is a FORMERR (RFC 6891, section 6.1.1).
-        if edns.is_some() || !options_are_well_formed(opt.options) {
-            return Err(edns.or(Some(opt)));
-        }
-        edns = Some(opt);
-        options_at = record.data_range().start;
+
+        found.lax |= records.ran_out();
+        Ok(found)
     }
-    Ok((
-        edns.map(|edns| (edns, options_at)),
-        lax || records.ran_out(),
-    ))
 }
 
 /// Whether EDNS options fill the RDATA exactly, and the data of each known option are well-formed.
 fn options_are_well_formed(octets: &[u8]) -> bool {
-    options(octets).all(|option| {
+    split_options(octets).all(|option| {
         let Some((code, option)) = option else {
             return false;
         };

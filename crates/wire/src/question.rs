@@ -1,6 +1,6 @@
 //! The question of a message (RFC 1035, section 4.1.2).
 
-use super::{HEADER, MessageError, name, u16_at};
+use super::{HEADER, WireError, name, u16_at};
 
 /// A question, borrowed from its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,18 +16,14 @@ pub struct Question<'a> {
 impl<'a> Question<'a> {
     /// Reads the question after the header of `message`. Returns the question and its end. The name
     /// cannot be compressed, because no name precedes it.
-    pub fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
-        let end = name::walk(message, HEADER, |_| ())?;
-        let name = message.get(HEADER..end).unwrap_or_default();
-        let (qtype, qclass) = (u16_at(message, end)?, u16_at(message, end + 2)?);
-        Ok((
-            Self {
-                name,
-                qtype,
-                qclass,
-            },
-            end + 4,
-        ))
+    pub fn read(message: &'a [u8]) -> Result<(Self, usize), WireError> {
+        let end = name::walk_labels(message, HEADER, |_| ())?;
+        let question = Self {
+            name: message.get(HEADER..end).unwrap_or_default(),
+            qtype: u16_at(message, end)?,
+            qclass: u16_at(message, end + 2)?,
+        };
+        Ok((question, end + 4))
     }
 
     /// Whether both questions are the same, except for upper and lower case.

@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use super::codes::class;
-use super::{MessageError, name};
+use super::{WireError, name};
 
-/// One part of a record's data.
+/// One field of a record's data.
 #[derive(Clone, Copy)]
-enum Part {
+enum DataField {
     /// A name, possibly compressed.
     Name,
     /// The given number of octets.
@@ -21,8 +21,53 @@ enum Part {
     Rest,
 }
 
-fn layout(rtype: u16, of: u16) -> &'static [Part] {
-    use Part::{Name, Octets, Rest, Text};
+/// The data of a record within its message.
+pub(crate) struct RecordData<'m> {
+    /// The whole message.
+    pub(crate) bytes: &'m [u8],
+    /// The range of the data in the message.
+    pub(crate) range: Range<usize>,
+    /// TYPE of the record.
+    pub(crate) rtype: u16,
+    /// CLASS of the record.
+    pub(crate) class: u16,
+}
+
+impl RecordData<'_> {
+    /// Calls `visit` with each field. A name is visited label by label, without compression. Fails
+    /// if the fields do not fill the data exactly.
+    pub(crate) fn walk_fields(&self, mut visit: impl FnMut(&[u8])) -> Result<(), WireError> {
+        let bad = WireError::BadData {
+            rtype: self.rtype,
+            at: self.range.start,
+        };
+
+        let mut at = self.range.start;
+        for field in data_layout(self.rtype, self.class) {
+            let next = match field {
+                DataField::Name => {
+                    at = name::walk_labels(self.bytes, at, &mut visit)?;
+                    continue;
+                }
+                DataField::Octets(count) => at + count,
+                DataField::Text => at + 1 + usize::from(*self.bytes.get(at).ok_or(bad)?),
+                DataField::Rest => self.range.end.max(at),
+            };
+            visit(self.bytes.get(at..next).ok_or(bad)?);
+            at = next;
+        }
+
+        if at == self.range.end {
+            Ok(())
+        } else {
+            Err(bad)
+        }
+    }
+}
+
+fn data_layout(rtype: u16, of: u16) -> &'static [DataField] {
+    use DataField::{Name, Octets, Rest, Text};
+
     match rtype {
         1 if of == class::IN => &[Octets(4)],       // A
         28 if of == class::IN => &[Octets(16)],     // AAAA
@@ -37,33 +82,4 @@ fn layout(rtype: u16, of: u16) -> &'static [Part] {
         35 => &[Octets(4), Text, Text, Text, Name], // NAPTR
         _ => &[Rest],
     }
-}
-
-/// Calls `visit` with each part of the data at `place` of `bytes`. A name is visited label by
-/// label, without compression. Fails if the parts do not fill the data exactly.
-pub(crate) fn walk(
-    bytes: &[u8],
-    place: Range<usize>,
-    (rtype, class): (u16, u16),
-    mut visit: impl FnMut(&[u8]),
-) -> Result<(), MessageError> {
-    let bad = MessageError::BadData {
-        rtype,
-        at: place.start,
-    };
-    let mut at = place.start;
-    for part in layout(rtype, class) {
-        let next = match part {
-            Part::Name => {
-                at = name::walk(bytes, at, &mut visit)?;
-                continue;
-            }
-            Part::Octets(count) => at + count,
-            Part::Text => at + 1 + usize::from(*bytes.get(at).ok_or(bad)?),
-            Part::Rest => place.end.max(at),
-        };
-        visit(bytes.get(at..next).ok_or(bad)?);
-        at = next;
-    }
-    if at == place.end { Ok(()) } else { Err(bad) }
 }

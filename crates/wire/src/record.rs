@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::name::{self, Name};
-use super::{MessageError, rdata, u16_at};
+use super::rdata::RecordData;
+use super::{WireError, u16_at};
 
 /// The sections after the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +35,17 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Reads the record at `start`, whose owner name ends at `at`.
-    fn read(
-        bytes: &'a [u8],
-        start: usize,
-        at: usize,
-        section: Section,
-    ) -> Result<Self, MessageError> {
-        let [rtype, class] = [u16_at(bytes, at)?, u16_at(bytes, at + 2)?];
+    fn read(bytes: &'a [u8], start: usize, at: usize, section: Section) -> Result<Self, WireError> {
+        let rtype = u16_at(bytes, at)?;
+        let class = u16_at(bytes, at + 2)?;
         let ttl = u32::from(u16_at(bytes, at + 4)?) << 16 | u32::from(u16_at(bytes, at + 6)?);
+
         let length = usize::from(u16_at(bytes, at + 8)?);
         let data = at + 10..at + 10 + length;
         if data.end > bytes.len() {
-            return Err(MessageError::Short(data.start));
+            return Err(WireError::Short(data.start));
         }
+
         Ok(Self {
             bytes,
             start,
@@ -59,8 +58,8 @@ impl<'a> Record<'a> {
     }
 
     /// The owner name without compression, with upper and lower case as in the message.
-    pub fn owner(&self) -> Result<Name, MessageError> {
-        name::expand(self.bytes, self.start)
+    pub fn owner(&self) -> Result<Name, WireError> {
+        name::read_name(self.bytes, self.start)
     }
 
     /// Whether the owner is the root, as an OPT record requires.
@@ -91,44 +90,61 @@ impl<'a> Record<'a> {
 
     /// Appends the record's data to `out` without compression, so that the data are valid in any
     /// message. After an error `out` may hold a part of the data.
-    pub fn append_data(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
+    pub fn append_data(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
         self.walk_data(|part| out.extend_from_slice(part))
     }
 
     /// Checks that the data are well-formed for the type.
-    pub(crate) fn check_data(&self) -> Result<(), MessageError> {
+    pub(crate) fn check_data(&self) -> Result<(), WireError> {
         self.walk_data(|_| ())
     }
 
-    fn walk_data(&self, visit: impl FnMut(&[u8])) -> Result<(), MessageError> {
-        rdata::walk(
-            self.bytes,
-            self.data_range(),
-            (self.rtype, self.class),
-            visit,
-        )
+    fn walk_data(&self, visit: impl FnMut(&[u8])) -> Result<(), WireError> {
+        let data = RecordData {
+            bytes: self.bytes,
+            range: self.data_range(),
+            rtype: self.rtype,
+            class: self.class,
+        };
+        data.walk_fields(visit)
     }
 }
 
-/// Appends the fields of a record after its owner name to `out`: TYPE, CLASS, TTL in seconds,
-/// RDLENGTH and RDATA. `data` has at most 65,535 octets.
-pub fn append_record_body((rtype, class): (u16, u16), ttl: u32, data: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&rtype.to_be_bytes());
-    out.extend_from_slice(&class.to_be_bytes());
-    out.extend_from_slice(&ttl.to_be_bytes());
-    out.extend_from_slice(&u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
-    out.extend_from_slice(data);
+/// The fields of a record after its owner name.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordBody<'d> {
+    /// TYPE.
+    pub rtype: u16,
+    /// CLASS.
+    pub class: u16,
+    /// TTL in seconds.
+    pub ttl: u32,
+    /// RDATA, of at most 65,535 octets.
+    pub data: &'d [u8],
+}
+
+impl RecordBody<'_> {
+    /// Appends TYPE, CLASS, TTL, RDLENGTH and RDATA to `out`.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        let length = u16::try_from(self.data.len()).unwrap_or_default();
+
+        out.extend_from_slice(&self.rtype.to_be_bytes());
+        out.extend_from_slice(&self.class.to_be_bytes());
+        out.extend_from_slice(&self.ttl.to_be_bytes());
+        out.extend_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(self.data);
+    }
 }
 
 /// Iterator over the records of a message. The iterator ends at a malformed record.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub struct RecordIter<'a> {
     bytes: &'a [u8],
     at: usize,
     left: [u16; 3],
 }
 
-impl<'a> Records<'a> {
+impl<'a> RecordIter<'a> {
     /// The records from the offset `at` on. `counts` is the number of records in each section.
     pub fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
         Self {
@@ -149,19 +165,19 @@ impl<'a> Records<'a> {
     }
 
     /// The next record. Checks the owner name and follows its pointers.
-    pub(crate) fn follow(&mut self) -> Option<Result<Record<'a>, MessageError>> {
-        self.step(|bytes, at| name::walk(bytes, at, |_| ()))
+    pub(crate) fn next_followed(&mut self) -> Option<Result<Record<'a>, WireError>> {
+        self.advance(|bytes, at| name::walk_labels(bytes, at, |_| ()))
     }
 
     /// The next record. The pointers of the owner name are not followed.
-    pub(crate) fn skim(&mut self) -> Option<Result<Record<'a>, MessageError>> {
-        self.step(name::skip)
+    pub(crate) fn next_unfollowed(&mut self) -> Option<Result<Record<'a>, WireError>> {
+        self.advance(name::skip_name)
     }
 
-    fn step(
+    fn advance(
         &mut self,
-        end_of_name: impl FnOnce(&[u8], usize) -> Result<usize, MessageError>,
-    ) -> Option<Result<Record<'a>, MessageError>> {
+        end_of_name: impl FnOnce(&[u8], usize) -> Result<usize, WireError>,
+    ) -> Option<Result<Record<'a>, WireError>> {
         let sections = [Section::Answer, Section::Authority, Section::Additional];
         let (left, section) = self
             .left
@@ -169,20 +185,22 @@ impl<'a> Records<'a> {
             .zip(sections)
             .find(|(left, _)| **left > 0)?;
         *left -= 1;
+
         let end = end_of_name(self.bytes, self.at);
         let record = end.and_then(|end| Record::read(self.bytes, self.at, end, section));
         match &record {
             Ok(record) => self.at = record.data.end,
+            // The place of the next record is unknown.
             Err(_) => self.left = [0; 3],
         }
         Some(record)
     }
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for RecordIter<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.follow()?.ok()
+        self.next_followed()?.ok()
     }
 }

@@ -1,59 +1,61 @@
 //! Names in the reverse zones `in-addr.arpa` (RFC 1035, section 3.5) and `ip6.arpa` (RFC 3596,
 //! section 2.5).
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::name::{Name, labels};
 
 /// The domains of all reverse names, IPv4 and IPv6.
-pub fn trees() -> impl Iterator<Item = Name> {
+pub fn reverse_trees() -> impl Iterator<Item = Name> {
     ["in-addr.arpa.", "ip6.arpa."]
         .into_iter()
         .filter_map(|tree| Name::parse(tree).ok())
 }
 
 /// The address of a complete reverse name (wire format, lower case); `None` for any other name.
-pub fn address(name: &[u8]) -> Option<IpAddr> {
-    v4(name)
+pub fn address_of_name(name: &[u8]) -> Option<IpAddr> {
+    ipv4_of_name(name)
         .map(IpAddr::V4)
-        .or_else(|| v6(name).map(IpAddr::V6))
+        .or_else(|| ipv6_of_name(name).map(IpAddr::V6))
 }
 
 /// The reverse name of an address as text.
-pub fn name(address: IpAddr) -> String {
+pub fn name_of_address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(ip) => {
             let [a, b, c, d] = ip.octets();
             format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
         }
         IpAddr::V6(ip) => {
-            let digits = ip
-                .octets()
-                .into_iter()
-                .rev()
-                .flat_map(|octet| [octet & 0xf, octet >> 4]);
-            digits
-                .map(|digit| format!("{digit:x}."))
-                .chain(["ip6.arpa.".to_owned()])
-                .collect()
+            let mut name = String::with_capacity(73);
+            // Each digit is a label, the least significant digit first.
+            for octet in ip.octets().into_iter().rev() {
+                // Writing to a String does not fail.
+                let _ = write!(name, "{:x}.{:x}.", octet & 0xf, octet >> 4);
+            }
+            name + "ip6.arpa."
         }
     }
 }
 
-fn v4(name: &[u8]) -> Option<Ipv4Addr> {
+fn ipv4_of_name(name: &[u8]) -> Option<Ipv4Addr> {
     if !name.ends_with(b"\x07in-addr\x04arpa\x00") {
         return None;
     }
+
     let mut labels = labels(name);
     let mut octets = [0; 4];
     for octet in octets.iter_mut().rev() {
-        *octet = decimal(labels.next()?)?;
+        *octet = parse_octet(labels.next()?)?;
     }
+
+    // No label may stand between the octets and the tree.
     (labels.next()? == b"in-addr" && labels.count() == 1).then_some(octets.into())
 }
 
 /// Parses an octet in decimal without leading zeros, as in reverse names.
-fn decimal(label: &[u8]) -> Option<u8> {
+fn parse_octet(label: &[u8]) -> Option<u8> {
     match label {
         [b'0'] => Some(0),
         [b'1'..=b'9', ..] => std::str::from_utf8(label).ok()?.parse().ok(),
@@ -61,12 +63,13 @@ fn decimal(label: &[u8]) -> Option<u8> {
     }
 }
 
-fn v6(name: &[u8]) -> Option<Ipv6Addr> {
+fn ipv6_of_name(name: &[u8]) -> Option<Ipv6Addr> {
     // 32 labels of one hexadecimal digit each, and then `ip6.arpa`.
     let (digits, rest) = name.split_at_checked(64)?;
     if rest != b"\x03ip6\x04arpa\x00" {
         return None;
     }
+
     let mut address = 0_u128;
     for label in digits.chunks_exact(2).rev() {
         let &[1, digit] = label else { return None };
@@ -78,24 +81,27 @@ fn v6(name: &[u8]) -> Option<Ipv6Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Name;
+
+    fn parsed(text: &str) -> Option<String> {
+        let address = address_of_name(Name::parse(text).unwrap().wire())?;
+        Some(address.to_string())
+    }
 
     #[test]
-    fn reverse_names() {
-        let read = |text: &str| address(Name::parse(text).unwrap().wire()).map(|ip| ip.to_string());
+    fn reverse_names_round_trip() {
         assert_eq!(
-            read("1.13.96.10.in-addr.arpa").as_deref(),
+            parsed("1.13.96.10.in-addr.arpa").as_deref(),
             Some("10.96.13.1")
         );
-        assert_eq!(read("0.0.0.0.in-addr.arpa").as_deref(), Some("0.0.0.0"));
+        assert_eq!(parsed("0.0.0.0.in-addr.arpa").as_deref(), Some("0.0.0.0"));
         for text in ["10.96.0.1", "0.0.0.0", "fd00::1a", "2001:db8:1:2:3:4:5:6"] {
             assert_eq!(
-                read(&super::name(text.parse().unwrap())).as_deref(),
+                parsed(&name_of_address(text.parse().unwrap())).as_deref(),
                 Some(text)
             );
         }
         let v6 = "1.3.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa";
-        assert_eq!(read(v6).as_deref(), Some("fd00:10:96::131"));
+        assert_eq!(parsed(v6).as_deref(), Some("fd00:10:96::131"));
         for odd in [
             "13.96.10.in-addr.arpa",
             "1.1.13.96.10.in-addr.arpa",
@@ -108,7 +114,7 @@ mod tests {
             &v6.replace("1.3.1", "g.3.1"),
             &format!("0.{v6}"),
         ] {
-            assert_eq!(read(odd), None, "{odd}");
+            assert_eq!(parsed(odd), None, "{odd}");
         }
     }
 }

@@ -19,11 +19,16 @@ pub const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of
 /// Whether `label` is a lower-case RFC 1123 label.
 pub fn is_label(label: &str) -> bool {
     let bytes = label.as_bytes();
-    let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     bytes.len() <= MAX_LABEL
-        && bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
+        && bytes.first().is_some_and(|b| is_lower_alphanumeric(*b))
+        && bytes.last().is_some_and(|b| is_lower_alphanumeric(*b))
+        && bytes
+            .iter()
+            .all(|b| is_lower_alphanumeric(*b) || *b == b'-')
+}
+
+fn is_lower_alphanumeric(octet: u8) -> bool {
+    octet.is_ascii_lowercase() || octet.is_ascii_digit()
 }
 
 /// Whether `name` consists of labels joined by dots, without a trailing dot.
@@ -46,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_and_names() {
+    fn names_follow_rfc_1123() {
         let long_label = "a".repeat(63);
         let long_name = [
             long_label.as_str(),
@@ -66,6 +71,7 @@ mod tests {
         ] {
             assert!(is_subdomain(good), "{good}");
         }
+
         let too_long_label = "a".repeat(64);
         let too_long_name = format!("a.{long_name}");
         for bad in [
@@ -88,6 +94,7 @@ mod tests {
         ] {
             assert!(!is_subdomain(bad), "{bad:?}");
         }
+
         assert!(is_host("ns1.acme.example") && is_host("1and1.example"));
         assert!(!is_host("192.0.2.300") && !is_host("10"));
     }

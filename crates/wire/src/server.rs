@@ -12,7 +12,7 @@ use nix::net::if_::{if_indextoname, if_nametoindex};
 use crate::rfc1123::is_host;
 
 pub use self::flag::FlagAddrError;
-pub use self::upstream::{Protocol, TLS_PORT, Upstream};
+pub use self::upstream::{TLS_PORT, Upstream, UpstreamProtocol};
 
 /// The default port of a DNS server.
 pub const DNS_PORT: u16 = 53;
@@ -41,14 +41,12 @@ impl Nameserver {
         let Some((ip, interface)) = address.split_once('%') else {
             return Some(Self::new(address.parse().ok()?, port));
         };
+
         let ip: Ipv6Addr = ip.parse().ok()?;
-        let by_index = || {
-            interface
-                .parse()
-                .ok()
-                .filter(|index| *index != 0 && if_indextoname(*index).is_ok())
-        };
-        let scope = if_nametoindex(interface).ok().or_else(by_index)?;
+        // A name of digits is taken for a name, not for an index.
+        let scope = if_nametoindex(interface)
+            .ok()
+            .or_else(|| parse_interface_index(interface))?;
         Some(Self {
             ip: ip.into(),
             port,
@@ -58,10 +56,10 @@ impl Nameserver {
 
     /// The name of the interface of a link-local address.
     pub fn interface(self) -> Option<String> {
-        let name = Some(self.scope)
-            .filter(|scope| *scope != 0)
-            .and_then(|scope| if_indextoname(scope).ok())?;
-        name.into_string().ok()
+        if self.scope == 0 {
+            return None;
+        }
+        if_indextoname(self.scope).ok()?.into_string().ok()
     }
 
     /// The address as the standard library's type.
@@ -81,10 +79,9 @@ impl From<IpAddr> for Nameserver {
 
 impl From<SocketAddr> for Nameserver {
     fn from(address: SocketAddr) -> Self {
-        let scope = if let SocketAddr::V6(address) = address {
-            address.scope_id()
-        } else {
-            0
+        let scope = match address {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(address) => address.scope_id(),
         };
         Self {
             ip: address.ip(),
@@ -108,6 +105,12 @@ impl FromStr for Nameserver {
     }
 }
 
+/// The index of an interface that exists.
+fn parse_interface_index(text: &str) -> Option<u32> {
+    let index = text.parse().ok()?;
+    (index != 0 && if_indextoname(index).is_ok()).then_some(index)
+}
+
 /// Parses `IP` with port `default`, `IP:port` or `[IPv6]:port`.
 fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError> {
     if let Ok(ip) = text.parse::<IpAddr>() {
@@ -118,6 +121,7 @@ fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError
     if !text.contains(':') {
         return Err(AddressError::Ip(text.to_owned()));
     }
+
     let (host, port) = split_host_port(text)?;
     let ip = host
         .parse()
@@ -198,6 +202,7 @@ impl FromStr for ServerAddr {
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(Nameserver::from(ip).into());
         }
+
         let (host, port) = split_host_port(text).unwrap_or((text, ""));
         // `host:` means the default port, as in kube-dns.
         let port = if port.is_empty() {
@@ -208,6 +213,7 @@ impl FromStr for ServerAddr {
         if let Ok(ip) = host.parse() {
             return Ok(Nameserver::new(ip, port).into());
         }
+
         // Differs from kube-dns, which accepts the mistyped address `192.0.2.300` as a name.
         if !is_host(host) {
             return Err(AddressError::Ip(text.to_owned()));
@@ -225,13 +231,13 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
         let (host, after) = rest
             .split_once(']')
             .ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
-        let port = match after.strip_prefix(':') {
-            Some(port) => port,
-            None if after.is_empty() => return Err(AddressError::MissingPort(text.to_owned())),
-            None => return Err(AddressError::Brackets(text.to_owned())),
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host, port)),
+            None if after.is_empty() => Err(AddressError::MissingPort(text.to_owned())),
+            None => Err(AddressError::Brackets(text.to_owned())),
         };
-        return Ok((host, port));
     }
+
     let (host, port) = text
         .rsplit_once(':')
         .ok_or_else(|| AddressError::MissingPort(text.to_owned()))?;
@@ -246,28 +252,30 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
 
 /// Parses a port of digits only. The standard library also accepts `+53`.
 fn parse_port(text: &str) -> Result<u16, AddressError> {
-    let bad = || AddressError::Port(text.to_owned());
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(bad());
+    let port = if text.bytes().all(|b| b.is_ascii_digit()) {
+        text.parse().unwrap_or(0)
+    } else {
+        0
+    };
+
+    if port == 0 {
+        return Err(AddressError::Port(text.to_owned()));
     }
-    match text.parse() {
-        Ok(0) | Err(_) => Err(bad()),
-        Ok(port) => Ok(port),
-    }
+    Ok(port)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> String {
+    fn nameserver_text(text: &str) -> String {
         match text.parse::<Nameserver>() {
             Ok(server) => server.to_string(),
             Err(error) => error.to_string(),
         }
     }
 
-    fn stub(text: &str) -> String {
+    fn stub_server_text(text: &str) -> String {
         match text.parse::<ServerAddr>() {
             Ok(ServerAddr::Address(a)) => format!("address {a}"),
             Ok(name @ ServerAddr::Name { .. }) => format!("name {name}"),
@@ -276,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn nameservers_parse() {
         for (text, expected) in [
             ("192.0.2.1", "192.0.2.1:53"),
             ("192.0.2.1:5353", "192.0.2.1:5353"),
@@ -303,12 +311,12 @@ mod tests {
                 "address fe80::1%eth0: too many colons in address",
             ),
         ] {
-            assert_eq!(address(text), expected, "{text:?}");
+            assert_eq!(nameserver_text(text), expected, "{text:?}");
         }
     }
 
     #[test]
-    fn stub_servers() {
+    fn stub_servers_parse() {
         for (text, expected) in [
             ("192.0.2.1", "address 192.0.2.1:53"),
             ("192.0.2.1:", "address 192.0.2.1:53"),
@@ -331,7 +339,7 @@ mod tests {
                 "bad IP address: \"ns.acme.example\"",
             ),
         ] {
-            assert_eq!(stub(text), expected, "{text:?}");
+            assert_eq!(stub_server_text(text), expected, "{text:?}");
         }
     }
 }

@@ -1,58 +1,68 @@
 //! DNS presentation format (RFC 1035, section 5.1): types, RCODEs and record data.
 
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::name::to_text;
 use super::{name, rtype};
 
 /// Record data in presentation format, with uncompressed names. Unknown types and malformed data
 /// have the generic form of RFC 3597.
-pub fn rdata(rtype: u16, data: &[u8]) -> String {
+pub fn rdata_text(rtype: u16, data: &[u8]) -> String {
     let known = match rtype {
-        rtype::A => <[u8; 4]>::try_from(data)
-            .ok()
-            .map(|octets| Ipv4Addr::from(octets).to_string()),
-        rtype::AAAA => <[u8; 16]>::try_from(data)
-            .ok()
-            .map(|octets| Ipv6Addr::from(octets).to_string()),
-        rtype::CNAME | rtype::NS | rtype::PTR => Some(name::to_text(data)),
-        rtype::SRV => srv(data),
-        rtype::SOA => soa(data),
-        rtype::TXT => strings(data),
+        rtype::A => ipv4_text(data),
+        rtype::AAAA => ipv6_text(data),
+        rtype::CNAME | rtype::NS | rtype::PTR => Some(to_text(data)),
+        rtype::SRV => srv_text(data),
+        rtype::SOA => soa_text(data),
+        rtype::TXT => strings_text(data),
         _ => None,
     };
-    known.unwrap_or_else(|| {
-        let prefix = format!("\\# {} ", data.len());
-        data.iter()
-            .fold(prefix, |text, octet| text + &format!("{octet:02x}"))
-    })
+
+    known.unwrap_or_else(|| generic_text(data))
 }
 
-fn srv(data: &[u8]) -> Option<String> {
+/// The form of RFC 3597, section 5, for data of any type.
+fn generic_text(data: &[u8]) -> String {
+    let mut text = format!("\\# {} ", data.len());
+    for octet in data {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{octet:02x}");
+    }
+    text
+}
+
+fn ipv4_text(data: &[u8]) -> Option<String> {
+    let octets = <[u8; 4]>::try_from(data).ok()?;
+    Some(Ipv4Addr::from(octets).to_string())
+}
+
+fn ipv6_text(data: &[u8]) -> Option<String> {
+    let octets = <[u8; 16]>::try_from(data).ok()?;
+    Some(Ipv6Addr::from(octets).to_string())
+}
+
+fn srv_text(data: &[u8]) -> Option<String> {
     let (&[p0, p1, w0, w1, q0, q1], target) = data.split_first_chunk()?;
-    let [priority, weight, port] = [[p0, p1], [w0, w1], [q0, q1]].map(u16::from_be_bytes);
-    Some(format!(
-        "{priority} {weight} {port} {}",
-        name::to_text(target)
-    ))
+    let priority = u16::from_be_bytes([p0, p1]);
+    let weight = u16::from_be_bytes([w0, w1]);
+    let port = u16::from_be_bytes([q0, q1]);
+    Some(format!("{priority} {weight} {port} {}", to_text(target)))
 }
 
-fn soa(data: &[u8]) -> Option<String> {
+fn soa_text(data: &[u8]) -> Option<String> {
+    // Two names, and five numbers of 32 bits.
     let (names, numbers) = data.split_at_checked(data.len().checked_sub(20)?)?;
-    let (mname, rname) = names.split_at_checked(name::skip(names, 0).ok()?)?;
-    let numbers = numbers
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|octets| format!(" {}", u32::from_be_bytes(*octets)));
-    Some(format!(
-        "{} {}{}",
-        name::to_text(mname),
-        name::to_text(rname),
-        numbers.collect::<String>()
-    ))
+    let (mname, rname) = names.split_at_checked(name::skip_name(names, 0).ok()?)?;
+
+    let mut text = format!("{} {}", to_text(mname), to_text(rname));
+    for number in numbers.as_chunks::<4>().0 {
+        let _ = write!(text, " {}", u32::from_be_bytes(*number));
+    }
+    Some(text)
 }
 
-fn strings(mut data: &[u8]) -> Option<String> {
+fn strings_text(mut data: &[u8]) -> Option<String> {
     let mut texts = Vec::new();
     while let Some((&len, rest)) = data.split_first() {
         let (text, rest) = rest.split_at_checked(usize::from(len))?;
@@ -67,11 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_data() {
+    fn record_data_prints() {
         let soa = [
             &b"\x02ns\x00\x04host\x00"[..],
             &[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5],
         ];
+
         for (rtype, data, expected) in [
             (rtype::A, &[10, 96, 0, 1][..], "10.96.0.1"),
             (
@@ -94,7 +105,7 @@ mod tests {
             (rtype::SOA, &[1], "\\# 1 01"),
             (rtype::TXT, &[9], "\\# 1 09"),
         ] {
-            assert_eq!(rdata(rtype, data), expected);
+            assert_eq!(rdata_text(rtype, data), expected);
         }
     }
 }

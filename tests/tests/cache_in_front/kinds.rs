@@ -221,7 +221,7 @@ impl Question {
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
         let name = match self.name {
-            REVERSE => reverse::name(v4(n).parse().expect("an address")),
+            REVERSE => reverse::name_of_address(v4(n).parse().expect("an address")),
             "" => format!("n{n}.svc.cluster.local."),
             name if name.ends_with('+') => format!("{}.n{n}.{SUFFIX}.", name.trim_end_matches('+')),
             name => format!("{name}.n{n}.svc.cluster.local."),

@@ -6,7 +6,7 @@ use nanny::config::routes::{Routes, UpstreamOrigin, own_names};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
 use tests::docs::markdown::{Block, Page, code};
-use wire::{Nameserver, Protocol, ServerAddr, Upstream};
+use wire::{Nameserver, ServerAddr, Upstream, UpstreamProtocol};
 
 #[derive(Deserialize)]
 struct ConfigMap {
@@ -91,7 +91,8 @@ fn tls_example_names_its_servers() {
         .find(|block| block.info == "yaml tls")
         .expect("an example");
     let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
-    let named = |upstream: &Upstream| upstream.protocol == Protocol::Tls && upstream.name.is_some();
+    let named =
+        |upstream: &Upstream| upstream.protocol == UpstreamProtocol::Tls && upstream.name.is_some();
     assert_eq!(
         (
             config.upstream_nameservers.len(),

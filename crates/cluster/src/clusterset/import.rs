@@ -183,8 +183,8 @@ impl Members {
     /// member's name is the import's own name, which is the target of the SRV records.
     fn own(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
         let ObjectKey { namespace, name } = &import.key;
-        let base: Arc<[u8]> = name::relative(&format!("{namespace}.svc")).ok()?.into();
-        name::child(name, &base)?;
+        let base: Arc<[u8]> = name::parse_labels(&format!("{namespace}.svc")).ok()?.into();
+        name::child_labels(name, &base)?;
         let ports = import.ports.iter();
         let mut ports: Vec<_> = ports
             .map(|port| Port::new(&port.protocol, &port.name, port.port))
@@ -324,10 +324,10 @@ fn cluster(
     id: &SmolStr,
     members: BTreeMap<SmolStr, Collected>,
 ) -> Option<Members> {
-    let import = name::relative(&format!("{}.{}.svc", key.name, key.namespace))
+    let import = name::parse_labels(&format!("{}.{}.svc", key.name, key.namespace))
         .ok()
         .filter(|_| !id.is_empty())?;
-    let base: Arc<[u8]> = name::child(id, &import)?.into();
+    let base: Arc<[u8]> = name::child_labels(id, &import)?.into();
     let member = |(
         label,
         Collected {
@@ -335,7 +335,7 @@ fn cluster(
             mut ports,
         },
     ): (SmolStr, Collected)| {
-        name::child(&label, &base)?;
+        name::child_labels(&label, &base)?;
         addresses.sort_unstable();
         addresses.dedup();
         ports.sort_unstable();

@@ -43,7 +43,7 @@ impl ExternalRecords {
 }
 
 fn exposed(service: &Service) -> Option<ExternalNode> {
-    let base = name::relative(&service.key.namespace).ok()?.into();
+    let base = name::parse_labels(&service.key.namespace).ok()?.into();
     let (mut addresses, mut names): (Vec<IpAddr>, Vec<Name>) = (Vec::new(), Vec::new());
     for external in &*service.external {
         match external {
@@ -108,7 +108,7 @@ fn load_balancer(service: &ObjectKey, text: &str) -> Option<Name> {
 }
 
 fn headless(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
-    let base = name::relative(&format!("{}.{}", key.name, key.namespace))
+    let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace))
         .ok()?
         .into();
     Some(ExternalNode {

@@ -146,8 +146,9 @@ impl Options {
                 .collect::<Vec<_>>()
         };
         let of_cluster = |zone: &Name| self.domain.hold(zone) || !above(zone).is_empty();
-        let known =
-            |zone: &Name| of_cluster(zone) || reverse::trees().any(|tree| zone.is_within(&tree));
+        let known = |zone: &Name| {
+            of_cluster(zone) || reverse::reverse_trees().any(|tree| zone.is_within(&tree))
+        };
         if let Some(zone) = self.fallthrough.0.iter().find(|zone| !known(zone)) {
             return Err(FallthroughError {
                 zone: zone.clone(),

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 
 use indexmap::IndexSet;
 use smallvec::SmallVec;
-use wire::{Full, Mark, Name, NameOffsets, Owner, Section, class, rtype};
+use wire::{
+    CompressedRecord, MessageFull, Name, NameForm, NameOffsets, Section, WriterMark, class, rtype,
+};
 
 use super::lookup::{Alias, Families, Found};
 use super::sample::Sample;
@@ -70,7 +72,7 @@ struct Walk<'o> {
 }
 
 struct Step {
-    mark: Mark,
+    mark: WriterMark,
     done: usize,
     written: usize,
     names: usize,
@@ -135,14 +137,16 @@ impl<'q, V: View> Answer<'q, '_, V> {
             },
         ) {
             Ok(ChaseResult::Addresses) => Answered::Written,
-            Ok(ChaseResult::NoData) if self.message.count(Section::Answer) > 0 => Answered::Written,
+            Ok(ChaseResult::NoData) if self.message.record_count(Section::Answer) > 0 => {
+                Answered::Written
+            }
             Ok(ChaseResult::NoData) => Answered::Empty,
             // SkyDNS answers NODATA for a loop and for a name that must not be forwarded.
             Ok(ChaseResult::Failed) if self.authority.is_skydns() && !self.unanswered => {
                 Answered::Empty
             }
             Ok(ChaseResult::Failed) => Answered::Failed,
-            Err(Full) => {
+            Err(MessageFull) => {
                 self.truncated = true;
                 Answered::Written
             }
@@ -157,12 +161,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
         else {
             return Answered::Empty;
         };
-        self.wrote(|m| m.cname_record(Owner::Question, alias.target.wire(), alias.ttl))
+        self.wrote(|m| m.write_cname(NameForm::Question, alias.target.wire(), alias.ttl))
     }
 
     /// Writes the addresses of an alias's target to the additional section. Nothing is written if
     /// the target cannot be resolved.
-    pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
+    pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), MessageFull> {
         let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
         let step = self.step(&walk);
         if self.visit(&mut walk, target)? == ChaseResult::Failed {
@@ -179,7 +183,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         &mut self,
         walk: &mut Walk<'q>,
         aliases: Aliases<'_>,
-    ) -> Result<ChaseResult, Full> {
+    ) -> Result<ChaseResult, MessageFull> {
         let Aliases {
             owner,
             targets,
@@ -224,10 +228,10 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
         alias: &Alias,
-    ) -> Result<(), Full> {
-        let (step, before) = (self.step(walk), self.message.count(walk.section));
+    ) -> Result<(), MessageFull> {
+        let (step, before) = (self.step(walk), self.message.record_count(walk.section));
         self.follow(walk, CnameMode::Owner(owner), alias)?;
-        let alone = self.message.count(walk.section) == before + 1;
+        let alone = self.message.record_count(walk.section) == before + 1;
         if walk.section == Section::Additional && alone {
             self.roll_back(walk, &step);
         }
@@ -240,7 +244,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         cname: CnameMode<'_>,
         alias: &Alias,
-    ) -> Result<ChaseResult, Full> {
+    ) -> Result<ChaseResult, MessageFull> {
         if !walk.may_visit(&alias.target) {
             return Ok(ChaseResult::Failed);
         }
@@ -252,7 +256,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Writes the addresses of a name: an own name, a name in one of our zones, or an external
     /// name.
-    fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
+    fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
         if !walk.done.insert(lower.clone()) {
             return Ok(ChaseResult::Addresses);
@@ -279,7 +283,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         name: &Name,
         target: &OwnTarget<'_>,
-    ) -> Result<ChaseResult, Full> {
+    ) -> Result<ChaseResult, MessageFull> {
         let ttl = self.view.zone().ttl();
         match target {
             OwnTarget::Unresolvable => Ok(ChaseResult::Failed),
@@ -320,7 +324,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         name: &Name,
         authority: Authority<'q>,
         relative: &[u8],
-    ) -> Result<ChaseResult, Full> {
+    ) -> Result<ChaseResult, MessageFull> {
         if !authority.records.has_synced() {
             self.unanswered = true;
             return Ok(ChaseResult::Failed);
@@ -339,7 +343,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let (targets, aliases_cut) = aliases.into_shuffled();
         if (cut || aliases_cut) && walk.section == Section::Additional {
             // The section is left out: a client would take a part of the addresses for all of them.
-            return Err(Full);
+            return Err(MessageFull);
         }
         self.truncated |= cut || aliases_cut;
         for address in &addresses {
@@ -367,7 +371,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     /// Writes an upstream's records of an external name, or adds a query for them to `needs`.
-    fn external(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
+    fn external(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, MessageFull> {
         let mut reached = ChaseResult::Failed;
         for (wanted, qtype) in [
             (walk.families.v4, rtype::A),
@@ -397,7 +401,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     if walk.section == Section::Additional {
                         // The section is left out: a client would take a part of the addresses for
                         // all of them.
-                        return Err(Full);
+                        return Err(MessageFull);
                     }
                     self.truncated = true;
                     self.external_records(walk, records)?
@@ -412,7 +416,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         &mut self,
         walk: &mut Walk<'q>,
         records: &'q [ExternalRecord],
-    ) -> Result<ChaseResult, Full> {
+    ) -> Result<ChaseResult, MessageFull> {
         self.steps
             .set(self.steps.get().saturating_sub(records.len()));
         let ttl = if self.external.is_stale() {
@@ -471,7 +475,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         owner: &Name,
         address: IpAddr,
         ttl: u32,
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         match address {
             IpAddr::V4(ip) => self.record_of(walk, Some(owner), rtype::A, ttl, &ip.octets()),
             IpAddr::V6(ip) => self.record_of(walk, Some(owner), rtype::AAAA, ttl, &ip.octets()),
@@ -486,15 +490,16 @@ impl<'q, V: View> Answer<'q, '_, V> {
         rtype: u16,
         ttl: u32,
         data: &[u8],
-    ) -> Result<(), Full> {
-        walk.names.record(
-            &mut self.message,
-            walk.section,
+    ) -> Result<(), MessageFull> {
+        let record = CompressedRecord {
+            section: walk.section,
             owner,
-            (rtype, class::IN),
+            rtype,
+            class: class::IN,
             ttl,
             data,
-        )
+        };
+        walk.names.write_record(&mut self.message, &record)
     }
 
     fn step(&self, walk: &Walk<'q>) -> Step {

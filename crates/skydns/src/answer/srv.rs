@@ -2,7 +2,7 @@
 //! the addresses of the targets in the additional section.
 
 use smallvec::SmallVec;
-use wire::{Full, Name, Owner, Section, pointer_to, rtype};
+use wire::{MessageFull, Name, NameForm, RecordHead, Section, pointer_to, rtype};
 
 use super::lookup::Families;
 use super::sample::Sample;
@@ -158,39 +158,43 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     /// Writes one record and returns the offset of its target.
-    fn service(&mut self, Service(entry, kind): &Service<'q>, weight: u16) -> Result<u16, Full> {
+    fn service(
+        &mut self,
+        Service(entry, kind): &Service<'q>,
+        weight: u16,
+    ) -> Result<u16, MessageFull> {
         let (record, authority) = (&entry.record, self.authority);
         let (domain, ttl) = (
             authority.domain.wire(),
             authority.ttl_of(self.view.zone(), record.ttl),
         );
+        let head = RecordHead::internet(Section::Answer, NameForm::Question, kind.rtype(), ttl);
         let mut at = 0;
-        self.message
-            .record(Section::Answer, Owner::Question, kind.rtype(), ttl, |m| {
-                let numbers: &[u16] = match kind {
-                    Kind::Service => &[record.priority, weight, record.port],
-                    Kind::MailExchange => &[record.priority],
-                    Kind::NameServer => &[],
-                };
-                for number in numbers {
-                    m.u16(*number);
+        self.message.write_record(&head, |m| {
+            let numbers: &[u16] = match kind {
+                Kind::Service => &[record.priority, weight, record.port],
+                Kind::MailExchange => &[record.priority],
+                Kind::NameServer => &[],
+            };
+            for number in numbers {
+                m.push_u16(*number);
+            }
+            at = m.position();
+            match Target::of(entry) {
+                Target::Name(name) => m.push_uncompressed(&[name.wire()]),
+                Target::Base(base) => m.push_uncompressed(&[base, domain]),
+                Target::Member(label, base) => {
+                    let len = u8::try_from(label.len()).unwrap_or_default();
+                    m.push_uncompressed(&[&[len], label.as_bytes(), base, domain]);
                 }
-                at = m.position();
-                match Target::of(entry) {
-                    Target::Name(name) => m.uncompressed(&[name.wire()]),
-                    Target::Base(base) => m.uncompressed(&[base, domain]),
-                    Target::Member(label, base) => {
-                        let len = u8::try_from(label.len()).unwrap_or_default();
-                        m.uncompressed(&[&[len], label.as_bytes(), base, domain]);
-                    }
-                }
-            })?;
+            }
+        })?;
         // Compression pointers cannot reach far offsets. The offset 0 means that the owner name is
         // written in full.
         Ok(pointer_to(at).unwrap_or_default())
     }
 
-    fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {
+    fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), MessageFull> {
         let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
         let mut node = Node {
             base: &[],
@@ -231,7 +235,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         label: Option<&'n str>,
         base: &'n [u8],
         offset: u16,
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         let Some(path) = node.path(base) else {
             return Ok(());
         };
@@ -263,11 +267,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
         label: Option<&str>,
         base: &[u8],
         (address, ttl): (std::net::IpAddr, u32),
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         if offset != 0 {
-            return self.message.address_record(
+            return self.message.write_address(
                 Section::Additional,
-                Owner::At(offset),
+                NameForm::At(offset),
                 address,
                 ttl,
             );
@@ -281,7 +285,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             None => &[base, domain],
         };
         self.message
-            .address_record(Section::Additional, Owner::Parts(owner), address, ttl)
+            .write_address(Section::Additional, NameForm::Parts(owner), address, ttl)
     }
 }
 

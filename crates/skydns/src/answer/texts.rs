@@ -1,6 +1,6 @@
 //! TXT answers: the texts of a name, or of the target of its alias.
 
-use wire::{Full, Name, Owner, Section, rtype};
+use wire::{MessageFull, Name, NameForm, RecordHead, Section, rtype};
 
 use super::sample::Sample;
 use super::{Answer, Answered, path};
@@ -36,7 +36,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 self.message.rewind(mark);
                 Answered::Empty
             }
-            Err(Full) => {
+            Err(MessageFull) => {
                 self.truncated = true;
                 Answered::Written
             }
@@ -45,25 +45,25 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Writes the CNAMEs that lead to a name with texts, and the texts. Returns whether there are
     /// texts.
-    fn write_texts(&mut self, mut found: Texts<'q>) -> Result<bool, Full> {
+    fn write_texts(&mut self, mut found: Texts<'q>) -> Result<bool, MessageFull> {
         let mut owner: Option<Name> = None;
         for _ in 0..=MAX_CHAIN {
             let place = owner.as_ref().map(|name| [name.wire()]);
             let place = place
                 .as_ref()
-                .map_or(Owner::Question, |parts| Owner::Parts(parts));
+                .map_or(NameForm::Question, |parts| NameForm::Parts(parts));
             let (texts, cut) = found.all.into_shuffled();
             self.truncated |= cut;
             for (text, ttl) in &texts {
-                self.message
-                    .record(Section::Answer, place, rtype::TXT, *ttl, |m| {
-                        // A text may take several character-strings of 255 octets (RFC 1035,
-                        // section 3.3.14).
-                        for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
-                            m.bytes(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
-                            m.bytes(part);
-                        }
-                    })?;
+                let head = RecordHead::internet(Section::Answer, place, rtype::TXT, *ttl);
+                self.message.write_record(&head, |m| {
+                    // A text may take several character-strings of 255 octets (RFC 1035,
+                    // section 3.3.14).
+                    for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
+                        m.push_octets(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
+                        m.push_octets(part);
+                    }
+                })?;
             }
             let Some((target, ttl)) = found
                 .alias
@@ -71,7 +71,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             else {
                 return Ok(!texts.is_empty());
             };
-            self.message.cname_record(place, target.wire(), ttl)?;
+            self.message.write_cname(place, target.wire(), ttl)?;
             let lower = target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
                 return Ok(false);

@@ -1,4 +1,4 @@
-use wire::{Query, Transport, Writer};
+use wire::{Query, ResponseWriter, Transport};
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn response(edns: Option<&[u8]>) -> Vec<u8> {
     let message = query(edns);
     let query = Query::parse(&message, Transport::Udp).unwrap();
     let mut out = vec![0xff];
-    Writer::new(&query, &mut out).finish(0, rcode::SERVFAIL);
+    ResponseWriter::new(&query, &mut out).finish(0, rcode::SERVFAIL);
     out
 }
 

@@ -2,7 +2,7 @@
 //! too large is cut after a record.
 
 use wire::{
-    Edns, HEADER, Header, Message, OPT_LEN, Record, Section, Transport, Writer, flag, rcode,
+    Edns, HEADER, Header, Message, OPT_LEN, Record, ResponseWriter, Section, Transport, flag, rcode,
 };
 
 /// An answer that was written.
@@ -151,7 +151,7 @@ fn count_of(records: &[Record<'_>]) -> u16 {
 fn append_header_only(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
     let start = out.len();
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
-    Writer::new(query, out).finish(flags, rcode::NOERROR);
+    ResponseWriter::new(query, out).finish(flags, rcode::NOERROR);
     WrittenAnswer {
         truncated: true,
         length: out.len() - start,

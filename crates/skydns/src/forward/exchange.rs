@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use wire::{Protocol, Upstream};
 use wire::{Transport, rcode};
+use wire::{Upstream, UpstreamProtocol};
 
 use super::failure::UpstreamFailure;
 use super::health::UpstreamHealth;
@@ -84,8 +84,8 @@ impl UpstreamExchange<'_> {
     /// count in the metrics.
     pub(super) async fn run_once(self) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
-            Protocol::Udp => udp::query_upstream(self, false).await,
-            Protocol::Tcp | Protocol::Tls => self.query_with_edns_fallback().await,
+            UpstreamProtocol::Udp => udp::query_upstream(self, false).await,
+            UpstreamProtocol::Tcp | UpstreamProtocol::Tls => self.query_with_edns_fallback().await,
         }
     }
 
@@ -114,9 +114,11 @@ impl UpstreamExchange<'_> {
 
     async fn query_once(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
-            Protocol::Udp if self.over_tcp => self.retry_over_tcp(edns).await,
-            Protocol::Udp => self.query_udp_then_tcp(edns).await,
-            Protocol::Tcp | Protocol::Tls => stream::query_upstream(self, edns).await,
+            UpstreamProtocol::Udp if self.over_tcp => self.retry_over_tcp(edns).await,
+            UpstreamProtocol::Udp => self.query_udp_then_tcp(edns).await,
+            UpstreamProtocol::Tcp | UpstreamProtocol::Tls => {
+                stream::query_upstream(self, edns).await
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! forwarded, as in kube-dns: client subnets (RFC 7871, which forwarders may pass on), extended
 //! errors (RFC 8914), understood algorithms (RFC 6975), and private options.
 
-use wire::options;
+use wire::split_options;
 
 /// Maximum length of forwarded EDNS options, in octets. The limit keeps queries in flight small.
 const MAX_OPTIONS: usize = 4096;
@@ -28,7 +28,7 @@ pub(super) fn forwarded_options(octets: &[u8]) -> Vec<u8> {
 /// Removes hop-by-hop options. The result ends before the first malformed option.
 pub(super) fn without_hop_by_hop(octets: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
-    for (code, option) in options(octets).map_while(|option| option) {
+    for (code, option) in split_options(octets).map_while(|option| option) {
         if !HOP_BY_HOP.contains(&code) {
             kept.extend_from_slice(option);
         }

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wire::{Protocol, Upstream};
+use wire::{Upstream, UpstreamProtocol};
 
 pub(super) use self::connection::{AskError, UpstreamConnection};
 use self::connection::{ConnectionEnd, ConnectionWorker, PendingQuery, UpstreamStream};
@@ -220,7 +220,7 @@ impl ConnectionPool {
             failure: UpstreamFailure::from_connecting(&error),
             reason: error.to_string(),
         })?;
-        if upstream.protocol != Protocol::Tls {
+        if upstream.protocol != UpstreamProtocol::Tls {
             return Ok(Box::new(stream));
         }
 

@@ -1,9 +1,7 @@
 //! Replies of upstreams, in the form that the clients of one query share.
 
 use wire::Upstream;
-use wire::{
-    Edns, Header, Message, Record, Section, Transport, append_record_body, extended_rcode, rtype,
-};
+use wire::{Edns, Header, Message, Record, RecordBody, Section, Transport, extended_rcode, rtype};
 
 use super::{answer, options};
 
@@ -39,8 +37,9 @@ impl UpstreamReply {
         let opt = message.records().find(is_opt);
         let upper_rcode = opt.as_ref().map_or(0, extended_rcode);
         let without_opt = remove_opt(message, octets, opt.as_ref());
-        let end_to_end =
-            opt.map(|opt| Edns::of(&opt).map(|octets| options::without_hop_by_hop(octets).into()));
+        let end_to_end = opt.map(|opt| {
+            Edns::from_record(&opt).map_options(|octets| options::without_hop_by_hop(octets).into())
+        });
 
         Self {
             message: without_opt.into(),
@@ -133,7 +132,13 @@ fn append_uncompressed(record: &Record<'_>, out: &mut Vec<u8>) -> Option<()> {
     record.append_data(&mut data).ok()?;
 
     out.extend_from_slice(record.owner().ok()?.wire());
-    append_record_body((record.rtype, record.class), record.ttl, &data, out);
+    let body = RecordBody {
+        rtype: record.rtype,
+        class: record.class,
+        ttl: record.ttl,
+        data: &data,
+    };
+    body.append(out);
     Some(())
 }
 

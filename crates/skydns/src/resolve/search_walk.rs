@@ -16,8 +16,8 @@ use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
 use crate::search::SearchList;
 use wire::{
-    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer,
-    class, flag, rcode, rtype,
+    CompressedRecord, HEADER, Header, Message, MessageFull, Name, NameOffsets, Query, Question,
+    Record, ResponseWriter, Section, class, flag, rcode, rtype,
 };
 
 /// A walk in progress.
@@ -32,7 +32,7 @@ pub struct SearchWalk {
     pair: Option<u16>,
     /// Whether the current lookup is for the other type.
     other_type: bool,
-    /// Owner of the SOA record in a negative answer of the walk.
+    /// NameForm of the SOA record in a negative answer of the walk.
     owner: Name,
     /// The NXDOMAIN response for the query name, if that is the first name. This response is the
     /// answer if no name exists.
@@ -220,7 +220,7 @@ impl SearchWalk {
             return (reply, Completion::Missing);
         }
 
-        let mut writer = Writer::new(query, out);
+        let mut writer = ResponseWriter::new(query, out);
         let records = self.write_records(query, &mut writer);
         let result = self.result(records.system);
 
@@ -239,7 +239,7 @@ impl SearchWalk {
     }
 
     /// Writes the records of the name at which the walk ended, or the SOA record if no name exists.
-    fn write_records(&self, query: &Query<'_>, writer: &mut Writer<'_, '_>) -> WalkRecords {
+    fn write_records(&self, query: &Query<'_>, writer: &mut ResponseWriter<'_, '_>) -> WalkRecords {
         let mut records = WalkRecords {
             system: System::Auth,
             truncated: false,
@@ -335,7 +335,7 @@ impl CandidateResponse {
         query: &Query<'_>,
         name: &Name,
         ttl: u32,
-        writer: &mut Writer<'_, '_>,
+        writer: &mut ResponseWriter<'_, '_>,
     ) -> bool {
         let Ok(message) = Message::parse(&self.message) else {
             return true;
@@ -365,7 +365,7 @@ impl CandidateResponse {
 
 /// Copies the records of a response into an answer.
 struct RecordCopier<'w, 'q, 'b> {
-    writer: &'w mut Writer<'q, 'b>,
+    writer: &'w mut ResponseWriter<'q, 'b>,
     names: NameOffsets,
 }
 
@@ -378,7 +378,7 @@ impl RecordCopier<'_, '_, '_> {
         query: &Query<'_>,
         name: &Name,
         ttl: u32,
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         let is_query_name = query.lower().eq_ignore_ascii_case(name.wire());
         let mut answer = message.section(Section::Answer);
 
@@ -406,13 +406,22 @@ impl RecordCopier<'_, '_, '_> {
     }
 
     /// Writes a CNAME record from the query name to `name`.
-    fn write_alias(&mut self, name: &Name, ttl: u32) -> Result<(), Full> {
-        let kind = (rtype::CNAME, class::IN);
-        self.names
-            .record(self.writer, Section::Answer, None, kind, ttl, name.wire())
+    fn write_alias(&mut self, name: &Name, ttl: u32) -> Result<(), MessageFull> {
+        let alias = CompressedRecord {
+            section: Section::Answer,
+            owner: None,
+            rtype: rtype::CNAME,
+            class: class::IN,
+            ttl,
+            data: name.wire(),
+        };
+        self.names.write_record(self.writer, &alias)
     }
 
-    fn copy_all<'r>(&mut self, records: impl Iterator<Item = Record<'r>>) -> Result<(), Full> {
+    fn copy_all<'r>(
+        &mut self,
+        records: impl Iterator<Item = Record<'r>>,
+    ) -> Result<(), MessageFull> {
         for record in records {
             self.copy_record(&record, Section::Answer)?;
         }
@@ -420,27 +429,39 @@ impl RecordCopier<'_, '_, '_> {
     }
 
     /// Copies a record, with the query name as its owner.
-    fn copy_for_query_name(&mut self, record: &Record<'_>, ttl: u32) -> Result<(), Full> {
+    fn copy_for_query_name(&mut self, record: &Record<'_>, ttl: u32) -> Result<(), MessageFull> {
         let mut data = Vec::new();
         if record.append_data(&mut data).is_err() {
             return Ok(());
         }
 
-        let kind = (record.rtype, record.class);
-        self.names
-            .record(self.writer, Section::Answer, None, kind, ttl, &data)
+        let own = CompressedRecord {
+            section: Section::Answer,
+            owner: None,
+            rtype: record.rtype,
+            class: record.class,
+            ttl,
+            data: &data,
+        };
+        self.names.write_record(self.writer, &own)
     }
 
     /// Copies a record. A malformed record is left out.
-    fn copy_record(&mut self, record: &Record<'_>, section: Section) -> Result<(), Full> {
+    fn copy_record(&mut self, record: &Record<'_>, section: Section) -> Result<(), MessageFull> {
         let mut data = Vec::new();
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut data)) else {
             return Ok(());
         };
 
-        let kind = (record.rtype, record.class);
-        self.names
-            .record(self.writer, section, Some(&owner), kind, record.ttl, &data)
+        let copy = CompressedRecord {
+            section,
+            owner: Some(&owner),
+            rtype: record.rtype,
+            class: record.class,
+            ttl: record.ttl,
+            data: &data,
+        };
+        self.names.write_record(self.writer, &copy)
     }
 
     /// Copies the SOA record of a negative answer, if there is room.

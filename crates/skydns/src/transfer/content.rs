@@ -14,9 +14,7 @@ use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
 use crate::external::ExternalAnswers;
 use crate::record::TTL;
 use wire::name::is_within;
-use wire::{
-    Header, Message, Name, Query, Question, Section, Transport, append_record_body, class, rtype,
-};
+use wire::{Header, Message, Name, Query, Question, RecordBody, Section, Transport, class, rtype};
 
 /// Types of the records that a name may have besides CNAME.
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
@@ -46,7 +44,13 @@ pub(super) struct ZoneRecord {
 impl ZoneRecord {
     fn new(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Self {
         let mut body = Vec::with_capacity(10 + data.len());
-        append_record_body((rtype, class::IN), ttl, data, &mut body);
+        let fields = RecordBody {
+            rtype,
+            class: class::IN,
+            ttl,
+            data,
+        };
+        fields.append(&mut body);
         Self {
             owner: owner.into(),
             body: body.into(),

@@ -11,7 +11,8 @@ use super::tsig::{self, TsigSession};
 use crate::backend::View;
 use crate::serial;
 use wire::{
-    Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
+    Edns, ErrorResponse, Header, Name, POINTER_TO_QUESTION, Query, RecordIter, Section, Transport,
+    flag, rcode, rtype,
 };
 
 /// A transfer query that was accepted, and the version in force at that time.
@@ -122,7 +123,7 @@ impl ClientVersion {
         }
 
         let [_, counts @ ..] = query.header.counts;
-        let mut records = Records::new(query.message, query.question_end(), counts);
+        let mut records = RecordIter::new(query.message, query.question_end(), counts);
         let soa = records
             .find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)?;
         if !soa.owner().ok()?.wire().eq_ignore_ascii_case(query.name) {
@@ -144,15 +145,14 @@ impl ClientVersion {
 
 impl TransferRejection {
     fn new(query: &Query<'_>, rcode: u16, session: Option<TsigSession>) -> Self {
-        let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
         let mut response = Vec::new();
-        wire::refuse(
-            query.message,
-            query.question_end(),
+        let error = ErrorResponse {
             rcode,
-            dnssec_ok,
-            &mut response,
-        );
+            question_end: query.question_end(),
+            dnssec_ok: query.edns.as_ref().map(|edns| edns.dnssec_ok),
+        };
+        error.append_to(query.message, &mut response);
+
         if let Some(mut session) = session {
             session.sign_message(0, serial::now(), &mut response);
         }

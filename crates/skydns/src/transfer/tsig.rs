@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ring::hmac;
 
 use super::key::TsigKey;
-use wire::{Edns, Header, Name, Query, Record, Records, append_record_body, flag, rcode, rtype};
+use wire::{
+    Edns, ErrorResponse, Header, Name, Query, Record, RecordBody, RecordIter, flag, rcode, rtype,
+};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
@@ -51,7 +53,13 @@ impl TsigRefusal {
     /// Appends the error response to `message`, whose question ends at `question_end`.
     pub(crate) fn append_response(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
-        wire::refuse(message, question_end, self.rcode(), None, out);
+        let error = ErrorResponse {
+            rcode: self.rcode(),
+            question_end,
+            dnssec_ok: None,
+        };
+        error.append_to(message, out);
+
         if let Self::Failed(record) = self {
             append_additional(record, start, out);
         }
@@ -101,7 +109,7 @@ fn is_signed(message: &[u8], question_end: usize) -> bool {
         return false;
     }
 
-    let last = Records::new(message, question_end, counts).last();
+    let last = RecordIter::new(message, question_end, counts).last();
     last.is_some_and(|last| last.rtype == rtype::TSIG)
 }
 
@@ -159,7 +167,7 @@ fn without_signature(message: &[u8], start: usize, original_id: u16) -> Option<V
 fn only_signature(message: &[u8], question_end: usize) -> Option<Record<'_>> {
     let [_, counts @ ..] = Header::parse(message).ok()?.counts;
     let mut signature = None;
-    for record in Records::new(message, question_end, counts) {
+    for record in RecordIter::new(message, question_end, counts) {
         if signature.is_some() {
             return None;
         }
@@ -225,7 +233,13 @@ impl<'m> TsigRecord<'m> {
         append_counted(self.other, &mut data);
 
         let mut record = self.key.wire().to_vec();
-        append_record_body((rtype::TSIG, ANY), 0, &data, &mut record);
+        let body = RecordBody {
+            rtype: rtype::TSIG,
+            class: ANY,
+            ttl: 0,
+            data: &data,
+        };
+        body.append(&mut record);
         record
     }
 

@@ -15,7 +15,7 @@ use testkit::eventually;
 use testkit::query::Query;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use wire::{Message, Section, framed, rtype};
+use wire::{Message, Section, frame_message, rtype};
 
 use super::PATIENCE;
 use super::fixed::{Fixed, Running, start_with_transfers};
@@ -352,7 +352,7 @@ async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream 
         .expect("bound");
     let mut stream = socket.connect(server).await.expect("connected");
     stream
-        .write_all(&framed(&query("cluster.local.", rtype::AXFR, None)))
+        .write_all(&frame_message(&query("cluster.local.", rtype::AXFR, None)))
         .await
         .expect("sent");
     stream
@@ -405,7 +405,7 @@ async fn slow_secondary_is_disconnected() {
     let slow = || async {
         let mut stream = ask_with_buffer(2, primary.server.address, 4096).await;
         // Twenty transfers of the zone are larger than the socket buffers.
-        let again = framed(&query("cluster.local.", rtype::AXFR, None)).repeat(19);
+        let again = frame_message(&query("cluster.local.", rtype::AXFR, None)).repeat(19);
         stream.write_all(&again).await.expect("sent");
         stream
     };

@@ -48,7 +48,7 @@ pub(crate) struct Fixed {
 /// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime
 /// `'static`.
 fn base(text: &str) -> &'static [u8] {
-    wire::name::relative(text).unwrap_or_default().leak()
+    wire::name::parse_labels(text).unwrap_or_default().leak()
 }
 
 /// Steps and duration of an expensive lookup.

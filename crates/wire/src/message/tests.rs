@@ -34,7 +34,7 @@ fn record(rtype: u16, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn reads_header_and_question() {
+fn header_and_question_are_read() {
     let wire = message([1, 0, 0, 0], &[]);
     let read = Message::parse(&wire).unwrap();
     let header = read.header();
@@ -43,6 +43,7 @@ fn reads_header_and_question() {
         (0x1234, 0, NOERROR)
     );
     assert!(header.is_response() && !header.is_truncated());
+
     let question = read.question().unwrap();
     assert_eq!(
         (question.name, question.qtype, question.qclass),
@@ -52,7 +53,7 @@ fn reads_header_and_question() {
 }
 
 #[test]
-fn reads_records_of_all_sections() {
+fn records_of_all_sections_are_read() {
     let parts = [
         record(1, &[192, 0, 2, 1]),
         record(65280, &[0xff; 3]),
@@ -88,6 +89,7 @@ fn reads_records_of_all_sections() {
     assert_eq!(first.range(), RECORDS..RECORDS + 16);
     assert_eq!(wire[first.ttl_range()], [0, 0, 0, 60]);
     assert_eq!(first.owner().unwrap().to_string(), "a.test.");
+
     let mut target = Vec::new();
     read.section(Section::Additional)
         .next()
@@ -98,7 +100,7 @@ fn reads_records_of_all_sections() {
 }
 
 #[test]
-fn refuses_what_is_no_message() {
+fn malformed_message_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
     let named = |name: &[u8]| message([1, 1, 0, 0], &[name, &a[2..]].concat());
     let long_label = [&[63][..], &[b'x'; 63]].concat();
@@ -110,43 +112,43 @@ fn refuses_what_is_no_message() {
             &[&record(65280, data)[..], &[0xc0, low], &a[2..]].concat(),
         )
     };
-    let bad_name = MessageError::BadName(RECORDS);
-    let bad_data = |rtype| MessageError::BadData {
+    let bad_name = WireError::BadName(RECORDS);
+    let bad_data = |rtype| WireError::BadData {
         rtype,
         at: RECORDS + 12,
     };
-    let cases: &[(&str, Vec<u8>, MessageError)] = &[
-        ("nothing", vec![], MessageError::Short(0)),
-        ("half a header", vec![0; 11], MessageError::Short(10)),
+    let cases: &[(&str, Vec<u8>, WireError)] = &[
+        ("nothing", vec![], WireError::Short(0)),
+        ("half a header", vec![0; 11], WireError::Short(10)),
         (
             "two questions",
             message([2, 0, 0, 0], &[]),
-            MessageError::ManyQuestions(2),
+            WireError::ManyQuestions(2),
         ),
         (
             "question missing",
             message([1, 0, 0, 0], &[])[..12].to_vec(),
-            MessageError::Short(12),
+            WireError::Short(12),
         ),
         (
             "question cut",
             message([1, 0, 0, 0], &[])[..22].to_vec(),
-            MessageError::Short(22),
+            WireError::Short(22),
         ),
         (
             "fewer records than counted",
             message([1, 2, 0, 0], &a),
-            MessageError::Short(RECORDS + a.len()),
+            WireError::Short(RECORDS + a.len()),
         ),
         (
             "record cut",
             message([1, 1, 0, 0], &a[..9]),
-            MessageError::Short(RECORDS + 8),
+            WireError::Short(RECORDS + 8),
         ),
         (
             "data cut",
             message([1, 1, 0, 0], &a[..a.len() - 1]),
-            MessageError::Short(RECORDS + 12),
+            WireError::Short(RECORDS + 12),
         ),
         ("pointer to itself", named(&[0xc0, 24]), bad_name),
         ("pointer forwards", named(&[0xc0, 40]), bad_name),
@@ -186,7 +188,7 @@ fn refuses_what_is_no_message() {
         (
             "SRV without a target",
             message([1, 1, 0, 0], &record(33, &[0; 6])),
-            MessageError::Short(RECORDS + 18),
+            WireError::Short(RECORDS + 18),
         ),
         (
             "NAPTR with a short text",
@@ -203,12 +205,12 @@ fn refuses_what_is_no_message() {
         (
             "name that would continue with a label",
             into_pointer(&[5]),
-            MessageError::BadName(RECORDS + 13),
+            WireError::BadName(RECORDS + 13),
         ),
         (
             "name that would continue after a label",
             into_pointer(&[1, b'x']),
-            MessageError::BadName(RECORDS + 14),
+            WireError::BadName(RECORDS + 14),
         ),
     ];
     for (what, wire, error) in cases {
@@ -271,10 +273,11 @@ fn whole_message() -> impl Strategy<Value = Hickory> {
 proptest! {
     /// A compressed message stays the same when it is parsed and written without compression.
     #[test]
-    fn messages_survive_being_taken_apart(original in whole_message()) {
+    fn message_survives_decompression(original in whole_message()) {
         let wire = original.to_vec().unwrap();
         let read = Message::parse(&wire).unwrap();
         prop_assert_eq!(read.end(), wire.len());
+
         let mut rebuilt = wire[..read.question_end()].to_vec();
         for record in read.records() {
             rebuilt.extend(alone(&record));

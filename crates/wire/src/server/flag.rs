@@ -29,40 +29,46 @@ impl ServerAddr {
 
     /// Parses a flag's value: `IP`, `IP:port`, `[IPv6]:port`, `name` or `name:port`.
     pub fn from_flag(text: &str) -> Result<Self, FlagAddrError> {
-        let wrong = || FlagAddrError(text.to_owned());
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(address.into());
         }
-        let (host, port) =
-            if text.parse::<IpAddr>().is_ok() || !text.contains(':') || text.ends_with(']') {
-                (text, DNS_PORT)
-            } else {
-                let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-                (
-                    host,
-                    port.parse()
-                        .ok()
-                        .filter(|_| !host.contains(':'))
-                        .ok_or_else(wrong)?,
-                )
-            };
+
+        let (host, port) = split_flag_port(text).ok_or_else(|| FlagAddrError(text.to_owned()))?;
         let server = Self::new(host, port);
         if server.is_plausible() {
             Ok(server)
         } else {
-            Err(wrong())
+            Err(FlagAddrError(text.to_owned()))
         }
     }
 
     /// Whether the name is short enough and has only letters, digits, `-`, `.` and `_`. Always true
     /// for an address.
     fn is_plausible(&self) -> bool {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         match self {
             Self::Address(_) => true,
-            Self::Name { name, .. } => name.len() <= MAX_NAME && name.bytes().all(allowed),
+            Self::Name { name, .. } => {
+                name.len() <= MAX_NAME
+                    && name
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+            }
         }
     }
+}
+
+/// Splits a flag's value into host and port; `None` if the port is wrong.
+fn split_flag_port(text: &str) -> Option<(&str, u16)> {
+    let has_port = text.contains(':') && !text.ends_with(']') && text.parse::<IpAddr>().is_err();
+    if !has_port {
+        return Some((text, DNS_PORT));
+    }
+
+    let (host, port) = text.rsplit_once(':')?;
+    if host.contains(':') {
+        return None;
+    }
+    Some((host, port.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub const TLS_PORT: u16 = 853;
 
 /// The protocol of queries to an upstream server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
+pub enum UpstreamProtocol {
     /// DNS over UDP, and over TCP after a truncated response.
     #[default]
     Udp,
@@ -23,7 +23,7 @@ pub enum Protocol {
     Tls,
 }
 
-impl Protocol {
+impl UpstreamProtocol {
     /// `udp`, `tcp` or `tls`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Protocol {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Upstream {
     /// The protocol of queries.
-    pub protocol: Protocol,
+    pub protocol: UpstreamProtocol,
     /// The address; the default port is 853 for TLS and 53 otherwise.
     pub server: Nameserver,
     /// The name in the server's certificate, a lower-case host name, for TLS only. Without a name,
@@ -60,14 +60,14 @@ impl Upstream {
 
     /// The address, if the protocol is plain DNS over UDP.
     pub fn plain(&self) -> Option<Nameserver> {
-        (self.protocol == Protocol::Udp).then_some(self.server)
+        (self.protocol == UpstreamProtocol::Udp).then_some(self.server)
     }
 }
 
 impl From<Nameserver> for Upstream {
     fn from(server: Nameserver) -> Self {
         Self {
-            protocol: Protocol::Udp,
+            protocol: UpstreamProtocol::Udp,
             server,
             name: None,
         }
@@ -82,7 +82,7 @@ impl From<SocketAddr> for Upstream {
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.protocol != Protocol::Udp {
+        if self.protocol != UpstreamProtocol::Udp {
             write!(f, "{}://", self.protocol.as_str())?;
         }
         self.server.fmt(f)?;
@@ -100,27 +100,29 @@ impl FromStr for Upstream {
             None => text.parse().map(Nameserver::into),
             Some(("dns", address)) => address.parse().map(Nameserver::into),
             Some(("tcp", address)) => Ok(Self {
-                protocol: Protocol::Tcp,
+                protocol: UpstreamProtocol::Tcp,
                 server: address.parse()?,
                 name: None,
             }),
-            Some(("tls", rest)) => over_tls(rest),
+            Some(("tls", rest)) => parse_tls_upstream(rest),
             Some((scheme, _)) => Err(AddressError::Scheme(scheme.to_owned())),
         }
     }
 }
 
-fn over_tls(text: &str) -> Result<Upstream, AddressError> {
+fn parse_tls_upstream(text: &str) -> Result<Upstream, AddressError> {
     let (server, name) = match (text.rsplit_once('#'), text.rsplit_once('%')) {
         (Some((address, name)), _) => (parse_nameserver(address, TLS_PORT)?, Some(name)),
         (None, Some((address, rest))) => {
-            as_in_coredns(address, rest).map(|(at, name)| (at, Some(name)))?
+            let (server, name) = parse_coredns_form(address, rest)?;
+            (server, Some(name))
         }
         (None, None) => (parse_nameserver(text, TLS_PORT)?, None),
     };
-    let name = name.map(tls_name).transpose()?;
+
+    let name = name.map(parse_tls_name).transpose()?;
     Ok(Upstream {
-        protocol: Protocol::Tls,
+        protocol: UpstreamProtocol::Tls,
         server,
         name,
     })
@@ -128,14 +130,19 @@ fn over_tls(text: &str) -> Result<Upstream, AddressError> {
 
 /// Parses the parts before and after the last `%`. The port may follow the name:
 /// `192.0.2.1%name:853`. Brackets enclose the address and the name: `[2001:db8::1%name]:853`.
-fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a str), AddressError> {
-    let (name, port) = rest
-        .rsplit_once(':')
-        .map_or((rest, None), |(name, port)| (name, Some(port)));
+fn parse_coredns_form<'a>(
+    address: &str,
+    rest: &'a str,
+) -> Result<(Nameserver, &'a str), AddressError> {
+    let (name, port) = match rest.rsplit_once(':') {
+        Some((name, port)) => (name, Some(port)),
+        None => (rest, None),
+    };
     let (bare, name) = match address.strip_prefix('[').zip(name.strip_suffix(']')) {
         Some(within) => within,
         None => (address, name),
     };
+
     let Some(port) = port else {
         return Ok((parse_nameserver(bare, TLS_PORT)?, name));
     };
@@ -145,7 +152,7 @@ fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a st
     Ok((Nameserver::new(ip, parse_port(port)?), name))
 }
 
-fn tls_name(text: &str) -> Result<Arc<str>, AddressError> {
+fn parse_tls_name(text: &str) -> Result<Arc<str>, AddressError> {
     let lower = text.to_ascii_lowercase();
     if is_host(&lower) {
         Ok(lower.into())
@@ -158,7 +165,7 @@ fn tls_name(text: &str) -> Result<Arc<str>, AddressError> {
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> String {
+    fn upstream_text(text: &str) -> String {
         match text.parse::<Upstream>() {
             Ok(upstream) => {
                 assert_eq!(
@@ -168,7 +175,7 @@ mod tests {
                 );
                 assert_eq!(
                     upstream.plain().is_some(),
-                    upstream.protocol == Protocol::Udp
+                    upstream.protocol == UpstreamProtocol::Udp
                 );
                 upstream.to_string()
             }
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn upstreams() {
+    fn upstreams_parse_and_print() {
         for (text, expected) in [
             ("192.0.2.1", "192.0.2.1:53"),
             ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
@@ -225,12 +232,12 @@ mod tests {
                 "tls://[2620:fe::fe]:8853#dns.quad9.net",
             ),
         ] {
-            assert_eq!(shown(text), expected, "{text:?}");
+            assert_eq!(upstream_text(text), expected, "{text:?}");
         }
     }
 
     #[test]
-    fn what_is_no_upstream() {
+    fn malformed_upstream_is_rejected() {
         for (text, expected) in [
             ("", "bad IP address: \"\""),
             (
@@ -263,7 +270,7 @@ mod tests {
             ),
             ("tls://tls://9.9.9.9", "bad IP address: \"tls\""),
         ] {
-            assert_eq!(shown(text), expected, "{text:?}");
+            assert_eq!(upstream_text(text), expected, "{text:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Full, Owner, Section, Writer, rtype};
+use super::{MessageFull, NameForm, RecordHead, ResponseWriter, Section, class, rtype};
 
 /// The data of a SOA record (RFC 1035, section 3.3.13).
 #[derive(Debug, Clone, Copy)]
@@ -15,69 +15,93 @@ pub struct SoaData<'d> {
     pub numbers: [u32; 5],
 }
 
-impl Writer<'_, '_> {
+impl ResponseWriter<'_, '_> {
     /// Writes an A or AAAA record.
-    pub fn address_record(
+    #[inline]
+    pub fn write_address(
         &mut self,
         section: Section,
-        owner: Owner<'_>,
+        owner: NameForm<'_>,
         address: IpAddr,
         ttl: u32,
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         match address {
-            IpAddr::V4(ip) => self.record(section, owner, rtype::A, ttl, |m| m.bytes(&ip.octets())),
+            IpAddr::V4(ip) => {
+                let head = RecordHead::internet(section, owner, rtype::A, ttl);
+                self.write_record(&head, |m| m.push_octets(&ip.octets()))
+            }
             IpAddr::V6(ip) => {
-                self.record(section, owner, rtype::AAAA, ttl, |m| m.bytes(&ip.octets()))
+                let head = RecordHead::internet(section, owner, rtype::AAAA, ttl);
+                self.write_record(&head, |m| m.push_octets(&ip.octets()))
             }
         }
     }
 
     /// Writes a CNAME record to the answer section.
-    pub fn cname_record(&mut self, owner: Owner<'_>, target: &[u8], ttl: u32) -> Result<(), Full> {
-        self.record(Section::Answer, owner, rtype::CNAME, ttl, |m| {
-            m.name(Owner::Parts(&[target]));
-        })
+    pub fn write_cname(
+        &mut self,
+        owner: NameForm<'_>,
+        target: &[u8],
+        ttl: u32,
+    ) -> Result<(), MessageFull> {
+        let head = RecordHead::internet(Section::Answer, owner, rtype::CNAME, ttl);
+        self.write_record(&head, |m| m.push_name(NameForm::Parts(&[target])))
     }
 
     /// Writes a PTR record of the query name to the answer section. `target` is a name in parts.
-    pub fn ptr_record(&mut self, target: &[&[u8]], ttl: u32) -> Result<(), Full> {
-        self.record(Section::Answer, Owner::Question, rtype::PTR, ttl, |m| {
-            m.name(Owner::Parts(target));
-        })
+    pub fn write_ptr(&mut self, target: &[&[u8]], ttl: u32) -> Result<(), MessageFull> {
+        let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype::PTR, ttl);
+        self.write_record(&head, |m| m.push_name(NameForm::Parts(target)))
     }
 
-    /// Writes a TXT record of one character-string to the answer section. The text is cut after 255
-    /// octets.
-    pub fn text_record(
-        &mut self,
-        owner: Owner<'_>,
-        class: u16,
-        ttl: u32,
-        text: &str,
-    ) -> Result<(), Full> {
-        self.record_of_class(Section::Answer, owner, (rtype::TXT, class), ttl, |m| {
+    /// Writes a TXT record of the query name, of one character-string, to the answer section. The
+    /// text is cut after 255 octets.
+    pub fn write_text(&mut self, class: u16, ttl: u32, text: &str) -> Result<(), MessageFull> {
+        let head = RecordHead {
+            section: Section::Answer,
+            owner: NameForm::Question,
+            rtype: rtype::TXT,
+            class,
+            ttl,
+        };
+        self.write_record(&head, |m| {
             let text = text.as_bytes();
             let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
 
-            m.bytes(&[len]);
-            m.bytes(text.get(..usize::from(len)).unwrap_or_default());
+            m.push_octets(&[len]);
+            m.push_octets(text.get(..usize::from(len)).unwrap_or_default());
         })
     }
 
     /// Writes a SOA record.
-    pub fn soa_record(
+    pub fn write_soa(
         &mut self,
         section: Section,
-        owner: Owner<'_>,
+        owner: NameForm<'_>,
         ttl: u32,
         data: &SoaData<'_>,
-    ) -> Result<(), Full> {
-        self.record(section, owner, rtype::SOA, ttl, |m| {
-            m.name(Owner::Parts(data.mname));
-            m.name(Owner::Parts(data.rname));
+    ) -> Result<(), MessageFull> {
+        let head = RecordHead::internet(section, owner, rtype::SOA, ttl);
+        self.write_record(&head, |m| {
+            m.push_name(NameForm::Parts(data.mname));
+            m.push_name(NameForm::Parts(data.rname));
             for number in data.numbers {
-                m.bytes(&number.to_be_bytes());
+                m.push_octets(&number.to_be_bytes());
             }
         })
+    }
+}
+
+impl<'n> RecordHead<'n> {
+    /// The fields of a record of class IN.
+    #[inline]
+    pub fn internet(section: Section, owner: NameForm<'n>, rtype: u16, ttl: u32) -> Self {
+        Self {
+            section,
+            owner,
+            rtype,
+            class: class::IN,
+            ttl,
+        }
     }
 }

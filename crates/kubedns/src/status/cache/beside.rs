@@ -73,7 +73,7 @@ impl Names<'_> {
     /// Visits each owner name with its path.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(None, &mut |path| {
-            if let Some(name) = Name::of_path(path, &self.0.domain) {
+            if let Some(name) = Name::from_path(path, &self.0.domain) {
                 offer(name.to_string(), path.iter().map(SmolStr::new).collect());
             }
         });

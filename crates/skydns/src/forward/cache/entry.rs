@@ -242,7 +242,7 @@ impl CacheEntry {
             Some(opt) => opt.borrowed(),
             None => Edns::ours(dnssec_ok),
         };
-        opt.map(|options| [options, &error].concat().into())
+        opt.map_options(|options| [options, &error].concat().into())
     }
 }
 

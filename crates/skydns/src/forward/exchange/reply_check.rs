@@ -1,7 +1,7 @@
 //! Checks whether a message from an upstream is the reply to the query.
 
 use wire::Upstream;
-use wire::{Header, Heading, Message, Transport, rcode};
+use wire::{Header, Message, MessageHeading, Transport, rcode};
 
 use super::UpstreamExchange;
 use crate::forward::failure::UpstreamFailure;
@@ -37,7 +37,7 @@ pub fn check_reply(
         return ReplyCheck::Mismatch;
     }
 
-    let Ok(heading) = Heading::parse(bytes) else {
+    let Ok(heading) = MessageHeading::parse(bytes) else {
         return ReplyCheck::Malformed;
     };
     match &heading.question {
@@ -51,7 +51,7 @@ fn check_with_question(
     query: &UpstreamQuery,
     upstream: &Upstream,
     bytes: &[u8],
-    heading: &Heading<'_>,
+    heading: &MessageHeading<'_>,
 ) -> ReplyCheck {
     let header = heading.header;
     match Message::parse(bytes) {

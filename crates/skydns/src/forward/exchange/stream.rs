@@ -1,7 +1,7 @@
 //! Queries over persistent connections, TCP or TLS.
 
-use wire::Protocol;
-use wire::framed;
+use wire::UpstreamProtocol;
+use wire::frame_message;
 
 use super::UpstreamExchange;
 use super::reply_check::check_stream_reply;
@@ -20,7 +20,7 @@ pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
     edns: bool,
 ) -> Result<UpstreamReply, UpstreamFailure> {
-    let padded = edns && exchange.upstream.protocol == Protocol::Tls;
+    let padded = edns && exchange.upstream.protocol == UpstreamProtocol::Tls;
     let query = if padded {
         exchange.query.encode_padded()
     } else {
@@ -35,7 +35,7 @@ async fn send_query(
     exchange: UpstreamExchange<'_>,
     query: &[u8],
 ) -> Result<UpstreamReply, UpstreamFailure> {
-    let query = framed(query);
+    let query = frame_message(query);
     let mut unsent = 0;
     let mut broke = false;
 

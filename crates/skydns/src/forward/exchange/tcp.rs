@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wire::framed;
+use wire::frame_message;
 
 use super::UpstreamExchange;
 use super::reply_check::check_stream_reply;
@@ -29,7 +29,7 @@ pub(super) async fn query_upstream(
 
 /// Sends one message, and receives one.
 async fn exchange_message(mut stream: TcpStream, query: &[u8]) -> std::io::Result<Vec<u8>> {
-    stream.write_all(&framed(query)).await?;
+    stream.write_all(&frame_message(query)).await?;
 
     let length = stream.read_u16().await?;
     // The buffer grows as octets arrive: a forged length alone reserves no memory.

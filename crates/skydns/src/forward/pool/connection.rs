@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
-use wire::{Frames, HEADER};
+use wire::{FrameBuffer, HEADER};
 
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
@@ -146,7 +146,7 @@ pub(super) struct ConnectionWorker<S> {
     questions: mpsc::Receiver<PendingQuery>,
     metrics: Arc<UpstreamMetrics>,
     waiting: HashMap<u16, PendingQuery>,
-    frames: Frames,
+    frames: FrameBuffer,
     unsent: Vec<u8>,
     flushed: bool,
     /// Begin of the current wait: the last reply, the first query after an idle time, or the time
@@ -171,7 +171,7 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
             questions,
             metrics,
             waiting: HashMap::new(),
-            frames: Frames::default(),
+            frames: FrameBuffer::default(),
             unsent: Vec::new(),
             flushed: true,
             since: Instant::now(),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_a_server() {
+fn flag_server_parses() {
     let cases = [
         ("127.0.0.1:10053", "127.0.0.1:10053"),
         ("127.0.0.1", "127.0.0.1:53"),
@@ -27,7 +27,7 @@ fn what_is_a_server() {
 }
 
 #[test]
-fn what_is_none() {
+fn malformed_flag_is_rejected() {
     for text in [
         "127.0.0.1:",
         "127.0.0.1:x",
@@ -45,7 +45,7 @@ fn what_is_none() {
 }
 
 #[test]
-fn the_same_server_is_the_same_however_it_was_written() {
+fn equal_servers_compare_equal() {
     assert_eq!(
         ServerAddr::from_flag("127.0.0.1:53"),
         Ok(ServerAddr::new("127.0.0.1", 53))

@@ -3,7 +3,7 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use wire::Upstream;
-use wire::framed;
+use wire::frame_message;
 
 use super::*;
 use crate::forward::ForwardMetrics;
@@ -34,7 +34,7 @@ fn connection(
 }
 
 fn query() -> Vec<u8> {
-    framed(&[0; HEADER])
+    frame_message(&[0; HEADER])
 }
 
 /// Reads a query and sends it back.
