@@ -3,17 +3,18 @@
 use hickory_proto::op::Query;
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
-use crate::exchange::Answer;
+use crate::DnsAnswer;
 
 /// A TXT query of class CHAOS.
-pub fn question(name: &'static str) -> Query {
-    let mut question = Query::query(Name::from_ascii(name).unwrap_or_default(), RecordType::TXT);
-    question.set_query_class(DNSClass::CH);
-    question
+pub fn txt_query(name: &'static str) -> Query {
+    let name = Name::from_ascii(name).unwrap_or_default();
+    let mut query = Query::query(name, RecordType::TXT);
+    query.set_query_class(DNSClass::CH);
+    query
 }
 
 /// The TXT strings of an answer.
-pub fn texts(answer: &Answer) -> impl Iterator<Item = String> {
+pub fn txt_strings(answer: &DnsAnswer) -> impl Iterator<Item = String> {
     let records = answer
         .message
         .answers
@@ -22,6 +23,7 @@ pub fn texts(answer: &Answer) -> impl Iterator<Item = String> {
             RData::TXT(txt) => Some(&txt.txt_data),
             _ => None,
         });
+
     records
         .flatten()
         .map(|text| String::from_utf8_lossy(text).into_owned())

@@ -1,9 +1,10 @@
-//! One DNS query and its answer.
+//! One DNS query and its answer, on sockets of our own.
 //!
 //! Every query has its own socket, hence a random source port, and a random ID. A reply is accepted
 //! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
 //! packets are ignored until the timeout. The error texts equal those of the Go sidecar, which
-//! shows them on `/healthcheck`.
+//! shows them on `/healthcheck`. Where the text does not matter, hickory-net makes the exchange
+//! (`tcp_retry`).
 
 use std::fmt;
 use std::io;
@@ -15,26 +16,16 @@ use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
-use wire::ServerAddr;
-use wire::Transport;
 
-/// The usual timeout of an exchange.
-pub const TIMEOUT: Duration = Duration::from_secs(2);
+use wire::{ServerAddr, Transport};
+
+use crate::DnsAnswer;
 
 /// Go's text for a timeout.
 const TIMED_OUT: &str = "i/o timeout";
 
 /// The largest DNS message, in octets.
 const LARGEST: usize = 65_535;
-
-/// An answer and its latency.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The message.
-    pub message: Message,
-    /// Time from sending the query to receiving the answer.
-    pub latency: Duration,
-}
 
 /// Error of an exchange.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -69,7 +60,7 @@ pub enum ExchangeError {
         /// Cause of the error.
         reason: String,
         /// Packets that were ignored before the error.
-        ignored: Ignored,
+        ignored: IgnoredPackets,
     },
     /// The query cannot be encoded.
     #[error("cannot encode the question: {0}")]
@@ -90,18 +81,19 @@ impl ExchangeError {
 
 /// Packets that were ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ignored {
+pub struct IgnoredPackets {
     count: u64,
     last: Option<String>,
 }
 
-impl Ignored {
-    fn add(&mut self, why: String) {
-        (self.count, self.last) = (self.count + 1, Some(why));
+impl IgnoredPackets {
+    fn record(&mut self, why: String) {
+        self.count += 1;
+        self.last = Some(why);
     }
 }
 
-impl fmt::Display for Ignored {
+impl fmt::Display for IgnoredPackets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.last {
             None => Ok(()),
@@ -130,55 +122,42 @@ pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
 }
 
 /// Sends one query to `server`; fails when no answer arrives within `timeout`.
-pub async fn ask(
+pub async fn query_server(
     server: &ServerAddr,
     transport: Transport,
     question: &Query,
     timeout: Duration,
-) -> Result<Answer, ExchangeError> {
+) -> Result<DnsAnswer, ExchangeError> {
     let deadline = Instant::now() + timeout;
-    let lookup = |reason: String| ExchangeError::Lookup {
-        transport,
-        server: server.to_string(),
-        reason,
-    };
-    let address = within(deadline, first_address(server))
+    let address = before(deadline, first_address(server))
         .await
-        .map_err(|error| lookup(reason(&error)))?;
-    let query = Asked::new(question)?;
-    match transport {
-        Transport::Udp => over_udp(address, &query, deadline).await,
-        Transport::Tcp => over_tcp(address, &query, deadline).await,
-    }
-}
+        .map_err(|error| ExchangeError::Lookup {
+            transport,
+            server: server.to_string(),
+            reason: go_reason(&error),
+        })?;
 
-/// Queries over UDP, and again over TCP if the answer is truncated. Each of the two queries has
-/// this `timeout`.
-pub async fn ask_with_retry(
-    server: &ServerAddr,
-    question: &Query,
-    timeout: Duration,
-) -> Result<Answer, ExchangeError> {
-    let answer = ask(server, Transport::Udp, question, timeout).await?;
-    if !answer.message.metadata.truncation {
-        return Ok(answer);
+    let query = SentQuery::new(question)?;
+    match transport {
+        Transport::Udp => exchange_over_udp(address, &query, deadline).await,
+        Transport::Tcp => exchange_over_tcp(address, &query, deadline).await,
     }
-    ask(server, Transport::Tcp, question, timeout).await
 }
 
 /// A query in flight.
-struct Asked<'a> {
+struct SentQuery<'a> {
     id: u16,
     question: &'a Query,
     wire: Vec<u8>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> SentQuery<'a> {
     fn new(question: &'a Query) -> Result<Self, ExchangeError> {
         let id = fastrand::u16(..);
         let mut message = Message::new(id, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = true;
         message.add_query(question.clone());
+
         let wire = message
             .to_vec()
             .map_err(|error| ExchangeError::Encode(error.to_string()))?;
@@ -186,7 +165,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Parses a packet: returns the answer to this query, or the reason to ignore the packet.
-    fn answer(&self, packet: &[u8]) -> Result<Message, String> {
+    fn parse_answer(&self, packet: &[u8]) -> Result<Message, String> {
         let message = Message::from_vec(packet).map_err(|error| format!("unreadable: {error}"))?;
         if message.metadata.message_type != MessageType::Response {
             return Err("not a response".to_owned());
@@ -194,109 +173,153 @@ impl<'a> Asked<'a> {
         if message.metadata.id != self.id {
             return Err("wrong ID".to_owned());
         }
+
         match message.queries.as_slice() {
-            [question] if same(question, self.question) => Ok(message),
+            [question] if is_same_question(question, self.question) => Ok(message),
             _ => Err("wrong question".to_owned()),
         }
     }
 }
 
-fn same(a: &Query, b: &Query) -> bool {
+fn is_same_question(a: &Query, b: &Query) -> bool {
     a.query_type == b.query_type && a.query_class == b.query_class && a.name == b.name
 }
 
-async fn over_udp(
+/// The two ends of a socket, as Go's errors name them.
+struct SocketPath {
+    transport: Transport,
+    local: SocketAddr,
     server: SocketAddr,
-    asked: &Asked<'_>,
+}
+
+impl SocketPath {
+    /// The error of the system call `doing`.
+    fn io_error(
+        &self,
+        doing: &'static str,
+        error: &io::Error,
+        ignored: &IgnoredPackets,
+    ) -> ExchangeError {
+        let Self {
+            transport,
+            local,
+            server,
+        } = self;
+        ExchangeError::Io {
+            doing,
+            path: format!("{transport} {local}->{server}"),
+            reason: go_call_reason(doing, error),
+            ignored: ignored.clone(),
+        }
+    }
+}
+
+async fn exchange_over_udp(
+    server: SocketAddr,
+    query: &SentQuery<'_>,
     deadline: Instant,
-) -> Result<Answer, ExchangeError> {
-    let dial = |error: io::Error| ExchangeError::Dial {
-        transport: Transport::Udp,
-        server,
-        reason: reason(&error),
-    };
+) -> Result<DnsAnswer, ExchangeError> {
+    let (socket, path) = open_udp(server)
+        .await
+        .map_err(|error| ExchangeError::Dial {
+            transport: Transport::Udp,
+            server,
+            reason: go_reason(&error),
+        })?;
+
+    let mut ignored = IgnoredPackets::default();
+    let start = Instant::now();
+    before(deadline, socket.send(&query.wire))
+        .await
+        .map_err(|error| path.io_error("write", &error, &ignored))?;
+
+    let mut buffer = vec![0; LARGEST];
+    loop {
+        let length = before(deadline, socket.recv(&mut buffer))
+            .await
+            .map_err(|error| path.io_error("read", &error, &ignored))?;
+
+        match query.parse_answer(buffer.get(..length).unwrap_or_default()) {
+            Ok(message) => {
+                return Ok(DnsAnswer {
+                    message,
+                    latency: start.elapsed(),
+                });
+            }
+            Err(why) => ignored.record(why),
+        }
+    }
+}
+
+async fn open_udp(server: SocketAddr) -> io::Result<(UdpSocket, SocketPath)> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    let socket = UdpSocket::bind(any).await.map_err(dial)?;
+    let socket = UdpSocket::bind(any).await?;
     // A connected socket receives packets from this server only.
-    socket.connect(server).await.map_err(dial)?;
-    let local = socket.local_addr().map_err(dial)?;
-    let mut ignored = Ignored::default();
-    let fail = |doing, error: &io::Error, ignored: &Ignored| ExchangeError::Io {
-        doing,
-        path: format!("udp {local}->{server}"),
-        reason: in_call(doing, error),
-        ignored: ignored.clone(),
+    socket.connect(server).await?;
+
+    let path = SocketPath {
+        transport: Transport::Udp,
+        local: socket.local_addr()?,
+        server,
     };
+    Ok((socket, path))
+}
+
+async fn exchange_over_tcp(
+    server: SocketAddr,
+    query: &SentQuery<'_>,
+    deadline: Instant,
+) -> Result<DnsAnswer, ExchangeError> {
     let start = Instant::now();
-    within(deadline, socket.send(&asked.wire))
-        .await
-        .map_err(|error| fail("write", &error, &ignored))?;
-    let mut buffer = vec![0; LARGEST];
-    loop {
-        let length = within(deadline, socket.recv(&mut buffer))
+    let (mut stream, path) =
+        before(deadline, open_tcp(server))
             .await
-            .map_err(|error| fail("read", &error, &ignored))?;
-        match asked.answer(buffer.get(..length).unwrap_or_default()) {
+            .map_err(|error| ExchangeError::Dial {
+                transport: Transport::Tcp,
+                server,
+                reason: go_call_reason("connect", &error),
+            })?;
+
+    let length = u16::try_from(query.wire.len())
+        .map_err(|error| ExchangeError::Encode(error.to_string()))?;
+    let framed = [&length.to_be_bytes()[..], &query.wire].concat();
+    let mut ignored = IgnoredPackets::default();
+    before(deadline, stream.write_all(&framed))
+        .await
+        .map_err(|error| path.io_error("write", &error, &ignored))?;
+
+    loop {
+        let packet = before(deadline, receive_message(&mut stream))
+            .await
+            .map_err(|error| path.io_error("read", &error, &ignored))?;
+
+        match query.parse_answer(&packet) {
             Ok(message) => {
-                return Ok(Answer {
+                return Ok(DnsAnswer {
                     message,
                     latency: start.elapsed(),
                 });
             }
-            Err(why) => ignored.add(why),
+            Err(why) => ignored.record(why),
         }
     }
 }
 
-async fn over_tcp(
-    server: SocketAddr,
-    asked: &Asked<'_>,
-    deadline: Instant,
-) -> Result<Answer, ExchangeError> {
-    let start = Instant::now();
-    let dial = |error: io::Error| ExchangeError::Dial {
+async fn open_tcp(server: SocketAddr) -> io::Result<(TcpStream, SocketPath)> {
+    let stream = TcpStream::connect(server).await?;
+    let path = SocketPath {
         transport: Transport::Tcp,
+        local: stream.local_addr()?,
         server,
-        reason: in_call("connect", &error),
     };
-    let mut stream = within(deadline, TcpStream::connect(server))
-        .await
-        .map_err(dial)?;
-    let local = stream.local_addr().map_err(dial)?;
-    let fail = |doing, error: &io::Error, ignored: Ignored| ExchangeError::Io {
-        doing,
-        path: format!("tcp {local}->{server}"),
-        reason: in_call(doing, error),
-        ignored,
-    };
-    let length = u16::try_from(asked.wire.len())
-        .map_err(|error| ExchangeError::Encode(error.to_string()))?;
-    let framed = [&length.to_be_bytes()[..], &asked.wire].concat();
-    within(deadline, stream.write_all(&framed))
-        .await
-        .map_err(|error| fail("write", &error, Ignored::default()))?;
-    let mut ignored = Ignored::default();
-    loop {
-        let packet = within(deadline, receive(&mut stream))
-            .await
-            .map_err(|error| fail("read", &error, ignored.clone()))?;
-        match asked.answer(&packet) {
-            Ok(message) => {
-                return Ok(Answer {
-                    message,
-                    latency: start.elapsed(),
-                });
-            }
-            Err(why) => ignored.add(why),
-        }
-    }
+    Ok((stream, path))
 }
 
 /// Receives one message over TCP.
-async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+async fn receive_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let length = stream.read_u16().await?;
     let mut packet = vec![0; usize::from(length)];
     stream.read_exact(&mut packet).await?;
@@ -304,7 +327,7 @@ async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// The result of a step, or a timeout error at the deadline.
-async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn before<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match tokio::time::timeout_at(deadline.into(), step).await {
         Ok(result) => result,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -313,14 +336,15 @@ async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>)
 
 /// Go's text for the error: the failed system call and the reason, or only the reason for a timeout
 /// and a closed connection.
-fn in_call(call: &str, error: &io::Error) -> String {
+fn go_call_reason(call: &str, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => reason(error),
-        _ => format!("{call}: {}", reason(error)),
+        io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => go_reason(error),
+        _ => format!("{call}: {}", go_reason(error)),
     }
 }
 
-fn reason(error: &io::Error) -> String {
+/// Go's text for the reason of an error.
+fn go_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => TIMED_OUT.to_owned(),
         io::ErrorKind::UnexpectedEof => "EOF".to_owned(),

@@ -9,22 +9,25 @@ pub const FILE: &str = "/etc/hosts";
 const MAX_FILE: u64 = 1 << 20;
 
 /// The addresses of a name in a hosts(5) file; empty when the file cannot be read.
-pub fn addresses(path: &Path, name: &str) -> Vec<IpAddr> {
-    addresses_in(&read(path), name)
+pub fn lookup_addresses(path: &Path, name: &str) -> Vec<IpAddr> {
+    addresses_in(&read_file(path), name)
 }
 
 /// The names of an address in a hosts(5) file, the canonical name first; empty when the file cannot
 /// be read.
-pub fn names(path: &Path, address: IpAddr) -> Vec<String> {
-    let text = read(path);
-    let of_address = entries(&text).filter(|(of, _)| *of == address);
-    of_address
-        .flat_map(|(_, names)| names.map(str::to_owned))
-        .collect()
+pub fn lookup_names(path: &Path, address: IpAddr) -> Vec<String> {
+    let text = read_file(path);
+    let mut found = Vec::new();
+    for (of, names) in entries(&text) {
+        if of == address {
+            found.extend(names.map(str::to_owned));
+        }
+    }
+    found
 }
 
 /// The text of a regular file of at most [`MAX_FILE`] octets; otherwise empty.
-fn read(path: &Path) -> String {
+fn read_file(path: &Path) -> String {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.len() <= MAX_FILE => {
             String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
@@ -54,27 +57,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_addresses_of_a_name() {
+    fn hosts_file_maps_names_and_addresses() {
         let text = "127.0.0.1 localhost\n192.0.2.1\tns.example NS2 # ns3.example\n2001:db8::1 ns.example\nx ns.example\n";
-        let found = |name| {
-            addresses_in(text, name)
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        assert_eq!(found("ns.example"), "192.0.2.1 2001:db8::1");
-        assert_eq!(found("ns2"), "192.0.2.1");
-        assert_eq!(found("ns3.example"), "");
-        assert!(addresses(Path::new("/no/such/file"), "localhost").is_empty());
-        let names = |address: &str| {
-            entries(text)
-                .find(|(of, _)| of.to_string() == address)
-                .map(|(_, names)| names)
-        };
         assert_eq!(
-            names("192.0.2.1").unwrap().collect::<Vec<_>>(),
-            ["ns.example", "NS2"]
+            joined_addresses(text, "ns.example"),
+            "192.0.2.1 2001:db8::1"
         );
+        assert_eq!(joined_addresses(text, "ns2"), "192.0.2.1");
+        assert_eq!(joined_addresses(text, "ns3.example"), "");
+        assert!(lookup_addresses(Path::new("/no/such/file"), "localhost").is_empty());
+
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let names = entries(text).find(|(of, _)| *of == address);
+        let names: Vec<_> = names.unwrap().1.collect();
+        assert_eq!(names, ["ns.example", "NS2"]);
+    }
+
+    fn joined_addresses(text: &str, name: &str) -> String {
+        let addresses = addresses_in(text, name);
+        let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        texts.join(" ")
     }
 }

@@ -1,9 +1,11 @@
 //! Sends one query to one DNS server and checks that the reply answers it.
 //!
-//! * [`ask`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its own.
-//! * [`ask_with_retry`]: over UDP, and over TCP when the answer was truncated.
+//! * [`query_server`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its
+//!   own. Its errors read like those of Go.
+//! * [`query_with_tcp_retry`]: over UDP, and over TCP when the answer was truncated, by
+//!   hickory-net.
 //! * [`chaos`]: queries of class CHAOS, about the server itself.
-//! * [`resolve`]: addresses of servers given by name, kept up to date.
+//! * [`resolve`]: addresses of servers given by name, kept up to date, by hickory-resolver.
 //! * [`hosts`] and [`resolv_conf`]: the files of a resolver.
 //!
 //! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the
@@ -14,11 +16,28 @@ mod exchange;
 pub mod hosts;
 pub mod resolv_conf;
 pub mod resolve;
+mod sockets;
+mod tcp_retry;
 
-use hickory_proto::op::ResponseCode;
+use std::time::Duration;
+
+use hickory_proto::op::{Message, ResponseCode};
 use wire::mnemonic;
 
-pub use exchange::{Answer, ExchangeError, Ignored, TIMEOUT, ask, ask_with_retry, first_address};
+pub use exchange::{ExchangeError, IgnoredPackets, first_address, query_server};
+pub use tcp_retry::{QueryError, query_with_tcp_retry};
+
+/// The usual timeout of an exchange.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An answer and its latency.
+#[derive(Clone, Debug)]
+pub struct DnsAnswer {
+    /// The message.
+    pub message: Message,
+    /// Time from sending the query to receiving the answer.
+    pub latency: Duration,
+}
 
 /// The mnemonic of a response code, as dig writes it.
 pub fn rcode_name(code: ResponseCode) -> String {

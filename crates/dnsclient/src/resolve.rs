@@ -21,10 +21,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wire::ServerAddr;
 
-use self::entry::Entry;
-use self::entry::Pace;
-use self::lookup::Found;
-pub use self::lookup::Sources;
+use self::entry::{LookupPace, NameEntry};
+use self::lookup::LookupOutcome;
+pub use self::lookup::LookupSources;
 use crate::resolv_conf::ResolvConf;
 
 /// Maximum number of names that are looked up: the first ones in alphabetical order.
@@ -34,16 +33,16 @@ const MAX_LOOKUPS: usize = 16;
 
 /// The addresses of each resolved name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Resolutions(BTreeMap<String, Vec<IpAddr>>);
+pub struct ResolvedNames(BTreeMap<String, Vec<IpAddr>>);
 
-impl Resolutions {
+impl ResolvedNames {
     /// The addresses of a name; empty if the name is not resolved.
     pub fn addresses(&self, name: &str) -> &[IpAddr] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
-impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
+impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for ResolvedNames {
     fn from(entries: [(&str, Vec<IpAddr>); N]) -> Self {
         Self(
             entries
@@ -55,7 +54,7 @@ impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
 }
 
 /// The server names in a configuration.
-fn names(config: &Config) -> BTreeSet<String> {
+fn server_names(config: &Config) -> BTreeSet<String> {
     let servers = config.stub_domains.values().flatten();
     let names = servers.filter_map(|server| match server {
         ServerAddr::Name { name, .. } => Some(name.clone()),
@@ -64,9 +63,9 @@ fn names(config: &Config) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Sets `wanted`, the names that a [`Resolver`] looks up, to the server names in `config`.
-pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
-    let names = names(config);
+/// Sets `wanted`, the names that a [`ServerNameResolver`] looks up, to the server names in `config`.
+pub fn set_wanted_names(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
+    let names = server_names(config);
     wanted.send_if_modified(|wanted| {
         let changed = *wanted != names;
         *wanted = names;
@@ -76,36 +75,34 @@ pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
 
 /// Resolves names, and repeats each lookup when its answer expires.
 #[derive(Debug)]
-pub struct Resolver {
-    sources: Arc<Sources>,
-    pace: Pace,
+pub struct ServerNameResolver {
+    sources: Arc<LookupSources>,
+    pace: LookupPace,
     wanted: watch::Receiver<BTreeSet<String>>,
     resolv_conf: watch::Receiver<ResolvConf>,
-    results: watch::Sender<Resolutions>,
-    entries: BTreeMap<String, Entry>,
+    results: watch::Sender<ResolvedNames>,
+    entries: BTreeMap<String, NameEntry>,
 }
 
-impl Resolver {
+impl ServerNameResolver {
     /// A resolver of the names in `wanted`. Lookups begin with [`run`](Self::run).
     pub fn new(
-        sources: Sources,
+        sources: LookupSources,
         wanted: watch::Receiver<BTreeSet<String>>,
         resolv_conf: watch::Receiver<ResolvConf>,
     ) -> Self {
-        let results = watch::Sender::new(Resolutions::default());
-        let (sources, pace) = (Arc::new(sources), Pace::default());
         Self {
-            sources,
-            pace,
+            sources: Arc::new(sources),
+            pace: LookupPace::default(),
             wanted,
             resolv_conf,
-            results,
+            results: watch::Sender::new(ResolvedNames::default()),
             entries: BTreeMap::new(),
         }
     }
 
     /// The current addresses and their changes.
-    pub fn subscribe(&self) -> watch::Receiver<Resolutions> {
+    pub fn subscribe(&self) -> watch::Receiver<ResolvedNames> {
         self.results.subscribe()
     }
 
@@ -117,18 +114,20 @@ impl Resolver {
     async fn resolve(&mut self) {
         let mut lookups = JoinSet::new();
         self.sync_wanted();
+
         loop {
-            self.start_due(&mut lookups);
-            let due = self.entries.values().filter_map(Entry::due).min();
+            self.start_due_lookups(&mut lookups);
+            let due = self.entries.values().filter_map(NameEntry::due).min();
+
             tokio::select! {
                 Some(done) = lookups.join_next() => {
-                    if let Ok((name, found)) = done {
-                        self.settle(&name, found);
+                    if let Ok(finished) = done {
+                        self.record_outcome(finished);
                     }
                 }
-                () = until(due), if lookups.len() < MAX_LOOKUPS => {}
+                () = sleep_until_due(due), if lookups.len() < MAX_LOOKUPS => {}
                 Ok(()) = self.wanted.changed() => self.sync_wanted(),
-                Ok(()) = self.resolv_conf.changed() => self.ask_again(),
+                Ok(()) = self.resolv_conf.changed() => self.repeat_external_lookups(),
                 else => return,
             }
         }
@@ -142,6 +141,7 @@ impl Resolver {
             .take(MAX_NAMES)
             .cloned()
             .collect();
+
         self.entries.retain(|name, _| wanted.contains(name));
         for name in wanted {
             self.entries.entry(name).or_default();
@@ -151,51 +151,54 @@ impl Resolver {
 
     /// Repeats the lookups of all names outside the cluster domain at once. Called when resolv.conf
     /// has changed, as the new servers may return other addresses.
-    fn ask_again(&mut self) {
+    fn repeat_external_lookups(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {
             if !self.sources.is_cluster_name(name) {
-                entry.hurry();
+                entry.make_due();
             }
         }
     }
 
-    fn start_due(&mut self, lookups: &mut JoinSet<(String, Found)>) {
+    fn start_due_lookups(&mut self, lookups: &mut JoinSet<FinishedLookup>) {
         let now = Instant::now();
         for (name, entry) in &mut self.entries {
             if lookups.len() >= MAX_LOOKUPS {
                 return;
             }
-            if entry.due().is_some_and(|due| due <= now) {
-                entry.started();
-                let (sources, name) = (Arc::clone(&self.sources), name.clone());
-                let resolv_conf = self.resolv_conf.borrow().clone();
-                lookups.spawn(async move {
-                    let found = sources.look_up(&name, &resolv_conf).await;
-                    (name, found)
-                });
+            if entry.due().is_none_or(|due| due > now) {
+                continue;
             }
+
+            entry.start_lookup();
+            let sources = Arc::clone(&self.sources);
+            let name = name.clone();
+            let resolv_conf = self.resolv_conf.borrow().clone();
+            lookups.spawn(async move {
+                let outcome = sources.look_up(&name, &resolv_conf).await;
+                FinishedLookup { name, outcome }
+            });
         }
     }
 
-    fn settle(&mut self, name: &str, found: Found) {
+    fn record_outcome(&mut self, finished: FinishedLookup) {
+        let FinishedLookup { name, outcome } = finished;
         // The name may have been removed from the configuration during its lookup.
-        if let Some(entry) = self.entries.get_mut(name) {
-            entry.settle(name, found, &self.pace);
+        if let Some(entry) = self.entries.get_mut(&name) {
+            entry.record_outcome(&name, outcome, &self.pace);
             self.publish();
         }
     }
 
     fn publish(&self) {
-        let known = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| !entry.addresses().is_empty());
-        let now = Resolutions(
-            known
-                .map(|(name, entry)| (name.clone(), entry.addresses().to_vec()))
-                .collect(),
-        );
+        let mut addresses = BTreeMap::new();
+        for (name, entry) in &self.entries {
+            if !entry.addresses().is_empty() {
+                addresses.insert(name.clone(), entry.addresses().to_vec());
+            }
+        }
+
+        let now = ResolvedNames(addresses);
         self.results.send_if_modified(|before| {
             let changed = *before != now;
             *before = now;
@@ -204,8 +207,14 @@ impl Resolver {
     }
 }
 
+/// A lookup that has ended.
+struct FinishedLookup {
+    name: String,
+    outcome: LookupOutcome,
+}
+
 /// Waits until `due`, or forever if `due` is `None`.
-async fn until(due: Option<Instant>) {
+async fn sleep_until_due(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
         None => pending().await,

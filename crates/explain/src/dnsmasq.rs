@@ -43,12 +43,12 @@ impl Front {
         let text = name.to_string();
         let data: Vec<String> = match (qtype, reverse::address_of_name(name.wire())) {
             (rtype::PTR, Some(address)) => {
-                let names = hosts::names(&self.hosts, address).into_iter();
+                let names = hosts::lookup_names(&self.hosts, address).into_iter();
                 names.take(1).map(|name| name + ".").collect()
             }
             (rtype::A | rtype::AAAA, _) => {
                 let of_family =
-                    hosts::addresses(&self.hosts, text.trim_end_matches('.')).into_iter();
+                    hosts::lookup_addresses(&self.hosts, text.trim_end_matches('.')).into_iter();
                 of_family
                     .filter(|ip| ip.is_ipv4() == (qtype == rtype::A))
                     .map(|ip| ip.to_string())

@@ -3,7 +3,7 @@
 //! ```text
 //! ConfigMap, directory or flags -- State -------+
 //! resolv.conf -------------------- ResolvConf --+                        +-- index task (zone, readiness)
-//! addresses of stub servers ------ Resolutions -+-- InForce::compute -- watch -- LoopFinder
+//! addresses of stub servers ------ ResolvedNames -+-- InForce::compute -- watch -- LoopFinder
 //! forwarding loops --------------- Loops -------+     (pure)             +-- cache, Nodes, explain
 //! flags -------------------------- ConfigFlags -+
 //! ```
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use cluster::watch::FeedState;
 use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
-use dnsclient::resolve::{Resolutions, Resolver};
+use dnsclient::resolve::{ResolvedNames, ServerNameResolver};
 use dnsconfig::{ConfigFollower, ConfigState};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +59,7 @@ struct ConfigFollowers {
     follower: ConfigFollower,
     from_api: Option<ConfigMapFeed>,
     resolv_conf: ResolvConfFollower,
-    resolver: Resolver,
+    resolver: ServerNameResolver,
 }
 
 /// Computes what is in force from the latest inputs, and publishes it.
@@ -77,7 +77,7 @@ struct ConfigPublisher {
 struct InputReceivers {
     state: watch::Receiver<ConfigState>,
     resolv_conf: watch::Receiver<ResolvConf>,
-    names: watch::Receiver<Resolutions>,
+    names: watch::Receiver<ResolvedNames>,
     loops: watch::Receiver<Arc<Loops>>,
     /// The watch of the `ConfigMap`; `None` if the configuration comes from elsewhere.
     config_map: Option<watch::Receiver<FeedState>>,
@@ -102,7 +102,7 @@ impl Configuration {
             options.config_period.duration(),
         );
         let server_names = watch::Sender::default();
-        let resolver = Resolver::new(
+        let resolver = ServerNameResolver::new(
             feed::name_sources(options),
             server_names.subscribe(),
             resolv_conf.subscribe(),

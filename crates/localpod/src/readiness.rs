@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use daemon::http::get;
-use dnsclient::ask;
+use dnsclient::query_server;
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use tokio::time::interval;
@@ -111,6 +111,6 @@ async fn dns_ok(port: u16, domain: &str) -> bool {
         ServerAddr::new("127.0.0.1", port),
         Query::query(name, RecordType::A),
     );
-    let answer = ask(&server, Transport::Udp, &question, PATIENCE).await;
+    let answer = query_server(&server, Transport::Udp, &question, PATIENCE).await;
     answer.is_ok_and(|answer| answer.message.metadata.response_code == ResponseCode::NoError)
 }

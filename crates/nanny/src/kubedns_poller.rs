@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use dnsclient::{Answer, TIMEOUT, ask, chaos};
+use dnsclient::{DnsAnswer, TIMEOUT, chaos, query_server};
 use hickory_proto::op::ResponseCode;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -33,8 +33,8 @@ pub(crate) struct KubednsRoutes {
 impl KubednsRoutes {
     /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless the
     /// answer has all three.
-    fn from_answer(answer: &Answer) -> Option<Self> {
-        let texts: Vec<String> = chaos::texts(answer).collect();
+    fn from_answer(answer: &DnsAnswer) -> Option<Self> {
+        let texts: Vec<String> = chaos::txt_strings(answer).collect();
         Some(Self {
             configuration: value_of(&texts, "configuration")?,
             routes: value_of(&texts, "routes")?,
@@ -80,11 +80,11 @@ impl KubednsPoller {
 
     async fn poll_while_wanted(&mut self) {
         let server = ServerAddr::from(self.kubedns);
-        let question = chaos::question("routes.kubedns.");
+        let question = chaos::txt_query("routes.kubedns.");
         let mut has_warned = false;
 
         while self.wanted.wait_for(|wanted| *wanted).await.is_ok() {
-            match ask(&server, Transport::Udp, &question, TIMEOUT).await {
+            match query_server(&server, Transport::Udp, &question, TIMEOUT).await {
                 Ok(answer) => match KubednsRoutes::from_answer(&answer) {
                     Some(routes) => self.publish_answer(routes),
                     None if !std::mem::replace(&mut has_warned, true) => {

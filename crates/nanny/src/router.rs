@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use daemon::tasks::pending_if_none;
 use dnsclient::resolv_conf::ResolvConf;
-use dnsclient::resolve::{self, Resolutions};
+use dnsclient::resolve::{self, ResolvedNames};
 use dnsconfig::{Config, ConfigState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -33,7 +33,7 @@ pub(crate) struct RouterInputs {
     pub(crate) config: watch::Receiver<ConfigState>,
     /// The resolv.conf whose servers dnsmasq uses; empty if none.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
-    pub(crate) names: watch::Receiver<Resolutions>,
+    pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
 }
 
@@ -130,7 +130,7 @@ impl Router {
         let forwards = self.settings.forward == ForwardMode::Dnsmasq;
         let empty = Config::default();
         let config = if forwards { &state.config } else { &empty };
-        resolve::want(&self.requests.names, config);
+        resolve::set_wanted_names(&self.requests.names, config);
 
         let asks_kubedns =
             !forwards || needs_kubedns(&state.config) || state.config.has_own_names();

@@ -11,7 +11,7 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::first_address;
 use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
-use dnsclient::resolve::{Resolver, Sources};
+use dnsclient::resolve::{LookupSources, ServerNameResolver};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::{ConfigSource, ConfigState};
 use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
@@ -162,7 +162,7 @@ struct ResolvConfs {
 
 impl NannyStart {
     /// Starts the sources of the routes, and the router.
-    async fn start_routing(&mut self, sources: Sources) -> anyhow::Result<StartedRouting> {
+    async fn start_routing(&mut self, sources: LookupSources) -> anyhow::Result<StartedRouting> {
         let kubedns = sources.kubedns;
         let states = self.follow_configuration(&sources.cluster_domain);
         let resolv_confs = self.follow_resolv_confs();
@@ -173,7 +173,8 @@ impl NannyStart {
             .set_servfail_server(servfail_server.local_addr());
 
         let requests = RouterRequests::default();
-        let resolver = Resolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
+        let resolver =
+            ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
         let poller = KubednsPoller::new(kubedns, requests.kubedns.subscribe());
         let inputs = RouterInputs {
             config: states.clone(),
@@ -358,7 +359,10 @@ impl NannyStart {
 }
 
 /// The sources of the addresses of stub servers given by name.
-async fn name_sources(flags: &Flags, arguments: &DnsmasqArguments) -> anyhow::Result<Sources> {
+async fn name_sources(
+    flags: &Flags,
+    arguments: &DnsmasqArguments,
+) -> anyhow::Result<LookupSources> {
     let kubedns = resolve_kubedns_address(&flags.kubedns_server).await?;
     let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
     let cluster_domain = if given.is_empty() {
@@ -376,7 +380,7 @@ async fn name_sources(flags: &Flags, arguments: &DnsmasqArguments) -> anyhow::Re
         cluster_domain,
         "stub servers given by names under this domain are resolved through kubedns"
     );
-    Ok(Sources {
+    Ok(LookupSources {
         kubedns,
         cluster_domain,
         hosts: dnsclient::hosts::FILE.into(),

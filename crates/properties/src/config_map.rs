@@ -8,7 +8,7 @@ use dnsclient::resolv_conf::ResolvConf;
 use dnsconfig::{Config, RawData};
 use nanny::config::arguments::DnsmasqArguments;
 use nanny::config::loops::ListenAddresses;
-use nanny::config::routes::{ComputedRoutes, ForwardMode, Resolutions, RouteSources, Routes};
+use nanny::config::routes::{ComputedRoutes, ForwardMode, ResolvedNames, RouteSources, Routes};
 use nanny::dnsmasq::servers_file;
 use wire::{Nameserver, ServerAddr, Upstream};
 
@@ -150,7 +150,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
 
 /// Addresses for the first two server names of stub domains. All other server names have no
 /// address.
-fn resolutions(config: &Config) -> Resolutions {
+fn resolutions(config: &Config) -> ResolvedNames {
     let servers = config.stub_domains.values().flatten();
     let mut names = servers.filter_map(|server| match server {
         ServerAddr::Name { name, .. } => Some(name.as_str()),
@@ -160,7 +160,7 @@ fn resolutions(config: &Config) -> Resolutions {
         IpAddr::from([192, 0, 2, 50]),
         IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50]),
     ];
-    Resolutions::from([
+    ResolvedNames::from([
         (names.next().unwrap_or_default(), several),
         (
             names.next().unwrap_or("-"),
@@ -173,7 +173,7 @@ fn resolutions(config: &Config) -> Resolutions {
 fn expected(
     config: &Config,
     resolv_conf: &[Nameserver],
-    names: &Resolutions,
+    names: &ResolvedNames,
     servfail_server: Nameserver,
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{TIMEOUT, ask, chaos};
+use dnsclient::{TIMEOUT, chaos, query_server};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use tokio::time::{Instant, interval};
@@ -128,14 +128,14 @@ impl Counters {
     }
 
     async fn number(&self, name: &'static str) -> anyhow::Result<u64> {
-        let asked = ask(
+        let asked = query_server(
             &self.server,
             Transport::Udp,
-            &chaos::question(name),
+            &chaos::txt_query(name),
             TIMEOUT,
         )
         .await;
-        let text = chaos::texts(&asked.context(name)?).next();
+        let text = chaos::txt_strings(&asked.context(name)?).next();
         let number = text.as_deref().and_then(|text| text.parse().ok());
         number.with_context(|| format!("{name} is answered with {text:?}, expected a number"))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{Answer, ExchangeError, TIMEOUT, ask, chaos, rcode_name};
+use dnsclient::{DnsAnswer, ExchangeError, TIMEOUT, chaos, query_server, rcode_name};
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::time::{Instant, interval_at};
@@ -101,14 +101,14 @@ impl Probe {
             question,
             ..
         } = &self.spec;
-        let asked = ask(server, *transport, question, TIMEOUT).await;
+        let asked = query_server(server, *transport, question, TIMEOUT).await;
         let verdict = self.judge(asked).await;
         self.record(verdict);
     }
 
-    async fn judge(&self, asked: Result<Answer, ExchangeError>) -> Verdict {
+    async fn judge(&self, asked: Result<DnsAnswer, ExchangeError>) -> Verdict {
         let (failure, latency) = match asked {
-            Ok(Answer { message, latency }) if !message.answers.is_empty() => {
+            Ok(DnsAnswer { message, latency }) if !message.answers.is_empty() => {
                 return Verdict {
                     state: State::Ok,
                     latency,
@@ -149,11 +149,11 @@ impl Probe {
     /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
     /// answer.
     async fn dnsmasq_itself(&self) -> Option<Duration> {
-        let question = chaos::question("cachesize.bind.");
-        let answer = ask(&self.spec.server, self.spec.transport, &question, TIMEOUT)
+        let question = chaos::txt_query("cachesize.bind.");
+        let answer = query_server(&self.spec.server, self.spec.transport, &question, TIMEOUT)
             .await
             .ok()?;
-        chaos::texts(&answer).next().map(|_| answer.latency)
+        chaos::txt_strings(&answer).next().map(|_| answer.latency)
     }
 
     fn record(&self, verdict: Verdict) {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{Answer, ExchangeError, ask};
+use dnsclient::{DnsAnswer, ExchangeError, query_server};
 use hickory_proto::op::Query;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -118,7 +118,7 @@ impl Upstreams {
         for (address, question) in self.questions() {
             let this = Arc::clone(&self);
             probes.spawn(async move {
-                let asked = ask(
+                let asked = query_server(
                     &ServerAddr::from(address),
                     Transport::Udp,
                     &question,
@@ -177,7 +177,7 @@ impl Upstreams {
         }
     }
 
-    fn record(&self, address: SocketAddr, asked: Result<Answer, ExchangeError>) {
+    fn record(&self, address: SocketAddr, asked: Result<DnsAnswer, ExchangeError>) {
         if let Some(upstream) = self.known.lock().get_mut(&address) {
             let outcome = upstream.purpose.judge(asked);
             upstream.record(outcome, Now::read());

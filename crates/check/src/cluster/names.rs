@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use dnsclient::{TIMEOUT, ask_with_retry, rcode_name};
+use dnsclient::{TIMEOUT, query_with_tcp_retry, rcode_name};
 use futures::future::join_all;
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
@@ -82,7 +82,7 @@ impl Names<'_> {
         let wrong = |words: String| Missing { rcode: None, words };
         let parsed = Name::from_ascii(format!("{}.", name.trim_end_matches('.')));
         let parsed = parsed.map_err(|error| wrong(error.to_string()))?;
-        let asked = ask_with_retry(&self.server, &Query::query(parsed, kind), TIMEOUT).await;
+        let asked = query_with_tcp_retry(&self.server, &Query::query(parsed, kind), TIMEOUT).await;
         let answer = asked.map_err(|error| wrong(error.to_string()))?;
         let rcode = answer.message.metadata.response_code;
         let of_kind = answer

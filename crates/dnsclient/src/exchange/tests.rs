@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RecordType};
 use testkit::reply::Reply;
-use testkit::upstream::{Act, Asked as Packet, Reaction, Upstream};
+use testkit::upstream::{Act, Asked as SentPacket, Reaction, Upstream};
 
 use super::*;
 
 /// Timeout of queries that are answered; long enough for a busy machine.
-const PATIENT: Duration = Duration::from_secs(20);
-const HASTY: Duration = Duration::from_millis(300);
+const LONG_TIMEOUT: Duration = Duration::from_secs(20);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn question() -> Query {
     Query::query(
@@ -20,19 +20,19 @@ fn question() -> Query {
     )
 }
 
-fn good(asked: &Packet) -> Vec<u8> {
+fn good(asked: &SentPacket) -> Vec<u8> {
     Reply::to(&asked.packet)
         .answer("www.outside.test. 60 IN A 198.51.100.10")
         .wire()
 }
 
-async fn ask_one(
+async fn query_upstream(
     transport: Transport,
     timeout: Duration,
-    react: impl Fn(&Packet) -> Reaction + Send + Sync + 'static,
-) -> (Upstream, Result<Answer, ExchangeError>) {
+    react: impl Fn(&SentPacket) -> Reaction + Send + Sync + 'static,
+) -> (Upstream, Result<DnsAnswer, ExchangeError>) {
     let upstream = Upstream::start(react).await;
-    let result = ask(
+    let result = query_server(
         &ServerAddr::from(upstream.addr()),
         transport,
         &question(),
@@ -43,10 +43,10 @@ async fn ask_one(
 }
 
 #[tokio::test]
-async fn the_question_is_the_references() {
+async fn query_equals_reference() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (upstream, result) =
-            ask_one(transport, PATIENT, |asked| Reaction::send(good(asked))).await;
+            query_upstream(transport, LONG_TIMEOUT, |asked| Reaction::send(good(asked))).await;
         let answer = result.unwrap();
         assert_eq!(answer.message.answers.len(), 1);
         assert!(answer.latency > Duration::ZERO);
@@ -59,11 +59,11 @@ async fn the_question_is_the_references() {
 }
 
 #[tokio::test]
-async fn ids_and_ports_differ() {
-    let upstream = Upstream::start(|asked: &Packet| Reaction::send(good(asked))).await;
+async fn query_ids_and_ports_differ() {
+    let upstream = Upstream::start(|asked: &SentPacket| Reaction::send(good(asked))).await;
     let server = ServerAddr::from(upstream.addr());
     for _ in 0..20 {
-        ask(&server, Transport::Udp, &question(), PATIENT)
+        query_server(&server, Transport::Udp, &question(), LONG_TIMEOUT)
             .await
             .unwrap();
     }
@@ -86,9 +86,9 @@ async fn ids_and_ports_differ() {
 }
 
 #[tokio::test]
-async fn wrong_packets_are_passed_over() {
+async fn wrong_packets_are_ignored() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let (_upstream, result) = ask_one(transport, PATIENT, |asked| {
+        let (_upstream, result) = query_upstream(transport, LONG_TIMEOUT, |asked| {
             let reply = Reply::to(&asked.packet);
             let mut query = asked.packet.clone();
             query.truncate(12);
@@ -123,12 +123,12 @@ async fn wrong_packets_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_timeout_reports_ignored_packets() {
+async fn timeout_reports_ignored_packets() {
     for (count, ignored) in [
         (1, "ignored 1 packet: wrong ID"),
         (2, "ignored 2 packets, the last one: wrong ID"),
     ] {
-        let (upstream, result) = ask_one(Transport::Udp, HASTY, move |asked| {
+        let (upstream, result) = query_upstream(Transport::Udp, SHORT_TIMEOUT, move |asked| {
             let reply = Reply::to(&asked.packet)
                 .wrong_id()
                 .answer("www.outside.test. 60 IN A 192.0.2.66");
@@ -147,14 +147,14 @@ async fn a_timeout_reports_ignored_packets() {
 }
 
 #[tokio::test]
-async fn answers_without_records_are_answers() {
+async fn answer_without_records_is_accepted() {
     for (rcode, expected) in [
         ("NOERROR", ResponseCode::NoError),
         ("NXDOMAIN", ResponseCode::NXDomain),
         ("SERVFAIL", ResponseCode::ServFail),
         ("REFUSED", ResponseCode::Refused),
     ] {
-        let (_upstream, result) = ask_one(Transport::Udp, PATIENT, move |asked| {
+        let (_upstream, result) = query_upstream(Transport::Udp, LONG_TIMEOUT, move |asked| {
             Reply::to(&asked.packet).rcode(rcode).truncated().into()
         })
         .await;
@@ -165,9 +165,9 @@ async fn answers_without_records_are_answers() {
 }
 
 #[tokio::test]
-async fn a_large_answer_arrives() {
+async fn large_answer_is_received() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let (_upstream, result) = ask_one(transport, PATIENT, |asked| {
+        let (_upstream, result) = query_upstream(transport, LONG_TIMEOUT, |asked| {
             let records = (0..1000).fold(Reply::to(&asked.packet), |reply, at| {
                 reply.answer(&format!(
                     "www.outside.test. 60 IN A 198.51.{}.{}",
@@ -183,9 +183,10 @@ async fn a_large_answer_arrives() {
 }
 
 #[tokio::test]
-async fn silence_is_a_timeout_in_gos_words() {
+async fn silence_is_timeout_in_go_words() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let (upstream, result) = ask_one(transport, HASTY, |_| Reaction::silence()).await;
+        let (upstream, result) =
+            query_upstream(transport, SHORT_TIMEOUT, |_| Reaction::silence()).await;
         let error = result.unwrap_err().to_string();
         let end = format!("->{}: i/o timeout", upstream.addr());
         assert!(
@@ -196,9 +197,9 @@ async fn silence_is_a_timeout_in_gos_words() {
 }
 
 #[tokio::test]
-async fn a_port_without_a_server() {
+async fn unused_port_is_refused() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
-    let error = ask(&server, Transport::Udp, &question(), PATIENT)
+    let error = query_server(&server, Transport::Udp, &question(), LONG_TIMEOUT)
         .await
         .unwrap_err()
         .to_string();
@@ -207,7 +208,7 @@ async fn a_port_without_a_server() {
         error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end),
         "{error}"
     );
-    let error = ask(&server, Transport::Tcp, &question(), PATIENT)
+    let error = query_server(&server, Transport::Tcp, &question(), LONG_TIMEOUT)
         .await
         .unwrap_err()
         .to_string();
@@ -218,13 +219,14 @@ async fn a_port_without_a_server() {
 }
 
 #[tokio::test]
-async fn connections_that_end_early() {
+async fn early_end_of_connection_is_eof() {
     let half = Act::Raw(vec![0, 40, 1, 2, 3]);
     for reaction in [
         Reaction::close(),
         Reaction::silence().then(half).then(Act::Close),
     ] {
-        let (upstream, result) = ask_one(Transport::Tcp, PATIENT, move |_| reaction.clone()).await;
+        let (upstream, result) =
+            query_upstream(Transport::Tcp, LONG_TIMEOUT, move |_| reaction.clone()).await;
         let error = result.unwrap_err().to_string();
         let server = upstream.addr();
         let eof = error.ends_with(&format!("->{server}: EOF"));
@@ -237,8 +239,8 @@ async fn connections_that_end_early() {
 }
 
 #[tokio::test]
-async fn a_drip_of_octets_does_not_extend_the_time() {
-    let (_upstream, result) = ask_one(Transport::Tcp, HASTY, |_| {
+async fn slow_octets_do_not_extend_timeout() {
+    let (_upstream, result) = query_upstream(Transport::Tcp, SHORT_TIMEOUT, |_| {
         (0..100).fold(Reaction::silence(), |reaction, _| {
             reaction
                 .then(Act::Raw(vec![1]))
@@ -250,9 +252,9 @@ async fn a_drip_of_octets_does_not_extend_the_time() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows() {
+async fn unknown_server_name_fails() {
     let server = ServerAddr::new("no-such-host.invalid", 53);
-    let error = ask(&server, Transport::Udp, &question(), PATIENT)
+    let error = query_server(&server, Transport::Udp, &question(), LONG_TIMEOUT)
         .await
         .unwrap_err()
         .to_string();
@@ -263,7 +265,7 @@ async fn a_name_that_nobody_knows() {
 }
 
 #[tokio::test]
-async fn an_answer_of_somebody_else_does_not_count() {
+async fn answer_from_other_socket_is_ignored() {
     // The server does not answer. Another socket sends the answer.
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let liar = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -277,26 +279,9 @@ async fn an_answer_of_somebody_else_does_not_count() {
     };
     let question = question();
     tokio::select! {
-        result = ask(&address, Transport::Udp, &question, HASTY) => {
+        result = query_server(&address, Transport::Udp, &question, SHORT_TIMEOUT) => {
             assert!(result.unwrap_err().to_string().ends_with(": i/o timeout"));
         }
         () = lying => {}
     }
-}
-
-#[tokio::test]
-async fn a_truncated_answer_is_asked_for_again_over_tcp() {
-    let upstream = Upstream::start(|asked: &Packet| {
-        let reply = Reply::to(&asked.packet);
-        match asked.transport {
-            wire::Transport::Udp => Reaction::from(reply.truncated()),
-            wire::Transport::Tcp => reply.answer("www.outside.test. 60 IN A 192.0.2.1").into(),
-        }
-    })
-    .await;
-    let answer = ask_with_retry(&upstream.addr().into(), &question(), PATIENT)
-        .await
-        .unwrap();
-    assert_eq!(answer.message.answers.len(), 1);
-    assert_eq!(upstream.count(), 2);
 }

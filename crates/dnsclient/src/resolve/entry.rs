@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::lookup::Found;
+use super::lookup::LookupOutcome;
 
 /// Intervals between lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct LookupPace {
     /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is
     /// the TTL.
     pub(crate) shortest_life: Duration,
@@ -22,7 +22,7 @@ pub(crate) struct Pace {
     pub(crate) longest_pause: Duration,
 }
 
-impl Default for Pace {
+impl Default for LookupPace {
     fn default() -> Self {
         Self {
             shortest_life: Duration::from_secs(5),
@@ -33,16 +33,18 @@ impl Default for Pace {
     }
 }
 
+/// One name: its addresses and its next lookup.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct NameEntry {
     addresses: Vec<IpAddr>,
-    due: Due,
+    next: NextLookup,
     failures: u32,
-    told: bool,
+    /// Whether the current series of failures has been logged.
+    warned: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Due {
+enum NextLookup {
     At(Instant),
     /// A lookup is running.
     Running,
@@ -50,73 +52,79 @@ enum Due {
     RunningTwice,
 }
 
-impl Default for Due {
+impl Default for NextLookup {
     fn default() -> Self {
         Self::At(Instant::now())
     }
 }
 
-impl Entry {
+impl NameEntry {
     pub(super) fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
     /// Time of the next lookup; `None` while a lookup is running.
     pub(super) fn due(&self) -> Option<Instant> {
-        match self.due {
-            Due::At(due) => Some(due),
-            Due::Running | Due::RunningTwice => None,
+        match self.next {
+            NextLookup::At(due) => Some(due),
+            NextLookup::Running | NextLookup::RunningTwice => None,
         }
     }
 
     /// Records that a lookup began.
-    pub(super) fn started(&mut self) {
-        self.due = Due::Running;
+    pub(super) fn start_lookup(&mut self) {
+        self.next = NextLookup::Running;
     }
 
     /// Makes the next lookup due now.
-    pub(super) fn hurry(&mut self) {
-        self.due = match self.due {
-            Due::At(_) => Due::default(),
-            Due::Running | Due::RunningTwice => Due::RunningTwice,
+    pub(super) fn make_due(&mut self) {
+        self.next = match self.next {
+            NextLookup::At(_) => NextLookup::default(),
+            NextLookup::Running | NextLookup::RunningTwice => NextLookup::RunningTwice,
         };
     }
 
     /// Records the result of the lookup.
-    pub(super) fn settle(&mut self, name: &str, found: Found, pace: &Pace) {
-        let now = Instant::now();
-        let pause = match found {
-            Found::Addresses { addresses, life } => {
-                self.failures = 0;
-                self.told = false;
-                if self.addresses != addresses {
-                    info!(name, ?addresses, "stub server resolved");
-                }
-                self.addresses = addresses;
+    pub(super) fn record_outcome(&mut self, name: &str, outcome: LookupOutcome, pace: &LookupPace) {
+        let pause = match outcome {
+            LookupOutcome::Addresses { addresses, life } => {
+                self.set_addresses(name, addresses);
                 life.clamp(pace.shortest_life, pace.longest_life)
             }
-            Found::Absent => {
-                self.failed(name, "the name has no address");
+            LookupOutcome::Absent => {
+                self.record_failure(name, "the name has no address");
                 self.addresses.clear();
-                self.pause(pace)
+                self.retry_pause(pace)
             }
-            Found::Failed(reason) => {
-                self.failed(name, &reason);
-                self.pause(pace)
+            LookupOutcome::Failed(reason) => {
+                self.record_failure(name, &reason);
+                self.retry_pause(pace)
             }
         };
-        self.due = match self.due {
-            Due::RunningTwice => Due::At(now),
-            Due::At(_) | Due::Running => Due::At(now + pause),
+
+        let now = Instant::now();
+        self.next = match self.next {
+            NextLookup::RunningTwice => NextLookup::At(now),
+            NextLookup::At(_) | NextLookup::Running => NextLookup::At(now + pause),
         };
+    }
+
+    fn set_addresses(&mut self, name: &str, addresses: Vec<IpAddr>) {
+        self.failures = 0;
+        self.warned = false;
+        if self.addresses != addresses {
+            info!(name, ?addresses, "stub server resolved");
+        }
+        self.addresses = addresses;
     }
 
     /// Logs a warning for the first failure of a series only, so that a dead name does not fill the
     /// log.
-    fn failed(&mut self, name: &str, reason: &str) {
+    fn record_failure(&mut self, name: &str, reason: &str) {
         self.failures = self.failures.saturating_add(1);
+
         let kept = self.addresses.len();
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.warned, true) {
             debug!(name, reason, kept, "stub server still not resolved");
         } else {
             warn!(name, reason, kept, "stub server not resolved, retrying");
@@ -125,10 +133,9 @@ impl Entry {
 
     /// The pause after a failed lookup: doubles with each failure, less a random part of up to a
     /// quarter. The random part spreads the lookups of many names.
-    fn pause(&self, pace: &Pace) -> Duration {
-        let doubled = pace
-            .first_pause
-            .saturating_mul(1 << self.failures.saturating_sub(1).min(10));
+    fn retry_pause(&self, pace: &LookupPace) -> Duration {
+        let doublings = self.failures.saturating_sub(1).min(10);
+        let doubled = pace.first_pause.saturating_mul(1 << doublings);
         doubled
             .min(pace.longest_pause)
             .mul_f64(1.0 - 0.25 * fastrand::f64())

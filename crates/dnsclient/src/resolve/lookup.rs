@@ -1,16 +1,26 @@
 //! A single lookup of a name.
+//!
+//! hickory-resolver queries a server: it repeats a lost query, goes on over TCP after truncation,
+//! and follows aliases. The order of names and servers is ours, as in resolv.conf(5). A pool of
+//! hickory-resolver ends at the first server that answers REFUSED or SERVFAIL, and gives all
+//! servers one timeout together; so each server has a resolver of its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hickory_proto::op::{Message, Query, ResponseCode};
-use hickory_proto::rr::{Name, RData, RecordType};
-use wire::{Nameserver, ServerAddr};
+use hickory_net::{DnsError, NetError};
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::{Name, Record, RecordType};
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ServerOrderingStrategy,
+};
+use hickory_resolver::lookup::Lookup;
+use wire::Nameserver;
 
-use crate::hosts;
 use crate::resolv_conf::ResolvConf;
-use crate::{TIMEOUT, ask_with_retry};
+use crate::sockets::ServerSockets;
+use crate::{TIMEOUT, hosts};
 
 /// Maximum number of addresses of a name.
 const MAX_ADDRESSES: usize = 16;
@@ -19,9 +29,11 @@ const HOSTS_LIFE: Duration = Duration::from_secs(30);
 /// Maximum number of servers of resolv.conf that are queried.
 const MAX_SERVERS: usize = 3;
 
+type HickoryResolver = hickory_resolver::Resolver<ServerSockets>;
+
 /// Servers and files that names are resolved with.
 #[derive(Debug, Clone)]
-pub struct Sources {
+pub struct LookupSources {
     /// kubedns, for names under the cluster domain.
     pub kubedns: Nameserver,
     /// The cluster domain, without a trailing dot.
@@ -32,7 +44,7 @@ pub struct Sources {
 
 /// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LookupOutcome {
     /// The name has these addresses for the time `life`.
     Addresses {
         addresses: Vec<IpAddr>,
@@ -44,7 +56,7 @@ pub(super) enum Found {
     Failed(String),
 }
 
-impl Sources {
+impl LookupSources {
     /// Whether kubedns resolves the name.
     pub(super) fn is_cluster_name(&self, name: &str) -> bool {
         let below = name.strip_suffix(self.cluster_domain.as_str());
@@ -52,23 +64,26 @@ impl Sources {
             && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
     }
 
-    pub(super) async fn look_up(&self, name: &str, resolv_conf: &ResolvConf) -> Found {
+    pub(super) async fn look_up(&self, name: &str, resolv_conf: &ResolvConf) -> LookupOutcome {
         if self.is_cluster_name(name) {
-            return ask_servers(&[self.kubedns], name).await;
+            return query_servers(&[self.kubedns], name).await;
         }
-        let addresses = hosts::addresses(&self.hosts, name);
+
+        let addresses = hosts::lookup_addresses(&self.hosts, name);
         if !addresses.is_empty() {
-            return Found::Addresses {
+            return LookupOutcome::Addresses {
                 addresses,
                 life: HOSTS_LIFE,
             };
         }
-        let mut last = Found::Absent;
-        for candidate in candidates(name, resolv_conf) {
-            match ask_servers(&resolv_conf.nameservers, &candidate).await {
-                Found::Absent => {}
-                found @ Found::Addresses { .. } => return found,
-                failed @ Found::Failed(_) => last = failed,
+
+        // A failure weighs more than a name that does not exist: the known addresses are kept.
+        let mut last = LookupOutcome::Absent;
+        for candidate in search_candidates(name, resolv_conf) {
+            match query_servers(&resolv_conf.nameservers, &candidate).await {
+                LookupOutcome::Absent => {}
+                found @ LookupOutcome::Addresses { .. } => return found,
+                failed @ LookupOutcome::Failed(_) => last = failed,
             }
         }
         last
@@ -76,104 +91,137 @@ impl Sources {
 }
 
 /// The names to try, in the order of resolv.conf(5).
-fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
-    let completed = resolv_conf
+fn search_candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
+    let mut candidates: Vec<String> = resolv_conf
         .search
         .iter()
-        .map(|domain| format!("{name}.{domain}"));
-    let as_is = std::iter::once(name.to_owned());
-    if name.matches('.').count() >= resolv_conf.ndots {
-        as_is.chain(completed).collect()
-    } else {
-        completed.chain(as_is).collect()
-    }
+        .map(|domain| format!("{name}.{domain}"))
+        .collect();
+
+    let first = name.matches('.').count() >= resolv_conf.ndots;
+    let position = if first { 0 } else { candidates.len() };
+    candidates.insert(position, name.to_owned());
+    candidates
 }
 
 /// Queries the servers in order until one of them gives a usable answer.
-async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
+async fn query_servers(servers: &[Nameserver], name: &str) -> LookupOutcome {
     let Ok(name) = Name::from_ascii(format!("{name}.")) else {
-        return Found::Absent;
+        return LookupOutcome::Absent;
     };
+
     let mut reason = "no server to query".to_owned();
     for server in servers.iter().take(MAX_SERVERS) {
-        match ask_both(*server, &name).await {
-            Ok(found) => return found,
-            Err(failure) => reason = failure,
+        match query_families(*server, &name).await {
+            Ok(outcome) => return outcome,
+            Err(failure) => reason = format!("{server}: {failure}"),
         }
     }
-    Found::Failed(reason)
+    LookupOutcome::Failed(reason)
 }
 
 /// Queries A and AAAA concurrently. If one query fails and the other returns addresses, the failure
 /// is ignored.
-async fn ask_both(server: Nameserver, name: &Name) -> Result<Found, String> {
+async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome, NetError> {
+    let resolver = resolver_of(server)?;
     let (v4, v6) = tokio::join!(
-        ask_one(server, name, RecordType::A),
-        ask_one(server, name, RecordType::AAAA),
+        resolver.lookup(name.clone(), RecordType::A),
+        resolver.lookup(name.clone(), RecordType::AAAA),
     );
-    let failure = v4.as_ref().err().or(v6.as_ref().err()).cloned();
-    let mut addresses = Vec::new();
-    let mut life = Duration::MAX;
-    for (some, lives) in [v4, v6].into_iter().flatten() {
-        addresses.extend(some);
-        life = life.min(lives);
+
+    let mut found = FoundAddresses::default();
+    let mut failure = None;
+    for family in [v4, v6] {
+        match family {
+            Ok(lookup) => found.extend(&lookup),
+            Err(error) if is_absence(&error) => {}
+            Err(error) => failure = failure.or(Some(error)),
+        }
     }
-    addresses.truncate(MAX_ADDRESSES);
+
     match failure {
-        _ if !addresses.is_empty() => Ok(Found::Addresses { addresses, life }),
-        None => Ok(Found::Absent),
+        _ if !found.addresses.is_empty() => Ok(found.into_outcome()),
+        None => Ok(LookupOutcome::Absent),
         Some(failure) => Err(failure),
     }
 }
 
-async fn ask_one(
-    server: Nameserver,
-    name: &Name,
-    record_type: RecordType,
-) -> Result<(Vec<IpAddr>, Duration), String> {
-    let query = Query::query(name.clone(), record_type);
-    let server = ServerAddr::from(server);
-    let answer = ask_with_retry(&server, &query, TIMEOUT)
-        .await
-        .map_err(|error| error.to_string())?;
-    read(&answer.message).map_err(|code| format!("{server} answered {code}"))
+/// A resolver that queries one server, once, without a cache.
+fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
+    let address = server.socket_addr();
+    let mut connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    for connection in &mut connections {
+        connection.port = address.port();
+    }
+    let server = NameServerConfig::new(address.ip(), true, connections.into());
+    let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+
+    let sockets = ServerSockets::new(address);
+    let mut builder = HickoryResolver::builder_with_config(config, sockets);
+    let options = builder.options_mut();
+    options.timeout = TIMEOUT;
+    options.attempts = 0;
+    options.cache_size = 0;
+    options.edns0 = false;
+    options.os_port_selection = true;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
+    builder.build()
 }
 
-/// The addresses in an answer, and the shortest TTL of its records. No addresses for NXDOMAIN and
-/// NODATA.
-fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
-    match answer.metadata.response_code {
-        ResponseCode::NoError => {}
-        ResponseCode::NXDomain => return Ok((Vec::new(), Duration::MAX)),
-        code => return Err(code),
-    }
-    let mut addresses: Vec<IpAddr> = answer
-        .answers
-        .iter()
-        .filter_map(|record| match record.data {
-            RData::A(ip) => Some(IpAddr::V4(ip.0)),
-            RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
-            _ => None,
-        })
-        .collect();
-    // Servers rotate the order of addresses. A different order must not count as a change.
-    addresses.sort_unstable();
-    addresses.dedup();
-    let life = if addresses.is_empty() {
-        Duration::MAX
-    } else {
-        let ttl = answer.answers.iter().map(|record| record.ttl).min();
-        Duration::from_secs(u64::from(ttl.unwrap_or_default()))
+/// Whether the server says that the name has no address: NXDOMAIN or NODATA.
+fn is_absence(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(absence)) = error else {
+        return false;
     };
-    Ok((addresses, life))
+    matches!(
+        absence.response_code,
+        ResponseCode::NoError | ResponseCode::NXDomain
+    )
+}
+
+/// The addresses in the answers of both families, and the shortest TTL of the records.
+#[derive(Default)]
+struct FoundAddresses {
+    addresses: Vec<IpAddr>,
+    ttl: Option<u32>,
+}
+
+impl FoundAddresses {
+    fn extend(&mut self, lookup: &Lookup) {
+        let records = lookup.answers();
+        let mut addresses: Vec<IpAddr> = records
+            .iter()
+            .filter_map(|record| record.data.ip_addr())
+            .collect();
+        if addresses.is_empty() {
+            return;
+        }
+
+        // Servers rotate the order of addresses. A different order must not count as a change.
+        addresses.sort_unstable();
+        addresses.dedup();
+        self.addresses.append(&mut addresses);
+
+        let shortest = records.iter().map(|record: &Record| record.ttl).min();
+        self.ttl = self.ttl.min(shortest).or(shortest);
+    }
+
+    fn into_outcome(mut self) -> LookupOutcome {
+        self.addresses.truncate(MAX_ADDRESSES);
+        LookupOutcome::Addresses {
+            addresses: self.addresses,
+            life: Duration::from_secs(self.ttl.unwrap_or_default().into()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sources(cluster_domain: &str) -> Sources {
-        Sources {
+    fn sources(cluster_domain: &str) -> LookupSources {
+        LookupSources {
             kubedns: "127.0.0.1:10053".parse().unwrap(),
             cluster_domain: cluster_domain.to_owned(),
             hosts: PathBuf::new(),
@@ -181,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_names_end_with_the_domain_at_a_dot() {
+    fn cluster_name_ends_with_domain() {
         let sources = sources("cluster.local");
         assert!(sources.is_cluster_name("ns.apps.svc.cluster.local"));
         assert!(sources.is_cluster_name("cluster.local"));
@@ -190,16 +238,16 @@ mod tests {
     }
 
     #[test]
-    fn order_of_search() {
+    fn search_order_follows_ndots() {
         let file = ResolvConf::parse("search a.example b.example\noptions ndots:2");
         assert_eq!(
-            candidates("ns", &file).join(" "),
+            search_candidates("ns", &file).join(" "),
             "ns.a.example ns.b.example ns"
         );
         assert_eq!(
-            candidates("x.y.z", &file).join(" "),
+            search_candidates("x.y.z", &file).join(" "),
             "x.y.z x.y.z.a.example x.y.z.b.example"
         );
-        assert_eq!(candidates("ns", &ResolvConf::default()), ["ns"]);
+        assert_eq!(search_candidates("ns", &ResolvConf::default()), ["ns"]);
     }
 }

@@ -10,17 +10,17 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const EVENTUALLY: Duration = Duration::from_secs(30);
 
-struct Running {
+struct TestResolver {
     wanted: watch::Sender<BTreeSet<String>>,
     resolv_conf: watch::Sender<ResolvConf>,
-    results: watch::Receiver<Resolutions>,
+    results: watch::Receiver<ResolvedNames>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
-impl Running {
+impl TestResolver {
     fn start(kubedns: &Upstream, system: &Upstream, wanted: &[&str]) -> Self {
         Self::start_with_hosts(kubedns, system, wanted, PathBuf::from("/nowhere"))
     }
@@ -31,7 +31,7 @@ impl Running {
         wanted: &[&str],
         hosts: PathBuf,
     ) -> Self {
-        let sources = Sources {
+        let sources = LookupSources {
             kubedns: kubedns.addr().into(),
             cluster_domain: "cluster.test".to_owned(),
             hosts,
@@ -43,8 +43,8 @@ impl Running {
             ..ResolvConf::default()
         };
         let (resolv_conf, follows) = watch::channel(file);
-        let mut resolver = Resolver::new(sources, wants, follows);
-        resolver.pace = Pace {
+        let mut resolver = ServerNameResolver::new(sources, wants, follows);
+        resolver.pace = LookupPace {
             shortest_life: Duration::from_millis(300),
             longest_life: Duration::from_secs(1),
             first_pause: Duration::from_millis(50),
@@ -64,7 +64,7 @@ impl Running {
 
     async fn until(&mut self, name: &str, expected: &str) {
         let results = self.results.clone();
-        eventually(PATIENCE, || {
+        eventually(EVENTUALLY, || {
             let found = shown(&results.borrow(), name);
             let outcome = if found == expected {
                 Ok(())
@@ -82,7 +82,7 @@ impl Running {
     }
 }
 
-fn shown(resolutions: &Resolutions, name: &str) -> String {
+fn shown(resolutions: &ResolvedNames, name: &str) -> String {
     resolutions
         .addresses(name)
         .iter()
@@ -109,10 +109,10 @@ async fn serving(v4: &'static [&'static str], ttl: u32) -> Upstream {
 }
 
 #[tokio::test]
-async fn cluster_names_go_to_kubedns_and_others_to_the_node() {
+async fn cluster_names_are_looked_up_at_kubedns() {
     let kubedns = serving(&["192.0.2.2", "192.0.2.1"], 30).await;
     let system = serving(&["198.51.100.1"], 30).await;
-    let mut running = Running::start(
+    let mut running = TestResolver::start(
         &kubedns,
         &system,
         &["ns.apps.svc.cluster.test", "ns.other.test"],
@@ -145,10 +145,11 @@ async fn cluster_names_go_to_kubedns_and_others_to_the_node() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_resolve_holds_up_no_other() {
+async fn dead_name_delays_no_other() {
     let kubedns = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let system = serving(&["198.51.100.1"], 30).await;
-    let mut running = Running::start(&kubedns, &system, &["dead.cluster.test", "ns.other.test"]);
+    let mut running =
+        TestResolver::start(&kubedns, &system, &["dead.cluster.test", "ns.other.test"]);
     running
         .until("ns.other.test", "198.51.100.1 2001:db8::1")
         .await;
@@ -157,7 +158,7 @@ async fn a_name_that_does_not_resolve_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
+async fn expired_name_is_looked_up_again() {
     let round = std::sync::Arc::new(AtomicU32::new(0));
     let rounds = std::sync::Arc::clone(&round);
     let kubedns = Upstream::start(move |asked: &Asked| {
@@ -175,14 +176,14 @@ async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
     })
     .await;
     let system = serving(&[], 1).await;
-    let mut running = Running::start(&kubedns, &system, &["ns.cluster.test"]);
+    let mut running = TestResolver::start(&kubedns, &system, &["ns.cluster.test"]);
     running.until("ns.cluster.test", "192.0.2.1").await;
     round.store(1, Ordering::Relaxed);
     running.until("ns.cluster.test", "192.0.2.2").await;
 
     round.store(2, Ordering::Relaxed);
     let before = kubedns.count();
-    eventually(PATIENCE, || {
+    eventually(EVENTUALLY, || {
         std::future::ready(kubedns.count() >= before + 4)
     })
     .await;
@@ -197,13 +198,13 @@ async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
 }
 
 #[tokio::test]
-async fn other_servers_in_resolv_conf_are_asked_at_once() {
+async fn changed_resolv_conf_is_used_at_once() {
     let kubedns = serving(&[], 1).await;
     let dead =
         Upstream::start(|asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("REFUSED")))
             .await;
-    let mut running = Running::start(&kubedns, &dead, &["ns.other.test"]);
-    eventually(PATIENCE, || std::future::ready(dead.count() >= 2)).await;
+    let mut running = TestResolver::start(&kubedns, &dead, &["ns.other.test"]);
+    eventually(EVENTUALLY, || std::future::ready(dead.count() >= 2)).await;
     let good = serving(&["198.51.100.7"], 30).await;
     let file = ResolvConf {
         nameservers: vec![dead.addr().into(), good.addr().into()],
@@ -217,12 +218,12 @@ async fn other_servers_in_resolv_conf_are_asked_at_once() {
 }
 
 #[tokio::test]
-async fn the_hosts_file_comes_first() {
+async fn hosts_file_precedes_servers() {
     let directory = tempfile::tempdir().unwrap();
     let hosts = directory.path().join("hosts");
     std::fs::write(&hosts, "203.0.113.5 ns.other.test\n").unwrap();
     let (kubedns, system) = (serving(&[], 1).await, serving(&["198.51.100.1"], 1).await);
-    let mut running = Running::start_with_hosts(&kubedns, &system, &["ns.other.test"], hosts);
+    let mut running = TestResolver::start_with_hosts(&kubedns, &system, &["ns.other.test"], hosts);
     running.until("ns.other.test", "203.0.113.5").await;
     assert_eq!(system.count(), 0);
     running.end().await;

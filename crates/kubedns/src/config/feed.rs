@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use cluster::connect::Connection;
-use dnsclient::resolve::Sources;
+use dnsclient::resolve::LookupSources;
 use dnsconfig::{Config, ConfigSource};
 use wire::Nameserver;
 
@@ -64,13 +64,13 @@ impl ConfigFeed {
 
 /// Sources for the addresses of stub servers given by name. The nanny has the same sources; here
 /// kubedns is this process.
-pub(super) fn name_sources(options: &Options) -> Sources {
+pub(super) fn name_sources(options: &Options) -> LookupSources {
     let bound = options.dns_bind_address.parse::<IpAddr>().ok();
     let ip = bound
         .filter(|ip| !ip.is_unspecified())
         .unwrap_or(Ipv4Addr::LOCALHOST.into());
 
-    Sources {
+    LookupSources {
         kubedns: Nameserver::new(ip, options.dns_port),
         cluster_domain: options.domain.first.bare().to_owned(),
         hosts: dnsclient::hosts::FILE.into(),

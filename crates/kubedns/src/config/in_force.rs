@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum as _;
 use clap::builder::PossibleValue;
 use dnsclient::resolv_conf::ResolvConf;
-use dnsclient::resolve::Resolutions;
+use dnsclient::resolve::ResolvedNames;
 use dnsconfig::{Config, ConfigVersion, nameservers};
 use skydns::forward::is_own_address;
 use skydns::{OwnNames, Search, StubDomain, Zone};
@@ -81,7 +81,7 @@ pub struct ConfigInputs<'a> {
     /// The servers and search domains of the node.
     pub resolv_conf: &'a ResolvConf,
     /// The addresses of stub servers given by name.
-    pub names: &'a Resolutions,
+    pub names: &'a ResolvedNames,
     /// The routes that lead back to this server.
     pub loops: &'a Loops,
 }
@@ -167,7 +167,7 @@ impl InForce {
             knowledge: ConfigKnowledge::Known,
             config,
             resolv_conf: &ResolvConf::default(),
-            names: &Resolutions::default(),
+            names: &ResolvedNames::default(),
             loops: &Loops::new(),
         })
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-use dnsclient::Answer;
+use dnsclient::DnsAnswer;
 use hickory_proto::op::Query;
 use hickory_proto::rr::RecordType;
 use tokio::task::JoinSet;
@@ -31,10 +31,10 @@ async fn answer(
     transport: Transport,
     name: &str,
     record_type: RecordType,
-) -> Answer {
+) -> DnsAnswer {
     let server = ServerAddr::new(&server.ip().to_string(), server.port());
     let question = Query::query(Name::from_ascii(name).unwrap(), record_type);
-    dnsclient::ask(&server, transport, &question, PATIENCE)
+    dnsclient::query_server(&server, transport, &question, PATIENCE)
         .await
         .unwrap()
 }

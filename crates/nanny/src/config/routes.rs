@@ -9,7 +9,7 @@ use wire::{Nameserver, ServerAddr, Upstream};
 
 use crate::config::loops::ListenAddresses;
 
-pub use dnsclient::resolve::Resolutions;
+pub use dnsclient::resolve::ResolvedNames;
 
 /// The servers of each stub domain and of all other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub struct RouteSources<'a> {
     /// The servers of the node's resolv.conf; empty if dnsmasq does not use resolv.conf.
     pub resolv_conf: &'a [Nameserver],
     /// The addresses of stub servers given by name.
-    pub names: &'a Resolutions,
+    pub names: &'a ResolvedNames,
     /// The addresses that dnsmasq listens on.
     pub listening: &'a ListenAddresses,
     /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries

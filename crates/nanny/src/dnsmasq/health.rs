@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use dnsclient::{ask_with_retry, chaos};
+use dnsclient::{chaos, query_with_tcp_retry};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use nix::unistd::Pid;
@@ -206,9 +206,9 @@ impl ProbeSilence {
 
 /// Returns whether dnsmasq answers with a cache size.
 async fn answers_probe(server: Nameserver) -> bool {
-    let question = chaos::question("cachesize.bind.");
-    match ask_with_retry(&ServerAddr::from(server), &question, PROBE_TIMEOUT).await {
-        Ok(answer) => chaos::texts(&answer).next().is_some(),
+    let question = chaos::txt_query("cachesize.bind.");
+    match query_with_tcp_retry(&ServerAddr::from(server), &question, PROBE_TIMEOUT).await {
+        Ok(answer) => chaos::txt_strings(&answer).next().is_some(),
         Err(error) => {
             debug!(%error, "probe");
             false

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use dnsclient::{Answer, TIMEOUT, ask_with_retry, chaos};
+use dnsclient::{DnsAnswer, TIMEOUT, chaos, query_with_tcp_retry};
 use wire::{Nameserver, ServerAddr};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub(super) struct Listed {
 
 /// Queries dnsmasq for its upstreams, over TCP if the list does not fit into a datagram.
 pub(super) async fn list(dnsmasq: &ServerAddr) -> Result<Vec<Listed>, String> {
-    let question = chaos::question("servers.bind.");
-    let answer = ask_with_retry(dnsmasq, &question, TIMEOUT)
+    let question = chaos::txt_query("servers.bind.");
+    let answer = query_with_tcp_retry(dnsmasq, &question, TIMEOUT)
         .await
         .map_err(|error| error.to_string())?;
     listed(&answer).ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
@@ -24,9 +24,9 @@ pub(super) async fn list(dnsmasq: &ServerAddr) -> Result<Vec<Listed>, String> {
 
 /// The upstreams in an answer, without duplicates. `None` if the answer has no TXT records.
 /// Malformed texts are skipped.
-fn listed(answer: &Answer) -> Option<Vec<Listed>> {
+fn listed(answer: &DnsAnswer) -> Option<Vec<Listed>> {
     let mut seen = HashSet::new();
-    let mut texts = chaos::texts(answer).peekable();
+    let mut texts = chaos::txt_strings(answer).peekable();
     texts.peek()?;
     let servers = texts.filter_map(|text| parse(&text));
     Some(

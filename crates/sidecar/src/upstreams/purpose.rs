@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dnsclient::{Answer, ExchangeError, rcode_name};
+use dnsclient::{DnsAnswer, ExchangeError, rcode_name};
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 
@@ -61,7 +61,10 @@ impl Purpose {
     }
 
     /// The latency of the answer, or the failure.
-    pub(super) fn judge(&self, asked: Result<Answer, ExchangeError>) -> Result<Duration, Trouble> {
+    pub(super) fn judge(
+        &self,
+        asked: Result<DnsAnswer, ExchangeError>,
+    ) -> Result<Duration, Trouble> {
         let trouble = |cause, text: String| Err(Trouble { cause, text });
         let answer = match asked {
             Ok(answer) => answer,

@@ -329,9 +329,9 @@ fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
     let options: Options = clap::Parser::try_parse_from(words).unwrap();
     let zone = options.zone().unwrap();
 
-    let mut names = Resolutions::default();
+    let mut names = ResolvedNames::default();
     for (name, address) in case.names {
-        names = Resolutions::from([(*name, vec![address.parse().unwrap()])]);
+        names = ResolvedNames::from([(*name, vec![address.parse().unwrap()])]);
     }
     let mut loops = Loops::new();
     for (domain, upstream) in case.loops {

@@ -8,7 +8,7 @@ use crate::config::arguments::DnsmasqArguments;
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
-    names: &Resolutions,
+    names: &ResolvedNames,
     arguments: &DnsmasqArguments,
 ) -> ComputedRoutes {
     let listening = &ListenAddresses::from_arguments(arguments);
@@ -18,7 +18,7 @@ pub(crate) fn computed(
 fn route_sources<'a>(
     config: &'a Config,
     resolv_conf: &'a [Nameserver],
-    names: &'a Resolutions,
+    names: &'a ResolvedNames,
     listening: &'a ListenAddresses,
 ) -> RouteSources<'a> {
     RouteSources {
@@ -44,7 +44,7 @@ fn compute(
     stub_domains: &str,
     upstreams: &str,
     resolv_conf: &[&str],
-    names: &Resolutions,
+    names: &ResolvedNames,
 ) -> String {
     let data = [
         ("stubDomains", stub_domains),
@@ -72,7 +72,7 @@ fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {
         stub_domains,
         upstreams,
         resolv_conf,
-        &Resolutions::default(),
+        &ResolvedNames::default(),
     )
 }
 
@@ -101,7 +101,7 @@ fn stub_domains() {
 #[test]
 fn named_servers_resolve_or_get_servfail() {
     let stubs = r#"{"a.example": ["ns.a.example:54", "192.0.2.1"], "b.example": ["ns.b.example"]}"#;
-    let names = Resolutions::from([(
+    let names = ResolvedNames::from([(
         "ns.a.example",
         vec!["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()],
     )]);
@@ -140,7 +140,7 @@ fn encrypted_servers_are_queried_by_kubedns() {
 fn kubedns_forwards_only_after_following_configuration() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
-    let names = Resolutions::default();
+    let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
     for (forward, upstreams, kubedns_follows, expected) in [
         (
@@ -205,7 +205,7 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
     let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
                 /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
                 /registry.acme.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
-    let names = Resolutions::default();
+    let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
     let resolv_conf = ["192.0.2.2".parse().unwrap()];
     let from = route_sources(&config, &resolv_conf, &names, &listening);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dnsclient::resolve::Resolutions;
+use dnsclient::resolve::ResolvedNames;
 use serde::Deserialize;
 use wire::Nameserver;
 
@@ -359,11 +359,11 @@ impl Effect {
 }
 
 /// The recorded server names, with their addresses at the time of the recording.
-fn names() -> Resolutions {
+fn names() -> ResolvedNames {
     let several = (21..=40)
         .map(|last| format!("203.0.113.{last}").parse().unwrap())
         .collect();
-    Resolutions::from([
+    ResolvedNames::from([
         ("www.outside.test", vec!["198.51.100.10".parse().unwrap()]),
         ("some.outside.test", several),
         (

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dnsclient::resolve::Resolutions;
+use dnsclient::resolve::ResolvedNames;
 use proptest::prelude::*;
 
 use super::*;
@@ -93,7 +93,7 @@ proptest! {
             ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap()),
         ];
         if let Ok(config) = dnsconfig::parse(&data.into()) {
-            let ComputedRoutes { routes, .. } = computed(&config, &[], &Resolutions::default(), &DnsmasqArguments::default());
+            let ComputedRoutes { routes, .. } = computed(&config, &[], &ResolvedNames::default(), &DnsmasqArguments::default());
             for line in render(&routes, "").lines().skip(1) {
                 prop_assert!(is_meant(line), "{:?}", line);
             }

@@ -1,0 +1,127 @@
+//! A query over UDP, and again over TCP if the answer is truncated.
+//!
+//! hickory-net sends and checks the messages: it repeats a lost query, and ignores packets with
+//! another ID or question. An RCODE is part of the answer, not an error.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use hickory_net::NetError;
+use hickory_net::tcp::TcpClientStream;
+use hickory_net::udp::UdpClientStream;
+use hickory_net::xfer::{DnsExchange, DnsHandle as _, FirstAnswer as _};
+use hickory_proto::op::{DnsRequestOptions, Query};
+use thiserror::Error;
+use wire::ServerAddr;
+
+use crate::DnsAnswer;
+use crate::exchange::first_address;
+use crate::sockets::ServerSockets;
+
+/// Error of a query.
+#[derive(Debug, Error)]
+pub enum QueryError {
+    /// The server's name could not be resolved.
+    #[error("lookup {server}: {reason}")]
+    Lookup {
+        /// The server.
+        server: String,
+        /// Cause of the error.
+        reason: String,
+    },
+    /// The query could not be sent, or no answer arrived in time.
+    #[error("{server}: {reason}")]
+    Exchange {
+        /// The server.
+        server: SocketAddr,
+        /// Cause of the error.
+        reason: NetError,
+    },
+}
+
+/// Queries over UDP, and again over TCP if the answer is truncated. Each of the two queries has
+/// this `timeout`.
+pub async fn query_with_tcp_retry(
+    server: &ServerAddr,
+    query: &Query,
+    timeout: Duration,
+) -> Result<DnsAnswer, QueryError> {
+    let address = resolve_within(server, timeout).await?;
+    let exchange_error = |reason| QueryError::Exchange {
+        server: address,
+        reason,
+    };
+
+    let answer = query_over_udp(address, query, timeout)
+        .await
+        .map_err(exchange_error)?;
+    if !answer.message.metadata.truncation {
+        return Ok(answer);
+    }
+
+    tokio::time::timeout(timeout, query_over_tcp(address, query, timeout))
+        .await
+        .unwrap_or(Err(NetError::Timeout))
+        .map_err(exchange_error)
+}
+
+async fn resolve_within(server: &ServerAddr, timeout: Duration) -> Result<SocketAddr, QueryError> {
+    let reason = match tokio::time::timeout(timeout, first_address(server)).await {
+        Ok(Ok(address)) => return Ok(address),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => NetError::Timeout.to_string(),
+    };
+    Err(QueryError::Lookup {
+        server: server.to_string(),
+        reason,
+    })
+}
+
+async fn query_over_udp(
+    server: SocketAddr,
+    query: &Query,
+    timeout: Duration,
+) -> Result<DnsAnswer, NetError> {
+    let exchange = UdpClientStream::builder(server, ServerSockets::new(server))
+        .with_timeout(Some(timeout))
+        .with_os_port_selection(true)
+        .exchange();
+    first_answer(&exchange, query).await
+}
+
+async fn query_over_tcp(
+    server: SocketAddr,
+    query: &Query,
+    timeout: Duration,
+) -> Result<DnsAnswer, NetError> {
+    // The last clone ends the task of the connection.
+    let sockets = ServerSockets::new(server);
+    let connecting = TcpClientStream::exchange(server, None, timeout, None, sockets.clone());
+    let exchange = connecting.await?;
+
+    let answer = first_answer(&exchange, query).await;
+    drop(sockets);
+    answer
+}
+
+async fn first_answer(
+    exchange: &DnsExchange<ServerSockets>,
+    query: &Query,
+) -> Result<DnsAnswer, NetError> {
+    // dnsmasq and kubedns answer a query without EDNS, too, and cut the answer at 512 octets.
+    let mut options = DnsRequestOptions::default();
+    options.use_edns = false;
+
+    let start = Instant::now();
+    let response = exchange
+        .lookup(query.clone(), options)
+        .first_answer()
+        .await?;
+    Ok(DnsAnswer {
+        message: response.into_message(),
+        latency: start.elapsed(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
