@@ -56,6 +56,7 @@ impl fmt::Display for QueryLine {
         } = self;
 
         write!(f, "{client} {transport} {qtype} {name} {rcode}")?;
+        // dnsmasq does not log sizes.
         if let Some(size) = self.size {
             write!(f, " {size}B")?;
         }

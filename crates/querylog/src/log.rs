@@ -115,6 +115,7 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     }
 
     fn open_log(&self, log: &QueryLog) -> Option<OpenLog<S>> {
+        // The end may be in the past, for example after a restart.
         let now = SystemTime::now();
         let remaining = log.remaining(now, now);
         if remaining.is_some_and(|remaining| remaining.is_zero()) {

@@ -93,6 +93,7 @@ impl<S: LineSource, O: Fn(&TapRequest) -> Result<S, String>> TapHandler<O> {
             Err(error) => return error_reply(StatusCode::BAD_REQUEST, &error),
         };
 
+        // The reader keeps the permit, so that its place is free when it disconnects.
         let Ok(reader) = Arc::clone(&self.readers).try_acquire_owned() else {
             let busy = format!("{MAX_READERS} others already follow the queries");
             return error_reply(StatusCode::SERVICE_UNAVAILABLE, &busy);
@@ -168,6 +169,7 @@ impl<S: LineSource> TapReader<S> {
     async fn next_chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();
+            // Checked before the lines are taken: none that arrived until the end is lost.
             let is_over = now >= self.end || self.stop.is_cancelled() || self.source.is_over();
 
             let mut chunk = self.take_lines();

@@ -122,6 +122,7 @@ impl TapRequest {
             };
             *place = value.into_owned();
 
+            // A second value would silently replace the first.
             if given.contains(&key) {
                 return Err(TapRequestError::Repeated(key.into_owned()));
             }
@@ -153,6 +154,7 @@ impl TapParameters {
 
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (key, value) in pairs {
+            // The server has the same defaults.
             if !value.is_empty() {
                 query.append_pair(key, value);
             }

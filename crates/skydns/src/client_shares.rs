@@ -89,6 +89,7 @@ impl Drop for ClientShare {
         table.taken -= 1;
         match table.hosts.get_mut(&self.host) {
             Some(own) if *own > 1 => *own -= 1,
+            // The table holds only clients with places.
             _ => drop(table.hosts.remove(&self.host)),
         }
     }

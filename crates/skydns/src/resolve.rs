@@ -166,6 +166,7 @@ impl<B: Backend> Resolver<B> {
             Outcome::Search(list) => WaitingWork::Search(list),
         };
 
+        // The transport reuses the buffer of the message, so the query is copied.
         AnswerAttempt::Waits(Box::new(WaitingQuery {
             query: query.to_owned(),
             client,

@@ -69,6 +69,8 @@ impl<B: Backend> DnsServer<B> {
             config.udp_sockets.get(),
             &config.metrics.unsent(),
         )?;
+
+        // With port 0 the address is known only now.
         let address = sockets
             .udp
             .first()

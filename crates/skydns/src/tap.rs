@@ -240,6 +240,7 @@ impl WatchSink {
 
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH);
         let second = since_epoch.unwrap_or_default().as_secs();
+        // The limit applies before anything is copied.
         if !self.rate.admits_record(second) {
             counters.over_rate.fetch_add(1, Relaxed);
             self.left_out.fetch_add(1, Relaxed);
@@ -350,6 +351,7 @@ impl QueryTap {
             left_out: AtomicU64::new(0),
         });
 
+        // Two readers may open a watch at once, so the number is checked under the lock.
         self.change_sinks(|sinks| {
             if sinks.len() >= MAX_WATCHES {
                 return Err(TooManyWatches);

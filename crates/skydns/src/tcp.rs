@@ -236,10 +236,12 @@ impl<B: Backend> ClientConnection<B> {
                 AnswerAttempt::Waits(waiting) => self.spawn_waiting(waiting, in_flight),
             }
 
+            // One write for many answers, but no buffer that grows with the number of queries.
             if answers.len() > READ_SIZE {
                 self.send_octets(&answers).await?;
                 answers.clear();
             }
+            // Other connections share the thread.
             if turn.elapsed() > TURN_LENGTH {
                 tokio::task::yield_now().await;
                 turn = Instant::now();
@@ -257,6 +259,7 @@ impl<B: Backend> ClientConnection<B> {
         answers: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
         let start = answers.len();
+        // The length is known only after the answer.
         answers.extend_from_slice(&[0, 0]);
         let client = self.client.ip();
         let attempt = self
@@ -296,6 +299,7 @@ impl<B: Backend> ClientConnection<B> {
             first.get_or_insert(message);
         }
 
+        // A zone may be large: the tap copies the first message alone.
         let response = first.unwrap_or_default();
         self.resolver.record_answer(&AnsweredQuery {
             client: self.client,

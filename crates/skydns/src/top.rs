@@ -263,6 +263,7 @@ fn ranked_rows<T: Ord>(
     parse_key: impl Fn(&[u8]) -> Option<T>,
 ) -> Vec<TopRow<T>> {
     let mut all: Vec<(Box<[u8]>, u64)> = counts.into_iter().collect();
+    // Keys with equal counts are sorted, too, so that the order is stable.
     all.sort_by(|(a, more), (b, fewer)| fewer.cmp(more).then_with(|| a.cmp(b)));
     all.truncate(rows);
 

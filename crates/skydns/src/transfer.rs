@@ -110,6 +110,7 @@ impl<V: View> ZoneTransfers<V> {
     /// [`follow_changes`](Self::follow_changes) does.
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();
+        // The versions of zones that are gone would keep their views in memory.
         self.history.lock().retain_zones(&zones);
         let (loaded, loading): (Vec<Name>, Vec<Name>) =
             zones.into_iter().partition(|zone| is_loaded(&**view, zone));

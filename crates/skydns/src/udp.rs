@@ -153,6 +153,8 @@ impl<B: Backend> UdpWorker<B> {
         }
 
         self.send_answers(sending, answers, pending.get(..count).unwrap_or_default());
+
+        // A batch of large answers must not keep its memory.
         answers.shrink_to(KEPT_ANSWERS);
         count
     }
@@ -277,6 +279,7 @@ impl<B: Backend> UdpWorker<B> {
         let mut count = 0;
 
         for pending in pending.iter().flatten() {
+            // A system call has one source address.
             if count > 0 && local != Some(pending.peer.local) {
                 self.socket
                     .send_batch(headers, &slices[..count], &peers[..count], local);

@@ -45,26 +45,26 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::net::UdpSocket;
 use wire::Transport;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-async fn udp(server: SocketAddr, query: &Query) -> String {
+async fn answer_over_udp(server: SocketAddr, query: &Query) -> String {
     show_sorted(
-        &client::udp(server, &query.wire(), PATIENCE)
+        &client::udp(server, &query.wire(), TIMEOUT)
             .await
             .expect("an answer"),
     )
 }
 
-async fn tcp(server: SocketAddr, query: &Query) -> String {
+async fn answer_over_tcp(server: SocketAddr, query: &Query) -> String {
     show_sorted(
-        &client::tcp(server, &query.wire(), PATIENCE)
+        &client::tcp(server, &query.wire(), TIMEOUT)
             .await
             .expect("an answer over TCP"),
     )
 }
 
 /// The header and question lines of an answer in text format.
-fn head(text: &str) -> String {
+fn header_lines(text: &str) -> String {
     text.lines()
         .take_while(|line| !line.starts_with(";; A"))
         .collect::<Vec<_>>()
@@ -134,9 +134,13 @@ async fn answer_has_expected_form() {
             plain
         };
         let expected = format!("{head}\n;{name} IN {rtype}\n{sections}");
-        assert_eq!(udp(server.address, &query).await, expected, "{what}");
         assert_eq!(
-            tcp(server.address, &query).await,
+            answer_over_udp(server.address, &query).await,
+            expected,
+            "{what}"
+        );
+        assert_eq!(
+            answer_over_tcp(server.address, &query).await,
             expected,
             "{what}, over TCP"
         );
@@ -167,7 +171,7 @@ async fn strict_empty_non_terminal_exists() {
         ("cluster.local.", "A", ";; NOERROR, flags: qr aa rd ra"),
         ("cluster.local.", "NS", ";; NOERROR, flags: qr aa rd ra"),
     ] {
-        let text = udp(server.address, &Query::new(name, rtype)).await;
+        let text = answer_over_udp(server.address, &Query::new(name, rtype)).await;
         assert_eq!(text.lines().next(), Some(expected), "{name} {rtype}");
     }
     server.stop().await;
@@ -188,7 +192,7 @@ async fn malformed_message_does_not_stop_server() {
         .await
         .expect("sent");
     let mut buffer = [0; 512];
-    let received = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer))
+    let received = tokio::time::timeout(TIMEOUT, socket.recv(&mut buffer))
         .await
         .expect("in time")
         .expect("received");
@@ -211,7 +215,7 @@ async fn large_answer_is_truncated_to_limit() {
         ("EDNS", big().edns(1232), 1232, 73),
         ("the largest datagram", big().edns(65_535), 65_507, 4090),
     ] {
-        let wire = client::udp(server.address, &query.wire(), PATIENCE)
+        let wire = client::udp(server.address, &query.wire(), TIMEOUT)
             .await
             .expect("an answer");
         let message = testkit::message::Message::parse(&wire).expect("well-formed");
@@ -219,7 +223,7 @@ async fn large_answer_is_truncated_to_limit() {
         assert!(wire.len() <= limit, "{what}: {}", wire.len());
         assert_eq!(message.answer.len(), records, "{what}");
     }
-    let wire = client::tcp(server.address, &big().wire(), PATIENCE)
+    let wire = client::tcp(server.address, &big().wire(), TIMEOUT)
         .await
         .expect("an answer");
     let message = testkit::message::Message::parse(&wire).expect("well-formed");
@@ -230,7 +234,7 @@ async fn large_answer_is_truncated_to_limit() {
 
 /// Wildcard addresses for a server, each with loopback addresses at which clients reach this
 /// server.
-fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
+fn wildcard_addresses() -> Vec<(IpAddr, Vec<IpAddr>)> {
     let v4 = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 77]].map(IpAddr::from);
     let mut all = vec![(Ipv4Addr::UNSPECIFIED.into(), v4.to_vec())];
     if ipv6_is_here() {
@@ -243,7 +247,7 @@ fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn reply_has_queried_source_address() {
     let upstream = upstream_after(Duration::ZERO).await;
-    for (wildcard, addresses) in wildcards() {
+    for (wildcard, addresses) in wildcard_addresses() {
         let server = start_on((wildcard, 0).into(), Fixed::new(&[upstream.addr()]));
         for ip in addresses {
             let asked = SocketAddr::new(ip, server.address.port());
@@ -286,9 +290,9 @@ async fn bind_of_used_port_fails() {
 async fn dropped_server_frees_port() {
     let server = start(Fixed::new(&[]));
     let address = server.address;
-    udp(address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    answer_over_udp(address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
     drop(server);
-    eventually(PATIENCE, || async {
+    eventually(TIMEOUT, || async {
         std::net::UdpSocket::bind(address).map(drop)
     })
     .await;
@@ -304,7 +308,7 @@ async fn alias_of_truncated_target_has_tc() {
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]));
-    let text = udp(
+    let text = answer_over_udp(
         server.address,
         &Query::new("out.apps.svc.cluster.local.", "A"),
     )
@@ -347,7 +351,7 @@ async fn error_is_never_larger_than_request() {
         ("no.cluster.local.", "A"),
         ("short.", "ANY"),
     ] {
-        udp(server.address, &Query::new(name, rtype)).await;
+        answer_over_udp(server.address, &Query::new(name, rtype)).await;
         client::ask_tcp(server.address, &Query::new(name, rtype)).await;
     }
     let sum = |name: &str| -> f64 {
@@ -383,28 +387,28 @@ async fn rejected_query_is_counted_by_reason() {
     let alias = Query::new("out.apps.svc.cluster.local.", "A");
     for query in [&in_stub, &alias] {
         for text in [
-            udp(server.address, query).await,
-            tcp(server.address, query).await,
+            answer_over_udp(server.address, query).await,
+            answer_over_tcp(server.address, query).await,
         ] {
             assert!(text.starts_with(";; SERVFAIL"), "{text}");
         }
     }
-    assert_eq!(requests(&server.metrics, "recursive"), None);
-    assert_eq!(requests(&server.metrics, "auth"), Some(2.0));
+    assert_eq!(request_count(&server.metrics, "recursive"), None);
+    assert_eq!(request_count(&server.metrics, "auth"), Some(2.0));
     assert!(
-        requests(&server.metrics, "stub") > Some(2.0),
+        request_count(&server.metrics, "stub") > Some(2.0),
         "queries beyond its share were rejected"
     );
     server.stop().await;
 }
 
 /// Number of queries answered by a part of the server.
-fn requests(metrics: &Metrics, system: &str) -> Option<f64> {
-    counted(metrics, "skydns_skydns_dns_request_count_total", system)
+fn request_count(metrics: &Metrics, system: &str) -> Option<f64> {
+    labelled_counter(metrics, "skydns_skydns_dns_request_count_total", system)
 }
 
 /// The value of a counter with this label.
-fn counted(metrics: &Metrics, name: &str, label: &str) -> Option<f64> {
+fn labelled_counter(metrics: &Metrics, name: &str, label: &str) -> Option<f64> {
     let families = metrics.collect();
     let family = families.iter().find(|family| family.name() == name)?;
     let labelled = family
@@ -424,7 +428,7 @@ async fn upstream_after(delay: Duration) -> Upstream {
 }
 
 /// A client that has sent `server` a query for an external name.
-fn who_asked(server: SocketAddr) -> std::net::UdpSocket {
+fn send_external_query(server: SocketAddr) -> std::net::UdpSocket {
     let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
     client.connect(server).expect("connected");
     client.set_nonblocking(true).expect("set");
@@ -440,13 +444,13 @@ fn who_asked(server: SocketAddr) -> std::net::UdpSocket {
 async fn stopping_server_answers_until_last_reply() {
     let upstream = upstream_after(Duration::from_millis(1500)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
-    let waiting = who_asked(server.address);
-    eventually(PATIENCE, || async { upstream.count() > 0 }).await;
+    let waiting = send_external_query(server.address);
+    eventually(TIMEOUT, || async { upstream.count() > 0 }).await;
     server.tell_to_stop();
     let told = Instant::now();
     let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
     while told.elapsed() < Duration::from_millis(800) {
-        match client::udp(server.address, &query, PATIENCE).await {
+        match client::udp(server.address, &query, TIMEOUT).await {
             Ok(answer) => assert!(show(&answer).contains("10.96.0.9"), "{}", show(&answer)),
             Err(client::AskError::Timeout(after)) => panic!("no answer within {after:?}"),
             // On a busy machine the server may already have stopped.
@@ -462,17 +466,17 @@ async fn query_after_stop_is_answered() {
     let upstream = upstream_after(Duration::from_millis(700)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     // The answer shows that the server has started.
-    udp(
+    answer_over_udp(
         server.address,
         &Query::new("web.apps.svc.cluster.local.", "A"),
     )
     .await;
     server.tell_to_stop();
-    eventually(PATIENCE, || async {
+    eventually(TIMEOUT, || async {
         TcpConnection::open(server.address).await.is_err()
     })
     .await;
-    let late = who_asked(server.address);
+    let late = send_external_query(server.address);
     server.stop().await;
     match late.recv(&mut [0; 512]) {
         Ok(_) => {}

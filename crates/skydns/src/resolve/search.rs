@@ -35,6 +35,7 @@ impl<B: Backend> Resolver<B> {
             response.clear();
             match self.try_candidate(&candidate, &mut response) {
                 Progress::Reply(reply) => walk.take_response(&response, reply.system),
+                // The walk starts over once the query is admitted.
                 Progress::Pending(_) => return Err(walk.into_list()),
             }
         }

@@ -129,6 +129,7 @@ impl SearchWalk {
         self.steps += 1;
         let qtype = self.pair.filter(|_| self.other_type).unwrap_or(self.qtype);
 
+        // As the client would send it if it walked the list itself.
         let header = Header {
             flags: query.header.flags & !flag::TC,
             counts: [1, 0, 0, u16::from(query.edns.is_some())],
@@ -163,6 +164,7 @@ impl SearchWalk {
                 if self.list.starts_with_query_name && self.at == 0 {
                     self.first_response = Some(CandidateResponse::new(message, system));
                 }
+                // Without the name there is no other type to look up.
                 self.advance_name();
             }
             rcode::NOERROR if has_records && self.other_type => self.end_by_other_type(),
@@ -215,6 +217,7 @@ impl SearchWalk {
     /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at
     /// which the walk ended. Clients then see the same canonical name as after a walk of their own.
     pub fn append_answer(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
+        // No name exists: the client gets the response that it would get without the walk.
         if let (WalkEnd::Missing, Some(first_response)) = (&self.end, &self.first_response) {
             let reply = first_response.append_nxdomain(query, out);
             return (reply, Completion::Missing);
@@ -341,6 +344,7 @@ impl CandidateResponse {
             return true;
         };
         let answer = message.section(Section::Answer);
+        // The alias must not outlive the records that it leads to.
         let ttl = answer
             .chain(message.section(Section::Authority))
             .map(|record| record.ttl)

@@ -65,6 +65,8 @@ impl<B: Backend> Resolver<B> {
 
         let start = out.len();
         let attempt = self.attempt_verified(query, client, view, signer.as_ref(), out);
+
+        // An answer that takes longer is signed when it is finished.
         match (attempt, signer) {
             (AnswerAttempt::Answered(reply), Some(signer)) => {
                 AnswerAttempt::Answered(sign_reply(signer, start, reply, out))

@@ -167,6 +167,8 @@ impl<B: Backend> Resolver<B> {
             WaitingWork::Name(pending) => self.complete_name(&admitted, pending, &mut out).await,
             WaitingWork::Search(list) => self.complete_search(&admitted, list, &mut out).await,
         };
+
+        // The signature covers the whole message, so it comes last.
         if let Some(signer) = signer {
             reply = sign_reply(signer, 0, reply, &mut out);
         }
@@ -248,6 +250,8 @@ impl<B: Backend> Resolver<B> {
         let start = out.len();
         let truncated = upstream.append_answer(query, out);
         limit_negative_ttls(ask, start, out);
+
+        // The client learns which upstream failed.
         if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);
@@ -343,6 +347,7 @@ impl<B: Backend> Resolver<B> {
         mut questions: Vec<ExternalQuery>,
         external: &mut ExternalAnswers,
     ) {
+        // Several aliases may have the same target.
         questions.dedup();
         let lookups = questions
             .iter()

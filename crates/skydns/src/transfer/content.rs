@@ -118,6 +118,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             None => (SOA_TTL, zone.negative_ttl),
         };
 
+        // MNAME and RNAME come before the numbers.
         let mut data = [NAME_SERVER, domain, HOSTMASTER, domain].concat();
         for number in numbers.into_iter().chain([negative_ttl]) {
             data.extend_from_slice(&number.to_be_bytes());
@@ -161,6 +162,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             return;
         }
 
+        // A secondary rejects a zone whose name server has no address.
         let mut service = Vec::new();
         append_labels(&DNS_SERVICE, &mut service);
         service.extend_from_slice(self.view.zone().domain.wire());

@@ -94,6 +94,7 @@ impl<V> TransferHistory<V> {
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
 
+        // A transfer that began before the last version ends at its own version.
         let range = steps.range(first..=last.max(first));
         Some(range.map(|(step, _)| Arc::clone(step)).collect())
     }
@@ -127,6 +128,7 @@ impl<V> TransferHistory<V> {
                 };
                 known.steps.push_back((Arc::new(step), now));
             }
+            // No step leads past this version.
             None => known.clear_steps(),
         }
 

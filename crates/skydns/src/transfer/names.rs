@@ -127,6 +127,7 @@ impl OwnerNames {
 
         let mut aliases = AliasesByTarget::default();
         for (name, _) in own_names.iter() {
+            // A name that another zone holds is not in this zone.
             let holder = Authority::of(view, name).filter(|holder| holder.domain == domain);
             let Some(holder) = holder else {
                 continue;
@@ -153,6 +154,8 @@ impl OwnerNames {
             let [above @ .., protocol, port] = path else {
                 return;
             };
+
+            // The labels of a port begin with an underscore (RFC 2782).
             if !protocol.starts_with('_') || !port.starts_with('_') {
                 return;
             }

@@ -128,6 +128,8 @@ impl<V: View> ZoneNotifier<V> {
         let Ok(header) = Header::parse(message) else {
             return;
         };
+
+        // Any datagram from the address of the secondary arrives here.
         if !header.is_response() || header.flags & flag::OPCODE != NOTIFY {
             return;
         }

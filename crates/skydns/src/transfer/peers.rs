@@ -61,6 +61,7 @@ impl TransferPeers {
             return Ok(());
         }
 
+        // Without a prefix length the peer is one server, which is also notified.
         let address = text
             .parse()
             .map(|ip| SocketAddr::new(ip, PORT))

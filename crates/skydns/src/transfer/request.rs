@@ -67,6 +67,7 @@ impl<V: View> ZoneTransfers<V> {
 
         let zone = Name::from_wire(query.lower())?;
         let since = ClientVersion::read(&query);
+        // IXFR names the version of the client. AXFR is for TCP alone (RFC 5936, section 4.2).
         let lacks_version = query.qtype == rtype::IXFR && since.is_none();
         let is_axfr_over_udp = query.qtype == rtype::AXFR && transport == Transport::Udp;
         if lacks_version || is_axfr_over_udp {
@@ -108,6 +109,7 @@ impl<V: View> ZoneTransfers<V> {
                 }
             })?;
 
+        // With a key, the address alone is no proof.
         if key.is_some() && session.is_none() {
             return Err(TransferRejection::new(query, rcode::REFUSED, None));
         }
@@ -213,6 +215,7 @@ impl TransferRequest {
     ) -> Result<(), MessageTooLarge> {
         out.extend_from_slice(&self.head);
         let mut answers = 0_u16;
+        // The count in the header has 16 bits.
         while out.len() < size
             && answers < u16::MAX
             && let Some(record) = next()

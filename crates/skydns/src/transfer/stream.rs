@@ -190,6 +190,7 @@ impl<V: View + 'static> TransferStream<V> {
         let turn = turn.acquire_owned().await.ok()?;
         let transfers = Arc::clone(&self.transfers);
 
+        // A message takes milliseconds of work, too much for a thread of the runtime.
         let made = tokio::task::spawn_blocking(move || {
             let message = work.write_message(&transfers);
             drop(turn);
@@ -239,6 +240,8 @@ impl<V: View> StreamWork<V> {
             plan,
             form,
         } = self;
+
+        // The plan lists all names of the zone, so it is made here and not when the query arrives.
         let plan = plan.get_or_insert_with(|| StreamPlan::new(transfers, request, version));
         *form = plan.form;
 
@@ -268,6 +271,8 @@ impl StreamPlan {
         let Some(since) = request.since else {
             return Self::whole_zone(&soa, zone, version);
         };
+
+        // The SOA alone tells that nothing is new (RFC 1995, section 2).
         if !follows(version.serial, since.serial) {
             let parts = VecDeque::from([soa.part(version.serial)]);
             return Self::with_parts(ResponseForm::Soa, parts);

@@ -180,6 +180,7 @@ impl<'m> TsigRecord<'m> {
     /// Parses the TSIG record of a signed message. Returns the record and its offset.
     fn read(message: &'m [u8], question_end: usize) -> Option<(Self, usize)> {
         let record = only_signature(message, question_end)?;
+        // CLASS and TTL are fixed (RFC 8945, section 4.2).
         if record.range().end != message.len() || record.class != ANY || record.ttl != 0 {
             return None;
         }

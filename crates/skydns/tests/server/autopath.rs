@@ -38,7 +38,7 @@ async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> 
     let socket = UdpSocket::bind((client, 0)).await.expect("a socket");
     socket.send_to(&query.wire(), server).await.expect("sent");
     let mut answer = vec![0; 4096];
-    let received = tokio::time::timeout(PATIENCE, socket.recv(&mut answer)).await;
+    let received = tokio::time::timeout(TIMEOUT, socket.recv(&mut answer)).await;
     answer.truncate(received.expect("in time").expect("an answer"));
     answer
 }

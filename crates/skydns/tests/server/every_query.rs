@@ -10,7 +10,7 @@ use skydns::forward::CacheLimits;
 use skydns::{Backend, OwnNames};
 use wire::Name;
 
-use super::fixed::{Fixed, Running, start_backend};
+use super::fixed::{Fixed, RunningServer, start_backend};
 use super::*;
 
 /// Number of random combinations of options.
@@ -270,7 +270,7 @@ async fn unanswered_over_udp(server: SocketAddr, options: &Options) -> Vec<Strin
         if waiting.is_empty() {
             return Vec::new();
         }
-        let Ok(received) = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await else {
+        let Ok(received) = tokio::time::timeout(TIMEOUT, socket.recv(&mut buffer)).await else {
             return names_of(waiting);
         };
         answered(&mut waiting, &buffer[..received.expect("received")]);
@@ -288,14 +288,14 @@ async fn unanswered_over_tcp(server: SocketAddr, options: &Options) -> Vec<Strin
         connection.send(query).await.expect("sent");
     }
     while !waiting.is_empty()
-        && let Ok(response) = connection.receive(PATIENCE).await
+        && let Ok(response) = connection.receive(TIMEOUT).await
     {
         answered(&mut waiting, &response);
     }
     names_of(waiting)
 }
 
-fn start_flipping(options: &Options, upstream: SocketAddr) -> Running {
+fn start_flipping(options: &Options, upstream: SocketAddr) -> RunningServer {
     let views =
         [true, false, true, true, false].map(|present| Arc::new(options.view(upstream, present)));
     let cache = options.caches.then(CacheLimits::default);

@@ -11,8 +11,8 @@ use testkit::eventually;
 use testkit::query::Query;
 use tokio::net::UdpSocket;
 
-use super::fixed::{Fixed, Running, start};
-use super::{PATIENCE, counted, udp};
+use super::fixed::{Fixed, RunningServer, start};
+use super::{TIMEOUT, answer_over_udp, labelled_counter};
 
 /// The source address of the flood.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -23,7 +23,7 @@ const FLOOD: u16 = 200;
 const FEW: usize = 40;
 
 /// A server with an expensive name, and the number of lookups of this name.
-fn server() -> (Running, Arc<AtomicUsize>) {
+fn server_with_expensive_name() -> (RunningServer, Arc<AtomicUsize>) {
     let done = Arc::default();
     (
         start(Fixed::new(&[]).laborious(&["svc", "apps", "all"], &done)),
@@ -31,15 +31,15 @@ fn server() -> (Running, Arc<AtomicUsize>) {
     )
 }
 
-fn expensive(id: u16) -> Vec<u8> {
+fn expensive_query(id: u16) -> Vec<u8> {
     Query::new("all.apps.svc.cluster.local.", "A").id(id).wire()
 }
 
 /// Asserts that other clients are answered while the flood waits.
-async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
+async fn assert_others_are_answered(server: SocketAddr, done: &AtomicUsize) {
     let cheap = Query::new("web.apps.svc.cluster.local.", "A");
     for _ in 0..5 {
-        let text = udp(server, &cheap).await;
+        let text = answer_over_udp(server, &cheap).await;
         assert!(text.contains("10.96.0.9"), "{text}");
         assert_eq!(
             client::ask_tcp(server, &cheap).await.answer_data("A"),
@@ -58,7 +58,10 @@ async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnecti
             .await
             .expect("connected");
         for number in 0..FLOOD / connections {
-            connection.send(&expensive(number)).await.expect("sent");
+            connection
+                .send(&expensive_query(number))
+                .await
+                .expect("sent");
         }
         flood.push(connection);
     }
@@ -68,13 +71,13 @@ async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnecti
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tcp_flood_does_not_delay_others() {
     for connections in [4, 100] {
-        let (server, done) = server();
+        let (server, done) = server_with_expensive_name();
         let mut flood = flood_over_tcp(server.address, connections).await;
-        others_are_answered(server.address, &done).await;
+        assert_others_are_answered(server.address, &done).await;
         let first = flood
             .first_mut()
             .expect("one")
-            .receive(PATIENCE)
+            .receive(TIMEOUT)
             .await
             .expect("an answer");
         assert!(
@@ -89,17 +92,17 @@ async fn tcp_flood_does_not_delay_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn udp_flood_does_not_delay_others() {
-    let (server, done) = server();
+    let (server, done) = server_with_expensive_name();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     for number in 0..FLOOD {
         flood
-            .send_to(&expensive(number), server.address)
+            .send_to(&expensive_query(number), server.address)
             .await
             .expect("sent");
     }
-    others_are_answered(server.address, &done).await;
+    assert_others_are_answered(server.address, &done).await;
     let mut buffer = [0; 512];
-    let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer))
+    let length = tokio::time::timeout(TIMEOUT, flood.recv(&mut buffer))
         .await
         .expect("in time");
     let text = show_sorted(&buffer[..length.expect("received")]);
@@ -110,20 +113,20 @@ async fn udp_flood_does_not_delay_others() {
 /// Every query of a flood is answered. Queries beyond the limit are SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_is_answered_completely() {
-    let (server, _) = server();
+    let (server, _) = server_with_expensive_name();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     // More queries than may wait for one host. The answers still fit into the client's receive
     // buffer.
     let sent = 280;
     for number in 0..sent {
         flood
-            .send_to(&expensive(number), server.address)
+            .send_to(&expensive_query(number), server.address)
             .await
             .expect("sent");
     }
     let (mut good, mut refused, mut buffer) = (0_u16, 0_u16, [0; 512]);
     while good + refused < sent {
-        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer))
+        let length = tokio::time::timeout(TIMEOUT, flood.recv(&mut buffer))
             .await
             .expect("in time");
         let text = show_sorted(&buffer[..length.expect("received")]);
@@ -135,9 +138,10 @@ async fn flood_is_answered_completely() {
         }
     }
     assert!(good > 0 && refused > 0, "{good} and {refused}");
-    eventually(PATIENCE, || async {
-        let counted = ["answered", "refused"]
-            .map(|result| counted(&server.metrics, "kubedns_expensive_queries_total", result));
+    eventually(TIMEOUT, || async {
+        let counted = ["answered", "refused"].map(|result| {
+            labelled_counter(&server.metrics, "kubedns_expensive_queries_total", result)
+        });
         if counted == [good, refused].map(|count| Some(count.into())) {
             Ok(())
         } else {
@@ -151,13 +155,13 @@ async fn flood_is_answered_completely() {
 /// A flood from one host does not delay an expensive query of another host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expensive_query_of_other_host_has_turn() {
-    let (server, done) = server();
+    let (server, done) = server_with_expensive_name();
     let flood = flood_over_tcp(server.address, 50).await;
-    let before = eventually(PATIENCE, || async {
+    let before = eventually(TIMEOUT, || async {
         Some(done.load(Ordering::SeqCst)).filter(|done| *done > 0)
     })
     .await;
-    let answer = client::tcp(server.address, &expensive(7), PATIENCE)
+    let answer = client::tcp(server.address, &expensive_query(7), TIMEOUT)
         .await
         .expect("an answer");
     assert!(
@@ -205,7 +209,7 @@ async fn searched_name_needs_place_in_queue() {
     let mut answers_before = 0;
     let mut buffer = [0; 512];
     let answer = loop {
-        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer))
+        let length = tokio::time::timeout(TIMEOUT, flood.recv(&mut buffer))
             .await
             .expect("in time");
         let answer = &buffer[..length.expect("received")];

@@ -24,22 +24,22 @@ struct Case {
     text: &'static str,
 }
 
-fn plain(upstream: Option<SocketAddr>) -> Fixed {
+fn view_with_upstream(upstream: Option<SocketAddr>) -> Fixed {
     Fixed::new(&upstream.into_iter().collect::<Vec<_>>())
 }
 
-fn refusing(_: Option<SocketAddr>) -> Fixed {
+fn view_with_closed_port(_: Option<SocketAddr>) -> Fixed {
     Fixed::new(&[([127, 0, 0, 1], free_port()).into()])
 }
 
-fn replying(asked: &Asked, rcode: &str) -> Reaction {
+fn reply_with_rcode(asked: &Asked, rcode: &str) -> Reaction {
     Reply::to(&asked.packet).rcode(rcode).edns(1232).into()
 }
 
 const EXTERNAL: (&str, &str) = ("www.outside.test.", "A");
 const ALIAS: (&str, &str) = ("out.apps.svc.cluster.local.", "A");
 
-fn case(
+fn error_case(
     what: &'static str,
     view: fn(Option<SocketAddr>) -> Fixed,
     query: (&'static str, &'static str),
@@ -66,58 +66,58 @@ impl Case {
 }
 
 /// Errors without any query to an upstream.
-fn of_the_engine() -> Vec<Case> {
+fn engine_cases() -> Vec<Case> {
     vec![
-        case(
+        error_case(
             "not synced",
             |_| Fixed::new(&[]).unsynced(),
             ("web.apps.svc.cluster.local.", "A"),
             14,
             "API server are incomplete",
         ),
-        case(
+        error_case(
             "not synced, an address",
             |_| Fixed::new(&[]).unsynced(),
             ("1.0.96.10.in-addr.arpa.", "PTR"),
             14,
             "API server are incomplete",
         ),
-        case(
+        error_case(
             "a zone that is not loaded",
             |_| Fixed::new(&[]).further("late.test", Fixed::empty().unsynced()),
             ("www.late.test.", "A"),
             14,
             "records of this zone are not loaded",
         ),
-        case(
+        error_case(
             "a federated name",
             |_| Fixed::new(&[]).with_unknown(&["svc", "apps", "fed"]),
             ("fed.apps.svc.cluster.local.", "SRV"),
             14,
             "the zone and region of a node are unknown",
         ),
-        case(
+        error_case(
             "all types",
             |_| Fixed::new(&[]),
             ("web.apps.svc.cluster.local.", "ANY"),
             21,
             "type ANY are not answered",
         ),
-        case(
+        error_case(
             "one label",
             |_| Fixed::new(&[]),
             ("short.", "A"),
             15,
             "one label are not forwarded",
         ),
-        case(
+        error_case(
             "no upstreams",
             |_| Fixed::new(&[]),
             EXTERNAL,
             22,
             "no upstream servers for this name",
         ),
-        case(
+        error_case(
             "a stub domain without servers",
             |_| Fixed::new(&[]).stub("stub.test", &[]),
             ("www.stub.test.", "A"),
@@ -127,28 +127,54 @@ fn of_the_engine() -> Vec<Case> {
     ]
 }
 
-fn of_upstreams() -> Vec<Case> {
+fn upstream_cases() -> Vec<Case> {
     vec![
-        case(
+        error_case(
             "a closed port",
-            refusing,
+            view_with_closed_port,
             EXTERNAL,
             23,
             ": connection refused",
         ),
-        case(
+        error_case(
             "no way there",
             |_| Fixed::new(&[([255, 255, 255, 255], 53).into()]),
             EXTERNAL,
             23,
             ": unreachable",
         ),
-        case("silence", plain, EXTERNAL, 22, ": no reply in time").with(|_| Reaction::silence()),
-        case("SERVFAIL of an upstream", plain, EXTERNAL, 0, ": SERVFAIL")
-            .with(|asked| replying(asked, "SERVFAIL")),
-        case("REFUSED of an upstream", plain, EXTERNAL, 22, ": REFUSED")
-            .with(|asked| replying(asked, "REFUSED")),
-        case("the upstream's own cause", plain, EXTERNAL, 6, "bogus").with(|asked| {
+        error_case(
+            "silence",
+            view_with_upstream,
+            EXTERNAL,
+            22,
+            ": no reply in time",
+        )
+        .with(|_| Reaction::silence()),
+        error_case(
+            "SERVFAIL of an upstream",
+            view_with_upstream,
+            EXTERNAL,
+            0,
+            ": SERVFAIL",
+        )
+        .with(|asked| reply_with_rcode(asked, "SERVFAIL")),
+        error_case(
+            "REFUSED of an upstream",
+            view_with_upstream,
+            EXTERNAL,
+            22,
+            ": REFUSED",
+        )
+        .with(|asked| reply_with_rcode(asked, "REFUSED")),
+        error_case(
+            "the upstream's own cause",
+            view_with_upstream,
+            EXTERNAL,
+            6,
+            "bogus",
+        )
+        .with(|asked| {
             let options = vec![(OPTION, vec![0, 6, b'b', b'o', b'g', b'u', b's'])];
             let edns = Edns {
                 udp: 1232,
@@ -161,18 +187,24 @@ fn of_upstreams() -> Vec<Case> {
 }
 
 /// Errors in lookups of further names: targets of aliases, and names of the search list.
-fn of_other_names() -> Vec<Case> {
+fn other_name_cases() -> Vec<Case> {
     vec![
-        case("an alias to SERVFAIL", plain, ALIAS, 0, ": SERVFAIL")
-            .with(|asked| replying(asked, "SERVFAIL")),
-        case(
+        error_case(
+            "an alias to SERVFAIL",
+            view_with_upstream,
+            ALIAS,
+            0,
+            ": SERVFAIL",
+        )
+        .with(|asked| reply_with_rcode(asked, "SERVFAIL")),
+        error_case(
             "an alias to a closed port",
-            refusing,
+            view_with_closed_port,
             ALIAS,
             23,
             ": connection refused",
         ),
-        case(
+        error_case(
             "an alias in a circle",
             |_| {
                 let targets = std::iter::once("round.apps.svc.cluster.local".to_owned());
@@ -182,29 +214,29 @@ fn of_other_names() -> Vec<Case> {
             0,
             "of too long a chain, or has no target",
         ),
-        case(
+        error_case(
             "a name of the search list",
-            |upstream| plain(upstream).search("search.cluster.local", &["corp.test"]),
+            |upstream| view_with_upstream(upstream).search("search.cluster.local", &["corp.test"]),
             ("www.apps.search.cluster.local.", "A"),
             0,
             "a name of the search list cannot be looked up",
         )
-        .with(|asked| replying(asked, "SERVFAIL")),
+        .with(|asked| reply_with_rcode(asked, "SERVFAIL")),
     ]
 }
 
-async fn ask(server: SocketAddr, query: &Query) -> Vec<u8> {
-    client::udp(server, &query.wire(), PATIENCE)
+async fn ask_udp(server: SocketAddr, query: &Query) -> Vec<u8> {
+    client::udp(server, &query.wire(), TIMEOUT)
         .await
         .expect("an answer")
 }
 
-fn parsed(wire: &[u8]) -> Message {
+fn parse_message(wire: &[u8]) -> Message {
     Message::parse(wire).expect("well-formed")
 }
 
 /// INFO-CODE and EXTRA-TEXT of the Extended DNS Error in a message.
-fn cause(message: &Message) -> Option<(u16, String)> {
+fn extended_error(message: &Message) -> Option<(u16, String)> {
     let options = &message.edns.as_ref()?.options;
     let (_, data) = options.iter().find(|(code, _)| *code == OPTION)?;
     let (code, text) = data.split_first_chunk()?;
@@ -215,7 +247,7 @@ fn cause(message: &Message) -> Option<(u16, String)> {
 }
 
 /// The message without its Extended DNS Error.
-fn rest(mut message: Message) -> Message {
+fn without_extended_error(mut message: Message) -> Message {
     if let Some(edns) = &mut message.edns {
         for (_, data) in edns.options.extract_if(.., |(code, _)| *code == OPTION) {
             message.size -= 4 + data.len();
@@ -226,16 +258,16 @@ fn rest(mut message: Message) -> Message {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extended_error_names_cause() {
-    let cases = [of_the_engine(), of_upstreams(), of_other_names()]
+    let cases = [engine_cases(), upstream_cases(), other_name_cases()]
         .into_iter()
         .flatten();
-    let mut checks: tokio::task::JoinSet<()> = cases.map(check).collect();
+    let mut checks: tokio::task::JoinSet<()> = cases.map(check_case).collect();
     while let Some(checked) = checks.join_next().await {
         checked.expect("it is as it should be");
     }
 }
 
-async fn check(case: Case) {
+async fn check_case(case: Case) {
     let Case {
         what,
         view,
@@ -251,22 +283,26 @@ async fn check(case: Case) {
     let address = upstream.as_ref().map(Upstream::addr);
     let (on, off) = (start(view(address).extended_errors()), start(view(address)));
     let with_edns = Query::new(name, rtype).id(7).edns(1232);
-    let told = parsed(&ask(on.address, &with_edns).await);
-    let found = cause(&told);
+    let told = parse_message(&ask_udp(on.address, &with_edns).await);
+    let found = extended_error(&told);
     let is_told = found
         .as_ref()
         .is_some_and(|(found, said)| *found == code && said.ends_with(text));
     assert!(is_told, "{what}: {found:?}");
 
-    let silent = parsed(&ask(off.address, &with_edns).await);
+    let silent = parse_message(&ask_udp(off.address, &with_edns).await);
     if what != "the upstream's own cause" {
-        assert_eq!(cause(&silent), None, "{what}");
+        assert_eq!(extended_error(&silent), None, "{what}");
     }
-    assert_eq!(rest(told), rest(silent), "{what}: nothing else differs");
+    assert_eq!(
+        without_extended_error(told),
+        without_extended_error(silent),
+        "{what}: nothing else differs"
+    );
     let without_edns = Query::new(name, rtype).id(7);
     let plain = [
-        ask(on.address, &without_edns).await,
-        ask(off.address, &without_edns).await,
+        ask_udp(on.address, &without_edns).await,
+        ask_udp(off.address, &without_edns).await,
     ];
     assert_eq!(
         plain[0], plain[1],
@@ -282,7 +318,7 @@ async fn other_class_is_not_supported() {
     let query = Query::new("web.apps.svc.cluster.local.", "TXT")
         .class("CH")
         .edns(1232);
-    let found = cause(&parsed(&ask(server.address, &query).await));
+    let found = extended_error(&parse_message(&ask_udp(server.address, &query).await));
     assert_eq!(found, Some((21, "only class IN is served".to_owned())));
     server.stop().await;
 }
@@ -295,11 +331,11 @@ async fn malformed_query_has_extended_error() {
         .wire();
     // The header announces two additional records, but the message has only the OPT record.
     query[11] = 2;
-    let wire = client::udp(server.address, &query, PATIENCE)
+    let wire = client::udp(server.address, &query, TIMEOUT)
         .await
         .expect("an answer");
     assert_eq!(
-        cause(&parsed(&wire)),
+        extended_error(&parse_message(&wire)),
         Some((0, "the query is malformed".to_owned()))
     );
     server.stop().await;
@@ -339,13 +375,13 @@ async fn rejected_client_has_extended_error() {
             let mut buffer = [0; 1232];
             loop {
                 let length = flood.recv(&mut buffer).await.expect("received");
-                if let Some((0, said)) = cause(&parsed(&buffer[..length])) {
+                if let Some((0, said)) = extended_error(&parse_message(&buffer[..length])) {
                     return said;
                 }
             }
         };
         assert_eq!(
-            tokio::time::timeout(PATIENCE, told).await.expect("in time"),
+            tokio::time::timeout(TIMEOUT, told).await.expect("in time"),
             text
         );
         floods.push(flood);

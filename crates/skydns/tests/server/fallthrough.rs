@@ -117,17 +117,17 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
     for (what, name, rtype, in_minute, in_seconds) in CASES {
         let query = Query::new(name, rtype);
         assert_eq!(
-            summary(&udp(minute.address, &query).await),
+            summary(&answer_over_udp(minute.address, &query).await),
             in_minute,
             "{what}"
         );
         assert_eq!(
-            summary(&udp(seconds.address, &query).await),
+            summary(&answer_over_udp(seconds.address, &query).await),
             in_seconds,
             "{what}, --negative-ttl=5s"
         );
         assert_eq!(
-            summary(&tcp(seconds.address, &query).await),
+            summary(&answer_over_tcp(seconds.address, &query).await),
             in_seconds,
             "{what}, over TCP"
         );
@@ -147,7 +147,7 @@ async fn fallthrough_cached_answer_keeps_our_ttl() {
     let name = "no.apps.svc.cluster.local.";
 
     for _ in 0..3 {
-        let answer = udp(server.address, &Query::new(name, "A")).await;
+        let answer = answer_over_udp(server.address, &Query::new(name, "A")).await;
         assert_eq!(summary(&answer), "NXDOMAIN . 5 NS . 5 SOA/5");
     }
     assert_eq!(

@@ -213,16 +213,16 @@ pub(super) async fn check_cases(
         let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());
         let query = Query::new(&format!("{}.{suffix}", words[0]), words[1]);
         for query in [query.clone(), query.edns(1232)] {
-            let wire = client::udp(server.address, &query.wire(), PATIENCE)
+            let wire = client::udp(server.address, &query.wire(), TIMEOUT)
                 .await
                 .expect("an answer");
             assert_eq!(said(&wire), expected, "{what}: {question}");
-            let wire = client::tcp(server.address, &query.wire(), PATIENCE)
+            let wire = client::tcp(server.address, &query.wire(), TIMEOUT)
                 .await
                 .expect("an answer");
             assert_eq!(said(&wire), expected, "{what}: {question}, over TCP");
             for _ in 0..2 {
-                let wire = client::udp(caching.address, &query.wire(), PATIENCE)
+                let wire = client::udp(caching.address, &query.wire(), TIMEOUT)
                     .await
                     .expect("an answer");
                 let known = without_ttls(said(&wire));
@@ -267,7 +267,7 @@ async fn completed_answer_is_truncated_to_limit() {
         } else {
             query.edns(1232)
         };
-        let wire = client::udp(server.address, &query.wire(), PATIENCE)
+        let wire = client::udp(server.address, &query.wire(), TIMEOUT)
             .await
             .expect("an answer");
         let message = testkit::message::Message::parse(&wire).expect("well-formed");
@@ -281,7 +281,7 @@ async fn completed_answer_is_truncated_to_limit() {
             "{name}: {}",
             message.answer.len()
         );
-        let wire = client::tcp(server.address, &query.wire(), PATIENCE)
+        let wire = client::tcp(server.address, &query.wire(), TIMEOUT)
             .await
             .expect("an answer");
         let message = testkit::message::Message::parse(&wire).expect("well-formed");
@@ -297,7 +297,7 @@ async fn completed_answer_is_truncated_to_limit() {
 
 /// The header and the SOA record of an answer.
 async fn negative(server: SocketAddr, name: &str) -> (String, Option<String>) {
-    let text = udp(server, &Query::new(name, "A")).await;
+    let text = answer_over_udp(server, &Query::new(name, "A")).await;
     let soa = text
         .lines()
         .find_map(|line| line.split_once(" IN SOA "))
@@ -386,7 +386,7 @@ async fn completed_name_is_counted_by_result() {
         "missing.example.test",
         "broken.example.test",
     ] {
-        udp(
+        answer_over_udp(
             server.address,
             &Query::new(&format!("{name}.apps.search.cluster.local."), "A"),
         )

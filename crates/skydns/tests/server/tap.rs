@@ -8,8 +8,8 @@ use skydns::tap::{TapRecord, TapWatch, WatchSettings};
 
 use super::*;
 
-async fn next(watch: &mut TapWatch) -> TapRecord {
-    tokio::time::timeout(PATIENCE, watch.next_record())
+async fn next_record_in_time(watch: &mut TapWatch) -> TapRecord {
+    tokio::time::timeout(TIMEOUT, watch.next_record())
         .await
         .expect("a record")
 }
@@ -49,11 +49,14 @@ async fn tap_copies_answer_of_every_path() {
         (malformed, false, 0, 1, "auth"),
     ] {
         let answer = if over_tcp {
-            client::tcp(server.address, &query, PATIENCE).await
+            client::tcp(server.address, &query, TIMEOUT).await
         } else {
-            client::udp(server.address, &query, PATIENCE).await
+            client::udp(server.address, &query, TIMEOUT).await
         };
-        let (answer, record) = (answer.expect("an answer"), next(&mut watch).await);
+        let (answer, record) = (
+            answer.expect("an answer"),
+            next_record_in_time(&mut watch).await,
+        );
         let transport = if over_tcp { "tcp" } else { "udp" };
         assert_eq!((record.qtype, record.rcode, record.by), (qtype, code, by));
         assert_eq!(
@@ -97,7 +100,7 @@ async fn unread_tap_loses_no_answer() {
     let mut buffer = [0; 512];
     for _ in 0..10_000 {
         socket.send(&query).await.unwrap();
-        tokio::time::timeout(PATIENCE, socket.recv(&mut buffer))
+        tokio::time::timeout(TIMEOUT, socket.recv(&mut buffer))
             .await
             .expect("an answer")
             .unwrap();

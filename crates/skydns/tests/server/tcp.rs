@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 use super::fixed::{Fixed, start};
-use super::{PATIENCE, head, requests, upstream_after};
+use super::{TIMEOUT, header_lines, request_count, upstream_after};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_queries_are_answered_when_ready() {
@@ -25,7 +25,7 @@ async fn pipelined_queries_are_answered_when_ready() {
     let fast = Query::new("web.apps.svc.cluster.local.", "A").id(2).wire();
     connection.send(&slow).await.expect("sent");
     connection.send(&fast).await.expect("sent");
-    let first = connection.receive(PATIENCE).await.expect("an answer");
+    let first = connection.receive(TIMEOUT).await.expect("an answer");
     assert_eq!(
         first.get(..2),
         Some(&[0, 2][..]),
@@ -33,10 +33,10 @@ async fn pipelined_queries_are_answered_when_ready() {
     );
     // The client closes its sending side, and still receives pending answers.
     connection.finish_sending().await.expect("closed");
-    let second = connection.receive(PATIENCE).await.expect("an answer");
+    let second = connection.receive(TIMEOUT).await.expect("an answer");
     assert_eq!(second.get(..2), Some(&[0, 1][..]));
     assert_eq!(
-        head(&show(&second)),
+        header_lines(&show(&second)),
         ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A"
     );
     server.stop().await;
@@ -54,7 +54,7 @@ async fn query_in_pieces_is_answered() {
         connection.send_raw(piece).await.expect("sent");
         tokio::task::yield_now().await;
     }
-    let answer = connection.receive(PATIENCE).await.expect("an answer");
+    let answer = connection.receive(TIMEOUT).await.expect("an answer");
     assert_eq!(answer.get(..2), Some(&[0, 7][..]));
     server.stop().await;
 }
@@ -76,7 +76,7 @@ async fn overlong_message_closes_connection() {
         .expect("sent");
     for which in ["the first", "the longest"] {
         let answer = connection
-            .receive(PATIENCE)
+            .receive(TIMEOUT)
             .await
             .unwrap_or_else(|error| panic!("{which}: {error}"));
         assert_eq!(answer.get(..2), Some(&[0, 7][..]), "{which}");
@@ -85,7 +85,7 @@ async fn overlong_message_closes_connection() {
         .send_raw(&4097_u16.to_be_bytes())
         .await
         .expect("sent");
-    let closed = connection.receive(PATIENCE).await;
+    let closed = connection.receive(TIMEOUT).await;
     assert!(
         matches!(closed, Err(client::AskError::Closed)),
         "{closed:?}"
@@ -113,7 +113,7 @@ async fn many_connections_leave_room_for_others() {
     assert_eq!(answer.answer_data("A"), ["10.96.0.9"]);
     // The server closes all stalled connections.
     for mut connection in idle {
-        let closed = connection.receive(PATIENCE).await;
+        let closed = connection.receive(TIMEOUT).await;
         assert!(
             matches!(closed, Err(client::AskError::Closed)),
             "{closed:?}"
@@ -180,8 +180,8 @@ async fn slow_client_does_not_delay_stop() {
         std::future::pending::<()>().await;
     };
     let stopped = async {
-        eventually(PATIENCE, || async {
-            requests(&server.metrics, "auth") > Some(1.0)
+        eventually(TIMEOUT, || async {
+            request_count(&server.metrics, "auth") > Some(1.0)
         })
         .await;
         let told = Instant::now();

@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use wire::{Message, Section, frame_message, rtype};
 
-use super::PATIENCE;
-use super::fixed::{Fixed, Running, start_with_transfers};
+use super::TIMEOUT;
+use super::fixed::{Fixed, RunningServer, start_with_transfers};
 
 const PEERS: &str = "127.0.0.0/8";
 /// The time of the first version of the zone. The time is an hour ahead, so that the serial is
@@ -33,7 +33,7 @@ static NOW: LazyLock<u64> = LazyLock::new(|| {
 
 /// A server, its zone transfers, and their metrics.
 struct Primary {
-    server: Running,
+    server: RunningServer,
     transfers: Arc<ZoneTransfers<Fixed>>,
     metrics: TransferMetrics,
 }
@@ -54,7 +54,7 @@ impl Primary {
     }
 
     /// The value of a metric, with its labels separated by spaces.
-    fn metric(&self, name: &str, labels: &str) -> f64 {
+    fn metric_value(&self, name: &str, labels: &str) -> f64 {
         let families = self.metrics.collect();
         let family = families
             .iter()
@@ -74,14 +74,14 @@ impl Primary {
     }
 
     #[track_caller]
-    fn until(
+    fn wait_for_metric(
         &self,
         name: &'static str,
         labels: &'static str,
         expected: f64,
     ) -> impl Future<Output = ()> {
-        eventually(PATIENCE, move || async move {
-            let value = self.metric(name, labels);
+        eventually(TIMEOUT, move || async move {
+            let value = self.metric_value(name, labels);
             if (value - expected).abs() < f64::EPSILON {
                 Ok(())
             } else {
@@ -93,7 +93,7 @@ impl Primary {
 
 /// A query. If `since` (serial and EXPIRE) is given, the authority section has an SOA record with
 /// these values.
-fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
+fn transfer_query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
     let mut message = Query::new(name, &format!("TYPE{qtype}")).id(7).wire();
     if let Some((serial, expire)) = since {
         message[9] = 1;
@@ -108,7 +108,7 @@ fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
 }
 
 /// RCODE, and the type of each answer record.
-fn outcome(message: &[u8]) -> (u16, Vec<u16>) {
+fn response_outcome(message: &[u8]) -> (u16, Vec<u16>) {
     let message = Message::parse(message).expect("a message");
     (
         message.header().rcode(),
@@ -120,7 +120,7 @@ fn outcome(message: &[u8]) -> (u16, Vec<u16>) {
 }
 
 /// Serial and EXPIRE of the first record of the answer, which is an SOA record.
-fn soa(message: &[u8]) -> (u32, u32) {
+fn soa_serial_and_expire(message: &[u8]) -> (u32, u32) {
     let message = Message::parse(message).expect("a message");
     let record = message.section(Section::Answer).next().expect("a record");
     let numbers = record
@@ -138,7 +138,7 @@ fn soa(message: &[u8]) -> (u32, u32) {
 /// The numbers of the first SOA record in the answer to an A or SOA query: those of the zone or of
 /// a negative answer.
 async fn soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> Vec<u8> {
-    let answer = client::udp(server, &Query::new(name, rtype).wire(), PATIENCE)
+    let answer = client::udp(server, &Query::new(name, rtype).wire(), TIMEOUT)
         .await
         .expect("an answer");
     let message = Message::parse(&answer).expect("a message");
@@ -176,10 +176,10 @@ async fn each_transfer_query_has_its_response() {
     let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let (ours, zone) = (primary.server.address, "cluster.local.");
-    let first = client::tcp(ours, &query(zone, rtype::AXFR, None), PATIENCE)
+    let first = client::tcp(ours, &transfer_query(zone, rtype::AXFR, None), TIMEOUT)
         .await
         .expect("an answer");
-    let (serial, expire) = soa(&first);
+    let (serial, expire) = soa_serial_and_expire(&first);
     let with_one_more =
         Fixed::new(&[])
             .small()
@@ -286,10 +286,10 @@ async fn each_transfer_query_has_its_response() {
             &nothing,
         ),
     ] {
-        let answer = client::tcp(server, &query(name, qtype, since), PATIENCE)
+        let answer = client::tcp(server, &transfer_query(name, qtype, since), TIMEOUT)
             .await
             .expect("an answer");
-        let (got, types) = outcome(&answer);
+        let (got, types) = response_outcome(&answer);
         assert_eq!(got, rcode, "{what}");
         match expected {
             Some(expected) => assert_eq!(types, *expected, "{what}"),
@@ -318,33 +318,37 @@ async fn each_transfer_query_has_its_response() {
             vec![],
         ),
     ] {
-        let answer = client::udp(server, &query(zone, qtype, since), PATIENCE)
+        let answer = client::udp(server, &transfer_query(zone, qtype, since), TIMEOUT)
             .await
             .expect("an answer");
-        assert_eq!(outcome(&answer), (rcode, types), "{what} over UDP");
+        assert_eq!(response_outcome(&answer), (rcode, types), "{what} over UDP");
     }
-    let asked = client::udp(ours, &Query::new(zone, "SOA").wire(), PATIENCE)
+    let asked = client::udp(ours, &Query::new(zone, "SOA").wire(), TIMEOUT)
         .await
         .expect("an answer");
-    assert_eq!(soa(&asked), (newest, expire), "the SOA that is asked for");
+    assert_eq!(
+        soa_serial_and_expire(&asked),
+        (newest, expire),
+        "the SOA that is asked for"
+    );
     primary.server.stop().await;
     others.server.stop().await;
 }
 
 /// A zone of about 600 KB.
-fn large() -> Fixed {
+fn large_zone() -> Fixed {
     Fixed::new(&[]).small().with_names(LARGE)
 }
 
 const LARGE: usize = 2400;
 
 /// Opens a connection from 127.0.0.`local` and sends a transfer query.
-async fn ask_from(local: u8, server: SocketAddr) -> TcpStream {
-    ask_with_buffer(local, server, 1 << 18).await
+async fn request_zone_from(local: u8, server: SocketAddr) -> TcpStream {
+    request_zone_with_buffer(local, server, 1 << 18).await
 }
 
 /// Opens a connection with a receive buffer of `size` octets and sends a transfer query.
-async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
+async fn request_zone_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(size).expect("a buffer");
     socket
@@ -352,14 +356,18 @@ async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream 
         .expect("bound");
     let mut stream = socket.connect(server).await.expect("connected");
     stream
-        .write_all(&frame_message(&query("cluster.local.", rtype::AXFR, None)))
+        .write_all(&frame_message(&transfer_query(
+            "cluster.local.",
+            rtype::AXFR,
+            None,
+        )))
         .await
         .expect("sent");
     stream
 }
 
 /// Receives the next message of a stream.
-async fn next(stream: &mut TcpStream) -> Vec<u8> {
+async fn next_message(stream: &mut TcpStream) -> Vec<u8> {
     let length = stream.read_u16().await.expect("a length");
     let mut message = vec![0; length.into()];
     stream.read_exact(&mut message).await.expect("a message");
@@ -368,10 +376,10 @@ async fn next(stream: &mut TcpStream) -> Vec<u8> {
 
 /// Receives a whole zone and returns the number of records without the SOA. Asserts that the
 /// transfer has several messages, and no record twice.
-async fn take_whole(mut stream: TcpStream) -> usize {
+async fn receive_zone(mut stream: TcpStream) -> usize {
     let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
     while soas < 2 {
-        let message = next(&mut stream).await;
+        let message = next_message(&mut stream).await;
         let message = Message::parse(&message).expect("a message");
         for record in message.section(Section::Answer) {
             soas += usize::from(record.rtype == rtype::SOA);
@@ -392,7 +400,7 @@ async fn take_whole(mut stream: TcpStream) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn name_larger_than_message_is_transferred() {
     let primary = Primary::start(Fixed::new(&[]), PEERS);
-    let whole = take_whole(ask_from(1, primary.server.address).await).await;
+    let whole = receive_zone(request_zone_from(1, primary.server.address).await).await;
     // The NS record, the CNAME record, A and SRV of the small name, and A and SRV of the large
     // name.
     assert_eq!(whole, 1 + 1 + 2 + 2 * 5000);
@@ -401,17 +409,19 @@ async fn name_larger_than_message_is_transferred() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_secondary_is_disconnected() {
-    let primary = Primary::start(large(), PEERS);
+    let primary = Primary::start(large_zone(), PEERS);
     let slow = || async {
-        let mut stream = ask_with_buffer(2, primary.server.address, 4096).await;
+        let mut stream = request_zone_with_buffer(2, primary.server.address, 4096).await;
         // Twenty transfers of the zone are larger than the socket buffers.
-        let again = frame_message(&query("cluster.local.", rtype::AXFR, None)).repeat(19);
+        let again = frame_message(&transfer_query("cluster.local.", rtype::AXFR, None)).repeat(19);
         stream.write_all(&again).await.expect("sent");
         stream
     };
     let _slow = [slow().await, slow().await];
-    primary.until("kubedns_transfers_running", "", 2.0).await;
-    let whole = take_whole(ask_from(3, primary.server.address).await).await;
+    primary
+        .wait_for_metric("kubedns_transfers_running", "", 2.0)
+        .await;
+    let whole = receive_zone(request_zone_from(3, primary.server.address).await).await;
     assert_eq!(whole, 1 + 1 + 2 + LARGE);
     let asked = Query::new("web.apps.svc.cluster.local.", "A");
     let mut connection = TcpConnection::open(primary.server.address)
@@ -419,13 +429,15 @@ async fn slow_secondary_is_disconnected() {
         .expect("connected");
     connection.send(&asked.wire()).await.expect("sent");
     connection
-        .receive(PATIENCE)
+        .receive(TIMEOUT)
         .await
         .expect("an answer over TCP");
     primary
-        .until("kubedns_transfers_total", "axfr failed", 2.0)
+        .wait_for_metric("kubedns_transfers_total", "axfr failed", 2.0)
         .await;
-    primary.until("kubedns_transfers_running", "", 0.0).await;
+    primary
+        .wait_for_metric("kubedns_transfers_running", "", 0.0)
+        .await;
     primary.server.stop().await;
 }
 
@@ -433,49 +445,56 @@ async fn slow_secondary_is_disconnected() {
 async fn greedy_secondary_leaves_places_to_others() {
     let primary = Primary::start(Fixed::new(&[]).small().with_names(150), PEERS);
     let server = primary.server.address;
-    let all = join_all(
-        (1..=100).map(|local| async move { take_whole(ask_from(local, server).await).await }),
-    );
+    let all =
+        join_all((1..=100).map(|local| async move {
+            receive_zone(request_zone_from(local, server).await).await
+        }));
     assert!(
         all.await
             .into_iter()
             .all(|records| records == 1 + 1 + 2 + 150)
     );
     primary
-        .until("kubedns_transfers_total", "axfr completed", 100.0)
+        .wait_for_metric("kubedns_transfers_total", "axfr completed", 100.0)
         .await;
     primary.server.stop().await;
 
-    let primary = Primary::start(large(), PEERS);
+    let primary = Primary::start(large_zone(), PEERS);
     let server = primary.server.address;
-    let mut greedy = join_all((0..9).map(|_| ask_from(1, server))).await;
+    let mut greedy = join_all((0..9).map(|_| request_zone_from(1, server))).await;
     let rcodes = join_all(
         greedy
             .iter_mut()
-            .map(|stream| async { outcome(&next(stream).await).0 }),
+            .map(|stream| async { response_outcome(&next_message(stream).await).0 }),
     )
     .await;
     let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
     assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
     assert_eq!(
-        outcome(&next(&mut ask_from(2, server).await).await).0,
+        response_outcome(&next_message(&mut request_zone_from(2, server).await).await).0,
         0,
         "another transfer has its place"
     );
     drop(greedy);
-    primary.until("kubedns_transfers_running", "", 0.0).await;
+    primary
+        .wait_for_metric("kubedns_transfers_running", "", 0.0)
+        .await;
     primary.server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_connection_frees_its_place() {
-    let primary = Primary::start(large(), PEERS);
+    let primary = Primary::start(large_zone(), PEERS);
     for _ in 0..5 {
-        let mut stream = ask_from(1, primary.server.address).await;
-        next(&mut stream).await;
+        let mut stream = request_zone_from(1, primary.server.address).await;
+        next_message(&mut stream).await;
         drop(stream);
-        primary.until("kubedns_transfers_running", "", 0.0).await;
+        primary
+            .wait_for_metric("kubedns_transfers_running", "", 0.0)
+            .await;
     }
-    assert!((primary.metric("kubedns_transfers_total", "axfr failed") - 5.0).abs() < f64::EPSILON);
+    assert!(
+        (primary.metric_value("kubedns_transfers_total", "axfr failed") - 5.0).abs() < f64::EPSILON
+    );
     primary.server.stop().await;
 }

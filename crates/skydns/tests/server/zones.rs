@@ -39,7 +39,7 @@ async fn query_is_counted_by_zone_and_rcode() {
         "missing.cluster.local.",
         "www.outside.test.",
     ] {
-        udp(server.address, &Query::new(name, "A")).await;
+        answer_over_udp(server.address, &Query::new(name, "A")).await;
     }
     assert_eq!(
         series(),
@@ -53,9 +53,9 @@ async fn query_is_counted_by_zone_and_rcode() {
         "www.longer.acme.test.",
         "www.late.test.",
     ] {
-        udp(server.address, &Query::new(name, "A")).await;
+        answer_over_udp(server.address, &Query::new(name, "A")).await;
     }
-    tcp(server.address, &Query::new("www.acme.test.", "TXT")).await;
+    answer_over_tcp(server.address, &Query::new("www.acme.test.", "TXT")).await;
     let expected = [
         "acme.test. NOERROR 3",
         "acme.test. NXDOMAIN 1",

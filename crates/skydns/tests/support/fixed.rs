@@ -467,7 +467,7 @@ impl Backend for Always {
 }
 
 /// A running server. Dropping this value stops the server.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
     pub(crate) tap: Arc<QueryTap>,
@@ -531,7 +531,7 @@ fn bind_backend<B: Backend<View = Fixed>>(
 pub(crate) fn start_backend<B: Backend<View = Fixed>>(
     backend: B,
     cache: Option<CacheLimits>,
-) -> Running {
+) -> RunningServer {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let metrics = Metrics::new("skydns", "skydns");
     let server = bind_backend(address, backend, cache, metrics.clone(), None);
@@ -542,12 +542,12 @@ pub(crate) fn start_backend<B: Backend<View = Fixed>>(
 }
 
 /// Starts a server on a free loopback port.
-pub(crate) fn start(view: Fixed) -> Running {
+pub(crate) fn start(view: Fixed) -> RunningServer {
     start_on(SocketAddr::from(([127, 0, 0, 1], 0)), view)
 }
 
 /// Starts a server on `address`.
-pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
+pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> RunningServer {
     let metrics = Metrics::new("skydns", "skydns");
     let server =
         bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
@@ -558,7 +558,7 @@ pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
 pub(crate) fn start_with_transfers(
     view: &Arc<Fixed>,
     transfers: &Arc<ZoneTransfers<Fixed>>,
-) -> Running {
+) -> RunningServer {
     let (address, metrics) = (
         SocketAddr::from(([127, 0, 0, 1], 0)),
         Metrics::new("skydns", "skydns"),
@@ -571,12 +571,12 @@ pub(crate) fn start_with_transfers(
     )
 }
 
-fn run<B: Backend>(server: DnsServer<B>, metrics: Metrics) -> Running {
+fn run<B: Backend>(server: DnsServer<B>, metrics: Metrics) -> RunningServer {
     let (address, tap, top) = (server.local_addr(), server.tap(), server.top());
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();
     task.spawn(server.run(stop.clone()));
-    Running {
+    RunningServer {
         address,
         metrics,
         tap,
@@ -586,7 +586,7 @@ fn run<B: Backend>(server: DnsServer<B>, metrics: Metrics) -> Running {
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Cancels the server's stop token.
     pub(crate) fn tell_to_stop(&self) {
         self.stop.cancel();

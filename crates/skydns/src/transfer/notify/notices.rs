@@ -88,6 +88,7 @@ impl PendingNotices {
         notice.serial = serial;
         notice.id = id;
 
+        // Attempts for an earlier change continue instead.
         if notice.due.is_none() {
             let earliest = notice.last_sent.map_or(now, |sent| sent + MIN_INTERVAL);
             notice.due = Some(earliest.max(now));
@@ -112,6 +113,7 @@ impl PendingNotices {
                 continue;
             }
 
+            // After the last wait the secondary counts as silent.
             let Some(wait) = RESPONSE_WAITS.get(notice.sent) else {
                 notice.due = None;
                 all.push(DueNotice::GivenUp { zone: zone.clone() });
@@ -137,6 +139,7 @@ impl PendingNotices {
     /// Takes the response with this ID. Returns its zone if a response was expected. An error is no
     /// acknowledgement, but to repeat the message before the next change would not help.
     pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<NoticeResponse> {
+        // A late response to an earlier change has another ID, and does not end the attempts.
         let mut zones = self.zones.iter_mut();
         let (zone, notice) =
             zones.find(|(_, notice)| notice.id == id && notice.expects_response())?;
