@@ -10,7 +10,7 @@ const DEFAULT_LIMIT: u64 = 1024;
 
 /// Raises the soft limit of descriptors up to `USEFUL_LIMIT`, as far as the hard limit allows.
 /// Returns the soft limit in force, from which bounds on sockets derive.
-pub(crate) fn raise() -> usize {
+pub(crate) fn raise_limit() -> usize {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
         Err(error) => {
@@ -18,22 +18,22 @@ pub(crate) fn raise() -> usize {
             (DEFAULT_LIMIT, DEFAULT_LIMIT)
         }
     };
-    let limit = match wanted(soft, hard)
-        .map(|wanted| (wanted, setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)))
-    {
-        Some((wanted, Ok(()))) => wanted,
-        Some((wanted, Err(error))) => {
-            tracing::warn!(%error, soft, wanted, "cannot raise the limit of open files");
-            soft
+
+    let mut limit = soft;
+    if let Some(wanted) = higher_limit(soft, hard) {
+        match setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) {
+            Ok(()) => limit = wanted,
+            Err(error) => {
+                tracing::warn!(%error, soft, wanted, "cannot raise the limit of open files");
+            }
         }
-        None => soft,
-    };
+    }
     tracing::debug!(limit, "open files and sockets");
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// The soft limit to set; `None` if `soft` is high enough, or equals the hard limit.
-fn wanted(soft: u64, hard: u64) -> Option<u64> {
+fn higher_limit(soft: u64, hard: u64) -> Option<u64> {
     let wanted = hard.min(USEFUL_LIMIT);
     (wanted > soft).then_some(wanted)
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_raised_as_far_as_is_allowed_and_of_use() {
+    fn limit_is_raised_as_far_as_useful() {
         for (soft, hard, expected) in [
             (1024, 1 << 20, Some(USEFUL_LIMIT)),
             (1024, 4096, Some(4096)),
@@ -52,7 +52,7 @@ mod tests {
             (1 << 20, 1 << 20, None),
             (1024, u64::MAX, Some(USEFUL_LIMIT)),
         ] {
-            assert_eq!(wanted(soft, hard), expected, "{soft} of {hard}");
+            assert_eq!(higher_limit(soft, hard), expected, "{soft} of {hard}");
         }
     }
 }

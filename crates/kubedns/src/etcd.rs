@@ -19,99 +19,38 @@ use wire::Name;
 
 use crate::options::EtcdSource;
 
-/// The zones whose watch in etcd is not open: the reason, by zone and path of the keys.
-#[derive(Debug, Clone, Default)]
-pub struct LostZones(Arc<Mutex<BTreeMap<(Name, String), String>>>);
-
-impl LostZones {
-    /// Returns the zones, each with the reason.
-    pub fn zones(&self) -> Vec<LostZone> {
-        let lost = self.0.lock();
-        let zone = |((domain, path), failure): (&(Name, String), &String)| LostZone {
-            domain: domain.clone(),
-            reason: format!("etcd, keys below {path}: {failure}"),
-        };
-        lost.iter().map(zone).collect()
-    }
-
-    fn set(&self, keys: &(Name, String), failure: Option<String>) {
-        let mut lost = self.0.lock();
-        match failure {
-            Some(failure) => lost.insert(keys.clone(), failure),
-            None => lost.remove(keys),
-        };
-    }
-}
-
 /// The zones from etcd, and the reverse names from the same etcd.
 pub struct EtcdZones {
-    followed: Vec<Followed>,
+    followed: Vec<FollowedZone>,
     lost: LostZones,
-}
-
-/// A zone and the sources of its records. Reverse names have one source per etcd.
-struct Followed {
-    domain: Name,
-    sources: Vec<EtcdSource>,
-    contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
-}
-
-impl Followed {
-    fn new(domain: Name, sources: Vec<EtcdSource>) -> Self {
-        let contents = Arc::new(watch::Sender::new(vec![
-            ZoneRecords::default();
-            sources.len()
-        ]));
-        Self {
-            domain,
-            sources,
-            contents,
-        }
-    }
-
-    /// The zone with its current content.
-    fn zone(&self) -> FurtherZone {
-        zone(&self.domain, &self.contents.borrow())
-    }
-}
-
-/// Makes a zone from its content. Reverse names without a record in etcd are forwarded as usual.
-fn zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
-    let records = Arc::new(Merged(contents.to_vec()));
-    let pointers = *domain == reverse();
-    FurtherZone {
-        skydns: true,
-        pointers,
-        ..FurtherZone::new(domain, records)
-    }
-}
-
-/// The domain `arpa`, which contains all reverse names.
-fn reverse() -> Name {
-    Name::parse("arpa").unwrap_or_default()
 }
 
 impl EtcdZones {
     /// Creates the zones of `sources`, and the reverse names of the same etcd servers.
     pub fn new(sources: Vec<EtcdSource>) -> Self {
-        let mut beside: Vec<EtcdSource> = Vec::new();
+        // Zones of the same keys in the same etcd have the same reverse names.
+        let mut reverse_sources: Vec<EtcdSource> = Vec::new();
         for source in &sources {
-            let is_known =
-                |known: &EtcdSource| (&known.path, &known.access) == (&source.path, &source.access);
-            if !beside.iter().any(is_known) {
-                beside.push(EtcdSource {
-                    zone: reverse(),
+            let is_known = reverse_sources
+                .iter()
+                .any(|known| known.path == source.path && known.access == source.access);
+            if !is_known {
+                reverse_sources.push(EtcdSource {
+                    zone: reverse_domain(),
                     ..source.clone()
                 });
             }
         }
-        let zones = sources
-            .into_iter()
-            .map(|source| Followed::new(source.zone.clone(), vec![source]));
-        let reverse =
-            Some(Followed::new(reverse(), beside)).filter(|reverse| !reverse.sources.is_empty());
+
+        let mut followed = Vec::new();
+        for source in sources {
+            followed.push(FollowedZone::new(source.zone.clone(), vec![source]));
+        }
+        if !reverse_sources.is_empty() {
+            followed.push(FollowedZone::new(reverse_domain(), reverse_sources));
+        }
         Self {
-            followed: zones.chain(reverse).collect(),
+            followed,
             lost: LostZones::default(),
         }
     }
@@ -124,7 +63,7 @@ impl EtcdZones {
     /// Returns the zones with their current content. A zone is not loaded before
     /// [`follow`](Self::follow).
     pub fn zones(&self) -> impl Iterator<Item = FurtherZone> {
-        self.followed.iter().map(Followed::zone)
+        self.followed.iter().map(FollowedZone::current_zone)
     }
 
     /// Returns the zones whose watch is not open, with the reasons.
@@ -140,46 +79,87 @@ impl EtcdZones {
         publish: &mpsc::Sender<FurtherZone>,
         stop: &CancellationToken,
     ) {
-        for Followed {
-            domain,
-            sources,
-            contents,
-        } in self.followed
-        {
-            let shown = domain.to_string();
+        for zone in self.followed {
+            let domain = zone.domain.clone();
+            let contents = zone.contents.subscribe();
             tasks.lasting(
                 "publishing a zone of etcd",
-                forward_changes(domain.clone(), contents.subscribe(), publish.clone()),
+                publish_changes(domain, contents, publish.clone()),
             );
-            for (source, EtcdSource { zone, path, access }) in sources.into_iter().enumerate() {
-                let (contents, lost) = (Arc::clone(&contents), self.lost.clone());
-                let sink = ToIndex {
-                    contents,
-                    source,
-                    lost,
-                    keys: (domain.clone(), path.clone()),
-                };
-                let feed = Feed::new(
-                    access,
-                    Subtree::new(&path, &zone),
-                    sink,
-                    metrics.feed(&shown),
-                );
+            for feed in zone.into_feeds(metrics, &self.lost) {
                 tasks.lasting("following a zone of etcd", feed.run(stop.clone()));
             }
         }
     }
 }
 
-/// Sends the newest content of a zone after changes, and skips content that has been replaced
+/// A zone and the sources of its records. Reverse names have one source per etcd.
+struct FollowedZone {
+    domain: Name,
+    sources: Vec<EtcdSource>,
+    /// The content from each source.
+    contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
+}
+
+impl FollowedZone {
+    fn new(domain: Name, sources: Vec<EtcdSource>) -> Self {
+        let unloaded = vec![ZoneRecords::default(); sources.len()];
+        Self {
+            domain,
+            sources,
+            contents: Arc::new(watch::Sender::new(unloaded)),
+        }
+    }
+
+    fn current_zone(&self) -> FurtherZone {
+        make_zone(&self.domain, &self.contents.borrow())
+    }
+
+    /// The feeds of all sources.
+    fn into_feeds(self, metrics: &Metrics, lost: &LostZones) -> Vec<Feed<ContentSink>> {
+        let label = self.domain.to_string();
+        let mut feeds = Vec::new();
+        for (source, EtcdSource { zone, path, access }) in self.sources.into_iter().enumerate() {
+            let subtree = Subtree::new(&path, &zone);
+            let sink = ContentSink {
+                contents: Arc::clone(&self.contents),
+                source,
+                lost: lost.clone(),
+                keys: WatchedKeys {
+                    domain: self.domain.clone(),
+                    path,
+                },
+            };
+            feeds.push(Feed::new(access, subtree, sink, metrics.feed(&label)));
+        }
+        feeds
+    }
+}
+
+/// Makes a zone from its content. Reverse names without a record in etcd are forwarded as usual.
+fn make_zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
+    let records = Arc::new(Merged(contents.to_vec()));
+    FurtherZone {
+        skydns: true,
+        pointers: *domain == reverse_domain(),
+        ..FurtherZone::new(domain, records)
+    }
+}
+
+/// The domain `arpa`, which contains all reverse names.
+fn reverse_domain() -> Name {
+    Name::parse("arpa").unwrap_or_default()
+}
+
+/// Publishes the newest content of a zone after changes, and skips content that has been replaced
 /// meanwhile.
-async fn forward_changes(
+async fn publish_changes(
     domain: Name,
     mut contents: watch::Receiver<Vec<ZoneRecords>>,
     publish: mpsc::Sender<FurtherZone>,
 ) {
     while contents.changed().await.is_ok() {
-        let zone = zone(&domain, &contents.borrow_and_update());
+        let zone = make_zone(&domain, &contents.borrow_and_update());
         if publish.send(zone).await.is_err() {
             return;
         }
@@ -187,25 +167,59 @@ async fn forward_changes(
 }
 
 /// Stores the newest content and the failure of a feed.
-struct ToIndex {
+struct ContentSink {
     contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
+    /// The index in `contents` of this feed's content.
     source: usize,
     lost: LostZones,
-    /// The zone, and the path of its keys in etcd.
-    keys: (Name, String),
+    keys: WatchedKeys,
 }
 
-impl Sink for ToIndex {
+impl Sink for ContentSink {
     fn publish(&self, tree: &Tree) {
-        let tree = ZoneRecords::from(tree.clone());
-        self.contents.send_modify(|all| {
-            if let Some(content) = all.get_mut(self.source) {
-                *content = tree;
+        let records = ZoneRecords::from(tree.clone());
+        self.contents.send_modify(|contents| {
+            if let Some(content) = contents.get_mut(self.source) {
+                *content = records;
             }
         });
     }
 
     fn connected(&self, failure: Option<String>) {
-        self.lost.set(&self.keys, failure);
+        self.lost.note_watch(&self.keys, failure);
+    }
+}
+
+/// A zone, and the path of its keys in etcd.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct WatchedKeys {
+    domain: Name,
+    path: String,
+}
+
+/// The zones whose watch in etcd is not open, with the reasons.
+#[derive(Debug, Clone, Default)]
+pub struct LostZones(Arc<Mutex<BTreeMap<WatchedKeys, String>>>);
+
+impl LostZones {
+    /// Returns the zones, each with the reason.
+    pub fn zones(&self) -> Vec<LostZone> {
+        let mut zones = Vec::new();
+        for (WatchedKeys { domain, path }, failure) in self.0.lock().iter() {
+            zones.push(LostZone {
+                domain: domain.clone(),
+                reason: format!("etcd, keys below {path}: {failure}"),
+            });
+        }
+        zones
+    }
+
+    /// Notes that the watch of the keys is open, or why it is not.
+    fn note_watch(&self, keys: &WatchedKeys, failure: Option<String>) {
+        let mut lost = self.0.lock();
+        match failure {
+            Some(failure) => lost.insert(keys.clone(), failure),
+            None => lost.remove(keys),
+        };
     }
 }

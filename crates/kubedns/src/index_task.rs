@@ -162,7 +162,7 @@ impl IndexTask {
                 self.source = Some(saved.source());
                 saved.replay(&mut self.index);
                 self.index.publish();
-                self.status.set(Progress::Stale);
+                self.status.set_progress(Progress::Stale);
                 self.metrics.stale.set(1);
             }
             Err(error) => {
@@ -333,7 +333,7 @@ impl IndexTask {
             addresses = counts.endpoints_addresses + counts.slices_addresses,
             "the first lists are in"
         );
-        self.status.set(Progress::Synced);
+        self.status.set_progress(Progress::Synced);
         self.metrics.synced.set(1);
         self.metrics.stale.set(0);
         self.metrics.sync_overdue.set(0);
@@ -344,7 +344,7 @@ impl IndexTask {
         let serving = if self.status.progress() == Progress::Waiting {
             "cluster names are refused, other names are answered"
         } else {
-            self.status.set(Progress::StaleOverdue);
+            self.status.set_progress(Progress::StaleOverdue);
             "the records of an earlier run are served"
         };
         tracing::error!(

@@ -9,7 +9,6 @@ mod prefer_zone;
 mod scope;
 mod search;
 mod transfer;
-mod ttl;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,7 +32,7 @@ use cluster::watch::{Namespaces, Scope};
 
 use skydns::forward::TlsTrust;
 
-pub use crate::tap::dnstap::{Output, Reader, ReaderError};
+pub use crate::tap::dnstap::{DnstapOutput, DnstapReader, DnstapReaderError};
 pub use cluster::domains::{ClusterDomains, ClusterDomainsError, Domain, DomainError};
 pub use clusterset::ClusterSetError;
 pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
@@ -45,7 +44,6 @@ pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, SeveralDomains, Zones};
 pub use transfer::{TransferError, TransferTo};
-pub use ttl::{ZoneTtl, ZoneTtlError};
 
 /// Last lines of `--help`.
 const COMMANDS: &str = "\
@@ -233,7 +231,7 @@ pub struct Options {
     /// dnstap reader that receives each query and its response, `unix:///PATH` or
     /// `tcp://HOST:PORT`; empty for none
     #[arg(long, value_name = "string", default_value = "")]
-    pub dnstap: Output,
+    pub dnstap: DnstapOutput,
     /// Zones from etcd.
     #[command(flatten)]
     pub etcd: EtcdFlags,
@@ -300,6 +298,7 @@ impl Options {
         if context.is_some() && kubeconfig.is_none() {
             return Err(ContextWithoutFile);
         }
+
         Ok(Access {
             kubeconfig,
             context,
@@ -313,18 +312,19 @@ impl Options {
     ///
     /// When two sources are given.
     pub fn config_from(&self) -> Result<ConfigFrom, BothConfigs> {
-        match (given(&self.config_dir), given(&self.config_map)) {
-            (Some(_), Some(_)) => Err(BothConfigs),
-            (Some(path), None) => Ok(ConfigFrom::Directory(
-                path.into(),
-                self.config_period.duration(),
-            )),
-            (None, Some(name)) => Ok(ConfigFrom::ConfigMap(
-                self.config_map_namespace.clone(),
-                name.to_owned(),
-            )),
-            (None, None) => Ok(ConfigFrom::Flags),
+        let directory = given(&self.config_dir);
+        let name = given(&self.config_map);
+        if directory.is_some() && name.is_some() {
+            return Err(BothConfigs);
         }
+
+        Ok(if let Some(path) = directory {
+            ConfigFrom::Directory(path.into(), self.config_period.duration())
+        } else if let Some(name) = name {
+            ConfigFrom::ConfigMap(self.config_map_namespace.clone(), name.to_owned())
+        } else {
+            ConfigFrom::Flags
+        })
     }
 
     /// The part of the cluster that is served.
@@ -333,13 +333,14 @@ impl Options {
     ///
     /// When namespaces are both named and selected.
     pub fn scope(&self) -> Result<Scope, BothNamespaces> {
-        let (names, selector) = (&self.namespaces.0, &self.namespace_selector.0);
-        let namespaces = match (names.is_empty(), given(selector)) {
-            (false, Some(_)) => return Err(BothNamespaces),
-            (false, None) => Namespaces::Only(names.clone()),
-            (true, Some(selector)) => Namespaces::Selected(selector.to_owned()),
-            (true, None) => Namespaces::All,
+        let names = &self.namespaces.0;
+        let namespaces = match given(&self.namespace_selector.0) {
+            Some(_) if !names.is_empty() => return Err(BothNamespaces),
+            Some(selector) => Namespaces::Selected(selector.to_owned()),
+            None if names.is_empty() => Namespaces::All,
+            None => Namespaces::Only(names.clone()),
         };
+
         Ok(Scope {
             namespaces,
             services: given(&self.selector.0).map(str::to_owned),
@@ -349,79 +350,63 @@ impl Options {
     /// Identity of a snapshot file: the cluster domain, and the given flags that change the
     /// content.
     pub fn snapshot_identity(&self) -> String {
-        let pod_names = if self.endpoint_names == EndpointNames::Pod {
-            "pod"
-        } else {
-            ""
-        };
-        let pods = if self.pods == PodMode::Verified {
-            "verified"
-        } else {
-            ""
-        };
-        let external = if self.external_zone.0.is_empty() {
-            ""
-        } else {
-            "any"
-        };
-        let zones = if self.prefer_zone == PreferZone::Off {
-            ""
-        } else {
-            "any"
-        };
+        let has_pod_names = self.endpoint_names == EndpointNames::Pod;
+        let has_pods = self.pods == PodMode::Verified;
+        let has_external = !self.external_zone.0.is_empty();
+        let has_zones = self.prefer_zone != PreferZone::Off;
+        let namespaces = self.namespaces.0.join(",");
         let choices = [
-            ("namespaces", self.namespaces.0.join(",")),
-            ("namespace-selector", self.namespace_selector.0.clone()),
-            ("selector", self.selector.0.clone()),
-            ("endpoint-names", pod_names.to_owned()),
-            ("pods", pods.to_owned()),
-            ("prefer-zone", zones.to_owned()),
-            ("external-zone", external.to_owned()),
+            ("namespaces", namespaces.as_str()),
+            ("namespace-selector", &self.namespace_selector.0),
+            ("selector", &self.selector.0),
+            ("endpoint-names", if has_pod_names { "pod" } else { "" }),
+            ("pods", if has_pods { "verified" } else { "" }),
+            ("prefer-zone", if has_zones { "any" } else { "" }),
+            ("external-zone", if has_external { "any" } else { "" }),
         ];
-        let given = choices.iter().filter(|(_, choice)| !choice.is_empty());
-        given.fold(self.domain.first.to_string(), |kept, (flag, choice)| {
-            format!("{kept} --{flag}={choice}")
-        })
+
+        // Defaults are left out, so that a file outlasts a new flag.
+        let mut identity = self.domain.first.to_string();
+        for (flag, choice) in choices {
+            if !choice.is_empty() {
+                identity = format!("{identity} --{flag}={choice}");
+            }
+        }
+        identity
     }
 
     /// Options of the index.
-    pub fn index(&self, scope: &Scope) -> index::Options {
+    pub fn index_options(&self, scope: &Scope) -> index::Options {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
             preferred_zone: self.prefer_zone.name().cloned(),
             external: self.external_records(),
         };
-        let external_zone = self.external_zone.0.first().map(Domain::name);
-        // An invalid cluster set domain has already ended the start.
-        let clusterset = self.clusterset().ok().flatten();
         index::Options {
             records,
             pods: self.pods,
             namespaces: scope.namespaces.clone(),
-            external_zone,
-            clusterset,
+            external_zone: self.external_zone.0.first().map(Domain::name),
+            // An invalid cluster set domain has already ended the start.
+            clusterset: self.clusterset().ok().flatten(),
         }
     }
 
     /// Limits of the cache of upstream responses; `None` without a cache.
-    pub fn cache(&self) -> Option<CacheLimits> {
-        let stale = Duration::from(self.serve_stale);
+    pub fn cache_limits(&self) -> Option<CacheLimits> {
         let usual = CacheLimits {
-            stale,
+            stale: self.serve_stale.into(),
             ..CacheLimits::default()
         };
-        match self.cache_size {
-            // Names completed with a search list are queried often, so their upstream responses
-            // need a cache.
-            CacheSize(0)
-                if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath =>
-            {
-                None
-            }
-            CacheSize(0) => Some(usual),
-            CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
+        if let CacheSize(entries @ 1..) = self.cache_size {
+            return Some(CacheLimits { entries, ..usual });
         }
+
+        // Names completed with a search list are queried often, so their upstream responses need a
+        // cache.
+        let completes_names = !self.search_suffix.0.is_empty() || self.autopath;
+        (completes_names || !usual.stale.is_zero()).then_some(usual)
     }
 
     /// The cluster zone according to the flags, without upstreams.
@@ -431,17 +416,14 @@ impl Options {
     /// When `--fallthrough` names a zone without names of the cluster.
     pub fn zone(&self) -> Result<Zone, FallthroughError> {
         let usual = Zone::new(&self.domain.first.name());
+        let negative_ttl = self.negative_ttl.0.or(self.ttl.0);
         Ok(Zone {
             other_domains: self.domain.other_names().into(),
             strict: self.strict_dns,
             extended_errors: self.extended_errors,
             forwards_all: self.topology.forwards_all(),
             ttl: self.ttl.0,
-            negative_ttl: self
-                .negative_ttl
-                .0
-                .or(self.ttl.0)
-                .unwrap_or(usual.negative_ttl),
+            negative_ttl: negative_ttl.unwrap_or(usual.negative_ttl),
             fallthrough: self.fallthrough()?.into(),
             ..usual
         })
@@ -465,6 +447,35 @@ impl Options {
 /// The value of a flag; `None` for an empty value, which means not given.
 fn given(flag: &str) -> Option<&str> {
     (!flag.is_empty()).then_some(flag)
+}
+
+/// `--ttl` and `--negative-ttl`: a TTL in whole seconds, from 0 to an hour; `None` for the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ZoneTtl(pub Option<u32>);
+
+/// Not a valid TTL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("must be whole seconds from 0s to 1h0m0s")]
+pub struct ZoneTtlError;
+
+/// The longest TTL in seconds, as in CoreDNS.
+const MAX_ZONE_TTL: u64 = 3600;
+
+impl FromStr for ZoneTtl {
+    type Err = ZoneTtlError;
+
+    fn from_str(text: &str) -> Result<Self, ZoneTtlError> {
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let GoDuration(ttl) = text.parse().map_err(|_| ZoneTtlError)?;
+        if ttl.subsec_nanos() != 0 || ttl.as_secs() > MAX_ZONE_TTL {
+            return Err(ZoneTtlError);
+        }
+
+        let seconds = u32::try_from(ttl.as_secs()).map_err(|_| ZoneTtlError)?;
+        Ok(Self(Some(seconds)))
+    }
 }
 
 /// `--cache-size`: a number of entries, each of up to a KiB of memory.

@@ -30,8 +30,8 @@ use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
 use crate::options::{ConfigFrom, Exposition, Options, Topology, TransferTo};
 use crate::status::Status;
-use crate::tap::Queries;
-use crate::tap::owners::Owners;
+use crate::tap::QueryViews;
+use crate::tap::owners::OwnerFinder;
 use cluster::connect::Connection;
 use cluster::index::Index;
 use cluster::objects::Event;
@@ -79,7 +79,7 @@ struct Kubedns {
     configuration: Configuration,
     loop_finder: LoopFinder,
     dns: BoundDns,
-    queries: Queries,
+    queries: QueryViews,
     http: HttpServers,
     status: Status,
     explainer: Explainer,
@@ -114,7 +114,7 @@ impl Kubedns {
         let loop_finder = LoopFinder::new(&dns.forwarder, configuration.subscribe(), loops);
 
         let status = Status::new(Arc::clone(&dns.published), shutdown.draining.clone());
-        let index = Index::with(options.index(&scope), Arc::clone(&dns.published));
+        let index = Index::with(options.index_options(&scope), Arc::clone(&dns.published));
         let explainer = explainer::new(
             &options,
             &configuration,
@@ -145,7 +145,7 @@ impl Kubedns {
         prepare_index(&mut index_task, &checked.etcd).await;
 
         Ok(Self {
-            queries: Queries::new(&dns.server, Owners::new(&connection, &scope)),
+            queries: QueryViews::new(&dns.server, OwnerFinder::new(&connection, &scope)),
             own_node: checked.own_node,
             etcd: checked.etcd,
             index_inputs: IndexInputs { events, zones },
@@ -260,7 +260,7 @@ impl CheckedOptions {
             scope: options.scope()?,
             zone: options.zone()?,
             own_node: options.node_of_zone(std::env::var("NODE_NAME").ok())?,
-            etcd: EtcdZones::new(options.etcd()?),
+            etcd: EtcdZones::new(options.etcd_sources()?),
             transfer_to: options.transfers()?,
         })
     }
@@ -337,14 +337,14 @@ fn follow_etcd(
 /// Starts the query log, and dnstap if it has a reader.
 fn follow_queries(
     tasks: &mut Tasks,
-    queries: &Queries,
+    queries: &QueryViews,
     options: &Options,
     config: watch::Receiver<dnsconfig::ConfigState>,
     stop: &CancellationToken,
 ) {
     if let Some(reader) = options.dnstap.0.clone() {
-        queries.send(reader, tasks, stop.clone());
+        queries.start_dnstap(reader, tasks, stop.clone());
     }
     let verbosity = options.log.v.0;
-    queries.log(tasks, verbosity, options.topology, config, stop.clone());
+    queries.start_log(tasks, verbosity, options.topology, config, stop.clone());
 }

@@ -52,7 +52,7 @@ impl Status {
             readers: Arc::new(Semaphore::new(MAX_READERS)),
             share: Arc::default(),
         };
-        status.set(Progress::Waiting);
+        status.set_progress(Progress::Waiting);
         status
     }
 
@@ -67,7 +67,7 @@ impl Status {
     }
 
     /// Sets the progress towards the first complete lists.
-    pub fn set(&self, progress: Progress) {
+    pub fn set_progress(&self, progress: Progress) {
         self.progress.store(progress as u8, Ordering::Release);
     }
 
@@ -84,15 +84,12 @@ impl Status {
     /// The progress towards the first complete lists.
     pub fn progress(&self) -> Progress {
         let stored = self.progress.load(Ordering::Acquire);
-        [
-            Progress::Waiting,
-            Progress::Stale,
-            Progress::StaleOverdue,
-            Progress::Synced,
-        ]
-        .into_iter()
-        .find(|progress| *progress as u8 == stored)
-        .unwrap_or(Progress::Waiting)
+        for progress in [Progress::Stale, Progress::StaleOverdue, Progress::Synced] {
+            if progress as u8 == stored {
+                return progress;
+            }
+        }
+        Progress::Waiting
     }
 
     /// Whether the process is shutting down.
@@ -101,10 +98,11 @@ impl Status {
     }
 
     /// The reason why kubedns is not ready; `None` if ready.
-    pub fn unready(&self) -> Option<&'static str> {
+    pub fn unready_reason(&self) -> Option<&'static str> {
         if self.draining.is_cancelled() {
             return Some("shutting down");
         }
+
         match self.progress() {
             Progress::Waiting => Some("waiting for the first lists of the API server"),
             Progress::Stale => {
@@ -122,14 +120,16 @@ impl Status {
         &self,
     ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
     {
-        let (readiness, cache) = (self.clone(), self.clone());
-        let readiness = daemon::http::exact_path("/readiness").map(move || readiness.readiness());
-        let cache = daemon::http::exact_path("/cache").map(move || cache.cache());
+        let status = self.clone();
+        let readiness =
+            daemon::http::exact_path("/readiness").map(move || status.respond_readiness());
+        let status = self.clone();
+        let cache = daemon::http::exact_path("/cache").map(move || status.respond_cache());
         readiness.or(cache).unify()
     }
 
-    fn readiness(&self) -> Response {
-        match self.unready() {
+    fn respond_readiness(&self) -> Response {
+        match self.unready_reason() {
             None => daemon::http::text(StatusCode::OK, "ok\n"),
             Some(why) => daemon::http::plain_error(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -140,7 +140,7 @@ impl Status {
 
     /// Returns the records in the format of kube-dns: JSON indented by tabs, with content type
     /// text/plain.
-    fn cache(&self) -> Response {
+    fn respond_cache(&self) -> Response {
         let Ok(permit) = Arc::clone(&self.readers).try_acquire_owned() else {
             let busy = "others are reading the cache, try again\n";
             return daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, busy);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_follows_progress_and_ends_with_draining() {
+    async fn readiness_follows_progress_until_draining() {
         let (status, draining) = status();
         let plain = "text/plain; charset=utf-8";
         let cases = [
@@ -217,7 +217,7 @@ mod tests {
             (Progress::StaleOverdue, 200, "ok\n"),
             (Progress::Synced, 200, "ok\n"),
         ];
-        status.set(Progress::Synced);
+        status.set_progress(Progress::Synced);
         let body = "not ready: waiting for the ConfigMap with the configuration\n";
         assert_eq!(
             get(&status, "/readiness").await,
@@ -225,7 +225,7 @@ mod tests {
         );
         status.set_configured();
         for (progress, code, body) in cases {
-            status.set(progress);
+            status.set_progress(progress);
             assert_eq!(
                 get(&status, "/readiness").await,
                 (code, plain.to_owned(), body.to_owned())
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_cache_is_json_as_text_indented_by_tabs() {
+    async fn cache_is_plain_text_indented_by_tabs() {
         let (status, _draining) = status();
         let (code, kind, body) = get(&status, "/cache").await;
         assert_eq!((code, kind.as_str()), (200, "text/plain; charset=utf-8"));
@@ -251,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn cache_readers_are_bounded() {
         let (status, _draining) = status();
-        let held: Vec<Response> = (0..MAX_READERS).map(|_| status.cache()).collect();
+        let held: Vec<Response> = (0..MAX_READERS).map(|_| status.respond_cache()).collect();
         assert!(
             held.iter()
                 .all(|response| response.status() == StatusCode::OK)

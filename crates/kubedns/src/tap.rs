@@ -25,7 +25,7 @@ use warp::{Filter, Rejection};
 use wire::mnemonic::{rcode_name, type_name};
 use wire::name;
 
-use self::owners::Owners;
+use self::owners::OwnerFinder;
 
 /// The verbosity (`-v`) from which every query is logged.
 const EACH_QUERY: i32 = 6;
@@ -34,11 +34,11 @@ const EACH_QUERY: i32 = 6;
 const NANNY: &str = "the nanny of the dnsmasq in front";
 
 /// The queries for one reader of `/tap`, or for the query log.
-struct Reader(TapWatch);
+struct TapLines(TapWatch);
 
-impl LineSource for Reader {
+impl LineSource for TapLines {
     fn next_line(&mut self) -> Option<QueryLine> {
-        self.0.take_record().map(|record| line(&record))
+        self.0.take_record().map(|record| query_line(&record))
     }
 
     fn take_left_out(&mut self) -> u64 {
@@ -46,16 +46,16 @@ impl LineSource for Reader {
     }
 }
 
-/// The answered queries of the DNS server.
-pub(crate) struct Queries {
+/// The answered queries of the DNS server, for all that show them.
+pub(crate) struct QueryViews {
     tap: Arc<QueryTap>,
     top: Arc<TopQueries>,
-    owners: Arc<Owners>,
+    owners: Arc<OwnerFinder>,
 }
 
-impl Queries {
+impl QueryViews {
     /// Creates the views of the queries of `server`. `owners` finds the pods of clients.
-    pub(crate) fn new(server: &DnsServer<Published>, owners: Owners) -> Self {
+    pub(crate) fn new(server: &DnsServer<Published>, owners: OwnerFinder) -> Self {
         Self {
             tap: server.tap(),
             top: server.top(),
@@ -64,14 +64,19 @@ impl Queries {
     }
 
     /// Starts sending the queries to the reader of `--dnstap`.
-    pub(crate) fn send(&self, reader: dnstap::Reader, tasks: &mut Tasks, stop: CancellationToken) {
+    pub(crate) fn start_dnstap(
+        &self,
+        reader: dnstap::DnstapReader,
+        tasks: &mut Tasks,
+        stop: CancellationToken,
+    ) {
         let version = format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION);
         let sending = dnstap::run(reader, Arc::clone(&self.tap), version, stop);
         tasks.lasting("sending dnstap", sending);
     }
 
     /// Starts the query log. `verbosity` is the value of `-v`.
-    pub(crate) fn log(
+    pub(crate) fn start_log(
         &self,
         tasks: &mut Tasks,
         verbosity: i32,
@@ -97,19 +102,19 @@ impl Queries {
         stop: CancellationToken,
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let tap = Arc::clone(&self.tap);
-        let open = move |choice: &querylog::TapRequest| {
-            let choice = WatchSettings {
-                filter: choice.filter.clone(),
-                rate: choice.rate,
-                messages: false,
-            };
-            tap.open_watch(choice)
-                .map(Reader)
-                .map_err(|error| error.to_string())
-        };
-        let top = top::route(&self.top, published, topology, &self.owners);
-        querylog::serve::tap_route(open, stop).or(top).unify()
+        let live = querylog::serve::tap_route(move |request| open_tap(&tap, request), stop);
+        let ranking = top::route(&self.top, published, topology, &self.owners);
+        live.or(ranking).unify()
     }
+}
+
+fn open_tap(tap: &Arc<QueryTap>, request: &querylog::TapRequest) -> Result<TapLines, String> {
+    let watch = tap.open_watch(WatchSettings {
+        filter: request.filter.clone(),
+        rate: request.rate,
+        messages: false,
+    });
+    watch.map(TapLines).map_err(|error| error.to_string())
 }
 
 /// Returns a function that opens the query log, if kubedns writes it.
@@ -117,7 +122,7 @@ fn query_log(
     tap: &Arc<QueryTap>,
     topology: Topology,
     queries: LoggedQueries,
-) -> impl Fn(&QueryLog) -> Result<Reader, LogOpenError> + use<> {
+) -> impl Fn(&QueryLog) -> Result<TapLines, LogOpenError> + use<> {
     let tap = Arc::clone(tap);
     let is_ours = queries == LoggedQueries::All || !topology.is_behind_dnsmasq();
     move |log| {
@@ -130,27 +135,24 @@ fn query_log(
             messages: false,
         });
         watch
-            .map(Reader)
+            .map(TapLines)
             .map_err(|error| LogOpenError::Failed(error.to_string()))
     }
 }
 
-fn line(record: &TapRecord) -> QueryLine {
-    let known = !record.name.is_empty();
+fn query_line(record: &TapRecord) -> QueryLine {
+    // A message that could not be parsed has neither name nor type.
+    let (name, qtype) = if record.name.is_empty() {
+        (String::new(), "-".to_owned())
+    } else {
+        (name::to_text(&record.name), type_name(record.qtype))
+    };
     QueryLine {
         time: querylog::format_timestamp(record.time),
         client: record.client.ip().to_canonical().to_string(),
         transport: Some(record.transport.as_str().to_owned()),
-        name: if known {
-            name::to_text(&record.name)
-        } else {
-            String::new()
-        },
-        qtype: if known {
-            type_name(record.qtype)
-        } else {
-            "-".to_owned()
-        },
+        name,
+        qtype,
         rcode: rcode_name(record.rcode),
         size: Some(record.size),
         micros: Some(u64::try_from(record.took.as_micros()).unwrap_or(u64::MAX)),
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_dnsmasq_the_query_log_is_the_nannys_to_write() {
+    fn query_log_behind_dnsmasq_is_left_to_nanny() {
         for (topology, queries, ours) in [
             (Topology::DropIn, LoggedQueries::Configured, false),
             (Topology::Cache, LoggedQueries::Configured, false),

@@ -10,7 +10,6 @@ use prometheus::{IntGaugeVec, Opts};
 use skydns::Zone;
 use skydns::backend::{Backend as _, View as _};
 use skydns::forward::Forwarder;
-use wire::Name;
 use wire::Upstream;
 
 const NAME: &str = "kubedns_forward_upstream_up";
@@ -18,7 +17,7 @@ const HELP: &str = "0 while the last queries to this upstream of this route fail
 const LABELS: [&str; 2] = ["route", "upstream"];
 
 /// Bound of the exported series. The number of stub domains and servers has no bound.
-const MOST: usize = 256;
+const MAX_SERIES: usize = 256;
 
 /// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external
 /// names.
@@ -26,7 +25,7 @@ const MOST: usize = 256;
 pub(crate) struct UpstreamState {
     forwarder: Arc<Forwarder>,
     published: Arc<Published>,
-    desc: Vec<Desc>,
+    descs: Vec<Desc>,
 }
 
 impl UpstreamState {
@@ -36,23 +35,18 @@ impl UpstreamState {
         published: Arc<Published>,
     ) -> prometheus::Result<Self> {
         let labels = LABELS.map(str::to_owned).into();
-        let desc = vec![Desc::new(
-            NAME.to_owned(),
-            HELP.to_owned(),
-            labels,
-            HashMap::new(),
-        )?];
+        let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?;
         Ok(Self {
             forwarder,
             published,
-            desc,
+            descs: vec![desc],
         })
     }
 }
 
 impl Collector for UpstreamState {
     fn desc(&self) -> Vec<&Desc> {
-        self.desc.iter().collect()
+        self.descs.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -60,7 +54,7 @@ impl Collector for UpstreamState {
             return Vec::new();
         };
         let view = self.published.view();
-        for (route, upstream) in upstreams(view.zone()).take(MOST) {
+        for (route, upstream) in routes(view.zone()).into_iter().take(MAX_SERIES) {
             let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);
             gauge.set((!self.forwarder.is_down(upstream)).into());
         }
@@ -69,16 +63,18 @@ impl Collector for UpstreamState {
 }
 
 /// Each upstream with its route, beginning with those for external names.
-fn upstreams(zone: &Zone) -> impl Iterator<Item = (String, &Upstream)> {
-    let route = |domain: &Name| domain.to_string().trim_end_matches('.').to_owned();
-    let others = zone
-        .upstreams
-        .iter()
-        .map(|upstream| (".".to_owned(), upstream));
-    let stubs = zone.stub_domains().iter();
-    others.chain(stubs.flat_map(move |(domain, servers)| {
-        servers.iter().map(move |server| (route(domain), server))
-    }))
+fn routes(zone: &Zone) -> Vec<(String, &Upstream)> {
+    let mut routes = Vec::new();
+    for upstream in zone.upstreams.iter() {
+        routes.push((".".to_owned(), upstream));
+    }
+    for (domain, servers) in zone.stub_domains() {
+        let domain = domain.to_string();
+        for server in servers.iter() {
+            routes.push((domain.trim_end_matches('.').to_owned(), server));
+        }
+    }
+    routes
 }
 
 #[cfg(test)]
@@ -88,7 +84,7 @@ mod tests {
     use cluster::snapshot::Snapshot;
     use skydns::forward::{ForwardLimits, ForwardMetrics, UpstreamQuery};
     use testkit::ports::free_port;
-    use wire::Transport;
+    use wire::{Name, Transport};
 
     use super::*;
 
@@ -97,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_route_shows_which_of_its_upstreams_answers() {
+    async fn failed_upstream_is_down_in_each_route() {
         let [dead, unasked] = [free_port(), free_port()].map(upstream);
         let domain = Name::parse("cluster.local.").unwrap();
         let stub = (Name::parse("acme.local.").unwrap(), [dead.clone()].into());

@@ -164,7 +164,7 @@ fn allocating(published: &Published, cases: &[Case], allowed: u64) -> Vec<String
 }
 
 #[test]
-fn names_of_services_are_answered_without_allocating() {
+fn service_names_need_no_allocation() {
     let cases = [
         ("web.apps.svc.cluster.local", "A", "NOERROR", 1, 0),
         ("WEB.apps.svc.cluster.LOCAL", "A", "NOERROR", 1, 0),
@@ -210,7 +210,7 @@ fn names_of_services_are_answered_without_allocating() {
 }
 
 #[test]
-fn names_of_further_zones_are_answered_without_allocating() {
+fn further_zone_names_need_no_allocation() {
     let cases = [
         ("web.apps.svc.other.test", "A", "NOERROR", 1, 0),
         ("_http._tcp.web.apps.svc.other.test", "SRV", "NOERROR", 1, 2),
@@ -223,7 +223,7 @@ fn names_of_further_zones_are_answered_without_allocating() {
 }
 
 #[test]
-fn pod_names_are_answered_with_one_allocation() {
+fn pod_names_need_one_allocation() {
     let cases = [("10-244-0-1.apps.pod.cluster.local", "A", "NOERROR", 1, 0)];
     assert_eq!(allocating(&records(), &cases, 1), [""; 0]);
 }
@@ -242,7 +242,7 @@ fn resolver(
 
 /// The thread that received the query answers from the forwarder's cache.
 #[test]
-fn cached_names_outside_are_answered_without_allocating() {
+fn cached_external_names_need_no_allocation() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let upstream = runtime.block_on(Upstream::start(|asked: &Asked| {
         Reply::to(&asked.packet)
@@ -301,7 +301,7 @@ fn cached_names_outside_are_answered_without_allocating() {
 
 /// Only queries that walk the search list may allocate.
 #[test]
-fn known_clients_are_answered_without_allocating() {
+fn known_clients_need_no_allocation() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let forwarder = Forwarder::new(
         ForwardLimits::default(),
@@ -341,7 +341,7 @@ fn known_clients_are_answered_without_allocating() {
 }
 
 #[test]
-fn the_counter_counts() {
+fn allocations_are_counted() {
     let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![1])));
     assert_eq!(counted.count_total, 1);
 }

@@ -226,7 +226,7 @@ fn pods() -> (Index, Arc<Published>) {
 }
 
 #[test]
-fn a_verified_pod_takes_few_bytes() {
+fn verified_pod_takes_few_bytes() {
     let mut made = None;
     let all = measure(|| made = Some(pods()));
     let each = |bytes: i64| f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / f64::from(PODS);
@@ -270,7 +270,7 @@ fn deleted_nodes_leave_no_memory() {
 }
 
 #[test]
-fn a_service_with_three_addresses_takes_few_bytes() {
+fn service_takes_few_bytes() {
     let mut made = None;
     let peak = measure(|| made = Some(cluster()));
     let (index, published) = made.unwrap_or_else(|| unreachable!("it was just made"));

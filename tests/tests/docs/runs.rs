@@ -40,7 +40,7 @@ const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
 const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
 const TRANSFER: Instead = Test(
     "crates/kubedns/tests/api/transfer.rs",
-    "only_peers_with_the_key_transfer",
+    "transfer_needs_key_and_address",
 );
 
 /// The commands that do not run here. Each row has a page (empty: any page), a section or a part of
@@ -81,7 +81,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
         "etcdctl",
         Test(
             "crates/kubedns/tests/api/etcd.rs",
-            "zones_of_etcd_are_served_beside_the_cluster",
+            "etcd_zones_are_served_beside_cluster",
         ),
     ),
     (

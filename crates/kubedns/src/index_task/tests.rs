@@ -148,7 +148,7 @@ fn first_lists() -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn what_is_seen_is_published_and_counted() {
+async fn first_lists_are_published_and_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);
     assert_eq!(running.status.progress(), Progress::Waiting);
     running.send(first_lists()).await;
@@ -175,7 +175,7 @@ async fn what_is_seen_is_published_and_counted() {
 /// The endpoints of a Service with a cluster IP do not change records, and neither does the
 /// endpoints source. The counts of objects follow both.
 #[tokio::test]
-async fn what_makes_no_records_is_counted_too() {
+async fn objects_without_records_are_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
@@ -200,7 +200,7 @@ async fn what_makes_no_records_is_counted_too() {
 }
 
 #[tokio::test]
-async fn a_list_of_what_is_known_publishes_nothing() {
+async fn unchanged_list_publishes_nothing() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
@@ -224,7 +224,7 @@ async fn a_list_of_what_is_known_publishes_nothing() {
 /// The other task of this thread sends an event each time that it runs, as the task of a watch
 /// does.
 #[tokio::test]
-async fn events_that_arrive_together_are_published_together() {
+async fn concurrent_events_share_publications() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
@@ -249,7 +249,7 @@ async fn events_that_arrive_together_are_published_together() {
 }
 
 #[tokio::test]
-async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists() {
+async fn programming_latency_omits_first_lists() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
@@ -265,7 +265,7 @@ async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists
 }
 
 #[tokio::test]
-async fn settings_become_the_zone() {
+async fn configuration_becomes_the_zone() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running
         .in_force
@@ -296,7 +296,7 @@ async fn settings_become_the_zone() {
 }
 
 #[tokio::test]
-async fn a_first_sync_that_does_not_come_is_loud_and_not_the_end() {
+async fn overdue_first_lists_are_reported() {
     let running = RunningTask::start(Duration::from_millis(10), |_| None);
     running
         .until(|running| running.metrics.sync_overdue.get() == 1)
@@ -311,14 +311,14 @@ async fn a_first_sync_that_does_not_come_is_loud_and_not_the_end() {
 }
 
 #[tokio::test]
-async fn the_end_of_all_watchers_is_a_failure() {
+async fn end_of_all_watchers_fails() {
     let RunningTask { sink, mut task, .. } = RunningTask::start(PATIENCE, |_| None);
     drop(sink);
     assert!(task.join_next().await.unwrap().unwrap().is_err());
 }
 
 #[tokio::test]
-async fn what_is_known_at_the_end_is_written() {
+async fn shutdown_writes_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
     let running = RunningTask::start(PATIENCE, |metrics| {
@@ -351,7 +351,7 @@ async fn what_is_known_at_the_end_is_written() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
+async fn unwritable_snapshot_directory_is_counted() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().join("below a file");
     let running = RunningTask::start(PATIENCE, |metrics| {
@@ -378,7 +378,7 @@ async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
 
 /// Opening a pipe without a reader hangs, like a file on an unreachable volume.
 #[tokio::test]
-async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
+async fn hanging_write_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("kubedns.snapshot.new");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -461,7 +461,7 @@ async fn hung_volume_delays_shutdown_once() {
 }
 
 #[tokio::test]
-async fn events_do_not_wait_while_a_snapshot_is_encoded() {
+async fn events_do_not_wait_for_encoding() {
     let directory = tempfile::tempdir().unwrap();
     let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
     let domain = Name::parse("cluster.local").unwrap();
@@ -494,7 +494,7 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
 }
 
 #[tokio::test]
-async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
+async fn known_configuration_is_published_before_ready() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
@@ -515,7 +515,7 @@ async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
 }
 
 #[tokio::test]
-async fn the_content_of_a_further_zone_is_published_and_replaced() {
+async fn further_zone_is_published_and_replaced() {
     let running = RunningTask::start(PATIENCE, |_| None);
     let domain = Name::parse("Other.Test").unwrap();
     let content = |synced| Snapshot {
@@ -540,7 +540,7 @@ async fn the_content_of_a_further_zone_is_published_and_replaced() {
 }
 
 #[test]
-fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_ready() {
+fn overdue_configuration_ends_the_wait() {
     let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let status = Status::new(published, CancellationToken::new());
@@ -551,7 +551,7 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
         !overdue(0) && !overdue(100),
         "the first lists are still missing"
     );
-    status.set(Progress::Synced);
+    status.set_progress(Progress::Synced);
     assert!(!overdue(101) && !overdue(110));
     assert!(overdue(111));
     status.set_configured();

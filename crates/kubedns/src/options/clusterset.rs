@@ -43,23 +43,18 @@ impl Options {
             return Err(ClusterSetError::External(domain.clone()));
         }
         let name = domain.name();
-        if let Some(suffix) = self
-            .search_suffix
-            .0
-            .iter()
-            .find(|suffix| name.is_within(&suffix.name()))
-        {
-            return Err(ClusterSetError::Completed(suffix.clone()));
+        for suffix in &self.search_suffix.0 {
+            if name.is_within(&suffix.name()) {
+                return Err(ClusterSetError::Completed(suffix.clone()));
+            }
         }
-        let negative_ttl = self
-            .negative_ttl
-            .0
-            .or(self.ttl.0)
-            .unwrap_or(skydns::Zone::new(&name).negative_ttl);
+
+        let usual = skydns::Zone::new(&name);
+        let negative_ttl = self.negative_ttl.0.or(self.ttl.0);
         Ok(Some(ClusterSetZone {
             domain: name,
             ttl: self.ttl.0,
-            negative_ttl,
+            negative_ttl: negative_ttl.unwrap_or(usual.negative_ttl),
         }))
     }
 }
@@ -71,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn domains() {
+    fn clusterset_domain_is_checked() {
         let read = |flags: &[&str]| {
             let options = Options::try_parse_from([&["kube-dns"], flags].concat()).unwrap();
             let zone = options.clusterset().map_err(|error| error.to_string())?;

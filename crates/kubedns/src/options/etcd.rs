@@ -60,17 +60,17 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
-        let zone = zone
-            .to_ascii_lowercase()
-            .parse()
-            .map_err(|_| EtcdZoneError)?;
+        let zone = zone.to_ascii_lowercase();
+        let zone = zone.parse().map_err(|_| EtcdZoneError)?;
+
+        // The user has a flag of its own.
         let url = http_url(url).ok_or(EtcdZoneError)?;
-        let has_user = url
-            .authority()
-            .is_some_and(|authority| authority.as_str().contains('@'));
+        let authority = url.authority();
+        let has_user = authority.is_some_and(|authority| authority.as_str().contains('@'));
         if has_user || url.query().is_some() {
             return Err(EtcdZoneError);
         }
+
         let path = url.path().trim_end_matches('/');
         let path = if path.is_empty() { DEFAULT_PATH } else { path }.to_owned();
         let mut parts = url.into_parts();
@@ -150,53 +150,44 @@ impl Options {
     /// # Errors
     ///
     /// When flags contradict each other.
-    pub fn etcd(&self) -> Result<Vec<EtcdSource>, EtcdError> {
-        let access = self.etcd.access()?;
-        let mut sources: Vec<(Domain, EtcdSource)> = Vec::new();
-        for EtcdZone { zone, member, path } in &self.etcd.etcd_zone {
-            self.check_etcd_zone(zone)?;
-            match sources.iter_mut().find(|(known, _)| known == zone) {
-                Some((_, source)) if source.path != *path => {
-                    let (first, second) = (source.path.clone(), path.clone());
-                    return Err(EtcdError::Paths {
-                        zone: zone.clone(),
-                        first,
-                        second,
-                    });
-                }
-                Some((_, source)) => source.access.members.push(member.clone()),
-                None => {
-                    let access = Access {
-                        members: vec![member.clone()],
+    pub fn etcd_sources(&self) -> Result<Vec<EtcdSource>, EtcdError> {
+        let access = self.etcd.access_without_members()?;
+        let mut sources: Vec<EtcdSource> = Vec::new();
+        for flag in &self.etcd.etcd_zone {
+            self.check_etcd_zone(&flag.zone)?;
+
+            // A repeated zone adds a member of its etcd.
+            let zone = flag.zone.name();
+            if let Some(known) = sources.iter_mut().find(|known| known.zone == zone) {
+                flag.add_member_to(known)?;
+            } else {
+                sources.push(EtcdSource {
+                    zone,
+                    path: flag.path.clone(),
+                    access: Access {
+                        members: vec![flag.member.clone()],
                         ..access.clone()
-                    };
-                    let source = EtcdSource {
-                        zone: zone.name(),
-                        path: path.clone(),
-                        access,
-                    };
-                    sources.push((zone.clone(), source));
-                }
+                    },
+                });
             }
         }
+
         if sources.len() > MAX_ZONES {
             return Err(EtcdError::Many(sources.len()));
         }
-        Ok(sources.into_iter().map(|(_, source)| source).collect())
+        Ok(sources)
     }
 
     fn check_etcd_zone(&self, zone: &Domain) -> Result<(), EtcdError> {
         if self.domain.all().any(|domain| domain == zone) {
             return Err(EtcdError::Cluster { zone: zone.clone() });
         }
-        if zone
-            .name()
-            .labels()
-            .last()
-            .is_some_and(|label| label == "arpa")
-        {
+        let name = zone.name();
+        let labels = name.labels();
+        if labels.last().is_some_and(|label| label == "arpa") {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
+
         match self.taken_by_other(zone) {
             Some(taken) => Err(EtcdError::Taken {
                 zone: zone.clone(),
@@ -208,62 +199,84 @@ impl Options {
 
     /// The other flag that already uses the names of `zone`, with its value.
     fn taken_by_other(&self, zone: &Domain) -> Option<String> {
-        let name = zone.name();
-        let others = [
+        for (flag, domains) in [
             ("--external-zone", &self.external_zone),
             ("--clusterset-domain", &self.clusterset_domain),
-        ];
-        let same = others
-            .into_iter()
-            .find(|(_, domains)| domains.0.contains(zone));
-        let suffix = self
-            .search_suffix
-            .0
-            .iter()
-            .find(|suffix| name.is_within(&suffix.name()));
-        same.map(|(flag, _)| format!("{flag}={zone}"))
-            .or_else(|| Some(format!("--search-suffix={}", suffix?)))
+        ] {
+            if domains.0.contains(zone) {
+                return Some(format!("{flag}={zone}"));
+            }
+        }
+
+        // Names below the suffix are completed with the search list.
+        let name = zone.name();
+        let mut suffixes = self.search_suffix.0.iter();
+        let suffix = suffixes.find(|suffix| name.is_within(&suffix.name()))?;
+        Some(format!("--search-suffix={suffix}"))
+    }
+}
+
+impl EtcdZone {
+    fn add_member_to(&self, source: &mut EtcdSource) -> Result<(), EtcdError> {
+        if source.path != self.path {
+            return Err(EtcdError::Paths {
+                zone: self.zone.clone(),
+                first: source.path.clone(),
+                second: self.path.clone(),
+            });
+        }
+        source.access.members.push(self.member.clone());
+        Ok(())
     }
 }
 
 impl EtcdFlags {
     /// Access to etcd; the members are empty.
-    fn access(&self) -> Result<Access, EtcdError> {
-        let flags = [
+    fn access_without_members(&self) -> Result<Access, EtcdError> {
+        self.check_zone_is_given()?;
+        Ok(Access {
+            members: Vec::new(),
+            tls: TlsFiles {
+                ca: given(&self.etcd_ca_file).map(PathBuf::from),
+                client: self.client_files()?,
+            },
+            login: self.login()?,
+        })
+    }
+
+    fn check_zone_is_given(&self) -> Result<(), EtcdError> {
+        for (flag, value) in [
             ("--etcd-ca-file", &self.etcd_ca_file),
             ("--etcd-cert-file", &self.etcd_cert_file),
             ("--etcd-key-file", &self.etcd_key_file),
             ("--etcd-user", &self.etcd_user),
             ("--etcd-password-file", &self.etcd_password_file),
-        ];
-        if let Some((flag, _)) = flags
-            .iter()
-            .find(|(_, value)| !value.is_empty() && self.etcd_zone.is_empty())
-        {
-            return Err(EtcdError::NoZone(flag));
+        ] {
+            if !value.is_empty() && self.etcd_zone.is_empty() {
+                return Err(EtcdError::NoZone(flag));
+            }
         }
-        let file = |text| given(text).map(PathBuf::from);
-        let client = match (file(&self.etcd_cert_file), file(&self.etcd_key_file)) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => None,
-            _ => return Err(EtcdError::Half("--etcd-cert-file", "--etcd-key-file")),
-        };
-        let login = match (given(&self.etcd_user), file(&self.etcd_password_file)) {
-            (Some(user), Some(password_file)) => Some(Login {
+        Ok(())
+    }
+
+    /// The files of the client certificate and its key.
+    fn client_files(&self) -> Result<Option<(PathBuf, PathBuf)>, EtcdError> {
+        match (given(&self.etcd_cert_file), given(&self.etcd_key_file)) {
+            (Some(certificate), Some(key)) => Ok(Some((certificate.into(), key.into()))),
+            (None, None) => Ok(None),
+            _ => Err(EtcdError::Half("--etcd-cert-file", "--etcd-key-file")),
+        }
+    }
+
+    fn login(&self) -> Result<Option<Login>, EtcdError> {
+        match (given(&self.etcd_user), given(&self.etcd_password_file)) {
+            (Some(user), Some(password_file)) => Ok(Some(Login {
                 user: user.to_owned(),
-                password_file,
-            }),
-            (None, None) => None,
-            _ => return Err(EtcdError::Half("--etcd-user", "--etcd-password-file")),
-        };
-        Ok(Access {
-            members: Vec::new(),
-            tls: TlsFiles {
-                ca: file(&self.etcd_ca_file),
-                client,
-            },
-            login,
-        })
+                password_file: password_file.into(),
+            })),
+            (None, None) => Ok(None),
+            _ => Err(EtcdError::Half("--etcd-user", "--etcd-password-file")),
+        }
     }
 }
 
@@ -277,11 +290,11 @@ mod tests {
         let words = line.split_whitespace().map(std::ffi::OsString::from);
         let options: Options =
             parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
-        options.etcd().map_err(|error| error.to_string())
+        options.etcd_sources().map_err(|error| error.to_string())
     }
 
     #[test]
-    fn zones_with_the_members_of_their_etcd() {
+    fn etcd_zones_gather_their_members() {
         assert_eq!(etcd(""), Ok(Vec::new()));
         let sources = etcd(
             "--etcd-zone=SkyDNS.local=http://10.0.0.1:2379 --etcd-zone skydns.local=http://10.0.0.2:2379/skydns/ \
@@ -318,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_one_line() {
+    fn etcd_mistake_is_one_line() {
         let many: Vec<String> = (0..33)
             .map(|zone| format!("--etcd-zone=z{zone}=http://e:1"))
             .collect();

@@ -33,30 +33,27 @@ pub enum MetricsPort {
 impl Exposition {
     /// Reads the variables with `lookup`.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
-        let value = |name: &str| lookup(name).filter(|value| !value.is_empty());
-
-        let port = match value("PROMETHEUS_PORT") {
+        let port = match non_empty(&lookup, "PROMETHEUS_PORT") {
             Some(text) => text
                 .parse()
                 .map_or(MetricsPort::Invalid(text), MetricsPort::Port),
             None => MetricsPort::Unset,
         };
-        let path = value("PROMETHEUS_PATH").unwrap_or_else(|| "/metrics".to_owned());
-        let namespace = value("PROMETHEUS_NAMESPACE").unwrap_or_else(|| "skydns".to_owned());
-        let subsystem = value("PROMETHEUS_SUBSYSTEM").unwrap_or_else(|| "skydns".to_owned());
+        let mut path = non_empty(&lookup, "PROMETHEUS_PATH").unwrap_or("/metrics".to_owned());
+        if !path.starts_with('/') {
+            path.insert(0, '/');
+        }
 
+        // The defaults are those of kube-dns.
+        let namespace = non_empty(&lookup, "PROMETHEUS_NAMESPACE");
+        let subsystem = non_empty(&lookup, "PROMETHEUS_SUBSYSTEM");
         Self {
             port,
-            path: if path.starts_with('/') {
-                path
-            } else {
-                format!("/{path}")
-            },
-            namespace: NamePrefix::new(&namespace),
-            subsystem: NamePrefix::second_part(&subsystem),
+            path,
+            namespace: NamePrefix::new(namespace.as_deref().unwrap_or("skydns")),
+            subsystem: NamePrefix::second_part(subsystem.as_deref().unwrap_or("skydns")),
         }
     }
-
     /// Logs the values that kubedns does not use as they are.
     pub fn log_mistakes(&self) {
         match &self.port {
@@ -74,6 +71,11 @@ impl Exposition {
         self.namespace.log_changes("PROMETHEUS_NAMESPACE");
         self.subsystem.log_changes("PROMETHEUS_SUBSYSTEM");
     }
+}
+
+/// The value of a variable. An empty value means not set.
+fn non_empty(lookup: impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    lookup(name).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

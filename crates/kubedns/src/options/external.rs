@@ -39,20 +39,18 @@ impl Options {
                 Ok(None)
             };
         };
+
         let name = zone.name();
-        let cluster = self.domain.all().map(|domain| ("--domain", domain));
-        let search = self
-            .search_suffix
-            .0
-            .iter()
-            .map(|suffix| ("--search-suffix", suffix));
-        let holds = |(_, domain): &(&str, &Domain)| name.is_within(&domain.name());
-        if let Some((flag, domain)) = cluster.chain(search).find(holds) {
-            let taken = format!("{flag}={domain}");
-            return Err(ExternalZoneError::Taken {
-                zone: zone.clone(),
-                taken,
-            });
+        let domains = self.domain.all().map(|domain| ("--domain", domain));
+        let suffixes = self.search_suffix.0.iter();
+        let suffixes = suffixes.map(|suffix| ("--search-suffix", suffix));
+        for (flag, domain) in domains.chain(suffixes) {
+            if name.is_within(&domain.name()) {
+                return Err(ExternalZoneError::Taken {
+                    zone: zone.clone(),
+                    taken: format!("{flag}={domain}"),
+                });
+            }
         }
         Ok(Some(name))
     }
@@ -83,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_beside_the_domains_that_are_answered_otherwise() {
+    fn external_zone_within_other_domains_is_rejected() {
         let zone = |words: &[&str]| {
             options(words)
                 .external_zone()
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn headless_services_are_an_option_of_the_zone() {
+    fn external_headless_needs_external_zone() {
         let records = |words: &[&str]| options(words).external_records();
         assert_eq!(records(&[]), ExternalRecords::Off);
         assert_eq!(records(&["--external-zone=x"]), ExternalRecords::Exposed);

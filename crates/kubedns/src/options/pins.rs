@@ -23,13 +23,13 @@ impl FromStr for Pins {
 
     fn from_str(text: &str) -> Result<Self, PinError> {
         let pins = text.split(',').map(str::trim).filter(|pin| !pin.is_empty());
-        pins.map(|pin| parse(pin).ok_or_else(|| PinError(pin.to_owned())))
+        pins.map(|pin| parse_pin(pin).ok_or_else(|| PinError(pin.to_owned())))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 }
 
-fn parse(text: &str) -> Option<KeyPin> {
+fn parse_pin(text: &str) -> Option<KeyPin> {
     let (name, hash) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
     let sha256 = STANDARD.decode(hash).ok()?.try_into().ok()?;
     Some(KeyPin {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pins() {
+    fn pins_are_parsed() {
         const HASH: &str = "MPVr/9Tc/29KpKS5Z010/QQHZogdV01DwLYr9xE60tE=";
         let names = |text: &str| -> Result<Vec<String>, String> {
             let pins: Pins = text.parse().map_err(|error: PinError| error.to_string())?;

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_named_or_that_of_the_node() {
+    fn zone_is_named_or_that_of_the_node() {
         let node = Some("node-1");
         assert_eq!(node_of_zone(&[], node), Ok(None));
         assert_eq!(node_of_zone(&["--prefer-zone=eu-1a"], None), Ok(None));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_one_line() {
+    fn flags_without_effect_are_rejected() {
         for (words, node, reason) in [
             (
                 &["--prefer-zone=auto"][..],

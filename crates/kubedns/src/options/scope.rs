@@ -65,19 +65,20 @@ impl FromStr for Selector {
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
         let text = text.trim();
-        let wrong = |requirement: &str| SelectorError(requirement.trim().to_owned());
         if text.is_empty() {
             return Ok(Self::default());
         }
-        match requirements(text).find(|requirement| !is_requirement(requirement.trim())) {
-            Some(requirement) => Err(wrong(requirement)),
-            None => Ok(Self(text.to_owned())),
+        for requirement in split_requirements(text).map(str::trim) {
+            if !is_requirement(requirement) {
+                return Err(SelectorError(requirement.to_owned()));
+            }
         }
+        Ok(Self(text.to_owned()))
     }
 }
 
 /// Splits at commas outside parentheses.
-fn requirements(text: &str) -> impl Iterator<Item = &str> {
+fn split_requirements(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |character| {
         match character {
@@ -93,42 +94,47 @@ fn is_requirement(text: &str) -> bool {
     if let Some(key) = text.strip_prefix('!') {
         return is_key(key.trim());
     }
-    if let Some((key, value)) = ["!=", "==", "="]
-        .iter()
-        .find_map(|operator| text.split_once(operator))
-    {
-        return is_key(key.trim()) && is_value(value.trim());
+    // The operator `=` is a part of the others, so it comes last.
+    for operator in ["!=", "==", "="] {
+        if let Some((key, value)) = text.split_once(operator) {
+            return is_key(key.trim()) && is_value(value.trim());
+        }
     }
-    let Some((head, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
-        return is_key(text);
-    };
-    let mut words = head.split_whitespace();
-    let (key, operator) = (words.next().unwrap_or_default(), words.next());
-    is_key(key)
-        && matches!(operator, Some("in" | "notin"))
-        && words.next().is_none()
-        && values.split(',').all(|value| is_value(value.trim()))
+
+    match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        Some((head, values)) => is_set_requirement(head, values),
+        None => is_key(text),
+    }
 }
 
+/// Whether `head (values)` is a requirement with `in` or `notin`.
+fn is_set_requirement(head: &str, values: &str) -> bool {
+    let words: Vec<&str> = head.split_whitespace().collect();
+    let [key, "in" | "notin"] = words.as_slice() else {
+        return false;
+    };
+    is_key(key) && values.split(',').all(|value| is_value(value.trim()))
+}
 /// Whether the text is a label key: `name` or `prefix/name`.
 fn is_key(key: &str) -> bool {
-    let (prefix, name) = key
-        .split_once('/')
-        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let is_prefix = |prefix: &str| !prefix.is_empty() && prefix.split('.').all(is_label);
-    prefix.is_none_or(is_prefix) && !name.is_empty() && is_value(name)
+    let Some((prefix, name)) = key.split_once('/') else {
+        return !key.is_empty() && is_value(key);
+    };
+    let is_domain = !prefix.is_empty() && prefix.split('.').all(is_label);
+    is_domain && !name.is_empty() && is_value(name)
 }
 
 /// Whether the text is a label value: empty, or at most 63 letters, digits, '-', '_' and '.', with
 /// a letter or digit at both ends.
 pub(super) fn is_value(value: &str) -> bool {
-    let is_inner = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
-    let is_end = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_alphanumeric);
     let octets = value.as_bytes();
+    let is_allowed = octets
+        .iter()
+        .all(|octet| octet.is_ascii_alphanumeric() || b"-_.".contains(octet));
     octets.len() <= 63
-        && octets.iter().copied().all(is_inner)
-        && is_end(octets.first())
-        && is_end(octets.last())
+        && is_allowed
+        && octets.first().is_none_or(u8::is_ascii_alphanumeric)
+        && octets.last().is_none_or(u8::is_ascii_alphanumeric)
 }
 
 #[cfg(test)]
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces() {
+    fn namespaces_are_parsed() {
         let read = |text: &str| text.parse::<NamespaceList>().map(|list| list.0.join(" "));
         assert_eq!(read(""), Ok(String::new()));
         assert_eq!(read("apps, shop,,apps"), Ok("apps shop".to_owned()));
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors() {
+    fn selectors_are_checked() {
         for good in [
             "",
             "app=web",

@@ -1,6 +1,5 @@
 //! `--search-suffix`, `--autopath` and `--search-domains`: the search list that kubedns walks.
 
-use std::fmt;
 use std::str::FromStr;
 
 use skydns::search::MAX_DOMAINS;
@@ -55,12 +54,15 @@ impl FromStr for Zones {
             .split(',')
             .map(str::trim)
             .filter(|zone| !zone.is_empty());
-        let name = |zone: &str| match zone {
-            "." => Ok(Name::default()),
-            zone => zone.parse().map(|domain: Domain| domain.name()),
-        };
-        zones.map(name).collect::<Result<_, _>>().map(Self)
+        zones.map(parse_zone).collect::<Result<_, _>>().map(Self)
     }
+}
+
+fn parse_zone(text: &str) -> Result<Name, DomainError> {
+    if text == "." {
+        return Ok(Name::default());
+    }
+    text.parse().map(|domain: Domain| domain.name())
 }
 
 /// A zone that contains no cluster names.
@@ -129,7 +131,7 @@ pub enum SearchError {
 }
 
 /// Labels directly below the cluster domain that contain cluster names.
-const TAKEN: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
+const RESERVED: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
 
 impl Options {
     /// The cluster zones whose missing names are forwarded.
@@ -139,30 +141,28 @@ impl Options {
     /// When a zone contains no cluster names. Zones of reverse names are accepted without effect:
     /// missing reverse names are always forwarded.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
-        let domains = || self.domain.all().map(Domain::name);
-        let above = |zone: &Name| {
-            domains()
-                .filter(|domain| domain.is_within(zone))
-                .collect::<Vec<_>>()
-        };
-        let of_cluster = |zone: &Name| self.domain.hold(zone) || !above(zone).is_empty();
-        let known = |zone: &Name| {
-            of_cluster(zone) || reverse::reverse_trees().any(|tree| zone.is_within(&tree))
-        };
-        if let Some(zone) = self.fallthrough.0.iter().find(|zone| !known(zone)) {
-            return Err(FallthroughError {
-                zone: zone.clone(),
-                domain: self.domain.first.clone(),
-            });
-        }
-        let below = |zone: &Name| {
-            if self.domain.hold(zone) {
-                vec![zone.clone()]
-            } else {
-                above(zone)
+        let mut zones = Vec::new();
+        for zone in &self.fallthrough.0 {
+            let in_cluster = self.cluster_zones_of(zone);
+            let is_reverse = reverse::reverse_trees().any(|tree| zone.is_within(&tree));
+            if in_cluster.is_empty() && !is_reverse {
+                return Err(FallthroughError {
+                    zone: zone.clone(),
+                    domain: self.domain.first.clone(),
+                });
             }
-        };
-        Ok(self.fallthrough.0.iter().flat_map(below).collect())
+            zones.extend(in_cluster);
+        }
+        Ok(zones)
+    }
+
+    /// The part of `zone` that is in the cluster: itself, or the cluster domains below it.
+    fn cluster_zones_of(&self, zone: &Name) -> Vec<Name> {
+        if self.domain.hold(zone) {
+            return vec![zone.clone()];
+        }
+        let domains = self.domain.all().map(Domain::name);
+        domains.filter(|domain| domain.is_within(zone)).collect()
     }
 
     /// The search list, if `--search-suffix` or `--autopath` is given.
@@ -172,29 +172,37 @@ impl Options {
     /// When the flags contradict each other.
     pub fn search(&self) -> Result<Option<SearchFlags>, SearchError> {
         let suffix = self.search_suffix.only("--search-suffix")?;
-        suffix.map_or(Ok(()), |suffix| self.check_suffix(suffix))?;
-        self.check_autopath()?;
-        let (suffix, domains) = (suffix.map(Domain::name), &self.search_domains.0);
-        let domains: Vec<Name> = domains.iter().map(Domain::name).collect();
-        match &suffix {
-            None if !self.autopath && domains.is_empty() => return Ok(None),
-            None if !self.autopath => return Err(SearchError::Unused),
-            _ if domains.len() > MAX_DOMAINS => return Err(SearchError::Many(domains.len())),
-            _ => {}
+        if let Some(suffix) = suffix {
+            self.check_suffix(suffix)?;
         }
-        let completed = |domain: &&Name| {
-            suffix
+        self.check_autopath()?;
+
+        let domains: Vec<Name> = self.search_domains.0.iter().map(Domain::name).collect();
+        if suffix.is_none() && !self.autopath {
+            return if domains.is_empty() {
+                Ok(None)
+            } else {
+                Err(SearchError::Unused)
+            };
+        }
+        if domains.len() > MAX_DOMAINS {
+            return Err(SearchError::Many(domains.len()));
+        }
+
+        // Names below the suffix would be completed without end.
+        let suffix = suffix.map(Domain::name);
+        for domain in &domains {
+            if suffix
                 .as_ref()
                 .is_some_and(|suffix| domain.is_within(suffix))
-        };
-        if let Some(domain) = domains.iter().find(completed) {
-            return Err(SearchError::Completed(domain.clone()));
+            {
+                return Err(SearchError::Completed(domain.clone()));
+            }
         }
-        let domains = (!domains.is_empty()).then_some(domains);
         Ok(Some(SearchFlags {
             suffix,
             autopath: self.autopath,
-            domains,
+            domains: (!domains.is_empty()).then_some(domains),
         }))
     }
 
@@ -210,33 +218,32 @@ impl Options {
     }
 
     fn check_suffix(&self, suffix: &Domain) -> Result<(), SearchError> {
-        let taken = |taken: &dyn fmt::Display| {
-            Err(SearchError::Taken {
-                suffix: suffix.clone(),
-                taken: taken.to_string(),
-            })
-        };
         let name = suffix.name();
-        if let Some(domain) = self
-            .domain
-            .all()
-            .find(|domain| domain.name().is_within(&name))
-        {
-            return taken(domain);
+        let mut taken = None;
+        for domain in self.domain.all() {
+            if domain.name().is_within(&name) {
+                taken = Some(domain.to_string());
+                break;
+            }
+            if let Some(reserved) = reserved_domain_above(&name, domain) {
+                taken = Some(reserved.to_string());
+                break;
+            }
         }
-        let below = |domain| {
-            TAKEN
-                .into_iter()
-                .filter_map(move |label| Name::parse(&format!("{label}.{domain}")).ok())
-        };
-        match self
-            .domain
-            .all()
-            .flat_map(below)
-            .find(|taken| name.is_within(taken))
-        {
-            Some(reserved) => taken(&reserved),
+
+        match taken {
+            Some(taken) => Err(SearchError::Taken {
+                suffix: suffix.clone(),
+                taken,
+            }),
             None => Ok(()),
         }
     }
+}
+
+/// The domain of cluster names below `domain` that contains `name`.
+fn reserved_domain_above(name: &Name, domain: &Domain) -> Option<Name> {
+    let labels = RESERVED.into_iter();
+    let mut reserved = labels.filter_map(|label| Name::parse(&format!("{label}.{domain}")).ok());
+    reserved.find(|reserved| name.is_within(reserved))
 }

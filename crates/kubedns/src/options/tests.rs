@@ -12,7 +12,7 @@ fn options(words: &[&str]) -> Result<Options, Exit> {
 }
 
 #[test]
-fn without_flags_the_defaults_of_kube_dns_hold() {
+fn defaults_are_those_of_kube_dns() {
     let options = options(&[]).unwrap();
     assert_eq!(options.domain.first.as_str(), "cluster.local.");
     assert_eq!((options.dns_port, options.healthz_port), (53, 8081));
@@ -27,7 +27,7 @@ fn without_flags_the_defaults_of_kube_dns_hold() {
 }
 
 #[test]
-fn the_command_lines_of_known_manifests_are_understood() {
+fn known_manifests_are_accepted() {
     let lines: [&[&str]; 5] = [
         &[
             "--domain=cluster.local.",
@@ -68,7 +68,7 @@ fn the_command_lines_of_known_manifests_are_understood() {
 }
 
 #[test]
-fn help_is_that_of_kube_dns_with_the_new_flags_between() {
+fn help_extends_that_of_kube_dns() {
     let ours = options(&["--help"]).unwrap_err();
     assert_eq!(ours.status, 0);
     let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -104,7 +104,7 @@ fn help_is_that_of_kube_dns_with_the_new_flags_between() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_words_of_kube_dns() {
+fn flag_errors_are_those_of_kube_dns() {
     let captured = include_str!("../../testdata/kube-dns-bad-flags.txt");
     let mut cases = 0;
     for case in captured.split("\n\n") {
@@ -151,8 +151,13 @@ fn impossible_value_ends_the_start() {
 }
 
 #[test]
-fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
-    let records = |words: &[&str]| options(words).unwrap().index(&Scope::default()).records;
+fn record_options_follow_flags() {
+    let records = |words: &[&str]| {
+        options(words)
+            .unwrap()
+            .index_options(&Scope::default())
+            .records
+    };
     assert_eq!(records(&[]), RecordOptions::default());
     let endpoint_names = |flag| records(&[flag]).endpoint_names;
     assert_eq!(endpoint_names("--endpoint-names=hash"), EndpointNames::Hash);
@@ -171,13 +176,13 @@ fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
 }
 
 #[test]
-fn causes_are_told_where_a_flag_asks_for_it() {
+fn extended_errors_need_flag() {
     let told = |words: &[&str]| options(words).unwrap().zone().unwrap().extended_errors;
     assert!(!told(&[]) && told(&["--extended-errors"]) && !told(&["--extended-errors=false"]));
 }
 
 #[test]
-fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
+fn scope_follows_flags() {
     let scope = |words: &[&str]| options(words).unwrap().scope();
     assert_eq!(scope(&[]), Ok(Scope::default()));
     let only = Namespaces::Only(vec!["b".into(), "a".into()]);
@@ -216,7 +221,7 @@ fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
 }
 
 #[test]
-fn a_snapshot_file_is_for_those_who_keep_the_same() {
+fn snapshot_identity_follows_flags() {
     let identity = |words: &[&str]| options(words).unwrap().snapshot_identity();
     assert_eq!(
         identity(&["--endpoint-names=address", "--pods=disabled"]),
@@ -238,7 +243,7 @@ fn a_snapshot_file_is_for_those_who_keep_the_same() {
 }
 
 #[test]
-fn the_url_of_the_api_server_has_a_scheme_and_a_host() {
+fn master_url_needs_scheme_and_host() {
     for good in [
         "http://127.0.0.1:8080",
         "https://[fd00::1]:6443/",
@@ -260,7 +265,7 @@ fn the_url_of_the_api_server_has_a_scheme_and_a_host() {
 }
 
 #[test]
-fn replies_are_kept_only_where_a_flag_says_so() {
+fn cache_limits_follow_flags() {
     let (usual, hour) = (CacheLimits::default(), Duration::from_hours(1));
     for (words, cache) in [
         (&[][..], None),
@@ -291,7 +296,7 @@ fn replies_are_kept_only_where_a_flag_says_so() {
             }),
         ),
     ] {
-        assert_eq!(options(words).unwrap().cache(), cache, "{words:?}");
+        assert_eq!(options(words).unwrap().cache_limits(), cache, "{words:?}");
     }
     for bad in ["-1", "many", "", "1000001"] {
         let exit = options(&[&format!("--cache-size={bad}")]).unwrap_err();
@@ -305,7 +310,7 @@ fn replies_are_kept_only_where_a_flag_says_so() {
 }
 
 #[test]
-fn a_cluster_may_have_several_domains() {
+fn cluster_accepts_several_domains() {
     let all = |text: &str| {
         let domains: Result<ClusterDomains, _> = text.parse();
         domains
@@ -353,7 +358,7 @@ fn a_cluster_may_have_several_domains() {
 }
 
 #[test]
-fn missing_names_of_the_cluster_may_be_forwarded() {
+fn fallthrough_accepts_zones_of_cluster() {
     let said = |flag: &str| {
         let zones = options(&[&format!("--fallthrough={flag}")])
             .unwrap()
@@ -387,7 +392,7 @@ fn missing_names_of_the_cluster_may_be_forwarded() {
 }
 
 #[test]
-fn ttls_are_whole_seconds_up_to_an_hour() {
+fn zone_ttls_are_whole_seconds() {
     for (text, expected) in [
         ("", None),
         ("0", Some(0)),
@@ -406,7 +411,7 @@ fn ttls_are_whole_seconds_up_to_an_hour() {
 }
 
 #[test]
-fn names_are_completed_below_a_suffix_of_their_own() {
+fn search_suffix_must_not_overlap() {
     let name = |text: &str| Name::parse(text).unwrap();
     let flags = |suffix: &str, domains: Option<&[&str]>| {
         let domains = domains.map(|domains| domains.iter().map(|domain| name(domain)).collect());
@@ -465,7 +470,7 @@ fn names_are_completed_below_a_suffix_of_their_own() {
 }
 
 #[test]
-fn clients_are_known_where_pods_and_addresses_are() {
+fn autopath_needs_known_clients() {
     let name = |text: &str| Name::parse(text).unwrap();
     let flags = SearchFlags {
         suffix: None,
@@ -510,7 +515,7 @@ fn clients_are_known_where_pods_and_addresses_are() {
 }
 
 #[test]
-fn a_context_is_one_of_a_file() {
+fn kubeconfig_context_needs_file() {
     let context = |words: &[&str]| {
         options(words)
             .unwrap()
@@ -529,7 +534,7 @@ fn a_context_is_one_of_a_file() {
 }
 
 #[test]
-fn the_configuration_comes_from_one_place() {
+fn two_config_sources_are_rejected() {
     let from = |words: &[&str]| options(words).unwrap().config_from();
     let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));
     assert_eq!(

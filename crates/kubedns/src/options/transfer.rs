@@ -37,22 +37,23 @@ impl Options {
     ///
     /// When a key is given without secondaries, or the key cannot be read.
     pub fn transfers(&self) -> Result<Option<TransferTo>, TransferError> {
-        let (peers, file) = (&self.transfer_to, given(&self.transfer_key));
-        match (peers.is_empty(), file) {
-            (true, None) => Ok(None),
-            (true, Some(_)) => Err(TransferError::KeyWithoutPeers),
-            (false, file) => {
-                let key = file.map(|file| read(Path::new(file))).transpose()?;
-                Ok(Some(TransferTo {
-                    peers: peers.clone(),
-                    key,
-                }))
-            }
+        let file = given(&self.transfer_key);
+        if self.transfer_to.is_empty() {
+            return match file {
+                Some(_) => Err(TransferError::KeyWithoutPeers),
+                None => Ok(None),
+            };
         }
+
+        let key = file.map(|file| read_key(Path::new(file))).transpose()?;
+        Ok(Some(TransferTo {
+            peers: self.transfer_to.clone(),
+            key,
+        }))
     }
 }
 
-fn read(file: &Path) -> Result<TsigKey, TransferError> {
+fn read_key(file: &Path) -> Result<TsigKey, TransferError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| TransferError::Read(file.to_owned(), error))?;
     TsigKey::parse(&text).map_err(|error| TransferError::TsigKey(file.to_owned(), error))

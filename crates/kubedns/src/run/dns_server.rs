@@ -120,7 +120,7 @@ fn forwarder(
 ) -> anyhow::Result<Arc<Forwarder>> {
     let nested = prometheus::Registry::new();
     let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
-    let cache = match options.cache() {
+    let cache = match options.cache_limits() {
         Some(limits) => {
             let metrics = CacheMetrics::new(&nested).context("cannot set up metrics")?;
             ReplyCache::new(limits, metrics)
@@ -129,7 +129,7 @@ fn forwarder(
     };
     registry.register("the metrics of forwarding", NestedRegistry(nested))?;
 
-    let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise());
+    let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise_limit());
     let trust = options.tls_trust();
     Ok(Arc::new(Forwarder::with_trust_and_cache(
         limits, metrics, trust, cache,

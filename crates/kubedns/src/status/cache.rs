@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zone_alone_is_as_kube_dns_shows_it() {
+    fn empty_zone_equals_that_of_kube_dns() {
         let tree = r#"{"ChildNodes":{"local":{"ChildNodes":{"cluster":{"ChildNodes":{},"Entries":{}}},"Entries":{}}},"Entries":{}}"#;
         assert_eq!(serde_json::to_string(&Cache(&snapshot())).unwrap(), tree);
     }
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_several_places_is_shown_once() {
+    fn name_of_several_sources_is_shown_once() {
         let key = "arpa/in-addr/192/0/2/1";
         let places = [r#"{"host":"first.test"}"#, r#"{"host":"second.test"}"#];
         let places = places.map(|value| keys("arpa", &[(key, value)]));

@@ -19,22 +19,22 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use self::frames::{FINISH, READY, START, STOP, control, data};
-use self::message::Sender;
+use self::frames::{FINISH, READY, START, STOP, append_data_frame, control_frame};
+use self::message::MessageEncoder;
 
 /// The pause after the first failure. Each failure doubles the pause, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
 /// Timeout of a connection with its handshake, and of each write.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the STOP handshake at shutdown.
-const ENDING: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Approximate size of a write, in octets.
 const CHUNK: usize = 64 << 10;
 
 /// Address of a dnstap reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum DnstapReader {
     /// A unix socket.
     Unix(PathBuf),
     /// `HOST:PORT`
@@ -44,43 +44,41 @@ pub enum Reader {
 /// Invalid address of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unix:///PATH and tcp://HOST:PORT are accepted")]
-pub struct ReaderError;
+pub struct DnstapReaderError;
 
 /// `--dnstap`; `None` if the flag is not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output(pub Option<Reader>);
+pub struct DnstapOutput(pub Option<DnstapReader>);
 
-impl FromStr for Output {
-    type Err = ReaderError;
+impl FromStr for DnstapOutput {
+    type Err = DnstapReaderError;
 
-    fn from_str(text: &str) -> Result<Self, ReaderError> {
+    fn from_str(text: &str) -> Result<Self, DnstapReaderError> {
         if text.is_empty() {
             return Ok(Self(None));
         }
-        let unix = || {
-            text.strip_prefix("unix://")
-                .filter(|path| path.starts_with('/') && path.len() > 1)
-        };
-        let is_address = |address: &&str| {
-            address.rsplit_once(':').is_some_and(|(host, port)| {
-                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
-            })
-        };
-        let tcp = || {
-            text.strip_prefix("tcp://")
-                .filter(is_address)
-                .map(|address| Reader::Tcp(address.to_owned()))
-        };
-        unix()
-            .map(|path| Reader::Unix(path.into()))
-            .or_else(tcp)
+        let reader = unix_reader(text).or_else(|| tcp_reader(text));
+        reader
             .map(|reader| Self(Some(reader)))
-            .ok_or(ReaderError)
+            .ok_or(DnstapReaderError)
     }
 }
 
-impl Reader {
-    async fn connect(&self) -> std::io::Result<Box<dyn Stream>> {
+fn unix_reader(text: &str) -> Option<DnstapReader> {
+    let path = text.strip_prefix("unix://")?;
+    let is_path = path.starts_with('/') && path.len() > 1;
+    is_path.then(|| DnstapReader::Unix(path.into()))
+}
+
+fn tcp_reader(text: &str) -> Option<DnstapReader> {
+    let address = text.strip_prefix("tcp://")?;
+    let (host, port) = address.rsplit_once(':')?;
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    (!host.is_empty() && is_port).then(|| DnstapReader::Tcp(address.to_owned()))
+}
+
+impl DnstapReader {
+    async fn open_stream(&self) -> std::io::Result<Box<dyn ReaderStream>> {
         Ok(match self {
             Self::Unix(path) => Box::new(UnixStream::connect(path).await?),
             Self::Tcp(address) => Box::new(TcpStream::connect(address).await?),
@@ -88,15 +86,15 @@ impl Reader {
     }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait ReaderStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReaderStream for T {}
 
 /// Failure of a connection.
 #[derive(Debug, thiserror::Error)]
 enum DnstapError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("the reader took longer than {PATIENCE:?}")]
+    #[error("the reader took longer than {READER_TIMEOUT:?}")]
     Slow(#[from] tokio::time::error::Elapsed),
     #[error("the reader does not accept dnstap")]
     Refused,
@@ -109,28 +107,26 @@ enum DnstapError {
 /// Sends answered queries to the reader until `stop`. Messages contain `version`, the name and
 /// version of this server.
 pub(crate) async fn run(
-    reader: Reader,
+    reader: DnstapReader,
     tap: Arc<QueryTap>,
     version: String,
     stop: CancellationToken,
 ) {
-    let sender = Sender::new(version);
+    let encoder = MessageEncoder::new(version);
     let mut pause = FIRST_PAUSE;
     while !stop.is_cancelled() {
-        let connected = timeout(PATIENCE, connect(&reader))
-            .await
-            .map_err(DnstapError::from);
-        let error = match connected.and_then(|connected| connected) {
+        let error = match connect(&reader).await {
             Ok(stream) => {
                 tracing::info!(?reader, "dnstap reader connected");
                 pause = FIRST_PAUSE;
-                match send(stream, &tap, &sender, &stop).await {
+                match send_records(stream, &tap, &encoder, &stop).await {
                     Ok(()) => return,
                     Err(error) => error,
                 }
             }
             Err(error) => error,
         };
+
         tracing::warn!(
             ?reader,
             error = &error as &dyn std::error::Error,
@@ -142,22 +138,26 @@ pub(crate) async fn run(
     }
 }
 
-/// Connects to the reader, and negotiates the content type.
-async fn connect(reader: &Reader) -> Result<Box<dyn Stream>, DnstapError> {
-    let mut stream = reader.connect().await?;
-    stream.write_all(&control(READY)).await?;
+/// Connects to the reader, and negotiates the content type, within `READER_TIMEOUT`.
+async fn connect(reader: &DnstapReader) -> Result<Box<dyn ReaderStream>, DnstapError> {
+    timeout(READER_TIMEOUT, shake_hands(reader)).await?
+}
+
+async fn shake_hands(reader: &DnstapReader) -> Result<Box<dyn ReaderStream>, DnstapError> {
+    let mut stream = reader.open_stream().await?;
+    stream.write_all(&control_frame(READY)).await?;
     if !frames::read_control(&mut stream).await?.accepts() {
         return Err(DnstapError::Refused);
     }
-    stream.write_all(&control(START)).await?;
+    stream.write_all(&control_frame(START)).await?;
     Ok(stream)
 }
 
 /// Sends answered queries until `stop` or an error.
-async fn send(
-    mut stream: Box<dyn Stream>,
+async fn send_records(
+    mut stream: Box<dyn ReaderStream>,
     tap: &Arc<QueryTap>,
-    sender: &Sender,
+    encoder: &MessageEncoder,
     stop: &CancellationToken,
 ) -> Result<(), DnstapError> {
     let mut watch = tap.open_watch(WatchSettings {
@@ -165,6 +165,8 @@ async fn send(
         rate: u32::MAX,
         messages: true,
     })?;
+
+    // The reader sends nothing: the end of its stream, or an octet, ends the connection.
     let mut unexpected = [0; 64];
     loop {
         tokio::select! {
@@ -173,12 +175,15 @@ async fn send(
                 read?;
                 return Err(DnstapError::Closed);
             }
-            chunk = chunk(&mut watch, sender) => timeout(PATIENCE, stream.write_all(&chunk)).await??,
+            frames = next_frames(&mut watch, encoder) => {
+                timeout(READER_TIMEOUT, stream.write_all(&frames)).await??;
+            }
         }
     }
+
     // The reader may fail to confirm the end of the stream; all frames are sent by then.
-    let _ = timeout(ENDING, async {
-        stream.write_all(&control(STOP)).await?;
+    let _ = timeout(STOP_TIMEOUT, async {
+        stream.write_all(&control_frame(STOP)).await?;
         frames::read_control(&mut stream)
             .await
             .map(|control| control.kind == FINISH)
@@ -188,20 +193,22 @@ async fn send(
 }
 
 /// The frames of the next records, up to about `CHUNK` octets.
-async fn chunk(watch: &mut TapWatch, sender: &Sender) -> Vec<u8> {
-    let mut chunk = Vec::new();
+async fn next_frames(watch: &mut TapWatch, encoder: &MessageEncoder) -> Vec<u8> {
+    let mut frames = Vec::new();
     let mut next = Some(watch.next_record().await);
     while let Some(record) = next {
-        for message in sender.messages(&record).into_iter().flatten() {
-            data(&message, &mut chunk);
+        for message in encoder.messages(&record).into_iter().flatten() {
+            append_data_frame(&message, &mut frames);
         }
-        next = if chunk.len() < CHUNK {
+
+        // Further records wait for the next write.
+        next = if frames.len() < CHUNK {
             watch.take_record()
         } else {
             None
         };
     }
-    chunk
+    frames
 }
 
 #[cfg(test)]

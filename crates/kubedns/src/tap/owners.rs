@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use cluster::connect::Connection;
 use cluster::objects::{ObjectKey, ScheduledPod};
-use cluster::watch::{Collection, RequestFailure, list_objects};
-use cluster::watch::{Namespaces, Scope};
+use cluster::watch::{Collection, Namespaces, RequestFailure, Scope, list_objects};
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use querylog::ranking::ClientOwner;
@@ -25,86 +24,99 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
-const DEADLINE: Duration = Duration::from_millis(700);
+const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
 /// Bound of the look-ups of one request.
-const REQUESTS: usize = 20;
+const MAX_REQUESTS: usize = 20;
 /// Bound of the concurrent look-ups.
-const PARALLEL: usize = 4;
+const MAX_PARALLEL: usize = 4;
 /// Bound of the listed pods per address. Pods in the network of a node share its address.
-const PODS: usize = 16;
+const MAX_PODS: usize = 16;
 /// Lifetime of a cached owner; clusters reuse addresses soon.
-const FRESH: Duration = Duration::from_mins(1);
+const OWNER_LIFETIME: Duration = Duration::from_mins(1);
 /// Bound of the cached owners.
-const KEPT: usize = 256;
+const MAX_CACHED: usize = 256;
 /// Pause after a failure.
-const FAILED: Duration = Duration::from_secs(10);
+const PAUSE_FAILED: Duration = Duration::from_secs(10);
 /// Pause after a 403: the role does not allow listing pods.
-const REFUSED: Duration = Duration::from_mins(5);
+const PAUSE_REFUSED: Duration = Duration::from_mins(5);
 
 /// Owners of addresses according to the API server.
 #[derive(Debug)]
-pub(crate) struct Owners {
+pub(crate) struct OwnerFinder {
     connection: Arc<Connection>,
     scope: Scope,
-    kept: Mutex<Kept>,
+    cache: Mutex<OwnerCache>,
     /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in
     /// the cache.
     turn: Semaphore,
-    deadline: Duration,
+    /// Timeout of all look-ups of one request.
+    timeout: Duration,
     /// Whether the missing permission has been logged.
-    logged: AtomicBool,
+    is_refusal_logged: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct OwnerCache {
     /// Cached owners. An address without an owner has an empty owner here.
-    owners: HashMap<IpAddr, (Instant, ClientOwner)>,
+    owners: HashMap<IpAddr, CachedOwner>,
     /// End of the pause after a failure.
     not_before: Option<Instant>,
 }
 
-impl Owners {
+#[derive(Debug)]
+struct CachedOwner {
+    at: Instant,
+    owner: ClientOwner,
+}
+
+impl OwnerFinder {
     /// Creates a finder of owners among the pods in `scope`.
     pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope) -> Self {
-        let (connection, scope) = (Arc::clone(connection), scope.clone());
-        let (kept, turn, logged) = (Mutex::default(), Semaphore::new(1), AtomicBool::new(false));
         Self {
-            connection,
-            scope,
-            kept,
-            turn,
-            deadline: DEADLINE,
-            logged,
+            connection: Arc::clone(connection),
+            scope: scope.clone(),
+            cache: Mutex::default(),
+            turn: Semaphore::new(1),
+            timeout: LOOKUPS_TIMEOUT,
+            is_refusal_logged: AtomicBool::new(false),
         }
     }
 
-    /// Returns the owners that are cached or found before the deadline. The look-ups follow the
+    /// Returns the owners that are cached or found before the timeout. The look-ups follow the
     /// order of `addresses`.
-    pub(crate) async fn of(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
-        let deadline = Instant::now() + self.deadline;
+    pub(crate) async fn find_owners(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
+        let deadline = Instant::now() + self.timeout;
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
-            let asking = timeout_at(deadline, self.learn(addresses)).await;
-            if let Err(failure) = asking.unwrap_or(Err(RequestFailure::Silent(self.deadline))) {
-                self.pause(&failure);
+            let found = timeout_at(deadline, self.look_up_missing(addresses)).await;
+            if let Err(failure) = found.unwrap_or(Err(RequestFailure::Silent(self.timeout))) {
+                self.pause_lookups(&failure);
             }
         }
-        let kept = self.kept.lock();
-        let known = |address: &IpAddr| Some((*address, kept.owners.get(address)?.1.clone()));
-        addresses.iter().filter_map(known).collect()
+
+        let cache = self.cache.lock();
+        let mut owners = HashMap::new();
+        for address in addresses {
+            if let Some(cached) = cache.owners.get(address) {
+                owners.insert(*address, cached.owner.clone());
+            }
+        }
+        owners
     }
 
     /// Looks up the addresses that are not cached, until the first failure.
-    async fn learn(&self, addresses: &[IpAddr]) -> Result<(), RequestFailure> {
-        let missing = self.kept.lock().missing(addresses);
-        let affordable = missing.into_iter().take(REQUESTS / self.namespaces());
-        let asking = affordable.map(|address| Ok(self.look_up(address)));
-        stream::iter(asking)
-            .try_for_each_concurrent(PARALLEL, |asking| asking)
+    async fn look_up_missing(&self, addresses: &[IpAddr]) -> Result<(), RequestFailure> {
+        let missing = self.cache.lock().missing(addresses);
+        let affordable = missing
+            .into_iter()
+            .take(MAX_REQUESTS / self.requests_per_address());
+        let lookups = affordable.map(|address| Ok(self.look_up(address)));
+        stream::iter(lookups)
+            .try_for_each_concurrent(MAX_PARALLEL, |lookup| lookup)
             .await
     }
 
     /// Number of list requests per address.
-    fn namespaces(&self) -> usize {
+    fn requests_per_address(&self) -> usize {
         match &self.scope.namespaces {
             Namespaces::Only(names) => names.len().max(1),
             Namespaces::All | Namespaces::Selected(_) => 1,
@@ -114,20 +126,28 @@ impl Owners {
     async fn look_up(&self, address: IpAddr) -> Result<(), RequestFailure> {
         let mut pods = Vec::new();
         for collection in Collection::pods_at(address, &self.scope) {
-            pods.extend(list_objects(&self.connection, collection, PODS, self.deadline).await?);
+            pods.extend(list_objects(&self.connection, collection, MAX_PODS, self.timeout).await?);
         }
-        self.kept
-            .lock()
-            .owners
-            .insert(address, (Instant::now(), owner(address, &pods)));
+
+        let cached = CachedOwner {
+            at: Instant::now(),
+            owner: select_owner(address, &pods),
+        };
+        self.cache.lock().owners.insert(address, cached);
         Ok(())
     }
 
-    fn pause(&self, failure: &RequestFailure) {
+    /// Suspends all look-ups after a failure.
+    fn pause_lookups(&self, failure: &RequestFailure) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
-        self.kept.lock().not_before =
-            Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
-        if is_refused && !self.logged.swap(true, Ordering::Relaxed) {
+        let pause = if is_refused {
+            PAUSE_REFUSED
+        } else {
+            PAUSE_FAILED
+        };
+        self.cache.lock().not_before = Some(Instant::now() + pause);
+
+        if is_refused && !self.is_refusal_logged.swap(true, Ordering::Relaxed) {
             tracing::info!(error = %failure, "pods cannot be listed, /top shows only addresses");
         } else {
             tracing::debug!(error = %failure, "cannot look pods up for /top");
@@ -135,38 +155,40 @@ impl Owners {
     }
 }
 
-impl Kept {
+impl OwnerCache {
     /// Drops expired owners, and returns the addresses to look up.
     fn missing(&mut self, addresses: &[IpAddr]) -> Vec<IpAddr> {
-        self.owners.retain(|_, (at, _)| at.elapsed() < FRESH);
-        if self
-            .not_before
-            .is_some_and(|not_before| Instant::now() < not_before)
-        {
+        self.owners
+            .retain(|_, cached| cached.at.elapsed() < OWNER_LIFETIME);
+        let now = Instant::now();
+        if self.not_before.is_some_and(|not_before| now < not_before) {
             return Vec::new();
         }
+
         let unknown = addresses
             .iter()
             .filter(|address| !self.owners.contains_key(address));
-        unknown.copied().take(KEPT - self.owners.len()).collect()
+        unknown
+            .copied()
+            .take(MAX_CACHED - self.owners.len())
+            .collect()
     }
 }
 
 /// Selects the owner of `address` among the listed pods. A pod in the network of its node has the
 /// node as owner. Otherwise, if several pods have the address, it is passing from one pod to
 /// another, and its owner is unknown.
-fn owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
-    let pods: Vec<_> = pods
-        .iter()
-        .filter(|pod| pod.pod.addresses.contains(&address))
-        .collect();
-    let node = |pod: &ScheduledPod| Some(pod.node.to_string()).filter(|node| !node.is_empty());
+fn select_owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
+    let mut pods: Vec<&ScheduledPod> = pods.iter().collect();
+    pods.retain(|pod| pod.pod.addresses.contains(&address));
+
     if let Some(pod) = pods.iter().find(|pod| pod.host_network) {
         return ClientOwner {
-            node: node(pod),
+            node: node_of(pod),
             ..ClientOwner::default()
         };
     }
+
     let [found] = pods.as_slice() else {
         return ClientOwner::default();
     };
@@ -174,8 +196,13 @@ fn owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
     ClientOwner {
         namespace: Some(namespace.to_string()),
         pod: Some(name.to_string()),
-        node: node(found),
+        node: node_of(found),
     }
+}
+
+/// The node of the pod; `None` before the pod is scheduled.
+fn node_of(pod: &ScheduledPod) -> Option<String> {
+    (!pod.node.is_empty()).then(|| pod.node.to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only
-//! requests from within the pod get an answer. [`Owners`] finds the pods of the clients.
+//! requests from within the pod get an answer. [`OwnerFinder`] finds the pods of the clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use warp::http::{Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
 
-use super::owners::Owners;
+use super::owners::OwnerFinder;
 
 /// Rows of each table.
 const ROWS: usize = 20;
@@ -27,105 +27,106 @@ pub(crate) fn route(
     top: &Arc<TopQueries>,
     published: &Arc<Published>,
     topology: Topology,
-    owners: &Arc<Owners>,
+    owners: &Arc<OwnerFinder>,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
-    let (top, published, owners) = (Arc::clone(top), Arc::clone(published), Arc::clone(owners));
-    let page = Page {
-        top,
-        published,
+    let page = TopPage {
+        top: Arc::clone(top),
+        published: Arc::clone(published),
         topology,
-        owners,
+        owners: Arc::clone(owners),
     };
     daemon::http::exact_path("/top")
         .and(warp::method())
         .and(daemon::http::local_only())
         .then(move |method: Method, local: Result<(), NotLocal>| {
             let page = page.clone();
-            async move {
-                if method != Method::GET {
-                    return querylog::serve::method_not_allowed();
-                }
-                if let Err(error) = local {
-                    return daemon::http::plain_error(StatusCode::FORBIDDEN, format!("{error}\n"));
-                }
-                daemon::http::json(StatusCode::OK, &page.ranking().await)
-            }
+            async move { page.respond(&method, local).await }
         })
 }
 
 /// The sources of the document.
 #[derive(Clone)]
-struct Page {
+struct TopPage {
     top: Arc<TopQueries>,
     published: Arc<Published>,
     topology: Topology,
-    owners: Arc<Owners>,
+    owners: Arc<OwnerFinder>,
 }
 
-impl Page {
+impl TopPage {
+    async fn respond(&self, method: &Method, local: Result<(), NotLocal>) -> Response {
+        if *method != Method::GET {
+            return querylog::serve::method_not_allowed();
+        }
+        match local {
+            Ok(()) => daemon::http::json(StatusCode::OK, &self.ranking().await),
+            Err(error) => daemon::http::plain_error(StatusCode::FORBIDDEN, format!("{error}\n")),
+        }
+    }
+
     async fn ranking(&self) -> RankingDocument {
-        let (found, in_front) = (self.top.ranking(ROWS), self.topology.is_behind_dnsmasq());
-        let clients = found.clients.iter().map(|row| row.key);
+        let found = self.top.ranking(ROWS);
+        let in_front = self.topology.is_behind_dnsmasq();
+
         // dnsmasq in front sends queries from a loopback address.
-        let clients: Vec<IpAddr> = clients
-            .filter(|client| !(in_front && client.is_loopback()))
-            .collect();
-        let owners = self.owners.of(&clients).await;
-        ranking(&found, &self.published.get(), in_front, &owners)
+        let mut clients: Vec<IpAddr> = found.clients.iter().map(|row| row.key).collect();
+        clients.retain(|client| !(in_front && client.is_loopback()));
+        let owners = self.owners.find_owners(&clients).await;
+
+        make_ranking(&found, &self.published.get(), in_front, &owners)
     }
 }
 
 /// Makes the document. A client without an owner may still have a namespace, from the index of
 /// `--pods=verified`.
-fn ranking(
+fn make_ranking(
     found: &top::TopRanking,
     snapshot: &Snapshot,
     in_front: bool,
     owners: &HashMap<IpAddr, ClientOwner>,
 ) -> RankingDocument {
-    let name = |key: &String| (key.clone(), ClientOwner::default());
-    let followed = |client: &IpAddr| snapshot.namespace_of_pod(*client).map(ToString::to_string);
-    let client = |key: &IpAddr| {
-        let known = owners
-            .get(key)
-            .filter(|owner| **owner != ClientOwner::default())
-            .cloned();
-        (
-            key.to_string(),
-            known.unwrap_or_else(|| ClientOwner {
-                namespace: followed(key),
-                ..ClientOwner::default()
-            }),
-        )
-    };
+    let mut clients = Vec::new();
+    for row in &found.clients {
+        let owner = match owners.get(&row.key) {
+            Some(owner) if *owner != ClientOwner::default() => owner.clone(),
+            _ => indexed_owner(row.key, snapshot),
+        };
+        clients.push(make_row(row, owner, found.queries));
+    }
     RankingDocument {
         seconds: found.time.as_secs(),
         queries: found.queries,
         samples: found.samples,
         note: in_front.then(|| IN_FRONT.to_owned()),
-        clients: rows(&found.clients, found.queries, client),
-        names: rows(&found.names, found.queries, name),
-        nxdomain: rows(&found.nxdomain, found.missing, name),
-        servfail: rows(&found.servfail, found.failed, name),
+        clients,
+        names: name_rows(&found.names, found.queries),
+        nxdomain: name_rows(&found.nxdomain, found.missing),
+        servfail: name_rows(&found.servfail, found.failed),
     }
 }
 
+/// The namespace of the client, if the index holds pods.
+fn indexed_owner(client: IpAddr, snapshot: &Snapshot) -> ClientOwner {
+    ClientOwner {
+        namespace: snapshot.namespace_of_pod(client).map(ToString::to_string),
+        ..ClientOwner::default()
+    }
+}
+
+fn name_rows(found: &[top::TopRow<String>], all: u64) -> Vec<RankingRow> {
+    let rows = found.iter();
+    rows.map(|row| make_row(row, ClientOwner::default(), all))
+        .collect()
+}
+
 #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
-fn rows<T>(
-    found: &[top::TopRow<T>],
-    all: u64,
-    show: impl Fn(&T) -> (String, ClientOwner),
-) -> Vec<RankingRow> {
-    let row = |row: &top::TopRow<T>| {
-        let (key, owner) = show(&row.key);
-        RankingRow {
-            key,
-            owner,
-            queries: row.queries,
-            share: row.queries as f64 / all.max(1) as f64,
-        }
-    };
-    found.iter().map(row).collect()
+fn make_row<T: ToString>(row: &top::TopRow<T>, owner: ClientOwner, all: u64) -> RankingRow {
+    RankingRow {
+        key: row.key.to_string(),
+        owner,
+        queries: row.queries,
+        share: row.queries as f64 / all.max(1) as f64,
+    }
 }
 
 #[cfg(test)]
@@ -133,8 +134,8 @@ mod tests {
     use std::time::Duration;
 
     use cluster::connect::{Access, Connection};
-    use cluster::snapshot::PodNames;
     use cluster::watch::Scope;
+    use cluster::snapshot::PodNames;
     use skydns::Zone;
     use treecache::Map;
     use wire::Name;
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_have_their_owner_and_shares_are_those_of_their_table() {
+    fn ranking_has_owners_and_shares() {
         let (client, web, nobody) = (
             [10, 244, 0, 7].into(),
             [10, 244, 0, 8].into(),
@@ -191,7 +192,7 @@ mod tests {
             (web, pod),
             (nobody, ClientOwner::default()),
         ]);
-        let ranking = ranking(&found, &snapshot, false, &owners);
+        let ranking = make_ranking(&found, &snapshot, false, &owners);
         let shown = |rows: &[RankingRow]| {
             rows.iter()
                 .map(|row| (row.key.clone(), row.owner.text(), row.share))
@@ -207,12 +208,12 @@ mod tests {
         assert_eq!(shown(&ranking.names), [("a.".to_owned(), None, 0.5)]);
         assert_eq!(shown(&ranking.nxdomain), [("b.".to_owned(), None, 0.25)]);
         assert_eq!((ranking.servfail, ranking.note), (vec![], None));
-        let behind = super::ranking(&found, &snapshot, true, &owners);
+        let behind = make_ranking(&found, &snapshot, true, &owners);
         assert_eq!(behind.note.as_deref(), Some(IN_FRONT));
     }
 
     #[tokio::test]
-    async fn strangers_are_refused() {
+    async fn request_from_outside_is_forbidden() {
         let snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
         let published = Arc::new(Published::new(snapshot));
         let access = Access {
@@ -220,7 +221,7 @@ mod tests {
             ..Access::default()
         };
         let connection = Arc::new(Connection::new(access).await.unwrap());
-        let owners = Arc::new(Owners::new(&connection, &Scope::default()));
+        let owners = Arc::new(OwnerFinder::new(&connection, &Scope::default()));
         let route = route(&Arc::default(), &published, Topology::Alone, &owners);
         for (method, client, host, status) in [
             ("GET", "127.0.0.1:1", "127.0.0.1:8081", 200),

@@ -23,50 +23,50 @@ const UDP6: &str = "\
    41: B80D0120000000000000000001000000:2743 00000000000000000000000000000000:0000 07 00000000:00000100 00:00000000 00000000  1001        0 12 2 0000000000000000 6
 ";
 
-fn of(table: &str, address: &str) -> Queues {
-    queues(table.as_bytes(), address.parse().unwrap()).unwrap()
+fn sums_of(table: &str, address: &str) -> QueueSums {
+    sum_queues(table.as_bytes(), address.parse().unwrap()).unwrap()
 }
 
 #[test]
 #[cfg(target_endian = "little")]
 fn sockets_of_one_address_are_added_up() {
     assert_eq!(
-        of(UDP, "0.0.0.0:10051"),
-        Queues {
+        sums_of(UDP, "0.0.0.0:10051"),
+        QueueSums {
             waiting: 0x300 + 0x34a00,
             drops: 17 + 4_294_967_295
         }
     );
     assert_eq!(
-        of(UDP, "127.0.0.1:10051"),
-        Queues {
+        sums_of(UDP, "127.0.0.1:10051"),
+        QueueSums {
             waiting: 1,
             drops: 1
         }
     );
     assert_eq!(
-        of(UDP, "0.0.0.0:53"),
-        Queues {
+        sums_of(UDP, "0.0.0.0:53"),
+        QueueSums {
             waiting: 2,
             drops: 2
         }
     );
-    assert_eq!(of(UDP, "0.0.0.0:54"), Queues::default());
+    assert_eq!(sums_of(UDP, "0.0.0.0:54"), QueueSums::default());
 }
 
 #[test]
 #[cfg(target_endian = "little")]
 fn ipv6_addresses_are_four_words() {
     assert_eq!(
-        of(UDP6, "[::]:10051"),
-        Queues {
+        sums_of(UDP6, "[::]:10051"),
+        QueueSums {
             waiting: 0x200,
             drops: 5
         }
     );
     assert_eq!(
-        of(UDP6, "[2001:db8::1]:10051"),
-        Queues {
+        sums_of(UDP6, "[2001:db8::1]:10051"),
+        QueueSums {
             waiting: 0x100,
             drops: 6
         }
@@ -74,7 +74,7 @@ fn ipv6_addresses_are_four_words() {
 }
 
 #[test]
-fn what_is_no_line_of_the_table_is_passed_over() {
+fn malformed_table_lines_are_ignored() {
     let lines = [
         "",
         "41:",
@@ -88,7 +88,7 @@ fn what_is_no_line_of_the_table_is_passed_over() {
         "41: ZZ000000:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0 1",
     ];
     for line in lines {
-        assert_eq!(parse(line), None, "{line}");
+        assert_eq!(parse_line(line), None, "{line}");
     }
 }
 
@@ -107,10 +107,10 @@ fn overflow(address: &str) {
     let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
     let drops = UdpQueues::new(socket.local_addr()).unwrap();
     assert_eq!(
-        (value(&drops, DROPS.0), value(&drops, QUEUED.0)),
+        (value(&drops, DROPS.name), value(&drops, QUEUED.name)),
         (0.0, 0.0)
     );
-    let granted = value(&drops, BUFFER.0);
+    let granted = value(&drops, BUFFER.name);
     assert!(granted > 0.0);
 
     let client = PlainSocket::bind((socket.local_addr().ip(), 0)).unwrap();
@@ -121,10 +121,10 @@ fn overflow(address: &str) {
         client.send_to(&datagram, socket.local_addr()).unwrap();
     }
     assert!(
-        value(&drops, DROPS.0) >= 1.0,
+        value(&drops, DROPS.name) >= 1.0,
         "{enough} datagrams sent, none dropped"
     );
-    let waiting = value(&drops, QUEUED.0);
+    let waiting = value(&drops, QUEUED.name);
     assert!(
         waiting > 0.5 * granted && waiting < 1.5 * granted,
         "{waiting} octets wait, {granted} may"
@@ -132,12 +132,12 @@ fn overflow(address: &str) {
 }
 
 #[test]
-fn the_kernel_tells_of_drops() {
+fn kernel_drops_are_counted() {
     overflow("127.0.0.1:0");
 }
 
 #[test]
-fn the_kernel_tells_of_drops_over_ipv6() {
+fn kernel_drops_over_ipv6_are_counted() {
     if PlainSocket::bind("[::1]:0").is_ok() {
         overflow("[::1]:0");
     }

@@ -83,7 +83,7 @@ pub(crate) fn assert_says(checks: &[(String, String)], outcome: &str, start: &st
 }
 
 #[tokio::test]
-async fn a_pod_that_is_well_passes() {
+async fn healthy_pod_passes_all_checks() {
     let (cluster, upstream) = (cluster(), Upstream::start(answering("198.51.100.1")).await);
     let kubedns = ready(&cluster, upstream.addr()).await;
     let (code, checks) = check(&words(&cluster, &kubedns)).await;
@@ -123,7 +123,7 @@ async fn a_pod_that_is_well_passes() {
 }
 
 #[tokio::test]
-async fn each_fault_is_named() {
+async fn fault_is_named_with_advice() {
     let (cluster, upstream) = (cluster(), Upstream::start(answering("198.51.100.1")).await);
     let kubedns = ready(&cluster, upstream.addr()).await;
     let words = words(&cluster, &kubedns);
@@ -185,7 +185,7 @@ async fn each_fault_is_named() {
 
 /// The command reads the ConfigMap that its flags name, from a mounted directory or the API server.
 #[tokio::test]
-async fn the_configuration_is_judged_as_the_flags_say() {
+async fn configuration_is_checked_with_the_flags() {
     let (cluster, nobody, mounted) = (Cluster::start(), free_port(), tempfile::tempdir().unwrap());
     std::fs::write(mounted.path().join("hosts"), "192.0.2.1 a.k8s.example").unwrap();
     let mounted = mounted.path().display();

@@ -13,7 +13,7 @@ fn web(ip: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn imports_and_their_endpoints_are_followed() {
+async fn service_imports_are_followed() {
     let cluster = Cluster::start();
     cluster.set(web("10.112.0.1"));
     cluster.set(mk_service_import(
@@ -82,7 +82,7 @@ async fn imports_and_their_endpoints_are_followed() {
 
 /// A missing CRD or permission affects the zone of the cluster set alone.
 #[tokio::test]
-async fn what_is_missing_keeps_the_zone_alone() {
+async fn missing_import_types_leave_other_zones() {
     for (code, resource) in [
         (404, Resource::ServiceImports),
         (403, Resource::ServiceImports),
@@ -124,7 +124,7 @@ async fn what_is_missing_keeps_the_zone_alone() {
 }
 
 #[tokio::test]
-async fn nothing_is_watched_without_the_option() {
+async fn imports_are_unwatched_without_flag() {
     let cluster = Cluster::start();
     cluster.set(web("10.112.0.1"));
     let kubedns = Kubedns::start(&cluster, &[]).await;

@@ -65,7 +65,7 @@ async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
 }
 
 #[tokio::test]
-async fn zones_of_etcd_are_served_beside_the_cluster() {
+async fn etcd_zones_are_served_beside_cluster() {
     let Some(etcd) = etcd("kubedns with zones of etcd is").await else {
         return;
     };
@@ -119,7 +119,7 @@ async fn zones_of_etcd_are_served_beside_the_cluster() {
 }
 
 #[tokio::test]
-async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing() {
+async fn etcd_zone_is_servfail_until_loaded() {
     let Some(mut etcd) = etcd("kubedns without its etcd is").await else {
         return;
     };

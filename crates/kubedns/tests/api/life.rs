@@ -27,7 +27,7 @@ const WEB: &str = "web.apps.svc.cluster.local.";
 const OUTSIDE: &str = "www.outside.test.";
 
 #[tokio::test]
-async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
+async fn cluster_names_wait_for_first_lists() {
     let (cluster, upstream) = (
         Cluster::with_web(),
         Upstream::answering("198.51.100.1").await,
@@ -58,7 +58,7 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
 
 /// In a dual-stack cluster the Service kube-dns can have an address of either family.
 #[tokio::test]
-async fn any_address_is_one_of_either_family() {
+async fn wildcard_address_serves_both_families() {
     let cluster = Cluster::with_web();
     for flag in [
         "--dns-bind-address=0.0.0.0",
@@ -87,7 +87,7 @@ async fn any_address_is_one_of_either_family() {
 }
 
 #[tokio::test]
-async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
+async fn silent_upstream_is_logged_until_back() {
     let silent = Arc::new(AtomicBool::new(true));
     let switch = Arc::clone(&silent);
     let upstream = Upstream::start(move |asked: &Asked| {
@@ -133,7 +133,7 @@ async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn one_list_of_two_is_not_enough() {
+async fn readiness_needs_both_first_lists() {
     let cluster = Cluster::with_web();
     let sources = [Resource::Endpoints, Resource::EndpointSlices];
     let rule = cluster
@@ -151,7 +151,7 @@ async fn one_list_of_two_is_not_enough() {
 }
 
 #[tokio::test]
-async fn it_goes_on_without_its_api_server_and_catches_up() {
+async fn lost_api_server_is_caught_up_with() {
     let cluster = Cluster::with_web();
     let mut kubedns = Kubedns::start(&cluster, &[]).await;
     kubedns.until_ready().await;
@@ -247,7 +247,7 @@ async fn api_server_restart_logs_two_lines() {
 }
 
 #[tokio::test]
-async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
+async fn sigterm_ends_readiness_before_answers() {
     let cluster = Cluster::with_web();
     let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
     kubedns.until_ready().await;
@@ -269,7 +269,7 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
 }
 
 #[tokio::test]
-async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
+async fn snapshot_records_last_until_api_server() {
     let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
     cluster.set(mk_headless("apps", "db", &["sql:5432"]));
     cluster.set(mk_endpoints(
@@ -320,7 +320,7 @@ async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
 
 /// Opening a pipe without a writer hangs, like a file on an unreachable volume.
 #[tokio::test]
-async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
+async fn hung_snapshot_volume_delays_no_answers() {
     let directory = tempfile::tempdir().unwrap();
     nix::unistd::mkfifo(
         &directory.path().join("kubedns.snapshot"),
@@ -367,7 +367,7 @@ async fn hung_snapshot_volume_ends_with_success() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
+async fn damaged_snapshot_is_ignored() {
     let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
     std::fs::write(
         directory.path().join("kubedns.snapshot"),
@@ -388,7 +388,7 @@ async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
 }
 
 #[tokio::test]
-async fn the_stock_role_suffices_and_what_it_lacks_is_said_once() {
+async fn stock_role_suffices() {
     let cluster = Cluster::with_web();
     cluster.set(mk_headless("apps", "db", &["sql:5432"]));
     cluster.set(mk_endpoints(
@@ -417,7 +417,7 @@ async fn the_stock_role_suffices_and_what_it_lacks_is_said_once() {
 }
 
 #[tokio::test]
-async fn configuration_comes_from_the_one_config_map() {
+async fn named_config_map_is_followed() {
     let (cluster, first, second) = (
         Cluster::with_web(),
         Upstream::answering("198.51.100.1").await,
@@ -450,7 +450,7 @@ async fn configuration_comes_from_the_one_config_map() {
 }
 
 #[tokio::test]
-async fn ready_means_configured_where_the_config_map_comes_late() {
+async fn readiness_waits_for_config_map() {
     let (cluster, upstream) = (
         Cluster::with_web(),
         Upstream::answering("198.51.100.1").await,
@@ -476,7 +476,7 @@ async fn ready_means_configured_where_the_config_map_comes_late() {
 /// A starting API server refuses all requests for a moment. kubedns becomes ready only with the
 /// configuration.
 #[tokio::test]
-async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() {
+async fn briefly_refused_config_map_is_used() {
     let (cluster, upstream) = (
         Cluster::with_web(),
         Upstream::answering("198.51.100.1").await,
@@ -497,7 +497,7 @@ async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() 
 }
 
 #[tokio::test]
-async fn a_config_map_that_is_not_there_or_not_allowed_is_not_waited_for() {
+async fn missing_config_map_does_not_delay_readiness() {
     for allowed in [true, false] {
         let cluster = Cluster::with_web();
         if !allowed {
@@ -518,7 +518,7 @@ async fn a_config_map_that_is_not_there_or_not_allowed_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
+async fn descriptor_limit_is_raised_at_start() {
     let binary = testkit::process::binary("kubedns");
     let script = "ulimit -S -n 256; ulimit -H -n 1000; exec \"$0\" \"$@\"";
     let mut process = Program::at(Path::new("/bin/sh"))
@@ -534,7 +534,7 @@ async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
 }
 
 #[tokio::test]
-async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
+async fn federated_names_use_zones_of_nodes() {
     let (cluster, upstream) = (
         Cluster::with_web(),
         Upstream::answering("198.51.100.1").await,
@@ -554,7 +554,7 @@ async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
 }
 
 #[tokio::test]
-async fn nodes_are_watched_while_there_are_federations() {
+async fn nodes_are_watched_during_federations() {
     let (cluster, config) = (Cluster::with_web(), tempfile::tempdir().unwrap());
     std::fs::write(config.path().join("federations"), "fed=fed.example").unwrap();
     let flag = format!("--config-dir={}", config.path().display());
@@ -568,7 +568,7 @@ async fn nodes_are_watched_while_there_are_federations() {
 }
 
 #[tokio::test]
-async fn the_cache_dump_is_that_of_kube_dns() {
+async fn cache_page_equals_that_of_kube_dns() {
     let objects: serde_json::Value = serde_json::from_str(include_str!(
         "../../testdata/kube-dns-http-cache-objects.json"
     ))
@@ -594,7 +594,7 @@ async fn the_cache_dump_is_that_of_kube_dns() {
 }
 
 #[tokio::test]
-async fn metrics_are_called_as_the_environment_says() {
+async fn metric_names_follow_environment() {
     let cluster = Cluster::with_web();
     let url = format!("--kube-master-url={}", cluster.url());
     let names = [
@@ -696,7 +696,7 @@ async fn impossible_metric_prefix_is_escaped() {
 }
 
 #[tokio::test]
-async fn mistakes_end_it_with_one_line_and_status_255() {
+async fn flag_mistake_exits_with_255() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--dns-port={}", taken.local_addr().unwrap().port());
     let api = "--kube-master-url=http://127.0.0.1:1";
@@ -749,7 +749,7 @@ async fn mistakes_end_it_with_one_line_and_status_255() {
 }
 
 #[tokio::test]
-async fn two_signals_end_it_at_once() {
+async fn second_signal_ends_at_once() {
     let cluster = Cluster::with_web();
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop())

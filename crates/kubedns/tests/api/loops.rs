@@ -136,7 +136,7 @@ async fn until_loops(kubedns: &Kubedns, expected: f64) {
 }
 
 #[tokio::test]
-async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
+async fn looping_upstream_is_left_out() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     let (looping, good) = (
         Resolver::start("").await,
@@ -189,7 +189,7 @@ async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
 }
 
 #[tokio::test]
-async fn where_all_upstreams_lead_back_nobody_is_asked() {
+async fn loops_everywhere_leave_no_upstream() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     let looping = [Resolver::start("").await, Resolver::start("").await];
     let kubedns = start(&cluster, config.path()).await;
@@ -224,7 +224,7 @@ async fn where_all_upstreams_lead_back_nobody_is_asked() {
 
 /// A resolver of the node may forward cluster names to kubedns, and resolve all other names itself.
 #[tokio::test]
-async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
+async fn looping_upstream_gets_no_missing_names() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     let resolver = Resolver::start("test.").await;
     let directory = format!("--config-dir={}", config.path().display());
@@ -260,7 +260,7 @@ async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
 
 /// A DNS server in the cluster answers its own domain, and forwards all other names to kubedns.
 #[tokio::test]
-async fn a_stub_domain_s_server_may_forward_other_names_to_us() {
+async fn stub_server_may_forward_other_names() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     let (server, good) = (
         Resolver::start("corp.example.").await,

@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::process::Kubedns;
 
 #[tokio::test]
-async fn an_edit_of_hosts_and_aliases_is_in_force_and_aliases_follow_their_service() {
+async fn hosts_and_aliases_follow_edits() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     cluster.set(mk_cluster_ip(
         "infra",

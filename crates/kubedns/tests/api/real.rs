@@ -166,7 +166,7 @@ fn tls(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_real_api_server_is_followed() {
+async fn real_api_server_is_followed() {
     let binary = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
     let (Some(apiserver), Some(etcd)) = (binary("KUBE_APISERVER"), binary("ETCD")) else {
         println!("skipped: KUBE_APISERVER and ETCD do not name binaries");

@@ -22,7 +22,7 @@ fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn verified_pod_names_come_with_the_permission_for_them() {
+async fn verified_pod_names_wait_for_permission() {
     let cluster = Cluster::start();
     cluster.set(service("a", "one"));
     cluster.set(pod("one", "Running", &["10.0.0.1"]));
@@ -69,7 +69,7 @@ async fn verified_pod_names_come_with_the_permission_for_them() {
 
 /// The address of a client identifies its pod, unless pods of two namespaces have the address.
 #[tokio::test]
-async fn the_search_list_of_a_pod_is_walked_for_it() {
+async fn autopath_walks_search_list_of_pod() {
     let cluster = Cluster::start();
     cluster.set(service("b", "two"));
     let flags = ["--autopath", "--pods=verified", "--topology=alone"];
@@ -103,7 +103,7 @@ async fn the_search_list_of_a_pod_is_walked_for_it() {
 /// The stock role of kube-dns may not list pods, so `/top` shows addresses without pods. With
 /// `--namespaces`, pods are looked up in those namespaces.
 #[tokio::test]
-async fn the_clients_that_ask_most_have_the_names_of_their_pods() {
+async fn busiest_clients_have_pod_names() {
     for (flags, role, owner, asks, lines) in [
         (
             vec!["--topology=alone"],
@@ -160,7 +160,7 @@ async fn the_clients_that_ask_most_have_the_names_of_their_pods() {
 }
 
 #[tokio::test]
-async fn a_namespace_comes_and_goes_with_its_labels() {
+async fn selected_namespaces_follow_labels() {
     let cluster = Cluster::start();
     let namespace = |labels: &[(&str, &str)]| {
         with_labels(
@@ -185,7 +185,7 @@ async fn a_namespace_comes_and_goes_with_its_labels() {
 
 /// After a restart with another scope, the snapshot file is not used.
 #[tokio::test]
-async fn a_snapshot_file_serves_what_was_chosen() {
+async fn snapshot_file_serves_selected_scope() {
     let (cluster, directory) = (Cluster::start(), tempfile::tempdir().unwrap());
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
     cluster.set(with_labels(namespace, &[("team", "x")]));

@@ -7,7 +7,7 @@ use super::cluster::Cluster;
 use super::process::Kubedns;
 
 #[tokio::test]
-async fn one_below_the_cluster_domain_has_its_servers_and_one_that_is_it_has_a_warning() {
+async fn stub_domain_of_cluster_is_warned_of() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
     let (dnsmasq, stub) = (

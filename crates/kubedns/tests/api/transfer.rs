@@ -119,7 +119,7 @@ fn key_file(directory: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_zone_is_transferred_as_it_is_answered() {
+async fn transferred_zone_equals_answers() {
     let cluster = cluster();
     let kubedns = start(&cluster, &["--transfer-to=127.0.0.1"]).await;
     let records = eventually(PATIENCE, || async { zone(kubedns.dns, &[]) }).await;
@@ -153,7 +153,7 @@ async fn the_zone_is_transferred_as_it_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_peers_with_the_key_transfer() {
+async fn transfer_needs_key_and_address() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
     let file = key_file(directory.path());
     let key = format!("--transfer-key={file}");
@@ -225,7 +225,7 @@ async fn signed_external_query_gets_signed_response() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_without_peers_is_a_mistake() {
+async fn transfer_key_without_peers_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let key = format!("--transfer-key={}", key_file(directory.path()));
     for (flags, expected) in [

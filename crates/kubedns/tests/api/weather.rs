@@ -115,7 +115,7 @@ fn weather(cluster: &Cluster) -> Vec<Weather<'_>> {
 }
 
 #[tokio::test]
-async fn answers_stay_right_in_any_weather() {
+async fn answers_stay_right_under_faults() {
     let cluster = Cluster::start();
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
     let kubedns = Kubedns::start(&cluster, &[]).await;
@@ -180,7 +180,7 @@ fn large() -> impl Iterator<Item = Value> {
 }
 
 #[tokio::test]
-async fn a_large_cluster_fits() {
+async fn large_cluster_fits_in_memory() {
     let cluster = Cluster::with(Options {
         history: 100,
         ..Options::default()

@@ -18,20 +18,21 @@ const CONTENT_TYPE: u32 = 1;
 const MAX_CONTROL: u32 = 512;
 
 /// Encodes a control frame of a type; READY, ACCEPT and START contain the content type.
-pub(super) fn control(kind: u32) -> Vec<u8> {
-    let mut frame = kind.to_be_bytes().to_vec();
+pub(super) fn control_frame(kind: u32) -> Vec<u8> {
+    let mut content = kind.to_be_bytes().to_vec();
     if kind == READY || kind == START || kind == ACCEPT {
-        frame.extend(CONTENT_TYPE.to_be_bytes());
-        data(CONTENT, &mut frame);
+        content.extend(CONTENT_TYPE.to_be_bytes());
+        append_data_frame(CONTENT, &mut content);
     }
+
     // A data length of zero marks a control frame.
-    let mut whole = vec![0; 4];
-    data(&frame, &mut whole);
-    whole
+    let mut frame = vec![0; 4];
+    append_data_frame(&content, &mut frame);
+    frame
 }
 
 /// Appends a data frame.
-pub(super) fn data(octets: &[u8], out: &mut Vec<u8>) {
+pub(super) fn append_data_frame(octets: &[u8], out: &mut Vec<u8>) {
     out.extend(
         u32::try_from(octets.len())
             .unwrap_or(u32::MAX)
@@ -42,12 +43,12 @@ pub(super) fn data(octets: &[u8], out: &mut Vec<u8>) {
 
 /// A received control frame.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct ControlFrame {
     pub(super) kind: u32,
     fields: Vec<u8>,
 }
 
-impl Control {
+impl ControlFrame {
     /// Whether the reader accepts our content type.
     pub(super) fn accepts(&self) -> bool {
         self.kind == ACCEPT
@@ -59,19 +60,26 @@ impl Control {
 }
 
 /// Reads a control frame.
-pub(super) async fn read_control(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Control> {
-    let wrong = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "not a control frame of frame streams",
-        )
-    };
-    let (escape, length) = (stream.read_u32().await?, stream.read_u32().await?);
-    if escape != 0 || !(4..=MAX_CONTROL).contains(&length) {
-        return Err(wrong());
+pub(super) async fn read_control(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<ControlFrame> {
+    // A data length of zero marks a control frame, whose own length follows.
+    let data_length = stream.read_u32().await?;
+    let length = stream.read_u32().await?;
+    if data_length != 0 || !(4..=MAX_CONTROL).contains(&length) {
+        return Err(not_a_control_frame());
     }
+
     let kind = stream.read_u32().await?;
-    let mut fields = vec![0; usize::try_from(length - 4).map_err(|_| wrong())?];
+    let fields_length = usize::try_from(length - 4).map_err(|_| not_a_control_frame())?;
+    let mut fields = vec![0; fields_length];
     stream.read_exact(&mut fields).await?;
-    Ok(Control { kind, fields })
+    Ok(ControlFrame { kind, fields })
+}
+
+fn not_a_control_frame() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "not a control frame of frame streams",
+    )
 }

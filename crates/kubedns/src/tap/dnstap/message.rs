@@ -1,7 +1,7 @@
 //! The dnstap messages that kubedns sends (<https://dnstap.info/Architecture/>, `dnstap.proto`).
 
 use std::net::IpAddr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use prost::Message as _;
 use skydns::tap::TapRecord;
@@ -16,14 +16,14 @@ pub(super) const CLIENT_RESPONSE: i32 = 6;
 
 /// The outermost message.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Dnstap {
+pub(super) struct DnstapFrame {
     /// The name of the pod, which is the sender.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "2")]
     pub(super) version: Option<Vec<u8>>,
     #[prost(message, optional, tag = "14")]
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<DnstapMessage>,
     #[prost(int32, required, tag = "15")]
     pub(super) kind: i32,
 }
@@ -31,7 +31,7 @@ pub(super) struct Dnstap {
 /// A message about one query, or about one response.
 #[allow(clippy::struct_field_names, reason = "the names of dnstap.proto")]
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Message {
+pub(super) struct DnstapMessage {
     #[prost(int32, required, tag = "1")]
     pub(super) kind: i32,
     /// 1 for IPv4, 2 for IPv6.
@@ -59,12 +59,12 @@ pub(super) struct Message {
 }
 
 /// Encodes messages with the identity of this process.
-pub(super) struct Sender {
+pub(super) struct MessageEncoder {
     identity: Vec<u8>,
     version: Vec<u8>,
 }
 
-impl Sender {
+impl MessageEncoder {
     pub(super) fn new(version: String) -> Self {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
@@ -80,57 +80,53 @@ impl Sender {
             IpAddr::V4(ip) => (1, ip.octets().to_vec()),
             IpAddr::V6(ip) => (2, ip.octets().to_vec()),
         };
-        let [(asked, asked_nanos), (answered, answered_nanos)] = [
-            record.time.checked_sub(record.took).unwrap_or(record.time),
-            record.time,
-        ]
-        .map(since_1970);
-        let query = Message {
+        let socket_protocol = match record.transport {
+            Transport::Udp => 1,
+            Transport::Tcp => 2,
+        };
+        let asked = since_1970(record.time.checked_sub(record.took).unwrap_or(record.time));
+        let answered = since_1970(record.time);
+
+        // Both messages tell of the query.
+        let common = DnstapMessage {
             kind: CLIENT_QUERY,
             socket_family: Some(family),
-            socket_protocol: Some(if record.transport == Transport::Udp {
-                1
-            } else {
-                2
-            }),
+            socket_protocol: Some(socket_protocol),
             query_address: Some(address),
             query_port: Some(record.client.port().into()),
-            query_time_sec: Some(asked),
-            query_time_nsec: Some(asked_nanos),
+            query_time_sec: Some(asked.as_secs()),
+            query_time_nsec: Some(asked.subsec_nanos()),
             query_message: None,
             response_time_sec: None,
             response_time_nsec: None,
             response_message: None,
         };
-        let response = Message {
+        let response = DnstapMessage {
             kind: CLIENT_RESPONSE,
-            response_time_sec: Some(answered),
-            response_time_nsec: Some(answered_nanos),
+            response_time_sec: Some(answered.as_secs()),
+            response_time_nsec: Some(answered.subsec_nanos()),
             response_message: Some(messages.response.to_vec()),
-            ..query.clone()
+            ..common.clone()
         };
-        let query = Message {
+        let query = DnstapMessage {
             query_message: Some(messages.query.to_vec()),
-            ..query
+            ..common
         };
-        Some([query, response].map(|message| self.encode(message)))
+        Some([self.encode(query), self.encode(response)])
     }
 
-    fn encode(&self, message: Message) -> Vec<u8> {
-        let (identity, version) = (Some(self.identity.clone()), Some(self.version.clone()));
-        Dnstap {
-            identity,
-            version,
+    fn encode(&self, message: DnstapMessage) -> Vec<u8> {
+        let frame = DnstapFrame {
+            identity: Some(self.identity.clone()),
+            version: Some(self.version.clone()),
             message: Some(message),
             kind: MESSAGE,
-        }
-        .encode_to_vec()
+        };
+        frame.encode_to_vec()
     }
 }
 
-fn since_1970(time: SystemTime) -> (u64, u32) {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    (since.as_secs(), since.subsec_nanos())
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }

@@ -5,24 +5,24 @@ use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
 use super::frames::ACCEPT;
-use super::message::{CLIENT_QUERY, CLIENT_RESPONSE, Dnstap};
+use super::message::{CLIENT_QUERY, CLIENT_RESPONSE, DnstapFrame};
 use super::*;
 
 #[test]
-fn readers() {
-    let reader = |text: &str| text.parse::<Output>().map(|output| output.0);
+fn reader_addresses_are_parsed() {
+    let reader = |text: &str| text.parse::<DnstapOutput>().map(|output| output.0);
     assert_eq!(reader(""), Ok(None));
     assert_eq!(
         reader("unix:///run/dnstap.sock"),
-        Ok(Some(Reader::Unix("/run/dnstap.sock".into())))
+        Ok(Some(DnstapReader::Unix("/run/dnstap.sock".into())))
     );
     assert_eq!(
         reader("tcp://dnstap.logging:6000"),
-        Ok(Some(Reader::Tcp("dnstap.logging:6000".to_owned())))
+        Ok(Some(DnstapReader::Tcp("dnstap.logging:6000".to_owned())))
     );
     assert_eq!(
         reader("tcp://[::1]:6000"),
-        Ok(Some(Reader::Tcp("[::1]:6000".to_owned())))
+        Ok(Some(DnstapReader::Tcp("[::1]:6000".to_owned())))
     );
     for text in [
         "unix://run/x",
@@ -33,7 +33,7 @@ fn readers() {
         "tcp://h:0",
         "udp://h:1",
     ] {
-        assert_eq!(reader(text), Err(ReaderError), "{text}");
+        assert_eq!(reader(text), Err(DnstapReaderError), "{text}");
     }
 }
 
@@ -41,16 +41,16 @@ fn readers() {
 async fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     assert_eq!(frames::read_control(&mut stream).await.unwrap().kind, READY);
-    stream.write_all(&control(ACCEPT)).await.unwrap();
+    stream.write_all(&control_frame(ACCEPT)).await.unwrap();
     assert_eq!(frames::read_control(&mut stream).await.unwrap().kind, START);
     stream
 }
 
-async fn read(stream: &mut UnixStream) -> Dnstap {
+async fn read(stream: &mut UnixStream) -> DnstapFrame {
     let length = stream.read_u32().await.unwrap();
     let mut frame = vec![0; length.try_into().unwrap()];
     stream.read_exact(&mut frame).await.unwrap();
-    Dnstap::decode(&frame[..]).unwrap()
+    DnstapFrame::decode(&frame[..]).unwrap()
 }
 
 /// A DNS server without records.
@@ -61,10 +61,8 @@ fn server() -> (
 ) {
     let registry = prometheus::Registry::new();
     let metrics = skydns::forward::ForwardMetrics::new(&registry).unwrap();
-    let (limits, trust) = (
-        skydns::forward::ForwardLimits::default(),
-        skydns::forward::TlsTrust::default(),
-    );
+    let limits = skydns::forward::ForwardLimits::default();
+    let trust = skydns::forward::TlsTrust::default();
     let config = skydns::server::ServerConfig {
         address: (Ipv4Addr::LOCALHOST, 0).into(),
         udp_sockets: std::num::NonZeroUsize::MIN,
@@ -79,20 +77,24 @@ fn server() -> (
     let zone = skydns::Zone::new(&wire::Name::parse("cluster.local.").unwrap());
     let published = cluster::snapshot::Published::new(cluster::snapshot::Snapshot::new(zone));
     let server = skydns::server::DnsServer::bind(config, Arc::new(published)).unwrap();
-    let (address, tap, mut tasks) = (server.local_addr(), server.tap(), JoinSet::new());
+
+    let address = server.local_addr();
+    let tap = server.tap();
+    let mut tasks = JoinSet::new();
     tasks.spawn(server.run(CancellationToken::new()));
     (address, tap, tasks)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_and_answers_go_to_the_reader_and_to_the_next_when_it_goes() {
+async fn reader_that_returns_gets_messages_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dnstap.sock");
     let listener = UnixListener::bind(&path).unwrap();
     let (address, tap, _server) = server();
-    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
     tasks.spawn(run(
-        Reader::Unix(path),
+        DnstapReader::Unix(path),
         Arc::clone(&tap),
         "kube-dns-rs".to_owned(),
         stop.clone(),
@@ -110,41 +112,36 @@ async fn queries_and_answers_go_to_the_reader_and_to_the_next_when_it_goes() {
             .unwrap();
         let [asked, answered] = [read(&mut stream).await, read(&mut stream).await];
         assert_eq!(asked.version.as_deref(), Some(&b"kube-dns-rs"[..]));
-        let (asked, answered) = (asked.message.unwrap(), answered.message.unwrap());
-        assert_eq!((asked.kind, answered.kind), (CLIENT_QUERY, CLIENT_RESPONSE));
-        assert_eq!(
-            (
-                asked.query_message.unwrap(),
-                answered.response_message.unwrap()
-            ),
-            (query.clone(), answer)
-        );
-        assert_eq!(
-            (asked.socket_family, asked.socket_protocol),
-            (Some(1), Some(1))
-        );
+
+        let asked = asked.message.unwrap();
+        assert_eq!(asked.kind, CLIENT_QUERY);
+        assert_eq!(asked.query_message.unwrap(), query);
+        assert_eq!(asked.socket_family, Some(1));
+        assert_eq!(asked.socket_protocol, Some(1));
         assert_eq!(asked.query_address, Some(vec![127, 0, 0, 1]));
-        assert!(
-            asked.query_port.is_some_and(|port| port > 0)
-                && answered.response_time_sec > Some(1_600_000_000)
-        );
+        assert!(asked.query_port.is_some_and(|port| port > 0));
+
+        let answered = answered.message.unwrap();
+        assert_eq!(answered.kind, CLIENT_RESPONSE);
+        assert_eq!(answered.response_message.unwrap(), answer);
+        assert!(answered.response_time_sec > Some(1_600_000_000));
         drop(stream);
     }
     let mut stream = accept(&listener).await;
     stop.cancel();
     assert_eq!(frames::read_control(&mut stream).await.unwrap().kind, STOP);
-    stream.write_all(&control(FINISH)).await.unwrap();
+    stream.write_all(&control_frame(FINISH)).await.unwrap();
     tasks.join_all().await;
     assert_eq!(tap.counts().watches, 0);
 }
 
 #[tokio::test]
-async fn a_reader_of_something_else_is_left() {
+async fn reader_of_another_protocol_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dnstap.sock");
     let listener = UnixListener::bind(&path).unwrap();
     for reply in [
-        control(FINISH),
+        control_frame(FINISH),
         b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
     ] {
         let answering = async {
@@ -152,7 +149,7 @@ async fn a_reader_of_something_else_is_left() {
             stream.write_all(&reply).await.unwrap();
             stream
         };
-        let reader = Reader::Unix(path.clone());
+        let reader = DnstapReader::Unix(path.clone());
         let (connected, _stream) = tokio::join!(connect(&reader), answering);
         assert!(connected.is_err());
     }

@@ -7,12 +7,12 @@ use super::*;
 
 /// Timeout of all waits, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Deadline in tests with a silent API server.
+/// Timeout of look-ups in tests with a silent API server.
 const SOON: Duration = Duration::from_millis(100);
 
 struct Cluster {
     server: Running,
-    owners: Owners,
+    owners: OwnerFinder,
 }
 
 impl Cluster {
@@ -26,15 +26,15 @@ impl Cluster {
             .unwrap()
             .spawn();
         let connection = connect(&server).await;
-        let owners = Owners::new(
+        let owners = OwnerFinder::new(
             &connection,
             &Scope {
                 namespaces,
                 services: None,
             },
         );
-        let owners = Owners {
-            deadline: PATIENCE,
+        let owners = OwnerFinder {
+            timeout: PATIENCE,
             ..owners
         };
         Self { server, owners }
@@ -53,8 +53,8 @@ impl Cluster {
     }
 
     /// The owner of each address as text, `-` for none.
-    async fn of(&self, addresses: &[IpAddr]) -> Vec<String> {
-        let owners = tokio::time::timeout(2 * PATIENCE, self.owners.of(addresses))
+    async fn owner_texts(&self, addresses: &[IpAddr]) -> Vec<String> {
+        let owners = tokio::time::timeout(2 * PATIENCE, self.owners.find_owners(addresses))
             .await
             .unwrap();
         let text = |address| {
@@ -112,7 +112,7 @@ async fn connect(server: &Running) -> Arc<Connection> {
 }
 
 #[tokio::test]
-async fn owners_of_addresses_in_either_encoding() {
+async fn owners_are_found_in_both_encodings() {
     let pods = [
         "apps/web-0 Running node-1 pod 10.0.0.1 fd00::1",
         "apps/ended Succeeded node-2 pod 10.0.0.1",
@@ -146,7 +146,7 @@ async fn owners_of_addresses_in_either_encoding() {
             ("outside of the cluster", "198.51.100.1", "-"),
         ] {
             assert_eq!(
-                cluster.of(&[ip(address)]).await,
+                cluster.owner_texts(&[ip(address)]).await,
                 [owner],
                 "{name}, protobuf: {protobuf}"
             );
@@ -155,38 +155,41 @@ async fn owners_of_addresses_in_either_encoding() {
 }
 
 #[test]
-fn a_pod_counts_only_with_the_address() {
+fn pod_without_address_is_no_owner() {
     let found = [
         ScheduledPod::from_api(&pod("a/b Running c pod 10.0.0.1").to_string())
             .unwrap()
             .object,
     ];
     assert_eq!(
-        owner(ip("10.0.0.1"), &found).text().as_deref(),
+        select_owner(ip("10.0.0.1"), &found).text().as_deref(),
         Some("pod a/b on c")
     );
     assert_eq!(
-        owner(ip("10.0.0.2"), &found),
+        select_owner(ip("10.0.0.2"), &found),
         ClientOwner::default(),
         "an API server without the selector"
     );
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_twice_in_a_minute() {
+async fn known_owner_is_cached_for_a_minute() {
     let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
     for requests in [2, 0] {
-        assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
+        assert_eq!(cluster.owner_texts(&addresses).await, ["pod a/b on c", "-"]);
         assert_eq!(cluster.requests(), requests);
     }
     cluster.set(&["a/b Failed c pod 10.0.0.1", "a/next Running c pod 10.0.0.1"]);
-    cluster.after(FRESH).await;
-    assert_eq!(cluster.of(&addresses).await, ["pod a/next on c", "-"]);
+    cluster.after(OWNER_LIFETIME).await;
+    assert_eq!(
+        cluster.owner_texts(&addresses).await,
+        ["pod a/next on c", "-"]
+    );
 }
 
 #[tokio::test]
-async fn requests_are_bounded_and_the_next_look_learns_more() {
+async fn next_request_looks_up_the_rest() {
     let addresses: Vec<IpAddr> = (1..=50)
         .map(|host| IpAddr::from([10, 0, 0, host]))
         .collect();
@@ -207,7 +210,7 @@ async fn requests_are_bounded_and_the_next_look_learns_more() {
             .collect();
         cluster.set(&pods.iter().map(String::as_str).collect::<Vec<_>>());
         for look in 1..=2 {
-            let owners = cluster.of(&addresses).await;
+            let owners = cluster.owner_texts(&addresses).await;
             let first = owners.iter().position(|owner| owner == "-");
             assert_eq!(first, Some(look * known), "look {look}, {name}: {owners:?}");
             assert_eq!(cluster.requests(), requests, "look {look}, {name}");
@@ -216,47 +219,51 @@ async fn requests_are_bounded_and_the_next_look_learns_more() {
 }
 
 #[tokio::test]
-async fn no_more_owners_are_kept_than_the_bound() {
+async fn cached_owners_are_bounded() {
     let mut cluster = Cluster::with_pods(&[]).await;
     let addresses: Vec<IpAddr> = (0..400u32).map(|host| IpAddr::V4(host.into())).collect();
-    for page in addresses.chunks(REQUESTS) {
-        cluster.of(page).await;
+    for page in addresses.chunks(MAX_REQUESTS) {
+        cluster.owner_texts(page).await;
     }
     assert_eq!(
-        (cluster.requests(), cluster.owners.kept.lock().owners.len()),
-        (KEPT, KEPT)
+        (cluster.requests(), cluster.owners.cache.lock().owners.len()),
+        (MAX_CACHED, MAX_CACHED)
     );
-    cluster.after(FRESH).await;
-    cluster.of(&addresses).await;
+    cluster.after(OWNER_LIFETIME).await;
+    cluster.owner_texts(&addresses).await;
     assert_eq!(
-        (cluster.requests(), cluster.owners.kept.lock().owners.len()),
-        (REQUESTS, REQUESTS)
+        (cluster.requests(), cluster.owners.cache.lock().owners.len()),
+        (MAX_REQUESTS, MAX_REQUESTS)
     );
 }
 
 #[tokio::test]
-async fn a_failure_ends_the_asking_for_a_while() {
+async fn failure_pauses_lookups() {
     let delay = u64::try_from(PATIENCE.as_millis()).unwrap() * 10;
     for (name, action, pause) in [
         (
             "the role does not allow it",
             Action::Refuse { code: 403 },
-            REFUSED,
+            PAUSE_REFUSED,
         ),
-        ("too many requests", Action::Refuse { code: 429 }, FAILED),
+        (
+            "too many requests",
+            Action::Refuse { code: 429 },
+            PAUSE_FAILED,
+        ),
         (
             "an older API server without the selector",
             Action::Refuse { code: 400 },
-            FAILED,
+            PAUSE_FAILED,
         ),
-        ("no answer", Action::Freeze, FAILED),
-        ("too slow", Action::Delay { ms: delay }, FAILED),
-        ("garbage", Action::Garbage, FAILED),
-        ("cut", Action::Cut { after: 10 }, FAILED),
+        ("no answer", Action::Freeze, PAUSE_FAILED),
+        ("too slow", Action::Delay { ms: delay }, PAUSE_FAILED),
+        ("garbage", Action::Garbage, PAUSE_FAILED),
+        ("cut", Action::Cut { after: 10 }, PAUSE_FAILED),
     ] {
         let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
         let is_silent = matches!(action, Action::Freeze | Action::Delay { .. });
-        cluster.owners.deadline = if is_silent { SOON } else { PATIENCE };
+        cluster.owners.timeout = if is_silent { SOON } else { PATIENCE };
         let addresses: Vec<IpAddr> = (1..=10)
             .map(|host| IpAddr::from([10, 0, 0, host]))
             .collect();
@@ -264,15 +271,15 @@ async fn a_failure_ends_the_asking_for_a_while() {
             .server
             .faults
             .add(Rule::new(action).on([Resource::Pods]));
-        assert_eq!(cluster.of(&addresses).await, ["-"; 10], "{name}");
-        assert!((1..=PARALLEL).contains(&cluster.requests()), "{name}");
+        assert_eq!(cluster.owner_texts(&addresses).await, ["-"; 10], "{name}");
+        assert!((1..=MAX_PARALLEL).contains(&cluster.requests()), "{name}");
         cluster.server.faults.remove(rule);
-        assert_eq!(cluster.of(&addresses).await, ["-"; 10], "{name}");
+        assert_eq!(cluster.owner_texts(&addresses).await, ["-"; 10], "{name}");
         assert_eq!(cluster.requests(), 0, "{name}: not asked again at once");
-        cluster.owners.deadline = PATIENCE;
+        cluster.owners.timeout = PATIENCE;
         cluster.after(pause).await;
         assert_eq!(
-            cluster.of(&addresses).await.first().unwrap(),
+            cluster.owner_texts(&addresses).await.first().unwrap(),
             "pod a/b on c",
             "{name}"
         );
@@ -280,7 +287,7 @@ async fn a_failure_ends_the_asking_for_a_while() {
 }
 
 #[tokio::test]
-async fn what_came_before_the_deadline_is_shown() {
+async fn owners_found_before_timeout_are_returned() {
     let addresses: Vec<IpAddr> = (1..=10)
         .map(|host| IpAddr::from([10, 0, 0, host]))
         .collect();
@@ -288,12 +295,12 @@ async fn what_came_before_the_deadline_is_shown() {
     for address in &addresses {
         cluster.set(&[&format!("a/p{address} Running c pod {address}")]);
     }
-    cluster.owners.deadline = Duration::from_secs(2);
+    cluster.owners.timeout = Duration::from_secs(2);
     cluster
         .server
         .faults
         .add(Rule::new(Action::Freeze).on([Resource::Pods]).skip(3));
-    let owners = cluster.of(&addresses).await;
+    let owners = cluster.owner_texts(&addresses).await;
     assert_eq!(
         owners
             .iter()
@@ -305,30 +312,33 @@ async fn what_came_before_the_deadline_is_shown() {
 }
 
 #[tokio::test]
-async fn what_is_known_is_shown_while_the_api_server_is_away() {
+async fn cached_owners_outlast_lost_api_server() {
     let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
-    assert_eq!(cluster.of(&[ip("10.0.0.1")]).await, ["pod a/b on c"]);
-    cluster.server.faults.freeze();
-    cluster.owners.deadline = SOON;
-    let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
-    assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
-    cluster.after(FRESH).await;
     assert_eq!(
-        cluster.of(&addresses).await,
+        cluster.owner_texts(&[ip("10.0.0.1")]).await,
+        ["pod a/b on c"]
+    );
+    cluster.server.faults.freeze();
+    cluster.owners.timeout = SOON;
+    let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
+    assert_eq!(cluster.owner_texts(&addresses).await, ["pod a/b on c", "-"]);
+    cluster.after(OWNER_LIFETIME).await;
+    assert_eq!(
+        cluster.owner_texts(&addresses).await,
         ["-", "-"],
         "the address may be that of another pod"
     );
 }
 
 #[tokio::test]
-async fn whoever_looks_at_the_same_time_asks_once() {
+async fn concurrent_requests_share_lookups() {
     let cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
     cluster
         .server
         .faults
         .add(Rule::new(Action::Delay { ms: 20 }).on([Resource::Pods]));
     let addresses = [ip("10.0.0.1")];
-    let looks = futures::future::join_all((0..5).map(|_| cluster.of(&addresses))).await;
+    let looks = futures::future::join_all((0..5).map(|_| cluster.owner_texts(&addresses))).await;
     assert_eq!(looks.concat(), ["pod a/b on c"; 5]);
     assert_eq!(cluster.requests(), 1);
 }

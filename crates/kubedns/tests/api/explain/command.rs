@@ -26,7 +26,7 @@ fn scrubbed(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_prints_what_people_need() {
+async fn explain_prints_text() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let (code, stdout, stderr) = kubedns.command(&["db-0.db", "A", "--search=apps"]).await;
@@ -54,7 +54,7 @@ kubedns    records from the API server (Endpoints)
 }
 
 #[tokio::test]
-async fn it_prints_json() {
+async fn explain_prints_json() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let (code, stdout, stderr) = kubedns.command(&["--json", "wbe.apps"]).await;
@@ -71,7 +71,7 @@ async fn it_prints_json() {
 }
 
 #[tokio::test]
-async fn mistakes_have_a_line_and_an_exit_code_each() {
+async fn explain_mistake_has_line_and_code() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let nobody = format!("http://127.0.0.1:{}", free_port());
@@ -127,7 +127,7 @@ async fn mistakes_have_a_line_and_an_exit_code_each() {
 }
 
 #[tokio::test]
-async fn servers_that_say_something_else() {
+async fn explain_rejects_unexpected_responses() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     for (reply, line) in [

@@ -140,7 +140,7 @@ fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -
 }
 
 #[tokio::test]
-async fn dnsmasq_does_what_is_said() {
+async fn dnsmasq_routes_names_as_explained() {
     if !Path::new(DNSMASQ).exists() {
         println!("SKIPPED: no {DNSMASQ} on this machine");
         return;

@@ -11,7 +11,7 @@ fn at<const N: usize>(value: &Value, pointers: [&str; N]) -> [Value; N] {
 }
 
 #[tokio::test]
-async fn a_name_is_explained_as_json() {
+async fn name_is_explained_as_json() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let explanation = kubedns.explain("name=web&type=a&search=apps").await;
@@ -57,7 +57,7 @@ async fn a_name_is_explained_as_json() {
 }
 
 #[tokio::test]
-async fn it_follows_what_happens() {
+async fn explanation_follows_events() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let explanation = kubedns.explain("name=api.apps.svc.cluster.local.").await;
@@ -88,7 +88,7 @@ async fn it_follows_what_happens() {
 }
 
 #[tokio::test]
-async fn mistakes_have_a_line_each() {
+async fn explain_mistake_is_one_line() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let (long, longer, label) = ("a".repeat(256), "a.".repeat(5000), "a".repeat(64));
@@ -171,7 +171,7 @@ async fn mistakes_have_a_line_each() {
 }
 
 #[tokio::test]
-async fn it_is_read_and_nothing_else() {
+async fn explain_accepts_get_alone() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     for (method, status) in [
@@ -200,7 +200,7 @@ async fn it_is_read_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn it_is_as_text_too() {
+async fn explanation_is_text_on_request() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let (code, text) = kubedns.get("/explain?name=10.244.1.20&format=text").await;
@@ -212,7 +212,7 @@ async fn it_is_as_text_too() {
 }
 
 #[tokio::test]
-async fn asking_changes_nothing() {
+async fn explaining_changes_no_metrics() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let state = || async {
@@ -240,7 +240,7 @@ async fn asking_changes_nothing() {
 }
 
 #[tokio::test]
-async fn many_at_a_time_are_turned_down_and_do_no_harm() {
+async fn concurrent_explanations_are_bounded() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let all = (0..60).map(|_| kubedns.get("/explain?name=*.*.svc.cluster.local"));

@@ -4,7 +4,7 @@
 use super::{cluster, ready, starting};
 
 #[tokio::test]
-async fn before_the_first_lists_cluster_names_are_refused() {
+async fn explanation_before_first_lists_warns() {
     let cluster = cluster();
     cluster.faults.down();
     let kubedns = starting(&cluster, &[]).await;
@@ -19,7 +19,7 @@ async fn before_the_first_lists_cluster_names_are_refused() {
 }
 
 #[tokio::test]
-async fn a_lost_api_server_is_told_and_forgotten() {
+async fn explanation_warns_of_lost_api_server() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     // kubedns is ready after the first lists; the watches open a moment later.
@@ -42,7 +42,7 @@ async fn a_lost_api_server_is_told_and_forgotten() {
 }
 
 #[tokio::test]
-async fn a_rejected_configuration_is_told() {
+async fn explanation_warns_of_rejected_configuration() {
     let cluster = cluster();
     let directory = tempfile::tempdir().unwrap();
     let write = |text: &str| std::fs::write(directory.path().join("stubDomains"), text).unwrap();
@@ -70,7 +70,7 @@ async fn a_rejected_configuration_is_told() {
 }
 
 #[tokio::test]
-async fn records_of_a_snapshot_file_are_told() {
+async fn explanation_warns_of_snapshot_records() {
     let cluster = cluster();
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());

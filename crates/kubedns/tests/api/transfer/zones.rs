@@ -122,7 +122,7 @@ fn owned(lines: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zone_of_etcd_is_transferred() {
+async fn etcd_zone_is_transferred() {
     let Some(etcd) = Etcd::start("transfer of a zone of etcd is").await else {
         return;
     };
@@ -171,7 +171,7 @@ async fn a_zone_of_etcd_is_transferred() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_external_zone_is_transferred() {
+async fn external_zone_is_transferred() {
     let service = |address: &str| {
         let mut service = mk_cluster_ip("apps", "web", &["10.96.0.1"], &["http:80"]);
         service["spec"]["externalIPs"] = serde_json::json!([address]);
@@ -201,7 +201,7 @@ async fn the_external_zone_is_transferred() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_zone_of_the_cluster_set_is_transferred() {
+async fn clusterset_zone_is_transferred() {
     let cluster = Cluster::start();
     cluster.set(mk_service_import(
         "apps",
