@@ -134,8 +134,8 @@ mod tests {
     use std::time::Duration;
 
     use cluster::connect::{Access, Connection};
-    use cluster::watch::Scope;
     use cluster::snapshot::PodNames;
+    use cluster::watch::Scope;
     use skydns::Zone;
     use treecache::Map;
     use wire::Name;

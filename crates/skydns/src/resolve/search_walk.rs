@@ -32,7 +32,7 @@ pub struct SearchWalk {
     pair: Option<u16>,
     /// Whether the current lookup is for the other type.
     other_type: bool,
-    /// NameForm of the SOA record in a negative answer of the walk.
+    /// Owner name of the SOA record in a negative answer of the walk.
     owner: Name,
     /// The NXDOMAIN response for the query name, if that is the first name. This response is the
     /// answer if no name exists.
