@@ -61,6 +61,7 @@ mod tests {
         for length in [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000].map(Duration::from_millis)
         {
             let pause = backoff.pause(Duration::from_secs(15));
+
             assert!(
                 pause >= length / 2 && pause <= length,
                 "{pause:?} of {length:?}"

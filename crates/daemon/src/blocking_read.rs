@@ -30,9 +30,9 @@ impl<T: Send + 'static> BlockingRead<T> {
         {
             return None;
         }
-        let outcome = timeout(READ_TIMEOUT, running.insert(spawn_blocking(read)))
-            .await
-            .ok()?;
+
+        let reading = running.insert(spawn_blocking(read));
+        let outcome = timeout(READ_TIMEOUT, reading).await.ok()?;
         *running = None;
         outcome.ok()
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn while_a_read_hangs_there_is_no_other() {
+    async fn hanging_read_prevents_others() {
         let reading = BlockingRead::default();
         assert_eq!(reading.run(|| 1).await, Some(1));
         let (mount, hangs) = mpsc::channel();

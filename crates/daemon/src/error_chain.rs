@@ -6,33 +6,37 @@ use std::io;
 
 /// Displays an error with its causes, separated by colons.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a dyn Error);
 
-impl fmt::Display for Chain<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
+
         let mut source = self.0.source();
         while let Some(cause) = source {
             write!(f, ": {cause}")?;
             source = cause.source();
         }
+
         Ok(())
     }
 }
 
 /// The first line of an error and of each cause, separated by colons. A cause whose text is already
-/// in the result is skipped, because library errors often repeat their causes. Links to the
-/// documentation of a library are removed.
+/// in the result is skipped. Links to the documentation of a library are removed.
 pub fn brief(error: &dyn Error) -> String {
     let mut line = own_text(error);
     let mut source = error.source();
+
     while let Some(cause) = source {
         let text = own_text(cause);
+        // Library errors often repeat their causes.
         if !line.contains(&text) {
             let _ = write!(line, ": {text}");
         }
         source = cause.source();
     }
+
     line
 }
 

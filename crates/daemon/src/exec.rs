@@ -44,54 +44,56 @@ pub fn command(
 /// Executes the program if [`command`] made `command_line`, the command line of this process.
 /// Returns the exit status if the execution fails, and `None` for any other command line.
 pub fn requested(command_line: &[OsString]) -> Option<ExitCode> {
-    let launch = Launch::read(command_line)?;
-    let error = launch.run();
-    let _ = writeln!(
-        io::stderr().lock(),
-        "cannot execute {}: {error}",
-        launch.program.display()
-    );
+    let request = ExecRequest::parse(command_line)?;
+    let error = request.execute();
+
+    // The process has no log: it only came to execute the program.
+    let program = request.program.display();
+    let _ = writeln!(io::stderr().lock(), "cannot execute {program}: {error}");
     Some(ExitCode::from(CANNOT_EXECUTE))
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Launch<'a> {
+struct ExecRequest<'a> {
     parent: Pid,
     on_death: Signal,
     program: &'a OsStr,
     arguments: &'a [OsString],
 }
 
-impl<'a> Launch<'a> {
-    fn read(command_line: &'a [OsString]) -> Option<Self> {
+impl<'a> ExecRequest<'a> {
+    fn parse(command_line: &'a [OsString]) -> Option<Self> {
         let [_, mark, parent, on_death, program, arguments @ ..] = command_line else {
             return None;
         };
         if mark != MARK {
             return None;
         }
+
         Some(Self {
-            parent: Pid::from_raw(parsed(parent)?),
-            on_death: parsed(on_death)?,
+            parent: Pid::from_raw(parse_word(parent)?),
+            on_death: parse_word(on_death)?,
             program,
             arguments,
         })
     }
 
     /// Executes the program; returns only on failure.
-    fn run(&self) -> io::Error {
+    fn execute(&self) -> io::Error {
         if let Err(error) = prctl::set_pdeathsig(self.on_death) {
             return error.into();
         }
+
         // If the parent died before the request, the kernel never sends the signal.
         if getppid() != self.parent {
             return io::Error::other("the process that started it is gone");
         }
+
         Command::new(self.program).args(self.arguments).exec()
     }
 }
 
-fn parsed<T: FromStr>(text: &OsStr) -> Option<T> {
+fn parse_word<T: FromStr>(text: &OsStr) -> Option<T> {
     text.to_str()?.parse().ok()
 }
 
@@ -106,13 +108,14 @@ mod tests {
             .chain(command.get_args())
             .map(OsStr::to_owned)
             .collect();
-        let expected = Launch {
+
+        let expected = ExecRequest {
             parent: getpid(),
             on_death: Signal::SIGTERM,
             program: OsStr::new("/bin/x"),
             arguments: &["-v=2".into()],
         };
-        assert_eq!(Launch::read(&line), Some(expected));
+        assert_eq!(ExecRequest::parse(&line), Some(expected));
     }
 
     #[test]

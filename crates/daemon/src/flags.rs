@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::ValueParser;
 
-use self::words::{Stop, Version, Words};
+use self::words::{CommandWords, VersionFormat, WordsError};
 
 pub(crate) use self::usage::OLD_LOGGING;
 pub(crate) use self::value::plain;
@@ -108,8 +108,11 @@ pub fn parse_program<P: Parser>(
     let words = read_words(&command, program, style, argv)?;
 
     let first_word = words.stray.first().filter(|_| words.begins_with_word);
-    let is_subcommand = |word: &&OsString| subcommands.iter().any(|subcommand| *word == subcommand);
-    if let Some(word) = first_word.or_else(|| words.stray.iter().find(is_subcommand)) {
+    let subcommand = words
+        .stray
+        .iter()
+        .find(|word| subcommands.iter().any(|known| word == known));
+    if let Some(word) = first_word.or(subcommand) {
         return Err(unexpected_word(program, style, word));
     }
 
@@ -154,14 +157,14 @@ fn read_words(
     program: &str,
     style: Style,
     argv: impl IntoIterator<Item = OsString>,
-) -> Result<Words, Exit> {
-    words::read(command, style, argv).map_err(|stop| match stop {
-        Stop::Help => Exit {
+) -> Result<CommandWords, Exit> {
+    words::rewrite(command, style, argv).map_err(|stop| match stop {
+        WordsError::HelpRequested => Exit {
             status: 0,
             stdout: String::new(),
             stderr: usage::render(command, program, style),
         },
-        Stop::Wrong(text) => error::exit(program, style, &text),
+        WordsError::Mistake(text) => error::exit(program, style, &text),
     })
 }
 
@@ -173,9 +176,6 @@ fn parse_values<P: Parser>(
     flags: Vec<OsString>,
     positional: Vec<OsString>,
 ) -> Result<P, Exit> {
-    let wrong_value =
-        |wrong: clap::Error| error::exit(program, style, &error::text(command, style, &wrong));
-
     let mut line = vec![OsString::from(program)];
     line.extend(flags);
     if !positional.is_empty() {
@@ -183,11 +183,12 @@ fn parse_values<P: Parser>(
         line.extend(positional);
     }
 
-    let mut matches = command
-        .clone()
-        .try_get_matches_from(line)
-        .map_err(wrong_value)?;
-    P::from_arg_matches_mut(&mut matches).map_err(wrong_value)
+    let matches = command.clone().try_get_matches_from(line);
+    let parsed = matches.and_then(|mut matches| P::from_arg_matches_mut(&mut matches));
+    parsed.map_err(|wrong| {
+        let text = error::render_clap_error(command, style, &wrong);
+        error::exit(program, style, &text)
+    })
 }
 
 fn unexpected_word(program: &str, style: Style, word: &OsString) -> Exit {
@@ -200,7 +201,7 @@ fn unexpected_word(program: &str, style: Style, word: &OsString) -> Exit {
 }
 
 /// The exit of `--version`, if the command line has it.
-fn exit_with_version(program: &str, version: Option<Version>) -> Result<(), Exit> {
+fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<(), Exit> {
     match version {
         Some(version) => Err(Exit {
             status: 0,
@@ -235,19 +236,26 @@ fn go_command(command: clap::Command) -> clap::Command {
         .disable_version_flag(true)
         .args_override_self(true)
         .mut_args(|arg| if is_bool(&arg) { go_bool(arg) } else { arg });
+
+    // The words are read before clap parses them.
     command.build();
     command
 }
 
 fn go_bool(arg: clap::Arg) -> clap::Arg {
-    let off = arg.get_default_values().is_empty();
+    let is_off = arg.get_default_values().is_empty();
     let arg = arg
         .action(clap::ArgAction::Set)
         .num_args(0..=1)
         .require_equals(true)
         .default_missing_value("true")
         .value_parser(ValueParser::new(boolean));
-    if off { arg.default_value("false") } else { arg }
+
+    if is_off {
+        arg.default_value("false")
+    } else {
+        arg
+    }
 }
 
 /// Whether this is a boolean flag, which means `true` without a value.

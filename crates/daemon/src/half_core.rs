@@ -15,23 +15,23 @@ pub struct HalfCore(Mutex<()>);
 /// The turn of one piece of work. Dropping the turn blocks the thread for a pause, and then lets
 /// others run.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct HalfCoreTurn<'a> {
     _only: MutexGuard<'a, ()>,
     began: Instant,
 }
 
 impl HalfCore {
     /// Waits for a turn. Only threads that may block may wait for it.
-    pub fn turn(&self) -> Turn<'_> {
+    pub fn turn(&self) -> HalfCoreTurn<'_> {
         let only = self.0.lock();
-        Turn {
+        HalfCoreTurn {
             _only: only,
             began: Instant::now(),
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for HalfCoreTurn<'_> {
     fn drop(&mut self) {
         std::thread::sleep(self.began.elapsed());
     }
@@ -49,20 +49,22 @@ mod tests {
     fn turns_run_one_at_a_time() {
         let share = Arc::new(HalfCore::default());
         let running = Arc::new(AtomicU32::new(0));
-        let workers = (0..4).map(|_| {
+
+        let mut workers = Vec::new();
+        for _ in 0..4 {
             let share = Arc::clone(&share);
             let running = Arc::clone(&running);
-            std::thread::spawn(move || {
+            workers.push(std::thread::spawn(move || {
                 let _turn = share.turn();
                 assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);
                 std::thread::yield_now();
                 running.fetch_sub(1, Ordering::SeqCst);
-            })
-        });
-        workers
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|worker| worker.join().unwrap());
+            }));
+        }
+
+        for worker in workers {
+            worker.join().unwrap();
+        }
     }
 
     #[test]
@@ -71,8 +73,10 @@ mod tests {
         let share = HalfCore::default();
         let turn = share.turn();
         let began = turn.began;
+
         std::thread::sleep(WORK);
         drop(turn);
+
         assert!(began.elapsed() >= WORK * 2, "{:?}", began.elapsed());
     }
 }

@@ -49,7 +49,7 @@ impl BindError {
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct HttpLimits {
     /// Maximum number of connections; a further connection closes the oldest.
     connections: usize,
     /// Timeout of the head of a request and of an idle connection.
@@ -62,7 +62,7 @@ struct Limits {
     life: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connections: 256,
@@ -79,7 +79,7 @@ impl Default for Limits {
 pub struct Server {
     listener: TcpListener,
     local: SocketAddr,
-    limits: Limits,
+    limits: HttpLimits,
 }
 
 impl Server {
@@ -92,15 +92,20 @@ impl Server {
             host if host.contains(':') => format!("[{host}]:{port}"),
             host => format!("{host}:{port}"),
         };
-        let fail = |error: io::Error| BindError::new(&shown, &error);
 
-        let ip = listen_addr(host).await.map_err(fail)?;
-        let listener = listen(ip, port).map_err(fail)?;
-        let local = listener.local_addr().map_err(fail)?;
+        Self::bind_address(host, port)
+            .await
+            .map_err(|error| BindError::new(&shown, &error))
+    }
+
+    async fn bind_address(host: &str, port: u16) -> io::Result<Self> {
+        let ip = listen_addr(host).await?;
+        let listener = listen(ip, port)?;
+        let local = listener.local_addr()?;
         Ok(Self {
             listener,
             local,
-            limits: Limits::default(),
+            limits: HttpLimits::default(),
         })
     }
 

@@ -33,21 +33,21 @@ mod limit;
 mod queue;
 mod sink;
 
+use std::panic::PanicHookInfo;
 use std::sync::Once;
 use std::time::Duration;
 
 use chrono::Local;
-
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use self::format::{Fields, Line};
-pub use self::level::{Level, Modules};
-use self::queue::Queue;
+use self::format::{EventFields, KlogLine};
+pub use self::level::{Verbosity, VmoduleLevels};
+use self::queue::LineQueue;
 
 /// The suffix of the target of query logs.
 const QUERIES: &str = "::queries";
 /// The queue of lines for standard error.
-static STDERR: Queue = Queue::new();
+static STDERR: LineQueue = LineQueue::new();
 /// Stack size of the writing thread.
 const THREAD_STACK: usize = 256 << 10;
 /// Timeout of writing the last lines at the end of the process.
@@ -55,7 +55,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     /// klog lines.
     #[default]
     Klog,
@@ -75,14 +75,14 @@ pub enum Format {
 pub struct LogFlags {
     /// number for the log level verbosity
     #[arg(short = 'v', long = "v", value_name = "Level", default_value = "0")]
-    pub v: Level,
+    pub v: Verbosity,
     /// comma-separated list of pattern=N settings for file-filtered logging (only works for the
     /// default text log format)
     #[arg(long, value_name = "moduleSpec", default_value = "")]
-    pub vmodule: Modules,
+    pub vmodule: VmoduleLevels,
     /// format of log lines: klog or json
     #[arg(long, value_name = "string", value_enum, default_value_t)]
-    pub log_format: Format,
+    pub log_format: LogFormat,
     /// Maximum number of seconds between log flushes
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub log_flush_frequency: crate::flags::GoDuration,
@@ -94,9 +94,9 @@ pub struct LogFlags {
 impl Default for LogFlags {
     fn default() -> Self {
         Self {
-            v: Level::default(),
-            vmodule: Modules::default(),
-            log_format: Format::default(),
+            v: Verbosity::default(),
+            vmodule: VmoduleLevels::default(),
+            log_format: LogFormat::default(),
             log_flush_frequency: crate::flags::GoDuration::from_secs(5),
             old: OldLogFlags::default(),
         }
@@ -105,8 +105,9 @@ impl Default for LogFlags {
 
 /// The help text of klog. The text is not a doc comment, because clap drops the final full stop of
 /// doc comments.
-const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to (no effect when -logtostderr=true). \
-     Unit is megabytes. If the value is 0, the maximum file size is unlimited.";
+const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to \
+     (no effect when -logtostderr=true). Unit is megabytes. If the value is 0, \
+     the maximum file size is unlimited.";
 
 /// Flags of klog that are accepted and have no effect.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -170,55 +171,52 @@ pub fn init(flags: &LogFlags) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         start_writing(flags.log_format);
-        let layer = sink::Layer::new(flags, || &STDERR);
+        let layer = sink::KlogLayer::new(flags, || &STDERR);
         // A test may have set another subscriber already.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
-        std::panic::set_hook(Box::new(|info| {
-            let place = info
-                .location()
-                .map(|at| format!("{}:{}", at.file(), at.line()))
-                .unwrap_or_default();
-            let why = info
-                .payload()
-                .downcast_ref::<&str>()
-                .copied()
-                .or_else(|| info.payload().downcast_ref::<String>().map(String::as_str))
-                .unwrap_or("unknown reason");
-            tracing::error!(place, why, "a bug: this thread panicked");
-            flush();
-        }));
+        std::panic::set_hook(Box::new(log_panic));
     });
 }
 
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let place = info
+        .location()
+        .map(|at| format!("{}:{}", at.file(), at.line()))
+        .unwrap_or_default();
+    let why = info.payload_as_str().unwrap_or("unknown reason");
+    tracing::error!(place, why, "a bug: this thread panicked");
+
+    // The process may end now.
+    flush();
+}
+
 /// Starts the writing thread. If the thread cannot start, each logging thread writes its own lines.
-fn start_writing(format: Format) {
+fn start_writing(format: LogFormat) {
     STDERR.open();
-    let lost = move |count: u64| {
-        let message = "log lines lost: standard error was not read".to_owned();
-        let fields = Fields {
-            message,
-            others: vec![("count", count.into())],
-        };
-        let (time, level, pid) = (Local::now(), tracing::Level::WARN, std::process::id());
-        Line {
-            time,
-            level,
-            pid,
-            file: "klog.rs",
-            number: line!(),
-            fields: &fields,
-        }
-        .render(format)
-    };
-    let thread = std::thread::Builder::new()
+    let started = std::thread::Builder::new()
         .name("log".to_owned())
-        .stack_size(THREAD_STACK);
-    if thread
-        .spawn(move || STDERR.run(std::io::stderr(), lost))
-        .is_err()
-    {
+        .stack_size(THREAD_STACK)
+        .spawn(move || STDERR.run(std::io::stderr(), |count| lost_lines(count, format)));
+    if started.is_err() {
         STDERR.close();
     }
+}
+
+/// The line that reports lost lines.
+fn lost_lines(count: u64, format: LogFormat) -> String {
+    let fields = EventFields {
+        message: "log lines lost: standard error was not read".to_owned(),
+        others: vec![("count", count.into())],
+    };
+    let line = KlogLine {
+        time: Local::now(),
+        level: tracing::Level::WARN,
+        pid: std::process::id(),
+        file: "klog.rs",
+        number: line!(),
+        fields: &fields,
+    };
+    line.render(format)
 }
 
 /// Queues a formatted line, which must end with a line feed.

@@ -58,13 +58,13 @@ pub fn gauge_value(count: usize) -> i64 {
 /// gauges that is reset, a scrape never sees it without a series or with two. Clones share the same
 /// series.
 #[derive(Clone, Debug)]
-pub struct Info {
+pub struct InfoMetric {
     gauges: IntGaugeVec,
     /// Held by a scrape, and while the label changes.
     exclusive: Arc<Mutex<()>>,
 }
 
-impl Info {
+impl InfoMetric {
     /// Replaces the label.
     pub fn set(&self, label: &str) {
         let _exclusive = self.exclusive.lock();
@@ -73,7 +73,7 @@ impl Info {
     }
 }
 
-impl Collector for Info {
+impl Collector for InfoMetric {
     fn desc(&self) -> Vec<&Desc> {
         self.gauges.desc()
     }
@@ -98,23 +98,29 @@ impl Metrics {
     pub fn new(program: &'static str) -> Result<Self, MetricError> {
         let registry = Registry::new();
         let name = "promhttp_metric_handler_requests_in_flight";
-        let in_flight = keep(
+        let in_flight = register_clone(
             &registry,
             name,
             IntGauge::new(name, "Current number of scrapes being served."),
         )?;
+
         let name = "promhttp_metric_handler_requests_total";
         let options = Opts::new(name, "Total number of scrapes by HTTP status code.");
-        let scrapes = keep(&registry, name, IntCounterVec::new(options, &["code"]))?;
+        let scrapes = register_clone(&registry, name, IntCounterVec::new(options, &["code"]))?;
         for code in ["200", "500", "503"] {
             scrapes.with_label_values(&[code]);
         }
+
         let metrics = Self {
             registry,
             in_flight,
             scrapes,
         };
-        metrics.register("process_*", checked("process_*", process::Process::new())?)?;
+        metrics.register(
+            "process_*",
+            name_error("process_*", process::ProcessCollector::new())?,
+        )?;
+
         let info = metrics.int_gauge_vec(
             "kube_dns_build_info",
             "Program, version and commit of this binary; always 1.",
@@ -122,6 +128,7 @@ impl Metrics {
         )?;
         info.with_label_values(&[program, version::VERSION, version::COMMIT])
             .set(1);
+
         Ok(metrics)
     }
 
@@ -131,12 +138,12 @@ impl Metrics {
         name: &str,
         collector: C,
     ) -> Result<(), MetricError> {
-        checked(name, self.registry.register(Box::new(collector)))
+        name_error(name, self.registry.register(Box::new(collector)))
     }
 
     /// Registers an integer counter.
     pub fn int_counter(&self, name: &str, help: &str) -> Result<IntCounter, MetricError> {
-        keep(&self.registry, name, IntCounter::new(name, help))
+        register_clone(&self.registry, name, IntCounter::new(name, help))
     }
 
     /// Registers integer counters with labels.
@@ -146,7 +153,7 @@ impl Metrics {
         help: &str,
         labels: &[&str],
     ) -> Result<IntCounterVec, MetricError> {
-        keep(
+        register_clone(
             &self.registry,
             name,
             IntCounterVec::new(Opts::new(name, help), labels),
@@ -155,7 +162,7 @@ impl Metrics {
 
     /// Registers an integer gauge.
     pub fn int_gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricError> {
-        keep(&self.registry, name, IntGauge::new(name, help))
+        register_clone(&self.registry, name, IntGauge::new(name, help))
     }
 
     /// Registers integer gauges with labels.
@@ -165,26 +172,26 @@ impl Metrics {
         help: &str,
         labels: &[&str],
     ) -> Result<IntGaugeVec, MetricError> {
-        keep(
+        register_clone(
             &self.registry,
             name,
             IntGaugeVec::new(Opts::new(name, help), labels),
         )
     }
 
-    /// Registers an info metric with one label. It has no series before [`Info::set`].
-    pub fn info(&self, name: &str, help: &str, label: &str) -> Result<Info, MetricError> {
+    /// Registers an info metric with one label. It has no series before [`InfoMetric::set`].
+    pub fn info(&self, name: &str, help: &str, label: &str) -> Result<InfoMetric, MetricError> {
         let gauges = IntGaugeVec::new(Opts::new(name, help), &[label]);
-        let info = gauges.map(|gauges| Info {
+        let info = gauges.map(|gauges| InfoMetric {
             gauges,
             exclusive: Arc::default(),
         });
-        keep(&self.registry, name, info)
+        register_clone(&self.registry, name, info)
     }
 
     /// Registers a gauge.
     pub fn gauge(&self, name: &str, help: &str) -> Result<Gauge, MetricError> {
-        keep(&self.registry, name, Gauge::new(name, help))
+        register_clone(&self.registry, name, Gauge::new(name, help))
     }
 
     /// Registers a histogram.
@@ -195,7 +202,7 @@ impl Metrics {
         buckets: &[f64],
     ) -> Result<Histogram, MetricError> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        keep(&self.registry, name, Histogram::with_opts(options))
+        register_clone(&self.registry, name, Histogram::with_opts(options))
     }
 
     /// Registers histograms with labels.
@@ -207,7 +214,7 @@ impl Metrics {
         labels: &[&str],
     ) -> Result<HistogramVec, MetricError> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        keep(&self.registry, name, HistogramVec::new(options, labels))
+        register_clone(&self.registry, name, HistogramVec::new(options, labels))
     }
 
     /// All metrics in the text format 0.0.4.
@@ -222,6 +229,7 @@ impl Metrics {
         self.in_flight.inc();
         let rendered = self.render();
         self.in_flight.dec();
+
         let (code, reply) = match rendered {
             Ok(text) => ("200", http::with_type(StatusCode::OK, CONTENT_TYPE, text)),
             Err(error) => {
@@ -236,6 +244,7 @@ impl Metrics {
                 )
             }
         };
+
         self.scrapes.with_label_values(&[code]).inc();
         reply
     }
@@ -251,17 +260,17 @@ impl Metrics {
     }
 }
 
-fn keep<C: Collector + Clone + 'static>(
+fn register_clone<C: Collector + Clone + 'static>(
     registry: &Registry,
     name: &str,
     metric: prometheus::Result<C>,
 ) -> Result<C, MetricError> {
-    let metric = checked(name, metric)?;
-    checked(name, registry.register(Box::new(metric.clone())))?;
+    let metric = name_error(name, metric)?;
+    name_error(name, registry.register(Box::new(metric.clone())))?;
     Ok(metric)
 }
 
-fn checked<T>(name: &str, result: prometheus::Result<T>) -> Result<T, MetricError> {
+fn name_error<T>(name: &str, result: prometheus::Result<T>) -> Result<T, MetricError> {
     result.map_err(|source| MetricError {
         name: name.to_owned(),
         source,

@@ -31,6 +31,7 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
         return Ok(wildcard_addr());
     }
     if let Ok(ip) = host.parse::<IpAddr>() {
+        // Go listens on both families for the wildcard address of either.
         return Ok(if ip.is_unspecified() {
             wildcard_addr()
         } else {
@@ -39,10 +40,9 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     }
 
     let lookup = timeout(LOOKUP, tokio::net::lookup_host((host, 0)));
-    let addresses: Vec<SocketAddr> = lookup
-        .await
-        .map_err(|_| io::ErrorKind::TimedOut)??
-        .collect();
+    let found = lookup.await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let addresses: Vec<SocketAddr> = found.collect();
+
     let first_v4 = addresses.iter().find(|address| address.is_ipv4());
     let chosen = first_v4
         .or(addresses.first())

@@ -22,6 +22,14 @@ pub fn pause_when_idle(length: Duration) {
     PAUSE.set(length);
 }
 
+/// Sleeps for the pause that [`pause_when_idle`] requested since the last sleep, if any.
+fn sleep_if_requested() {
+    let pause = PAUSE.take();
+    if !pause.is_zero() {
+        thread::sleep(pause);
+    }
+}
+
 /// A thread that runs async tasks. Work passed from one task to another stays on the thread. A
 /// multi-threaded runtime would wake a second thread, which costs more than most of the work.
 /// Dropping the value ends the tasks.
@@ -38,15 +46,13 @@ impl SingleThread {
     ///
     /// [`io::Error`] if the thread or its runtime cannot be created.
     pub fn start(name: &str) -> io::Result<Self> {
-        let take_pause = || match PAUSE.take() {
-            Duration::ZERO => {}
-            length => thread::sleep(length),
-        };
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .on_thread_park(take_pause)
+            .on_thread_park(sleep_if_requested)
             .build()?;
-        let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
+        let handle = runtime.handle().clone();
+        let stop = CancellationToken::new();
+
         let stopped = stop.clone();
         thread::Builder::new()
             .name(name.to_owned())
@@ -55,6 +61,7 @@ impl SingleThread {
                 // Blocking calls must not delay the end.
                 runtime.shutdown_background();
             })?;
+
         Ok(Self {
             runtime: handle,
             _stop: stop.drop_guard(),
@@ -96,7 +103,8 @@ mod tests {
         let (send, mut receive) = tokio::sync::mpsc::channel(100);
         let (taken, mut first) = tokio::sync::mpsc::channel(1);
         let wakings = thread.run(async move {
-            let (mut wakings, mut messages) = (0, Vec::new());
+            let mut wakings = 0;
+            let mut messages = Vec::new();
             while receive.recv_many(&mut messages, 100).await > 0 {
                 wakings += 1;
                 let _ = taken.try_send(());
@@ -104,6 +112,7 @@ mod tests {
             }
             wakings
         });
+
         send.send(0).await.unwrap();
         first.recv().await.unwrap();
         for message in 1..=20 {
@@ -111,6 +120,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         drop(send);
+
         let wakings = wakings.await;
         assert!(wakings < 10, "{wakings} for 21 messages");
     }

@@ -53,8 +53,15 @@ struct Targets {
 #[derive(Debug)]
 struct Notifications {
     watcher: Option<RecommendedWatcher>,
-    /// The watched path and its parent directory, by device and inode.
-    watched: [Option<(u64, u64)>; 2],
+    /// The watched path and its parent directory.
+    watched: [Option<FileIdentity>; 2],
+}
+
+/// A file by device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
 }
 
 impl PathWatch {
@@ -63,11 +70,14 @@ impl PathWatch {
     pub fn new(path: &Path, period: Duration) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
-        let watcher = notify::recommended_watcher(waker(path.clone(), Arc::clone(&wake)))
+        let handler = event_handler(path.clone(), Arc::clone(&wake));
+        let watcher = notify::recommended_watcher(handler)
             .inspect_err(|error| {
-                warn!(path = %path.display(), %error, ?period, "file notifications unavailable, polling periodically");
+                let path = path.display();
+                warn!(%path, %error, ?period, "file notifications unavailable, polling periodically");
             })
             .ok();
+
         let notifications = Mutex::new(Notifications {
             watcher,
             watched: [None, None],
@@ -79,12 +89,11 @@ impl PathWatch {
             wake,
         });
         let period = period.max(SHORTEST_PERIOD);
-        let next_look = Instant::now() + period;
         Self {
             targets,
             examining: BlockingRead::default(),
             period,
-            next_look,
+            next_look: Instant::now() + period,
         }
     }
 
@@ -105,25 +114,24 @@ impl PathWatch {
 
         tokio::select! {
             () = self.targets.wake.notified() => {
-                // The notification is consumed. If the future is dropped during `settle`, the next
+                // The notification is consumed. If the future is dropped during this wait, the next
                 // call must return at once.
                 self.next_look = Instant::now();
-                self.settle().await;
+                self.wait_for_last_event().await;
             }
             () = tokio::time::sleep_until(self.next_look) => {}
         }
+
         self.targets.is_fresh.store(false, Ordering::SeqCst);
         self.next_look = Instant::now() + self.period;
     }
 
     /// Waits until no event has arrived for [`QUIET`], at most [`LONGEST_DELAY`].
-    async fn settle(&self) {
+    async fn wait_for_last_event(&self) {
         let deadline = Instant::now() + LONGEST_DELAY;
         while Instant::now() < deadline {
-            if tokio::time::timeout(QUIET, self.targets.wake.notified())
-                .await
-                .is_err()
-            {
+            let next_event = self.targets.wake.notified();
+            if tokio::time::timeout(QUIET, next_event).await.is_err() {
                 return;
             }
         }
@@ -139,16 +147,17 @@ impl Targets {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let Notifications { watcher, watched } = &mut *notifications;
-        let targets = [self.path.clone(), parent(&self.path)];
+
+        let targets = [self.path.clone(), parent_of(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
-            let identity = identity(target);
+            let identity = file_identity(target);
             if identity == *watched {
                 continue;
             }
             self.is_fresh.store(true, Ordering::SeqCst);
             self.wake.notify_one();
-
             *watched = identity;
+
             let Some(watcher) = watcher else { continue };
             // `unwatch` fails if the kernel removed the watch together with the file.
             let _ = watcher.unwatch(target);
@@ -161,24 +170,32 @@ impl Targets {
     }
 }
 
-fn parent(path: &Path) -> PathBuf {
+fn parent_of(path: &Path) -> PathBuf {
     path.parent().unwrap_or(path).to_owned()
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+fn file_identity(path: &Path) -> Option<FileIdentity> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
+    Some(FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    })
 }
 
 /// The event handler: signals every event of the path, and of files in a watched directory, except
 /// reads.
-fn waker(path: PathBuf, wake: Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
+fn event_handler(
+    path: PathBuf,
+    wake: Arc<Notify>,
+) -> impl Fn(notify::Result<Event>) + Send + 'static {
     move |event| {
-        let relevant = match &event {
-            Ok(event) => event.need_rescan() || (is_change(event.kind) && concerns(event, &path)),
+        let is_relevant = match &event {
+            Ok(event) => {
+                event.need_rescan() || (is_change(event.kind) && concerns_path(event, &path))
+            }
             Err(_) => true,
         };
-        if relevant {
+        if is_relevant {
             wake.notify_one();
         }
     }
@@ -193,8 +210,8 @@ fn is_change(kind: EventKind) -> bool {
 
 /// Whether the event is about the path, or about the link through which a file of a mounted
 /// `ConfigMap` is reached.
-fn concerns(event: &Event, path: &Path) -> bool {
-    let link = parent(path).join(DATA_LINK);
+fn concerns_path(event: &Event, path: &Path) -> bool {
+    let link = parent_of(path).join(DATA_LINK);
     event
         .paths
         .iter()
@@ -208,7 +225,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_edit_is_not_missed_by_one_who_drops_every_call_early() {
+    async fn dropped_calls_miss_no_edit() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut watch = PathWatch::new(file.path(), Duration::from_hours(1));
         watch.changed().await;

@@ -56,12 +56,13 @@ where
         subcommands,
         ..
     } = program;
+
     let words = std::env::args_os().skip(1);
-    let ProgramOptions { options, ignored } =
-        match flags::parse_program::<O>(name, style, subcommands, words) {
-            Ok(parsed) => parsed,
-            Err(exit) => return exit.print(),
-        };
+    let parsed = flags::parse_program::<O>(name, style, subcommands, words);
+    let ProgramOptions { options, ignored } = match parsed {
+        Ok(parsed) => parsed,
+        Err(exit) => return exit.print(),
+    };
 
     klog::init(options.log());
     if !ignored.is_empty() {
@@ -71,7 +72,7 @@ where
         );
     }
 
-    let code = match drive(program, options, run) {
+    let code = match run_until_stopped(program, options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The alternate form contains the chain of causes, but no backtrace.
@@ -79,11 +80,12 @@ where
             ExitCode::from(FAILED)
         }
     };
+
     klog::flush();
     code
 }
 
-fn drive<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
+fn run_until_stopped<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
 where
     O: Options,
     F: FnOnce(O, Shutdown) -> Fut,
@@ -94,22 +96,25 @@ where
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+
     let result = runtime.block_on(async {
         let signals = Signals::listen().context("cannot listen for signals")?;
         let shutdown = Shutdown::default();
         let lameduck = options.lameduck();
+
         tokio::select! {
             result = run(options, shutdown.clone()) => result,
-            () = signals.drive(&shutdown, lameduck) => anyhow::bail!("stopped by a third signal"),
-            () = overdue(&shutdown) => anyhow::bail!("still running {STOPPING:?} after the stop"),
+            () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("stopped by a third signal"),
+            () = wait_until_overdue(&shutdown) => anyhow::bail!("still running {STOPPING:?} after the stop"),
         }
     });
+
     // Blocking calls (a file on a dead mount) must not delay the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
 
-async fn overdue(shutdown: &Shutdown) {
+async fn wait_until_overdue(shutdown: &Shutdown) {
     shutdown.stop.cancelled().await;
     tokio::time::sleep(STOPPING).await;
 }

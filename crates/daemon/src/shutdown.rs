@@ -44,25 +44,29 @@ impl Signals {
     }
 
     /// Cancels the tokens of `shutdown`; returns only at the third signal.
-    pub(crate) async fn drive(mut self, shutdown: &Shutdown, lameduck: Duration) {
+    pub(crate) async fn cancel_on_signals(mut self, shutdown: &Shutdown, lameduck: Duration) {
+        // The first signal begins the lameduck time.
         tokio::select! {
-            name = self.next() => {
+            name = self.next_signal() => {
                 tracing::info!(signal = name, ?lameduck, "stopping");
                 shutdown.draining.cancel();
             }
             () = shutdown.stop.cancelled() => shutdown.draining.cancel(),
         }
+
+        // Its end, or the second signal, stops the process.
         tokio::select! {
             () = tokio::time::sleep(lameduck) => {}
-            name = self.next() => tracing::info!(signal = name, "stopping at once"),
+            name = self.next_signal() => tracing::info!(signal = name, "stopping at once"),
             () = shutdown.stop.cancelled() => {}
         }
         shutdown.stop.cancel();
-        let name = self.next().await;
+
+        let name = self.next_signal().await;
         tracing::warn!(signal = name, "exiting without waiting for running tasks");
     }
 
-    async fn next(&mut self) -> &'static str {
+    async fn next_signal(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

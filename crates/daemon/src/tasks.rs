@@ -17,7 +17,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// The error of a task.
-pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type TaskCause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The failure of a set of tasks.
 #[derive(Debug, Error)]
@@ -35,7 +35,7 @@ pub enum TaskError {
         task: &'static str,
         /// Its error.
         #[source]
-        source: Cause,
+        source: TaskCause,
     },
     /// A task panicked.
     #[error("{task} panicked")]
@@ -57,7 +57,7 @@ pub enum TaskError {
 #[derive(Debug)]
 pub struct Tasks {
     stop: CancellationToken,
-    set: JoinSet<Result<(), Cause>>,
+    set: JoinSet<Result<(), TaskCause>>,
     names: BTreeMap<Id, &'static str>,
 }
 
@@ -76,7 +76,7 @@ impl Tasks {
     pub fn critical<F, E>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Cause>,
+        E: Into<TaskCause>,
     {
         let handle = self
             .set
@@ -92,7 +92,7 @@ impl Tasks {
     {
         self.critical(name, async move {
             task.await;
-            Ok::<(), Cause>(())
+            Ok::<(), TaskCause>(())
         });
     }
 
@@ -101,38 +101,47 @@ impl Tasks {
     pub async fn join(mut self, bound: Duration) -> Result<(), TaskError> {
         let stop = self.stop.clone();
         let mut first = None;
+
+        // Until the stop, the end of a task may be a failure, which stops the others.
         while !stop.is_cancelled() && !self.set.is_empty() {
             tokio::select! {
                 () = stop.cancelled() => {}
                 Some(ended) = self.set.join_next_with_id() => {
-                    first = self.judge(ended);
+                    first = self.error_of(ended);
                     if first.is_some() {
                         stop.cancel();
                     }
                 }
             }
         }
-        let late = tokio::time::timeout(bound, async {
+
+        // The other tasks have some time to end.
+        let rest = tokio::time::timeout(bound, async {
             while let Some(ended) = self.set.join_next_with_id().await {
-                let wrong = self.judge(ended);
-                keep_first(&mut first, wrong);
+                let error = self.error_of(ended);
+                keep_first_error(&mut first, error);
             }
         });
-        if late.await.is_err() {
+        if rest.await.is_err() {
             let tasks = self.names.values().copied().collect();
-            keep_first(&mut first, Some(TaskError::Stuck { tasks, bound }));
+            keep_first_error(&mut first, Some(TaskError::Stuck { tasks, bound }));
             self.set.shutdown().await;
         }
+
         first.map_or(Ok(()), Err)
     }
 
     /// The error of an ended task, if any.
-    fn judge(&mut self, ended: Result<(Id, Result<(), Cause>), JoinError>) -> Option<TaskError> {
+    fn error_of(
+        &mut self,
+        ended: Result<(Id, Result<(), TaskCause>), JoinError>,
+    ) -> Option<TaskError> {
         let id = match &ended {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
         let task = self.names.remove(&id)?;
+
         match ended {
             Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
             Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
@@ -142,7 +151,7 @@ impl Tasks {
     }
 }
 
-fn keep_first(first: &mut Option<TaskError>, next: Option<TaskError>) {
+fn keep_first_error(first: &mut Option<TaskError>, next: Option<TaskError>) {
     match (&first, next) {
         (None, next) => *first = next,
         (Some(_), Some(next)) => {

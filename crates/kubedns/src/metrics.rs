@@ -154,7 +154,7 @@ pub struct ConfigMetrics {
     /// Time when the configuration in force was loaded, in seconds since 1970.
     pub loaded: Gauge,
     /// Version of the configuration in force, as a label.
-    pub info: daemon::metrics::Info,
+    pub info: daemon::metrics::InfoMetric,
     /// Unresolved names of stub servers.
     pub unresolved: IntGauge,
 }

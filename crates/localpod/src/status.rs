@@ -89,7 +89,7 @@ impl Status {
         };
         let mut json = serde_json::to_vec_pretty(state)?;
         json.push(b'\n');
-        daemon::files::replace(file, |new| new.write_all(&json))
+        daemon::files::replace_file(file, |new| new.write_all(&json))
     }
 }
 

@@ -164,7 +164,7 @@ impl NannyCounters {
 /// Metrics of the configuration and its edits.
 #[derive(Debug)]
 struct ConfigCounters {
-    info: daemon::metrics::Info,
+    info: daemon::metrics::InfoMetric,
     error: IntGauge,
     loaded: IntGauge,
     edits: IntCounter,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use daemon::http::Server;
-use daemon::klog::Format;
+use daemon::klog::LogFormat;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::first_address;
@@ -344,7 +344,7 @@ impl NannyStart {
             query_lines: QueryLines {
                 followers: queries,
                 logged: self.arguments.has_option("log-queries"),
-                json: self.flags.log.log_format == Format::Json,
+                json: self.flags.log.log_format == LogFormat::Json,
             },
             report: self.report,
         };

@@ -214,7 +214,7 @@ fn check_owner(path: &Path) -> io::Result<()> {
 }
 
 fn replace_file(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    daemon::files::replace(&directory.join(name), |file| {
+    daemon::files::replace_file(&directory.join(name), |file| {
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(content)
     })

@@ -41,7 +41,7 @@ pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotErr
 /// [`io::Error`] if writing fails; the old file is kept then.
 pub fn store(directory: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    daemon::files::replace(&directory.join(FILE_NAME), |file| {
+    daemon::files::replace_file(&directory.join(FILE_NAME), |file| {
         file.write_all(content)?;
         file.sync_all()
     })?;

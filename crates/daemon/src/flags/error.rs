@@ -7,7 +7,7 @@ use super::value::{ValueError, quote};
 use super::{Exit, Style};
 
 /// The long and the short name of a flag.
-pub(super) struct Flag<'a> {
+pub(super) struct FlagNames<'a> {
     pub(super) long: Option<&'a str>,
     pub(super) short: Option<char>,
 }
@@ -19,6 +19,7 @@ pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
         Style::Pflag => format!("Usage of {program}: see {program} --help"),
         Style::Go => format!("Usage of {program}: see {program} -help"),
     };
+    // pflag prints the mistake last, Go's flag package first.
     let stderr = match style {
         Style::Pflag => format!("{hint}\n{text}\n"),
         Style::Go => format!("{text}\n{hint}\n"),
@@ -31,82 +32,86 @@ pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
 }
 
 /// The text of a clap error, as Go words it.
-pub(super) fn text(command: &Command, style: Style, wrong: &clap::Error) -> String {
-    let context = |kind| match wrong.get(kind) {
+pub(super) fn render_clap_error(command: &Command, style: Style, wrong: &clap::Error) -> String {
+    bad_value_of(command, style, wrong).unwrap_or_else(|| first_line(wrong))
+}
+
+/// The text for an invalid value; `None` for other errors.
+fn bad_value_of(command: &Command, style: Style, wrong: &clap::Error) -> Option<String> {
+    let is_bad_value = matches!(
+        wrong.kind(),
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue
+    );
+    if !is_bad_value {
+        return None;
+    }
+
+    let name = context_text(wrong, ContextKind::InvalidArg)?;
+    let value = context_text(wrong, ContextKind::InvalidValue)?;
+    let arg = command
+        .get_arguments()
+        .find(|candidate| candidate.to_string() == name)?;
+    let reason = value_error(wrong);
+    Some(bad_value(style, &flag_names(arg), value, reason.as_ref()))
+}
+
+fn context_text(wrong: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match wrong.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
-    };
-    let known = match (
-        wrong.kind(),
-        context(ContextKind::InvalidArg),
-        context(ContextKind::InvalidValue),
-    ) {
-        (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(arg), Some(value)) => command
-            .get_arguments()
-            .find(|candidate| candidate.to_string() == arg)
-            .map(|arg| bad_value(style, &flag(arg), value, reason(wrong).as_ref())),
-        _ => None,
-    };
-    known.unwrap_or_else(|| first_line(wrong))
+    }
 }
 
 /// The text for an invalid value of a flag.
 pub(super) fn bad_value(
     style: Style,
-    flag: &Flag<'_>,
+    flag: &FlagNames<'_>,
     value: &str,
     reason: &(dyn std::error::Error + 'static),
 ) -> String {
     let long = flag.long.unwrap_or_default();
-    match style {
-        Style::Pflag => {
-            let name = match flag.short {
-                Some(short) => format!("-{short}, --{long}"),
-                None => format!("--{long}"),
-            };
-            format!(
-                "invalid argument {} for \"{name}\" flag: {reason}",
-                quote(value)
-            )
+    let value = quote(value);
+
+    if style == Style::Pflag {
+        let name = match flag.short {
+            Some(short) => format!("-{short}, --{long}"),
+            None => format!("--{long}"),
+        };
+        return format!("invalid argument {value} for \"{name}\" flag: {reason}");
+    }
+    match reason.downcast_ref::<ValueError>() {
+        Some(wrong @ ValueError::Bool { .. }) => {
+            let reason = wrong.short_text();
+            format!("invalid boolean value {value} for -{long}: {reason}")
         }
-        Style::Go => match reason.downcast_ref::<ValueError>() {
-            Some(wrong @ ValueError::Bool { .. }) => {
-                format!(
-                    "invalid boolean value {} for -{long}: {}",
-                    quote(value),
-                    wrong.in_brief()
-                )
-            }
-            Some(wrong) => format!(
-                "invalid value {} for flag -{long}: {}",
-                quote(value),
-                wrong.in_brief()
-            ),
-            None => format!("invalid value {} for flag -{long}: {reason}", quote(value)),
-        },
+        Some(wrong) => {
+            let reason = wrong.short_text();
+            format!("invalid value {value} for flag -{long}: {reason}")
+        }
+        None => format!("invalid value {value} for flag -{long}: {reason}"),
     }
 }
 
-fn flag(arg: &Arg) -> Flag<'_> {
-    Flag {
+fn flag_names(arg: &Arg) -> FlagNames<'_> {
+    FlagNames {
         long: arg.get_long(),
         short: arg.get_short(),
     }
 }
 
 /// The error of the value parser, or the first line of clap's own text.
-fn reason(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
+fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {
             Some(known) => Box::new(known.clone()),
             None => source.to_string().into(),
         },
-        None => choices(wrong).into(),
+        None => accepted_values(wrong).into(),
     }
 }
 
 /// The accepted values of an enumeration, according to clap.
-fn choices(wrong: &clap::Error) -> String {
+fn accepted_values(wrong: &clap::Error) -> String {
     match wrong.get(ContextKind::ValidValue) {
         Some(ContextValue::Strings(all)) => format!("must be one of {}", all.join(", ")),
         _ => "parse error".to_owned(),

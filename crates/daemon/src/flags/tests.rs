@@ -156,7 +156,7 @@ fn old_logging_flags_are_accepted() {
     ];
     for style in [Style::Pflag, Style::Go] {
         let options: Logging = parse("x", style, argv(&words)).unwrap();
-        assert_eq!(options.log.log_format, crate::klog::Format::Json);
+        assert_eq!(options.log.log_format, crate::klog::LogFormat::Json);
     }
 }
 

@@ -18,20 +18,23 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
     {
         let _ = write!(text, "\n{}\n\n", about.to_string().trim_end());
     }
+
     let mut args: Vec<&Arg> = command
         .get_arguments()
         .filter(|arg| arg.get_long().is_some() && !arg.is_hide_set())
         .filter(|arg| style == Style::Go || arg.get_help_heading() != Some(OLD_LOGGING))
         .collect();
     args.sort_by_key(|arg| arg.get_long());
-    let mut rows: Vec<Row> = args.into_iter().map(Row::new).collect();
+
+    let mut rows: Vec<HelpRow> = args.into_iter().map(HelpRow::new).collect();
     if !rows.iter().any(|row| row.name == "version") {
         let at = rows.partition_point(|row| row.name.as_str() < "version");
-        rows.insert(at, Row::version(style));
+        rows.insert(at, HelpRow::version(style));
     }
+
     match style {
-        Style::Pflag => pflag(&mut text, &rows),
-        Style::Go => go(&mut text, &rows),
+        Style::Pflag => write_pflag_rows(&mut text, &rows),
+        Style::Go => write_go_rows(&mut text, &rows),
     }
     if let Some(more) = command.get_after_help() {
         let _ = write!(text, "\n{more}\n");
@@ -40,7 +43,7 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
 }
 
 /// One flag in the help text.
-struct Row {
+struct HelpRow {
     name: String,
     short: Option<char>,
     /// The type's name; empty for booleans.
@@ -50,7 +53,7 @@ struct Row {
     default: String,
 }
 
-impl Row {
+impl HelpRow {
     fn new(arg: &Arg) -> Self {
         let kind = match arg.get_value_names() {
             _ if super::words::is_switch(arg) || is_bool(arg) => String::new(),
@@ -58,10 +61,11 @@ impl Row {
             _ => "string".to_owned(),
         };
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+
         Self {
             name: arg.get_long().unwrap_or_default().to_owned(),
             short: arg.get_short(),
-            default: default(arg, &kind),
+            default: default_text(arg, &kind),
             kind,
             help,
         }
@@ -81,7 +85,17 @@ impl Row {
         }
     }
 
-    fn help(&self) -> String {
+    /// The first column in pflag's help.
+    fn pflag_head(&self) -> String {
+        let short = match self.short {
+            Some(short) => format!("-{short}, "),
+            None => "    ".to_owned(),
+        };
+        let space = if self.kind.is_empty() { "" } else { " " };
+        format!("  {short}--{}{space}{}", self.name, self.kind)
+    }
+
+    fn help_text(&self) -> String {
         match self.default.as_str() {
             "" => self.help.clone(),
             default => format!("{} (default {default})", self.help),
@@ -90,10 +104,11 @@ impl Row {
 }
 
 /// The default as Go prints it: nothing for zero values, text in quotes.
-fn default(arg: &Arg, kind: &str) -> String {
+fn default_text(arg: &Arg, kind: &str) -> String {
     if matches!(arg.get_action(), ArgAction::Append) {
         return "\"[]\"".to_owned();
     }
+
     let value = match arg.get_default_values() {
         [value] => value.to_string_lossy().into_owned(),
         _ => String::new(),
@@ -105,30 +120,17 @@ fn default(arg: &Arg, kind: &str) -> String {
     }
 }
 
-fn pflag(text: &mut String, rows: &[Row]) {
-    let head = |row: &Row| {
-        let short = row
-            .short
-            .map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
-        format!(
-            "  {short}--{}{}{}",
-            row.name,
-            if row.kind.is_empty() { "" } else { " " },
-            row.kind
-        )
-    };
-    let width = rows
-        .iter()
-        .map(|row| head(row).len())
-        .max()
-        .unwrap_or_default()
-        + 3;
+fn write_pflag_rows(text: &mut String, rows: &[HelpRow]) {
+    let longest = rows.iter().map(|row| row.pflag_head().len()).max();
+    let width = longest.unwrap_or_default() + 3;
+
     for row in rows {
-        let _ = writeln!(text, "{:width$}{}", head(row), row.help());
+        let head = row.pflag_head();
+        let _ = writeln!(text, "{head:width$}{}", row.help_text());
     }
 }
 
-fn go(text: &mut String, rows: &[Row]) {
+fn write_go_rows(text: &mut String, rows: &[HelpRow]) {
     for row in rows {
         let kind = match row.kind.as_str() {
             "" => "",
@@ -136,6 +138,11 @@ fn go(text: &mut String, rows: &[Row]) {
             _ => "value",
         };
         let space = if kind.is_empty() { "" } else { " " };
-        let _ = write!(text, "  -{}{space}{kind}\n    \t{}\n", row.name, row.help());
+        let _ = write!(
+            text,
+            "  -{}{space}{kind}\n    \t{}\n",
+            row.name,
+            row.help_text()
+        );
     }
 }

@@ -42,8 +42,30 @@ pub enum ValueError {
 }
 
 impl ValueError {
+    fn syntax(function: &'static str, text: &str) -> Self {
+        Self::Syntax {
+            function,
+            text: text.to_owned(),
+        }
+    }
+
+    fn range(function: &'static str, text: &str) -> Self {
+        Self::Range {
+            function,
+            text: text.to_owned(),
+        }
+    }
+
+    /// The mistake in a duration; `reason` comes before the quoted text.
+    fn duration(reason: impl Into<String>, text: &str) -> Self {
+        Self::Duration {
+            reason: reason.into(),
+            text: text.to_owned(),
+        }
+    }
+
     /// The short text of Go's `flag` package.
-    pub(super) fn in_brief(&self) -> &'static str {
+    pub(super) fn short_text(&self) -> &'static str {
         match self {
             Self::Range { .. } => "value out of range",
             Self::Syntax { .. } | Self::Bool { .. } | Self::Duration { .. } => "parse error",
@@ -54,25 +76,24 @@ impl ValueError {
 /// Parses an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a
 /// leading zero for octal, and underscores between digits.
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
-    let syntax = || ValueError::Syntax {
-        function: "ParseInt",
-        text: text.to_owned(),
-    };
-    let range = || ValueError::Range {
-        function: "ParseInt",
-        text: text.to_owned(),
-    };
-    let (negative, digits) = match text.strip_prefix('-') {
+    let (negative, digits) = split_sign(text);
+    let (radix, digits) = split_radix(digits);
+    let digits = without_underscores(radix, digits).unwrap_or_default();
+    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
+        return Err(ValueError::syntax("ParseInt", text));
+    }
+
+    let out_of_range = || ValueError::range("ParseInt", text);
+    let size = i128::from_str_radix(&digits, radix).map_err(|_| out_of_range())?;
+    T::try_from(if negative { -size } else { size }).map_err(|_| out_of_range())
+}
+
+/// Whether a number is negative, and the text after its sign.
+fn split_sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (radix, digits) = base(digits);
-    let digits = without_underscores(radix, digits).ok_or_else(syntax)?;
-    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
-        return Err(syntax());
     }
-    let size = i128::from_str_radix(&digits, radix).map_err(|_| range())?;
-    T::try_from(if negative { -size } else { size }).map_err(|_| range())
 }
 
 /// Parses a plain decimal integer as Go's `strconv.Atoi` does: only a sign and digits.
@@ -84,19 +105,13 @@ pub fn atoi(text: &str) -> Result<i64, ValueError> {
 pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T, ValueError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ValueError::Syntax {
-            function,
-            text: text.to_owned(),
-        });
+        return Err(ValueError::syntax(function, text));
     }
-    text.parse().map_err(|_| ValueError::Range {
-        function,
-        text: text.to_owned(),
-    })
+    text.parse().map_err(|_| ValueError::range(function, text))
 }
 
 /// The base according to the prefix, and the digits after the prefix.
-fn base(digits: &str) -> (u32, &str) {
+fn split_radix(digits: &str) -> (u32, &str) {
     let lower = digits.get(..2).map(str::to_ascii_lowercase);
     match (lower.as_deref(), digits.get(2..)) {
         (Some("0x"), Some(rest)) => (16, rest),
@@ -153,10 +168,7 @@ impl FromStr for GoDuration {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let SignedDuration { negative, size } = text.parse()?;
         if negative && !size.is_zero() {
-            return Err(ValueError::Duration {
-                reason: "negative duration".to_owned(),
-                text: text.to_owned(),
-            });
+            return Err(ValueError::duration("negative duration", text));
         }
         Ok(Self(size))
     }
@@ -196,14 +208,8 @@ impl FromStr for SignedDuration {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong = |reason: &str| ValueError::Duration {
-            reason: reason.to_owned(),
-            text: text.to_owned(),
-        };
-        let (negative, mut rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
-        };
+        let (negative, mut rest) = split_sign(text);
+        // Only zero needs no unit.
         if rest == "0" {
             return Ok(Self {
                 negative,
@@ -211,25 +217,28 @@ impl FromStr for SignedDuration {
             });
         }
         if rest.is_empty() {
-            return Err(wrong("invalid duration"));
+            return Err(ValueError::duration("invalid duration", text));
         }
 
         let mut total: u64 = 0;
         while !rest.is_empty() {
-            let (number, after) = split(rest, |c| c == '.' || c.is_ascii_digit());
+            let (number, after) = split_while(rest, is_of_number);
             if !number.bytes().any(|byte| byte.is_ascii_digit()) {
-                return Err(wrong("invalid duration"));
+                return Err(ValueError::duration("invalid duration", text));
             }
-            let (unit, after) = split(after, |c| c != '.' && !c.is_ascii_digit());
+            let (unit, after) = split_while(after, |c| !is_of_number(c));
             if unit.is_empty() {
-                return Err(wrong("missing unit in duration"));
+                return Err(ValueError::duration("missing unit in duration", text));
             }
-            let unit_size = nanoseconds(unit)
-                .ok_or_else(|| wrong(&format!("unknown unit {} in duration", quote(unit))))?;
-            total = scaled(number, unit_size)
-                .and_then(|part| total.checked_add(part))
-                .filter(|total| i64::try_from(*total).is_ok())
-                .ok_or_else(|| wrong("invalid duration"))?;
+            let Some(unit_size) = unit_nanoseconds(unit) else {
+                let reason = format!("unknown unit {} in duration", quote(unit));
+                return Err(ValueError::duration(reason, text));
+            };
+
+            let sum = scale(number, unit_size).and_then(|part| total.checked_add(part));
+            total = sum
+                .filter(|sum| i64::try_from(*sum).is_ok())
+                .ok_or_else(|| ValueError::duration("invalid duration", text))?;
             rest = after;
         }
 
@@ -240,11 +249,15 @@ impl FromStr for SignedDuration {
     }
 }
 
-fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+fn is_of_number(c: char) -> bool {
+    c == '.' || c.is_ascii_digit()
+}
+
+fn split_while(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }
 
-fn nanoseconds(unit: &str) -> Option<u64> {
+fn unit_nanoseconds(unit: &str) -> Option<u64> {
     Some(match unit {
         "ns" => 1,
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
@@ -257,7 +270,7 @@ fn nanoseconds(unit: &str) -> Option<u64> {
 }
 
 /// A decimal number times a unit; `None` if it is not a number or out of range.
-fn scaled(number: &str, unit: u64) -> Option<u64> {
+fn scale(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') {
         return None;
@@ -267,15 +280,17 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     } else {
         whole.parse::<u64>().ok()?
     };
-    let mut total = u128::from(whole).checked_mul(u128::from(unit))?;
+    let total = u128::from(whole).checked_mul(u128::from(unit))?;
+
+    // In billionths of a nanosecond, so that no digit of the fraction is lost.
     let mut digit_size = u128::from(unit) * 1_000_000_000;
     let mut small = 0;
     for digit in fraction.bytes() {
         digit_size /= 10;
         small += u128::from(digit - b'0') * digit_size;
     }
-    total += small / 1_000_000_000;
-    u64::try_from(total).ok()
+
+    u64::try_from(total + small / 1_000_000_000).ok()
 }
 
 impl fmt::Display for GoDuration {
@@ -284,10 +299,11 @@ impl fmt::Display for GoDuration {
         match nanos {
             0 => return f.write_str("0s"),
             1..1_000 => return write!(f, "{nanos}ns"),
-            1_000..1_000_000 => return write!(f, "{}\u{b5}s", decimal(nanos, 1_000)),
-            1_000_000..1_000_000_000 => return write!(f, "{}ms", decimal(nanos, 1_000_000)),
+            1_000..1_000_000 => return write!(f, "{}\u{b5}s", format_decimal(nanos, 1_000)),
+            1_000_000..1_000_000_000 => return write!(f, "{}ms", format_decimal(nanos, 1_000_000)),
             _ => {}
         }
+
         let minutes = nanos / 60_000_000_000;
         if minutes >= 60 {
             write!(f, "{}h", minutes / 60)?;
@@ -295,12 +311,16 @@ impl fmt::Display for GoDuration {
         if minutes > 0 {
             write!(f, "{}m", minutes % 60)?;
         }
-        write!(f, "{}s", decimal(nanos % 60_000_000_000, 1_000_000_000))
+        write!(
+            f,
+            "{}s",
+            format_decimal(nanos % 60_000_000_000, 1_000_000_000)
+        )
     }
 }
 
 /// `count / unit` without trailing zeros; `unit` is a power of ten.
-fn decimal(count: u128, unit: u128) -> String {
+fn format_decimal(count: u128, unit: u128) -> String {
     let digits = usize::try_from(unit.ilog10()).unwrap_or_default();
     let fraction = format!("{:0digits$}", count % unit);
     match fraction.trim_end_matches('0') {
@@ -312,8 +332,10 @@ fn decimal(count: u128, unit: u128) -> String {
 /// Text in double quotes, escaped as by Go's `strconv.Quote`.
 pub fn quote(text: &str) -> String {
     use fmt::Write as _;
+
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
+
     for c in text.chars() {
         match c {
             '"' => out.push_str("\\\""),
@@ -330,6 +352,7 @@ pub fn quote(text: &str) -> String {
             c => out.push(c),
         }
     }
+
     out.push('"');
     out
 }

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command};
 
+use super::error::{FlagNames, bad_value};
 use super::value::quote;
 use super::{Style, boolean, is_bool};
 use crate::version;
 
 /// A rewritten command line.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(super) struct CommandWords {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
     /// The words before `--` that are neither flags nor values. In Go's flag package, all words
@@ -22,23 +23,27 @@ pub(super) struct Words {
     /// subcommand. An empty word does not count: templates leave such words behind.
     pub(super) begins_with_word: bool,
     /// The requested output format of `--version`, if any.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<VersionFormat>,
 }
 
 /// The output format of `--version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum VersionFormat {
     /// `Kube-DNS 1.2.3, sidecar, commit 8e6b128`.
     Plain,
     /// `"1.2.3"`.
     Raw,
 }
 
-impl Version {
+impl VersionFormat {
     pub(super) fn text(self, program: &str) -> String {
-        let (name, version, commit) = (version::NAME, version::VERSION, version::COMMIT);
         match self {
-            Self::Plain => format!("{name} {version}, {program}, commit {commit}\n"),
+            Self::Plain => format!(
+                "{} {}, {program}, commit {}\n",
+                version::NAME,
+                version::VERSION,
+                version::COMMIT
+            ),
             Self::Raw => format!("{}\n", quote(version::VERSION)),
         }
     }
@@ -46,24 +51,23 @@ impl Version {
 
 /// The reason why reading stopped.
 #[derive(Debug)]
-pub(super) enum Stop {
-    /// Help was requested.
-    Help,
+pub(super) enum WordsError {
+    HelpRequested,
     /// A mistake, with Go's error text.
-    Wrong(String),
+    Mistake(String),
 }
 
 /// Rewrites a command line for `command`.
-pub(super) fn read(
+pub(super) fn rewrite(
     command: &Command,
     style: Style,
     argv: impl IntoIterator<Item = OsString>,
-) -> Result<Words, Stop> {
-    let mut words = Words::default();
+) -> Result<CommandWords, WordsError> {
+    let mut words = CommandWords::default();
     let mut argv = argv.into_iter().peekable();
     words.begins_with_word = argv
         .peek()
-        .is_some_and(|word| !word.is_empty() && word != "--" && dashes(word).is_none());
+        .is_some_and(|word| !word.is_empty() && word != "--" && count_dashes(word).is_none());
 
     while let Some(word) = argv.next() {
         if word == "--" {
@@ -73,10 +77,11 @@ pub(super) fn read(
 
         // Go's flag package reads no flags after the first word that is not a flag.
         let flags_ended = style == Style::Go && !words.stray.is_empty();
-        match dashes(&word).filter(|_| !flags_ended) {
+        match count_dashes(&word).filter(|_| !flags_ended) {
             None => words.stray.push(word),
-            Some(flag) => {
-                Typed::new(&word, flag, style)?.resolve(command, &mut argv, &mut words)?;
+            Some(dashes) => {
+                let flag = TypedFlag::parse(&word, dashes, style)?;
+                flag.resolve(command, &mut argv, &mut words)?;
             }
         }
     }
@@ -85,7 +90,7 @@ pub(super) fn read(
 }
 
 /// Number of dashes of a flag; `None` for a word that is not a flag.
-fn dashes(word: &OsString) -> Option<usize> {
+fn count_dashes(word: &OsString) -> Option<usize> {
     match word.as_encoded_bytes() {
         [b'-', b'-', _, ..] => Some(2),
         [b'-', b, ..] if *b != b'-' => Some(1),
@@ -94,7 +99,7 @@ fn dashes(word: &OsString) -> Option<usize> {
 }
 
 /// A flag as written on the command line.
-struct Typed<'a> {
+struct TypedFlag<'a> {
     style: Style,
     dashes: usize,
     word: &'a str,
@@ -102,22 +107,24 @@ struct Typed<'a> {
     value: Option<&'a str>,
 }
 
-impl<'a> Typed<'a> {
-    fn new(word: &'a OsString, dashes: usize, style: Style) -> Result<Self, Stop> {
-        let bad = || Stop::Wrong(format!("bad flag syntax: {}", word.to_string_lossy()));
-        let word = word.to_str().ok_or_else(bad)?;
-        let text = word.get(dashes..).unwrap_or_default();
-        let (name, value) = match text.split_once('=') {
+impl<'a> TypedFlag<'a> {
+    fn parse(word: &'a OsString, dashes: usize, style: Style) -> Result<Self, WordsError> {
+        let Some(text) = word.to_str() else {
+            return Err(bad_flag_syntax(word));
+        };
+        let without_dashes = text.get(dashes..).unwrap_or_default();
+        let (name, value) = match without_dashes.split_once('=') {
             Some((name, value)) => (name, Some(value)),
-            None => (text, None),
+            None => (without_dashes, None),
         };
         if name.is_empty() || name.starts_with('-') {
-            return Err(bad());
+            return Err(bad_flag_syntax(word));
         }
+
         Ok(Self {
             style,
             dashes,
-            word,
+            word: text,
             name,
             value,
         })
@@ -127,28 +134,33 @@ impl<'a> Typed<'a> {
         &self,
         command: &Command,
         argv: &mut impl Iterator<Item = OsString>,
-        words: &mut Words,
-    ) -> Result<(), Stop> {
-        if let Some(arg) = long(command, self.name) {
-            return self.push(arg, self.value, argv, words);
+        words: &mut CommandWords,
+    ) -> Result<(), WordsError> {
+        if let Some(arg) = find_long(command, self.name) {
+            return self.push_flag(arg, self.value, argv, words);
         }
+
+        // The program may have flags of these names.
         match self.name {
-            "help" => return Err(Stop::Help),
-            "h" if self.dashes == 1 || self.style == Style::Go => return Err(Stop::Help),
+            "help" => return Err(WordsError::HelpRequested),
+            "h" if self.dashes == 1 || self.style == Style::Go => {
+                return Err(WordsError::HelpRequested);
+            }
             "version" => {
-                words.version = self.version()?;
+                words.version = self.version_format()?;
                 return Ok(());
             }
             _ => {}
         }
-        match self.short(command) {
-            Some((arg, value)) => self.push(arg, value, argv, words),
-            None => Err(Stop::Wrong(self.unknown())),
+
+        match self.short_flag(command) {
+            Some((arg, value)) => self.push_flag(arg, Some(value), argv, words),
+            None => Err(WordsError::Mistake(self.unknown_flag())),
         }
     }
 
     /// A flag of one letter with its value, such as `-v2`.
-    fn short(&self, command: &'a Command) -> Option<(&'a Arg, Option<&'a str>)> {
+    fn short_flag(&self, command: &'a Command) -> Option<(&'a Arg, &'a str)> {
         let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
         let arg = command
             .get_arguments()
@@ -157,47 +169,55 @@ impl<'a> Typed<'a> {
             .word
             .get(1 + letter.len_utf8()..)
             .filter(|value| !value.is_empty())?;
-        Some((arg, Some(value.strip_prefix('=').unwrap_or(value))))
+
+        Some((arg, value.strip_prefix('=').unwrap_or(value)))
     }
 
-    fn push(
+    fn push_flag(
         &self,
         arg: &Arg,
         value: Option<&str>,
         argv: &mut impl Iterator<Item = OsString>,
-        words: &mut Words,
-    ) -> Result<(), Stop> {
+        words: &mut CommandWords,
+    ) -> Result<(), WordsError> {
         let name = arg.get_long().unwrap_or(self.name);
         let mut flag = OsString::from(format!("--{name}="));
         match value {
             Some(value) => flag.push(value),
             None if is_switch(arg) => flag.push("true"),
-            None => flag.push(argv.next().ok_or_else(|| Stop::Wrong(self.lacks_value()))?),
+            None => {
+                let Some(next) = argv.next() else {
+                    return Err(WordsError::Mistake(self.missing_value()));
+                };
+                flag.push(next);
+            }
         }
+
         words.flags.push(flag);
         Ok(())
     }
 
-    fn version(&self) -> Result<Option<Version>, Stop> {
-        match self.value {
-            None => Ok(Some(Version::Plain)),
-            Some("raw") => Ok(Some(Version::Raw)),
-            Some(text) => match boolean(text) {
-                Ok(wanted) => Ok(wanted.then_some(Version::Plain)),
-                Err(wrong) => Err(Stop::Wrong(super::error::bad_value(
-                    self.style,
-                    &super::error::Flag {
-                        long: Some("version"),
-                        short: None,
-                    },
-                    text,
-                    &wrong,
-                ))),
-            },
+    fn version_format(&self) -> Result<Option<VersionFormat>, WordsError> {
+        let text = match self.value {
+            None => return Ok(Some(VersionFormat::Plain)),
+            Some("raw") => return Ok(Some(VersionFormat::Raw)),
+            Some(text) => text,
+        };
+
+        match boolean(text) {
+            Ok(wanted) => Ok(wanted.then_some(VersionFormat::Plain)),
+            Err(wrong) => {
+                let names = FlagNames {
+                    long: Some("version"),
+                    short: None,
+                };
+                let mistake = bad_value(self.style, &names, text, &wrong);
+                Err(WordsError::Mistake(mistake))
+            }
         }
     }
 
-    fn unknown(&self) -> String {
+    fn unknown_flag(&self) -> String {
         match (self.style, self.dashes) {
             (Style::Go, _) => format!("flag provided but not defined: -{}", self.name),
             (Style::Pflag, 1) => {
@@ -208,7 +228,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    fn lacks_value(&self) -> String {
+    fn missing_value(&self) -> String {
         match self.style {
             Style::Go => format!("flag needs an argument: -{}", self.name),
             Style::Pflag if self.name.chars().count() == 1 => {
@@ -229,22 +249,25 @@ pub(super) fn is_switch(arg: &Arg) -> bool {
 }
 
 /// The option with that long name, in which `_` and `-` are equivalent.
-fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
-    let same = |other: &str| {
-        other.len() == name.len()
-            && other
-                .bytes()
-                .zip(name.bytes())
-                .all(|(a, b)| dash(a) == dash(b))
-    };
+fn find_long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| {
-        arg.get_long().is_some_and(same)
-            || arg
-                .get_all_aliases()
-                .is_some_and(|all| all.into_iter().any(same))
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        let names = arg.get_long().into_iter().chain(aliases);
+        names.into_iter().any(|known| is_same_name(known, name))
     })
 }
 
-fn dash(byte: u8) -> u8 {
+fn is_same_name(a: &str, b: &str) -> bool {
+    a.len() == b.len()
+        && a.bytes()
+            .zip(b.bytes())
+            .all(|(a, b)| underscore_to_dash(a) == underscore_to_dash(b))
+}
+
+fn underscore_to_dash(byte: u8) -> u8 {
     if byte == b'_' { b'-' } else { byte }
+}
+
+fn bad_flag_syntax(word: &OsString) -> WordsError {
+    WordsError::Mistake(format!("bad flag syntax: {}", word.to_string_lossy()))
 }

@@ -17,7 +17,7 @@ use warp::http::{Request, StatusCode};
 use warp::reply::Response;
 
 use super::reply::plain_error;
-use super::{ClientAddr, Limits};
+use super::{ClientAddr, HttpLimits};
 
 /// Time for requests in progress to finish when the server stops.
 const FINISHING: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ const HEADERS: usize = 64;
 /// Accepts connections until `stop`.
 pub(super) async fn serve<S, F>(
     listener: TcpListener,
-    limits: Limits,
+    limits: HttpLimits,
     service: S,
     stop: CancellationToken,
 ) where
@@ -42,24 +42,28 @@ pub(super) async fn serve<S, F>(
     let service = TowerToHyperService::new(service);
     let mut connections = JoinSet::new();
     let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
+
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => oldest.retain(|connection| !connection.is_finished()),
             accepted = listener.accept() => match accepted {
                 Ok((stream, client)) => {
+                    // An idle connection must not keep a probe out.
                     if oldest.len() >= limits.connections.max(1)
                         && let Some(oldest) = oldest.pop_front()
                     {
                         oldest.abort();
                     }
-                    let task = connection(stream, ClientAddr(client), limits, service.clone(), stop.clone());
+                    let client = ClientAddr(client);
+                    let task = serve_connection(stream, client, limits, service.clone(), stop.clone());
                     oldest.push_back(connections.spawn(task));
                 }
-                Err(error) => pause(&error).await,
+                Err(error) => pause_after_failed_accept(&error).await,
             },
         }
     }
+
     drop(listener);
     let _ = tokio::time::timeout(FINISHING, async {
         while connections.join_next().await.is_some() {}
@@ -69,7 +73,7 @@ pub(super) async fn serve<S, F>(
 
 /// Logs an accept error and waits. The usual cause is a lack of file descriptors, which become free
 /// when connections close.
-async fn pause(error: &std::io::Error) {
+async fn pause_after_failed_accept(error: &std::io::Error) {
     tracing::warn!(
         error = error as &dyn std::error::Error,
         "cannot accept an HTTP connection"
@@ -77,10 +81,10 @@ async fn pause(error: &std::io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn connection<S, F>(
+async fn serve_connection<S, F>(
     stream: TcpStream,
     client: ClientAddr,
-    limits: Limits,
+    limits: HttpLimits,
     service: S,
     stop: CancellationToken,
 ) where
@@ -91,14 +95,16 @@ async fn connection<S, F>(
         request.extensions_mut().insert(client);
         let reply = service.call(request);
         async move {
-            Ok::<_, Infallible>(
-                match tokio::time::timeout(limits.handler_time, reply).await {
-                    Ok(Ok(reply)) => reply,
-                    Err(_) => plain_error(StatusCode::SERVICE_UNAVAILABLE, "took too long\n"),
-                },
-            )
+            match tokio::time::timeout(limits.handler_time, reply).await {
+                Ok(reply) => reply,
+                Err(_) => Ok(plain_error(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "took too long\n",
+                )),
+            }
         }
     });
+
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -113,12 +119,15 @@ async fn connection<S, F>(
         () = stop.cancelled() => None,
         () = tokio::time::sleep(limits.life) => None,
     };
+
+    // A request in progress may finish.
     let ended = if let Some(ended) = ended {
         Ok(ended)
     } else {
         connection.as_mut().graceful_shutdown();
         tokio::time::timeout(FINISHING, connection).await
     };
+
     if let Ok(Err(error)) = ended {
         tracing::debug!(
             error = &error as &dyn std::error::Error,

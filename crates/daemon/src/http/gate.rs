@@ -30,10 +30,10 @@ pub fn local_only()
 {
     warp::ext::optional::<ClientAddr>()
         .and(warp::header::headers_cloned())
-        .map(|client, headers| check(client, &headers))
+        .map(|client, headers| check_local(client, &headers))
 }
 
-fn check(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), NotLocal> {
+fn check_local(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), NotLocal> {
     let loopback = [
         IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -57,9 +57,9 @@ fn is_address_or_localhost(host: &str) -> bool {
     if host.parse::<SocketAddr>().is_ok() {
         return true;
     }
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
+
     let name = match host.rsplit_once(':') {
-        Some((name, port)) if is_port(port) && !name.contains(':') => name,
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
         _ => host,
     };
     let unbracketed = name
@@ -82,7 +82,7 @@ mod tests {
         for host in hosts {
             headers.append(HOST, host.parse().unwrap());
         }
-        check(Some(ClientAddr(client.parse().unwrap())), &headers)
+        check_local(Some(ClientAddr(client.parse().unwrap())), &headers)
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
         ] {
             assert_eq!(answer(client, &["127.0.0.1:8081"]), expected, "{client}");
         }
-        assert_eq!(check(None, &HeaderMap::new()), Err(NotLocal::Client));
+        assert_eq!(check_local(None, &HeaderMap::new()), Err(NotLocal::Client));
     }
 
     #[test]

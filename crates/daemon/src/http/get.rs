@@ -9,6 +9,10 @@ use tokio::net::TcpStream;
 
 /// Number of characters after which the status line is truncated.
 const SHOWN: usize = 80;
+/// Bound of the head of a streaming page, in octets.
+const MAX_HEAD: usize = 16 * 1024;
+/// Bound of the body that a streaming page has with another status than 200, in octets.
+const MAX_ERROR_BODY: u64 = 64 * 1024;
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +65,13 @@ pub enum GetError {
 pub fn authority(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);
     let (host, port) = rest.rsplit_once(':')?;
-    (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority))
-        .then_some(rest)
+    let is_host_and_port = !host.is_empty() && port.parse::<u16>().is_ok();
+    (is_host_and_port && rest.chars().all(is_in_authority)).then_some(rest)
+}
+
+fn is_in_authority(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ".-:[]%_".contains(c)
 }
 
 /// Gets `target` (a path with its query) from `authority` (`host:port`), within `time` and with at
@@ -75,28 +82,28 @@ pub async fn get(
     time: Duration,
     size: usize,
 ) -> Result<Page, GetError> {
-    let reading = async {
-        let stream = request(authority, target).await?;
-        let mut reply = Vec::new();
-        stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
-        if reply.len() > size {
-            Err(GetError::Large(size))
-        } else {
-            Ok(reply)
-        }
-    };
-    let reply = tokio::time::timeout(time, reading)
+    let reply = tokio::time::timeout(time, read_reply(authority, target, size))
         .await
         .map_err(|_| GetError::Slow(time))??;
-    page(&reply)
+    parse_page(&reply)
+}
+
+async fn read_reply(authority: &str, target: &str, size: usize) -> Result<Vec<u8>, GetError> {
+    let stream = send_request(authority, target).await?;
+    let mut reply = Vec::new();
+    stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
+    if reply.len() > size {
+        return Err(GetError::Large(size));
+    }
+    Ok(reply)
 }
 
 /// Connects and sends the request.
-async fn request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
-    let breaks = |c: char| c.is_ascii_control() || c == ' ' || !c.is_ascii();
-    if target.contains(breaks) {
+async fn send_request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
+    if !target.bytes().all(|octet| octet.is_ascii_graphic()) {
         return Err(GetError::Target(target.to_owned()));
     }
+
     let mut stream = TcpStream::connect(authority).await?;
     // In HTTP/1.0, the response is not chunked, and the connection closes at its end.
     let request =
@@ -124,6 +131,7 @@ impl StreamingPage {
         if length > size {
             return Err(GetError::Large(size));
         }
+
         Ok((length > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned()))
     }
 }
@@ -135,36 +143,50 @@ pub async fn get_streaming(
     target: &str,
     time: Duration,
 ) -> Result<Result<StreamingPage, Page>, GetError> {
-    const HEAD: usize = 16 * 1024;
-    const REFUSAL: u64 = 64 * 1024;
-    let beginning = async {
-        let mut stream = BufReader::new(request(authority, target).await?);
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let read = (&mut stream)
-                .take(HEAD as u64)
-                .read_until(b'\n', &mut head)
-                .await?;
-            if head.len() > HEAD {
-                return Err(GetError::Large(HEAD));
-            }
-            if read == 0 {
-                break;
-            }
-        }
-        let mut page = page(&head)?;
-        if page.status == 200 {
-            return Ok(Ok(StreamingPage(stream)));
-        }
-        stream.take(REFUSAL).read_to_end(&mut page.body).await?;
-        Ok(Err(page))
-    };
-    tokio::time::timeout(time, beginning)
+    tokio::time::timeout(time, open_stream(authority, target))
         .await
         .map_err(|_| GetError::Slow(time))?
 }
 
-fn page(reply: &[u8]) -> Result<Page, GetError> {
+async fn open_stream(
+    authority: &str,
+    target: &str,
+) -> Result<Result<StreamingPage, Page>, GetError> {
+    let mut stream = BufReader::new(send_request(authority, target).await?);
+    let head = read_head(&mut stream).await?;
+
+    let mut page = parse_page(&head)?;
+    if page.status == 200 {
+        return Ok(Ok(StreamingPage(stream)));
+    }
+    stream
+        .take(MAX_ERROR_BODY)
+        .read_to_end(&mut page.body)
+        .await?;
+    Ok(Err(page))
+}
+
+/// Reads up to the empty line after the headers, or to the end of the stream.
+async fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Vec<u8>, GetError> {
+    let mut head = Vec::new();
+
+    while !head.ends_with(b"\r\n\r\n") {
+        let read = (&mut *stream)
+            .take(MAX_HEAD as u64)
+            .read_until(b'\n', &mut head)
+            .await?;
+        if head.len() > MAX_HEAD {
+            return Err(GetError::Large(MAX_HEAD));
+        }
+        if read == 0 {
+            break;
+        }
+    }
+
+    Ok(head)
+}
+
+fn parse_page(reply: &[u8]) -> Result<Page, GetError> {
     let line = reply
         .split(|octet| matches!(octet, b'\r' | b'\n'))
         .next()
@@ -175,10 +197,12 @@ fn page(reply: &[u8]) -> Result<Page, GetError> {
         .filter(|c| !c.is_control())
         .take(SHOWN)
         .collect();
+
     let status = status_line
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.split(' ').nth(1))
         .and_then(|status| status.parse().ok());
+
     let end = reply.windows(4).position(|window| window == b"\r\n\r\n");
     match (status, end.and_then(|end| reply.get(end + 4..))) {
         (Some(status), Some(body)) => Ok(Page {

@@ -19,7 +19,7 @@ struct Running {
     task: JoinSet<()>,
 }
 
-async fn serve(limits: Limits) -> Running {
+async fn serve(limits: HttpLimits) -> Running {
     let mut server = Server::bind("127.0.0.1", 0).await.unwrap();
     server.limits = limits;
     let address = server.local_addr();
@@ -67,7 +67,7 @@ async fn ask(running: &Running, method: &str, path: &str) -> String {
 
 #[tokio::test]
 async fn replies_look_like_gos() {
-    let running = serve(Limits::default()).await;
+    let running = serve(HttpLimits::default()).await;
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: 3\r\n\r\n";
     assert_eq!(ask(&running, "GET", "/fine").await, format!("{ok}ok\n"));
     assert_eq!(ask(&running, "POST", "/fine").await, format!("{ok}ok\n"));
@@ -86,7 +86,7 @@ async fn replies_look_like_gos() {
 
 #[tokio::test]
 async fn taken_port_is_in_error() {
-    let running = serve(Limits::default()).await;
+    let running = serve(HttpLimits::default()).await;
     let error = Server::bind("127.0.0.1", running.address.port())
         .await
         .unwrap_err();
@@ -140,9 +140,9 @@ async fn another_address_is_the_only_one() {
 
 #[tokio::test]
 async fn large_head_is_rejected() {
-    let running = serve(Limits {
+    let running = serve(HttpLimits {
         head_size: 8192,
-        ..Limits::default()
+        ..HttpLimits::default()
     })
     .await;
     let request = format!(
@@ -165,7 +165,7 @@ async fn large_head_is_rejected() {
 
 #[tokio::test]
 async fn garbage_is_refused() {
-    let running = serve(Limits::default()).await;
+    let running = serve(HttpLimits::default()).await;
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 garbage\r\n\r\n"[..],
         b"GET\r\n\r\n",
@@ -181,9 +181,9 @@ async fn garbage_is_refused() {
 
 #[tokio::test]
 async fn slow_or_idle_connections_are_closed() {
-    let running = serve(Limits {
+    let running = serve(HttpLimits {
         head_time: Duration::from_millis(100),
-        ..Limits::default()
+        ..HttpLimits::default()
     })
     .await;
     let mut slow = connect(&running).await;
@@ -196,9 +196,9 @@ async fn slow_or_idle_connections_are_closed() {
 
 #[tokio::test]
 async fn slow_handler_times_out() {
-    let running = serve(Limits {
+    let running = serve(HttpLimits {
         handler_time: Duration::from_millis(50),
-        ..Limits::default()
+        ..HttpLimits::default()
     })
     .await;
     let reply = ask(&running, "GET", "/slow").await;
@@ -210,9 +210,9 @@ async fn slow_handler_times_out() {
 
 #[tokio::test]
 async fn new_connection_replaces_idle_one() {
-    let running = serve(Limits {
+    let running = serve(HttpLimits {
         connections: 8,
-        ..Limits::default()
+        ..HttpLimits::default()
     })
     .await;
     let mut idle = Vec::new();
@@ -225,9 +225,9 @@ async fn new_connection_replaces_idle_one() {
 
 #[tokio::test]
 async fn connection_life_is_limited() {
-    let running = serve(Limits {
+    let running = serve(HttpLimits {
         life: Duration::from_millis(100),
-        ..Limits::default()
+        ..HttpLimits::default()
     })
     .await;
     let mut stream = connect(&running).await;
@@ -241,7 +241,7 @@ async fn connection_life_is_limited() {
 
 #[tokio::test]
 async fn stop_ends_server_and_connections() {
-    let mut running = serve(Limits::default()).await;
+    let mut running = serve(HttpLimits::default()).await;
     let mut idle = connect(&running).await;
     let mut busy = connect(&running).await;
     busy.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")

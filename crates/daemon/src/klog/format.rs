@@ -1,4 +1,4 @@
-//! Formatting of a [`Line`] as text, by pure functions.
+//! Formatting of a [`KlogLine`] as text, by pure functions.
 
 use std::fmt::{self, Write as _};
 
@@ -7,44 +7,46 @@ use serde_json::{Map, Value};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 
-use super::Format;
-use crate::error_chain::Chain;
+use super::LogFormat;
+use crate::error_chain::ErrorChain;
 use crate::flags::quote;
 
 /// Bound of a value in bytes. The end of a truncated value says that bytes are missing.
 const LONGEST: usize = 4096;
 
 /// The content of a line.
-pub(super) struct Line<'a> {
+pub(super) struct KlogLine<'a> {
     pub(super) time: DateTime<Local>,
     pub(super) level: Level,
     pub(super) pid: u32,
     pub(super) file: &'a str,
     pub(super) number: u32,
-    pub(super) fields: &'a Fields,
+    pub(super) fields: &'a EventFields,
 }
 
-impl Line<'_> {
+impl KlogLine<'_> {
     /// The text of the line with its line feed. Control characters in values are escaped, so that
     /// no value can begin another line.
-    pub(super) fn render(&self, format: Format) -> String {
+    pub(super) fn render(&self, format: LogFormat) -> String {
         match format {
-            Format::Klog => self.klog(),
-            Format::Json => self.json(),
+            LogFormat::Klog => self.render_klog(),
+            LogFormat::Json => self.render_json(),
         }
     }
 
-    fn klog(&self) -> String {
+    fn render_klog(&self) -> String {
         let mut text = String::with_capacity(128);
         let time = self.time.format("%m%d %H:%M:%S%.6f");
         let _ = write!(
             text,
             "{}{time} {:7} {}:{}] ",
-            self.letter(),
+            self.severity_letter(),
             self.pid,
             self.file,
             self.number
         );
+
+        // A control character could begin another line.
         for c in self.fields.message.chars() {
             if c.is_control() {
                 let _ = write!(text, "{}", c.escape_default());
@@ -52,33 +54,30 @@ impl Line<'_> {
                 text.push(c);
             }
         }
+
         for (name, value) in &self.fields.others {
             let _ = match value {
                 Value::String(value) => write!(text, " {name}={}", quote(value)),
                 value => write!(text, " {name}={value}"),
             };
         }
+
         text.push('\n');
         text
     }
 
-    fn json(&self) -> String {
+    fn render_json(&self) -> String {
+        let time = self
+            .time
+            .to_rfc3339_opts(chrono::SecondsFormat::Micros, false);
+        let level = self.level.to_string().to_ascii_lowercase();
+        let caller = format!("{}:{}", self.file, self.number);
         let mut object = Map::new();
-        object.insert(
-            "ts".into(),
-            self.time
-                .to_rfc3339_opts(chrono::SecondsFormat::Micros, false)
-                .into(),
-        );
-        object.insert(
-            "level".into(),
-            self.level.to_string().to_ascii_lowercase().into(),
-        );
-        object.insert(
-            "caller".into(),
-            format!("{}:{}", self.file, self.number).into(),
-        );
+        object.insert("ts".into(), time.into());
+        object.insert("level".into(), level.into());
+        object.insert("caller".into(), caller.into());
         object.insert("msg".into(), self.fields.message.as_str().into());
+
         for (name, value) in &self.fields.others {
             // A field must not replace a standard key.
             let name = if object.contains_key(*name) {
@@ -88,12 +87,13 @@ impl Line<'_> {
             };
             object.insert(name, value.clone());
         }
+
         let mut text = Value::Object(object).to_string();
         text.push('\n');
         text
     }
 
-    fn letter(&self) -> char {
+    fn severity_letter(&self) -> char {
         match self.level {
             Level::ERROR => 'E',
             Level::WARN => 'W',
@@ -104,13 +104,13 @@ impl Line<'_> {
 
 /// The message and the fields of an event.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct EventFields {
     pub(super) message: String,
     pub(super) others: Vec<(&'static str, Value)>,
 }
 
-impl Fields {
-    fn put(&mut self, field: &Field, value: Value) {
+impl EventFields {
+    fn push_field(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
             ("message", value) => self.message = value.to_string(),
@@ -119,54 +119,57 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value.into());
+        self.push_field(field, value.into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value.into());
+        self.push_field(field, value.into());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value.into());
+        self.push_field(field, value.into());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value.into());
+        self.push_field(field, value.into());
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, short(format_args!("{value}")).into());
+        self.push_field(field, truncate(format_args!("{value}")).into());
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.put(field, short(format_args!("{}", Chain(value))).into());
+        self.push_field(
+            field,
+            truncate(format_args!("{}", ErrorChain(value))).into(),
+        );
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, short(format_args!("{value:?}")).into());
+        self.push_field(field, truncate(format_args!("{value:?}")).into());
     }
 }
 
 /// The text, truncated at [`LONGEST`] bytes.
-fn short(text: fmt::Arguments<'_>) -> String {
-    let mut short = Short::default();
-    let _ = short.write_fmt(text);
-    match short.omitted {
-        0 => short.text,
-        omitted => format!("{}... ({omitted} more bytes)", short.text),
+fn truncate(text: fmt::Arguments<'_>) -> String {
+    let mut truncated = TruncatedText::default();
+    let _ = truncated.write_fmt(text);
+    match truncated.omitted {
+        0 => truncated.text,
+        omitted => format!("{}... ({omitted} more bytes)", truncated.text),
     }
 }
 
 /// The first [`LONGEST`] bytes of a text, and the number of bytes after them.
 #[derive(Default)]
-struct Short {
+struct TruncatedText {
     text: String,
     omitted: usize,
 }
 
-impl fmt::Write for Short {
+impl fmt::Write for TruncatedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         let room = if self.omitted == 0 {
             LONGEST - self.text.len()

@@ -32,68 +32,75 @@ const OURS: [&str; 18] = [
 
 /// klog's verbosity, `-v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level(pub i32);
+pub struct Verbosity(pub i32);
 
 /// A verbosity that is not a number.
 #[derive(Debug, Error)]
 #[error(transparent)]
-pub struct LevelError(#[from] ValueError);
+pub struct VerbosityError(#[from] ValueError);
 
-impl FromStr for Level {
-    type Err = LevelError;
+impl FromStr for Verbosity {
+    type Err = VerbosityError;
 
-    fn from_str(text: &str) -> Result<Self, LevelError> {
+    fn from_str(text: &str) -> Result<Self, VerbosityError> {
         Ok(Self(plain("ParseInt", text)?))
     }
 }
 
 /// `--vmodule`: patterns of source file names, each with a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Modules(Vec<(String, i32)>);
+pub struct VmoduleLevels(Vec<(String, i32)>);
 
 /// An invalid `--vmodule`.
 #[derive(Debug, Error)]
-pub enum ModulesError {
+pub enum ParseVmoduleError {
     /// A setting has no `=`.
     #[error("syntax error: expect comma-separated list of filename=N")]
     Syntax,
     /// A level is not a number.
     #[error(transparent)]
-    Level(#[from] LevelError),
+    Level(#[from] VerbosityError),
 }
 
-impl FromStr for Modules {
-    type Err = ModulesError;
+impl FromStr for VmoduleLevels {
+    type Err = ParseVmoduleError;
 
-    fn from_str(text: &str) -> Result<Self, ModulesError> {
+    fn from_str(text: &str) -> Result<Self, ParseVmoduleError> {
         let mut all = Vec::new();
+
         for setting in text.split(',').filter(|setting| !setting.is_empty()) {
-            let (pattern, level) = setting.split_once('=').ok_or(ModulesError::Syntax)?;
+            let (pattern, level) = setting.split_once('=').ok_or(ParseVmoduleError::Syntax)?;
             if pattern.is_empty() || level.is_empty() {
-                return Err(ModulesError::Syntax);
+                return Err(ParseVmoduleError::Syntax);
             }
-            all.push((pattern.to_owned(), level.parse::<Level>()?.0));
+            all.push((pattern.to_owned(), level.parse::<Verbosity>()?.0));
         }
+
         Ok(Self(all))
     }
 }
 
-impl Modules {
+impl VmoduleLevels {
     /// The level that is set for a source file, if any; the first match wins.
-    fn level(&self, file: &str) -> Option<i32> {
+    fn level_of_file(&self, file: &str) -> Option<i32> {
         let name = file.strip_suffix(".rs").unwrap_or(file);
-        let found = self.0.iter().find(|(pattern, _)| {
+        for (pattern, level) in &self.0 {
             let pattern = pattern.strip_suffix(".rs").unwrap_or(pattern);
-            glob(pattern.as_bytes(), name.as_bytes())
-        });
-        found.map(|(_, level)| *level)
+            if glob_matches(pattern.as_bytes(), name.as_bytes()) {
+                return Some(*level);
+            }
+        }
+        None
     }
 }
 
 /// Whether `text` matches a pattern of `*` and `?`.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (pattern, text);
+fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
+    let mut p = pattern;
+    let mut t = text;
+    // Where to go on after a mismatch: behind the last `*`, one octet later in the text.
     let mut retry: Option<(&[u8], &[u8])> = None;
+
     loop {
         match (p, t) {
             ([b'*', rest @ ..], _) => {
@@ -115,34 +122,27 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Filter {
+pub(super) struct LogFilter {
     v: i32,
-    modules: Modules,
+    modules: VmoduleLevels,
 }
 
-impl Filter {
-    pub(super) fn new(v: Level, modules: Modules) -> Self {
+impl LogFilter {
+    pub(super) fn new(v: Verbosity, modules: VmoduleLevels) -> Self {
         Self { v: v.0, modules }
     }
 
     /// Whether this event is written.
     pub(super) fn allows(&self, metadata: &Metadata<'_>) -> bool {
-        let v = self
-            .modules
-            .level(basename(metadata.file().unwrap_or_default()))
-            .unwrap_or(self.v);
-        v >= threshold(is_ours(metadata.target()), *metadata.level())
+        let file = basename(metadata.file().unwrap_or_default());
+        let v = self.modules.level_of_file(file).unwrap_or(self.v);
+        v >= least_verbosity(is_ours(metadata.target()), *metadata.level())
     }
 
     /// The most detailed level that this filter may allow.
-    pub(super) fn most(&self) -> tracing::level_filters::LevelFilter {
-        let v = self
-            .modules
-            .0
-            .iter()
-            .map(|(_, level)| *level)
-            .fold(self.v, i32::max);
-        match v {
+    pub(super) fn most_detailed(&self) -> tracing::level_filters::LevelFilter {
+        let levels = self.modules.0.iter().map(|(_, level)| *level);
+        match levels.fold(self.v, i32::max) {
             ..4 => tracing::level_filters::LevelFilter::INFO,
             4..6 => tracing::level_filters::LevelFilter::DEBUG,
             _ => tracing::level_filters::LevelFilter::TRACE,
@@ -151,7 +151,7 @@ impl Filter {
 }
 
 /// The verbosity from which events of a level are written.
-fn threshold(ours: bool, level: tracing::Level) -> i32 {
+fn least_verbosity(ours: bool, level: tracing::Level) -> i32 {
     match level {
         tracing::Level::ERROR | tracing::Level::WARN => i32::MIN,
         tracing::Level::INFO if ours => i32::MIN,

@@ -13,18 +13,19 @@ const BURST: u32 = 30;
 /// Time after which a call site may write one more line.
 const EARN: Duration = Duration::from_secs(1);
 /// Shortest interval between two reports of suppressed lines.
-const TELL: Duration = Duration::from_secs(1);
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Counts lines per call site. The number of call sites bounds the memory.
 #[derive(Debug, Default)]
-pub(super) struct Limiter {
-    state: Mutex<State>,
+pub(super) struct LineLimiter {
+    state: Mutex<LimiterState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimiterState {
     sites: HashMap<Identifier, CallSite>,
-    told: Option<Instant>,
+    /// The time of the last report of suppressed lines.
+    reported: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -38,7 +39,7 @@ struct CallSite {
 
 /// Suppressed lines of one call site.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LeftOut {
+pub(super) struct SuppressedLines {
     /// The source file of the call site.
     pub(super) file: &'static str,
     /// The line in that file.
@@ -47,7 +48,7 @@ pub(super) struct LeftOut {
     pub(super) count: u64,
 }
 
-impl Limiter {
+impl LineLimiter {
     /// Returns whether this call site may write a line now. If not, the line is counted.
     pub(super) fn admit(&self, metadata: &Metadata<'static>, now: Instant) -> bool {
         let mut state = self.state.lock();
@@ -61,7 +62,8 @@ impl Limiter {
                 earned: now,
                 left_out: 0,
             });
-        site.earn(now);
+
+        site.earn_tokens(now);
         if site.tokens == 0 {
             site.left_out += 1;
             return false;
@@ -71,37 +73,40 @@ impl Limiter {
     }
 
     /// Takes the suppressed lines that are due to be reported.
-    pub(super) fn left_out(&self, now: Instant) -> Vec<LeftOut> {
+    pub(super) fn take_suppressed(&self, now: Instant) -> Vec<SuppressedLines> {
         let mut state = self.state.lock();
         if state
-            .told
-            .is_some_and(|told| now.saturating_duration_since(told) < TELL)
+            .reported
+            .is_some_and(|reported| now.saturating_duration_since(reported) < REPORT_PAUSE)
         {
             return Vec::new();
         }
-        let found: Vec<LeftOut> = state
-            .sites
-            .values_mut()
-            .filter(|site| site.left_out > 0)
-            .map(|site| LeftOut {
-                file: site.file,
-                line: site.line,
-                count: std::mem::take(&mut site.left_out),
-            })
-            .collect();
+
+        let mut found = Vec::new();
+        for site in state.sites.values_mut() {
+            let count = std::mem::take(&mut site.left_out);
+            if count > 0 {
+                found.push(SuppressedLines {
+                    file: site.file,
+                    line: site.line,
+                    count,
+                });
+            }
+        }
+
         if !found.is_empty() {
-            state.told = Some(now);
+            state.reported = Some(now);
         }
         found
     }
 }
 
 impl CallSite {
-    fn earn(&mut self, now: Instant) {
+    fn earn_tokens(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.earned).as_secs() / EARN.as_secs();
-        if seconds > 0 {
-            self.earned += EARN * u32::try_from(seconds).unwrap_or(u32::MAX);
-            let more = u32::try_from(seconds).unwrap_or(u32::MAX);
+        let more = u32::try_from(seconds).unwrap_or(u32::MAX);
+        if more > 0 {
+            self.earned += EARN * more;
             self.tokens = self.tokens.saturating_add(more).min(BURST);
         }
     }

@@ -13,14 +13,14 @@ use parking_lot::{Condvar, Mutex};
 const CAPACITY: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct LineQueue {
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Whether lines are queued for [`Queue::run`] rather than written at once.
+struct QueueState {
+    /// Whether lines are queued for [`LineQueue::run`] rather than written at once.
     runs: bool,
     waiting: Vec<u8>,
     /// Whether a write is in progress.
@@ -28,10 +28,16 @@ struct State {
     lost: u64,
 }
 
-impl Queue {
+impl QueueState {
+    fn is_busy(&self) -> bool {
+        self.runs && (self.writes || !self.waiting.is_empty())
+    }
+}
+
+impl LineQueue {
     /// An empty, closed queue.
     pub(super) const fn new() -> Self {
-        let state = State {
+        let state = QueueState {
             runs: false,
             waiting: Vec::new(),
             writes: false,
@@ -71,11 +77,12 @@ impl Queue {
     /// Writes queued lines forever. `lost` formats the line that reports the number of lost lines.
     pub(super) fn run(&self, mut out: impl Write, lost: impl Fn(u64) -> String) {
         loop {
-            let mut lines = self.take();
+            let mut lines = self.take_lines();
             let count = std::mem::take(&mut self.state.lock().lost);
             if count > 0 {
                 lines.extend_from_slice(lost(count).as_bytes());
             }
+
             let _ = out.write_all(&lines);
             self.state.lock().writes = false;
             self.changed.notify_all();
@@ -83,23 +90,23 @@ impl Queue {
     }
 
     /// Waits for lines and takes all queued lines.
-    fn take(&self) -> Vec<u8> {
-        let idle = |state: &mut State| state.waiting.is_empty();
+    fn take_lines(&self) -> Vec<u8> {
         let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, idle);
+        self.changed
+            .wait_while(&mut state, |state| state.waiting.is_empty());
         state.writes = true;
         std::mem::take(&mut state.waiting)
     }
 
-    /// Waits until all lines are written; `patience` is the timeout.
-    pub(super) fn flush(&self, patience: Duration) {
-        let busy = |state: &mut State| state.runs && (state.writes || !state.waiting.is_empty());
+    /// Waits until all lines are written, or until the timeout.
+    pub(super) fn flush(&self, timeout: Duration) {
+        let mut state = self.state.lock();
         self.changed
-            .wait_while_for(&mut self.state.lock(), busy, patience);
+            .wait_while_for(&mut state, |state| state.is_busy(), timeout);
     }
 }
 
-impl Write for &Queue {
+impl Write for &LineQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
         Ok(line.len())
@@ -117,9 +124,9 @@ mod tests {
     use super::*;
 
     /// A queue that writes into a pipe.
-    fn queue() -> (Arc<Queue>, io::PipeReader) {
+    fn queue() -> (Arc<LineQueue>, io::PipeReader) {
         let (reader, writer) = io::pipe().unwrap();
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(LineQueue::new());
         queue.open();
         let writing = Arc::clone(&queue);
         std::thread::spawn(move || writing.run(writer, |count| format!("{count} lost\n")));
@@ -139,6 +146,7 @@ mod tests {
         for line in &lines {
             queue.push(line.as_bytes());
         }
+
         queue.flush(Duration::from_mins(1));
         assert_eq!(read(&mut reader, 300), lines.concat());
     }
@@ -154,8 +162,10 @@ mod tests {
         }
         assert!(queue.state.lock().waiting.len() <= CAPACITY);
         queue.flush(Duration::from_millis(1));
+
         // Losses may be reported in several lines, if the thread that writes is slow to start.
-        let (mut written, mut lost) = (0, 0);
+        let mut written = 0;
+        let mut lost = 0;
         let mut lines = io::BufRead::lines(io::BufReader::new(reader));
         while written + lost < pushed {
             let line = lines.next().unwrap().unwrap();

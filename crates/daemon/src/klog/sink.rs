@@ -7,37 +7,37 @@ use chrono::Local;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::Context;
 
-use super::format::{Fields, Line};
-use super::level::{Filter, basename};
-use super::limit::Limiter;
-use super::{Format, LogFlags};
+use super::format::{EventFields, KlogLine};
+use super::level::{LogFilter, basename};
+use super::limit::LineLimiter;
+use super::{LogFlags, LogFormat};
 
 /// Writes events. `W` makes a writer for each line. Each line is a single `write_all`.
-pub(super) struct Layer<W> {
-    filter: Filter,
-    limiter: Limiter,
-    format: Format,
+pub(super) struct KlogLayer<W> {
+    filter: LogFilter,
+    limiter: LineLimiter,
+    format: LogFormat,
     pid: u32,
     writer: W,
 }
 
-impl<W, O> Layer<W>
+impl<W, O> KlogLayer<W>
 where
     W: Fn() -> O,
     O: Write,
 {
     pub(super) fn new(flags: &LogFlags, writer: W) -> Self {
         Self {
-            filter: Filter::new(flags.v, flags.vmodule.clone()),
-            limiter: Limiter::default(),
+            filter: LogFilter::new(flags.v, flags.vmodule.clone()),
+            limiter: LineLimiter::default(),
             format: flags.log_format,
             pid: std::process::id(),
             writer,
         }
     }
 
-    fn write(&self, level: tracing::Level, file: &str, number: u32, fields: &Fields) {
-        let line = Line {
+    fn write_line(&self, level: tracing::Level, file: &str, number: u32, fields: &EventFields) {
+        let line = KlogLine {
             time: Local::now(),
             level,
             pid: self.pid,
@@ -50,7 +50,7 @@ where
     }
 }
 
-impl<S, W, O> tracing_subscriber::Layer<S> for Layer<W>
+impl<S, W, O> tracing_subscriber::Layer<S> for KlogLayer<W>
 where
     S: Subscriber,
     W: Fn() -> O + 'static,
@@ -61,7 +61,7 @@ where
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
-        Some(self.filter.most())
+        Some(self.filter.most_detailed())
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -72,19 +72,24 @@ where
         if limited && !self.limiter.admit(metadata, now) {
             return;
         }
-        for left_out in self.limiter.left_out(now) {
-            let fields = Fields {
+
+        for suppressed in self.limiter.take_suppressed(now) {
+            let fields = EventFields {
                 message: "repeated log lines suppressed".to_owned(),
-                others: vec![("count", left_out.count.into())],
+                others: vec![("count", suppressed.count.into())],
             };
-            self.write(tracing::Level::WARN, left_out.file, left_out.line, &fields);
+            self.write_line(
+                tracing::Level::WARN,
+                suppressed.file,
+                suppressed.line,
+                &fields,
+            );
         }
-        let mut fields = Fields::default();
+
+        let mut fields = EventFields::default();
         event.record(&mut fields);
-        let (file, line) = (
-            metadata.file().unwrap_or("unknown"),
-            metadata.line().unwrap_or_default(),
-        );
-        self.write(*metadata.level(), file, line, &fields);
+        let file = metadata.file().unwrap_or("unknown");
+        let line = metadata.line().unwrap_or_default();
+        self.write_line(*metadata.level(), file, line, &fields);
     }
 }

@@ -8,9 +8,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use super::*;
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -23,11 +23,11 @@ impl Write for Kept {
 
 /// The lines written while `act` runs, without the times.
 fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
-    let kept = Kept::default();
-    let writer = kept.clone();
-    let layer = sink::Layer::new(flags, move || writer.clone());
+    let buffer = LogBuffer::default();
+    let writer = buffer.clone();
+    let layer = sink::KlogLayer::new(flags, move || writer.clone());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), act);
-    let bytes = kept.0.lock().unwrap().clone();
+    let bytes = buffer.0.lock().unwrap().clone();
     let text = String::from_utf8(bytes).unwrap();
     text.lines()
         .map(|line| {
@@ -38,7 +38,7 @@ fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
         .collect()
 }
 
-fn everything() {
+fn log_at_all_levels() {
     tracing::error!("an error");
     tracing::info!(count = 3, who = "me", "an info");
     tracing::debug!("a debug");
@@ -52,10 +52,10 @@ fn verbosity_chooses_what_is_written() {
     let at = |v| {
         written(
             &LogFlags {
-                v: Level(v),
+                v: Verbosity(v),
                 ..LogFlags::default()
             },
-            everything,
+            log_at_all_levels,
         )
     };
     let quiet = ["Ean error", "Ian info count=3 who=\"me\"", "Etheir error"];
@@ -79,12 +79,12 @@ fn vmodule_raises_single_files() {
         vmodule: "tests=6".parse().unwrap(),
         ..LogFlags::default()
     };
-    assert_eq!(written(&flags, everything).len(), 6);
+    assert_eq!(written(&flags, log_at_all_levels).len(), 6);
     let flags = LogFlags {
         vmodule: "other=6".parse().unwrap(),
         ..LogFlags::default()
     };
-    assert_eq!(written(&flags, everything).len(), 3);
+    assert_eq!(written(&flags, log_at_all_levels).len(), 3);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn flood_leaves_count() {
 #[test]
 fn details_are_not_limited() {
     let flags = LogFlags {
-        v: Level(6),
+        v: Verbosity(6),
         ..LogFlags::default()
     };
     let lines = written(&flags, || {

@@ -45,11 +45,10 @@ impl NamePrefix {
     /// variable.
     pub fn log_changes(&self, setting: &str) {
         if self.given != self.name {
-            let (given, used) = (&self.given, &self.name);
             tracing::warn!(
                 setting,
-                given,
-                used,
+                given = self.given,
+                used = self.name,
                 "metric names cannot have this prefix; _ replaces its characters"
             );
         }
@@ -72,10 +71,13 @@ impl fmt::Display for NamePrefix {
 
 /// The text with `_` in place of each character that metric names cannot have.
 fn escaped(text: &str) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     text.chars()
-        .map(|c| if allowed(c) { c } else { '_' })
+        .map(|c| if is_allowed(c) { c } else { '_' })
         .collect()
+}
+
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | ':')
 }
 
 #[cfg(test)]

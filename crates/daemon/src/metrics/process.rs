@@ -14,114 +14,192 @@ use prometheus::{Counter, Gauge, Opts};
 /// Clock ticks per second in `/proc`: the kernel's `USER_HZ`, 100 on every platform.
 const TICKS: f64 = 100.0;
 
-/// A metric: its name, help text, kind and current value.
-type Row = (&'static str, &'static str, MetricType, Option<f64>);
+/// A metric with its current value.
+struct ProcessMetric {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    value: Option<f64>,
+}
 
-fn rows() -> [Row; 10] {
-    use MetricType::{COUNTER, GAUGE};
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let status = read("/proc/self/status");
-    let stat = Stat::parse(&read("/proc/self/stat"));
-    let limits = read("/proc/self/limits");
-    let netstat = read("/proc/self/net/netstat");
-    let started = stat
-        .zip(boot_time(&read("/proc/stat")))
-        .map(|(stat, boot)| boot + stat.started);
-    let received = ip_extension(&netstat, "InOctets");
-    let sent = ip_extension(&netstat, "OutOctets");
-    let files = limit(&limits, "Max open files");
-    let space = limit(&limits, "Max address space");
+impl ProcessMetric {
+    fn counter(name: &'static str, help: &'static str, value: Option<f64>) -> Self {
+        Self {
+            name,
+            help,
+            kind: MetricType::COUNTER,
+            value,
+        }
+    }
+
+    fn gauge(name: &'static str, help: &'static str, value: Option<f64>) -> Self {
+        Self {
+            name,
+            help,
+            kind: MetricType::GAUGE,
+            value,
+        }
+    }
+
+    fn descriptor(&self) -> prometheus::Result<Desc> {
+        let name = self.name.to_owned();
+        let help = self.help.to_owned();
+        Desc::new(name, help, Vec::new(), HashMap::new())
+    }
+
+    fn into_families(self) -> Option<Vec<MetricFamily>> {
+        let value = self.value.filter(|value| *value >= 0.0)?;
+        let options = Opts::new(self.name, self.help);
+
+        if self.kind == MetricType::COUNTER {
+            let counter = Counter::with_opts(options).ok()?;
+            counter.inc_by(value);
+            return Some(counter.collect());
+        }
+        let gauge = Gauge::with_opts(options).ok()?;
+        gauge.set(value);
+        Some(gauge.collect())
+    }
+}
+
+/// The text of a file in `/proc`; empty if it cannot be read.
+fn read_proc(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn read_metrics() -> [ProcessMetric; 10] {
+    let status = read_proc("/proc/self/status");
+    let stat = ProcessStat::parse(&read_proc("/proc/self/stat"));
+    let limits = read_proc("/proc/self/limits");
+    let netstat = read_proc("/proc/self/net/netstat");
+
     let cpu = stat.map(|stat| stat.cpu);
-    #[rustfmt::skip]
-    let rows = [
-        ("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", COUNTER, cpu),
-        ("process_max_fds", "Maximum number of open file descriptors.", GAUGE, files),
-        ("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", COUNTER, received),
-        ("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", COUNTER, sent),
-        ("process_open_fds", "Number of open file descriptors.", GAUGE, open_fds()),
-        ("process_resident_memory_bytes", "Resident memory size in bytes.", GAUGE, kilobytes(&status, "VmRSS:")),
-        ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", GAUGE, started),
-        ("process_threads", "Number of OS threads in the process.", GAUGE, field(&status, "Threads:")),
-        ("process_virtual_memory_bytes", "Virtual memory size in bytes.", GAUGE, kilobytes(&status, "VmSize:")),
-        ("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", GAUGE, space),
-    ];
-    rows
+    // The kernel has the start as a time after boot.
+    let boot = boot_time(&read_proc("/proc/stat"));
+    let started = stat.zip(boot).map(|(stat, boot)| boot + stat.started);
+    let files = parse_limit(&limits, "Max open files");
+    let space = parse_limit(&limits, "Max address space");
+    let received = parse_ip_extension(&netstat, "InOctets");
+    let sent = parse_ip_extension(&netstat, "OutOctets");
+
+    [
+        ProcessMetric::counter(
+            "process_cpu_seconds_total",
+            "Total user and system CPU time spent in seconds.",
+            cpu,
+        ),
+        ProcessMetric::gauge(
+            "process_max_fds",
+            "Maximum number of open file descriptors.",
+            files,
+        ),
+        ProcessMetric::counter(
+            "process_network_receive_bytes_total",
+            "Number of bytes received by the process over the network.",
+            received,
+        ),
+        ProcessMetric::counter(
+            "process_network_transmit_bytes_total",
+            "Number of bytes sent by the process over the network.",
+            sent,
+        ),
+        ProcessMetric::gauge(
+            "process_open_fds",
+            "Number of open file descriptors.",
+            count_open_files(),
+        ),
+        ProcessMetric::gauge(
+            "process_resident_memory_bytes",
+            "Resident memory size in bytes.",
+            parse_kilobytes(&status, "VmRSS:"),
+        ),
+        ProcessMetric::gauge(
+            "process_start_time_seconds",
+            "Start time of the process since unix epoch in seconds.",
+            started,
+        ),
+        ProcessMetric::gauge(
+            "process_threads",
+            "Number of OS threads in the process.",
+            parse_field(&status, "Threads:"),
+        ),
+        ProcessMetric::gauge(
+            "process_virtual_memory_bytes",
+            "Virtual memory size in bytes.",
+            parse_kilobytes(&status, "VmSize:"),
+        ),
+        ProcessMetric::gauge(
+            "process_virtual_memory_max_bytes",
+            "Maximum amount of virtual memory available in bytes.",
+            space,
+        ),
+    ]
 }
 
 /// The collector of this process' metrics.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessCollector {
     descs: Vec<Desc>,
 }
 
-impl Process {
+impl ProcessCollector {
     pub(super) fn new() -> prometheus::Result<Self> {
-        let desc =
-            |(name, help, ..): Row| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
+        let metrics = read_metrics();
+        let descs = metrics.iter().map(ProcessMetric::descriptor);
         Ok(Self {
-            descs: rows()
-                .into_iter()
-                .map(desc)
-                .collect::<prometheus::Result<_>>()?,
+            descs: descs.collect::<prometheus::Result<_>>()?,
         })
     }
 }
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     fn desc(&self) -> Vec<&Desc> {
         self.descs.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        rows().into_iter().filter_map(family).flatten().collect()
+        read_metrics()
+            .into_iter()
+            .filter_map(ProcessMetric::into_families)
+            .flatten()
+            .collect()
     }
-}
-
-fn family((name, help, kind, value): Row) -> Option<Vec<MetricFamily>> {
-    let (options, value) = (Opts::new(name, help), value.filter(|value| *value >= 0.0)?);
-    if kind == MetricType::COUNTER {
-        let counter = Counter::with_opts(options).ok()?;
-        counter.inc_by(value);
-        return Some(counter.collect());
-    }
-    let gauge = Gauge::with_opts(options).ok()?;
-    gauge.set(value);
-    Some(gauge.collect())
 }
 
 /// Times from `/proc/self/stat`, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stat {
+pub(super) struct ProcessStat {
     /// User and system time.
     pub(super) cpu: f64,
     /// Start time after boot.
     pub(super) started: f64,
 }
 
-impl Stat {
+impl ProcessStat {
     /// Parses the fields after the command. The command may contain spaces and parentheses.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = |index: usize| {
-            fields
-                .get(index)?
-                .parse::<f64>()
-                .ok()
-                .map(|ticks| ticks / TICKS)
-        };
+        let user = parse_ticks(fields.get(11)?)?;
+        let system = parse_ticks(fields.get(12)?)?;
         Some(Self {
-            cpu: ticks(11)? + ticks(12)?,
-            started: ticks(19)?,
+            cpu: user + system,
+            started: parse_ticks(fields.get(19)?)?,
         })
     }
 }
 
-fn boot_time(stat: &str) -> Option<f64> {
-    field(stat, "btime ")
+/// A number of clock ticks, in seconds.
+fn parse_ticks(field: &str) -> Option<f64> {
+    let ticks: f64 = field.parse().ok()?;
+    Some(ticks / TICKS)
 }
 
-fn open_fds() -> Option<f64> {
+fn boot_time(stat: &str) -> Option<f64> {
+    parse_field(stat, "btime ")
+}
+
+fn count_open_files() -> Option<f64> {
     // One of the open files is the directory itself.
     let count = fs::read_dir("/proc/self/fd")
         .ok()?
@@ -131,17 +209,17 @@ fn open_fds() -> Option<f64> {
 }
 
 /// The number after a label at the beginning of a line.
-fn field(text: &str, label: &str) -> Option<f64> {
+fn parse_field(text: &str, label: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-fn kilobytes(status: &str, label: &str) -> Option<f64> {
-    field(status, label).map(|kilobytes| kilobytes * 1024.0)
+fn parse_kilobytes(status: &str, label: &str) -> Option<f64> {
+    parse_field(status, label).map(|kilobytes| kilobytes * 1024.0)
 }
 
 /// A soft limit; unlimited is the largest number, as in the Go client.
-pub(super) fn limit(limits: &str, label: &str) -> Option<f64> {
+pub(super) fn parse_limit(limits: &str, label: &str) -> Option<f64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix(label))?;
     match rest.split_whitespace().next()? {
         "unlimited" => Some(18_446_744_073_709_551_615.0),
@@ -150,10 +228,11 @@ pub(super) fn limit(limits: &str, label: &str) -> Option<f64> {
 }
 
 /// A column of the two `IpExt:` lines: names, then numbers.
-pub(super) fn ip_extension(netstat: &str, column: &str) -> Option<f64> {
+pub(super) fn parse_ip_extension(netstat: &str, column: &str) -> Option<f64> {
     let mut lines = netstat
         .lines()
         .filter_map(|line| line.strip_prefix("IpExt:"));
+
     let at = lines
         .next()?
         .split_whitespace()

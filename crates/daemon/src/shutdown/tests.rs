@@ -13,9 +13,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A task in which signals drive `shutdown`.
 fn driven(shutdown: &Shutdown, lameduck: Duration) -> JoinSet<()> {
-    let (signals, seen) = (Signals::listen().unwrap(), shutdown.clone());
+    let signals = Signals::listen().unwrap();
+    let seen = shutdown.clone();
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { signals.drive(&seen, lameduck).await });
+    tasks.spawn(async move { signals.cancel_on_signals(&seen, lameduck).await });
     tasks
 }
 
@@ -30,11 +31,14 @@ async fn three_signals_drain_stop_and_exit() {
     let _alone = ALONE.lock().await;
     let shutdown = Shutdown::default();
     let mut tasks = driven(&shutdown, LONG);
+
     raise(Number::SIGTERM).unwrap();
     soon(&shutdown.draining).await;
     assert!(!shutdown.stop.is_cancelled());
+
     raise(Number::SIGINT).unwrap();
     soon(&shutdown.stop).await;
+
     raise(Number::SIGTERM).unwrap();
     tokio::time::timeout(PATIENCE, tasks.join_next())
         .await

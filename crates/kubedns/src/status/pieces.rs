@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon::half_core::{HalfCore, Turn};
+use daemon::half_core::{HalfCore, HalfCoreTurn};
 use futures::stream::{self, Stream};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -94,7 +94,7 @@ impl Reader {
 struct Pieces<'a> {
     share: &'a HalfCore,
     /// The turn in which the current piece is made.
-    turn: Option<Turn<'a>>,
+    turn: Option<HalfCoreTurn<'a>>,
     piece: Vec<u8>,
     sender: mpsc::Sender<Message>,
     runtime: Handle,

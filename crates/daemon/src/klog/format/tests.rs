@@ -4,10 +4,10 @@ use chrono::TimeZone as _;
 
 use super::*;
 
-fn line(level: Level, fields: &Fields) -> Line<'_> {
+fn line(level: Level, fields: &EventFields) -> KlogLine<'_> {
     let time =
         Local.with_ymd_and_hms(2026, 11, 21, 1, 2, 3).unwrap() + chrono::TimeDelta::microseconds(4);
-    Line {
+    KlogLine {
         time,
         level,
         pid: 17,
@@ -17,8 +17,8 @@ fn line(level: Level, fields: &Fields) -> Line<'_> {
     }
 }
 
-fn fields(message: &str, others: &[(&'static str, Value)]) -> Fields {
-    Fields {
+fn fields(message: &str, others: &[(&'static str, Value)]) -> EventFields {
+    EventFields {
         message: message.to_owned(),
         others: others.to_vec(),
     }
@@ -59,7 +59,7 @@ fn klog_lines() {
         ),
     ];
     for (level, fields, expected) in cases {
-        assert_eq!(line(level, &fields).render(Format::Klog), expected);
+        assert_eq!(line(level, &fields).render(LogFormat::Klog), expected);
     }
 }
 
@@ -69,7 +69,7 @@ fn json_lines() {
         "cannot\nread",
         &[("path", "/a".into()), ("msg", "other".into())],
     );
-    let text = line(Level::WARN, &fields).render(Format::Json);
+    let text = line(Level::WARN, &fields).render(LogFormat::Json);
     assert!(text.ends_with("}\n") && text.lines().count() == 1, "{text}");
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["level"], "warn");
@@ -90,14 +90,14 @@ fn long_values_are_cut() {
     let long = "\u{e9}".repeat(LONGEST);
     let kept = "\u{e9}".repeat(LONGEST / 2);
     assert_eq!(
-        short(format_args!("{long}")),
+        truncate(format_args!("{long}")),
         format!("{kept}... ({LONGEST} more bytes)")
     );
-    let pieces = short(format_args!("{long}{long}{long}"));
+    let pieces = truncate(format_args!("{long}{long}{long}"));
     assert_eq!(
         pieces,
         format!("{kept}... ({} more bytes)", 5 * LONGEST),
         "each piece counts"
     );
-    assert_eq!(short(format_args!("{kept}")), kept);
+    assert_eq!(truncate(format_args!("{kept}")), kept);
 }

@@ -4,17 +4,17 @@ use super::*;
 
 #[test]
 fn verbosity_is_decimal_number() {
-    assert_eq!("2".parse::<Level>().unwrap(), Level(2));
-    assert_eq!("-1".parse::<Level>().unwrap(), Level(-1));
+    assert_eq!("2".parse::<Verbosity>().unwrap(), Verbosity(2));
+    assert_eq!("-1".parse::<Verbosity>().unwrap(), Verbosity(-1));
     assert_eq!(
-        "x".parse::<Level>().unwrap_err().to_string(),
+        "x".parse::<Verbosity>().unwrap_err().to_string(),
         "strconv.ParseInt: parsing \"x\": invalid syntax"
     );
 }
 
 #[test]
 fn module_levels() {
-    let modules: Modules = "watch=6,eng*=4,?dp.rs=5".parse().unwrap();
+    let modules: VmoduleLevels = "watch=6,eng*=4,?dp.rs=5".parse().unwrap();
     let cases = [
         ("watch.rs", Some(6)),
         ("engine.rs", Some(4)),
@@ -25,11 +25,14 @@ fn module_levels() {
         ("unknown", None),
     ];
     for (file, level) in cases {
-        assert_eq!(modules.level(file), level, "{file}");
+        assert_eq!(modules.level_of_file(file), level, "{file}");
     }
-    assert_eq!("".parse::<Modules>().unwrap(), Modules::default());
+    assert_eq!(
+        "".parse::<VmoduleLevels>().unwrap(),
+        VmoduleLevels::default()
+    );
     for wrong in ["watch", "=3", "watch=", "watch=x"] {
-        assert!(wrong.parse::<Modules>().is_err(), "{wrong}");
+        assert!(wrong.parse::<VmoduleLevels>().is_err(), "{wrong}");
     }
 }
 
@@ -48,7 +51,7 @@ fn vmodule_patterns_match_files() {
     ];
     for (pattern, text, matches) in cases {
         assert_eq!(
-            glob(pattern.as_bytes(), text.as_bytes()),
+            glob_matches(pattern.as_bytes(), text.as_bytes()),
             matches,
             "{pattern} {text}"
         );
@@ -57,7 +60,7 @@ fn vmodule_patterns_match_files() {
 
 #[test]
 fn verbosity_selects_levels() {
-    let from = |ours, level| threshold(ours, level);
+    let from = |ours, level| least_verbosity(ours, level);
     assert_eq!(from(true, tracing::Level::INFO), i32::MIN);
     assert_eq!(from(true, tracing::Level::DEBUG), 4);
     assert_eq!(from(true, tracing::Level::TRACE), 6);

@@ -25,7 +25,7 @@ static QUIET: Metadata<'static> = tracing::metadata! {
 
 #[test]
 fn flood_is_counted_and_reported() {
-    let limiter = Limiter::default();
+    let limiter = LineLimiter::default();
     let start = Instant::now();
     let admitted = (0..1000).filter(|_| limiter.admit(&FLOOD, start)).count();
     assert_eq!(admitted, 30);
@@ -34,20 +34,20 @@ fn flood_is_counted_and_reported() {
         "another call site is not concerned"
     );
 
-    let told = limiter.left_out(start);
+    let told = limiter.take_suppressed(start);
     assert_eq!(
         told.iter()
             .map(|left_out| left_out.count)
             .collect::<Vec<_>>(),
         [970]
     );
-    assert!(limiter.left_out(start).is_empty(), "reported once");
+    assert!(limiter.take_suppressed(start).is_empty(), "reported once");
 
     // A call site may write one more line per second, up to the burst.
     let later = start + Duration::from_secs(2);
     assert_eq!((0..10).filter(|_| limiter.admit(&FLOOD, later)).count(), 2);
     let told: Vec<u64> = limiter
-        .left_out(later)
+        .take_suppressed(later)
         .iter()
         .map(|left_out| left_out.count)
         .collect();
@@ -63,16 +63,18 @@ fn flood_is_counted_and_reported() {
 
 #[test]
 fn suppressed_lines_are_reported_each_second() {
-    let limiter = Limiter::default();
+    let limiter = LineLimiter::default();
     let start = Instant::now();
     let flood = |count: usize, at| (0..count).filter(|_| limiter.admit(&FLOOD, at)).count();
     assert_eq!(flood(40, start), 30);
-    assert_eq!(limiter.left_out(start).len(), 1);
+    assert_eq!(limiter.take_suppressed(start).len(), 1);
     let soon = start + Duration::from_millis(500);
     assert_eq!(flood(40, soon), 0);
-    assert!(limiter.left_out(soon).is_empty());
+    assert!(limiter.take_suppressed(soon).is_empty());
     assert_eq!(
-        limiter.left_out(start + Duration::from_millis(1500)).len(),
+        limiter
+            .take_suppressed(start + Duration::from_millis(1500))
+            .len(),
         1
     );
 }
