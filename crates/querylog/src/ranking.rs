@@ -106,6 +106,7 @@ impl fmt::Display for RankingDocument {
         }
 
         for (title, rows) in self.tables() {
+            // A table without rows has no title.
             if rows.is_empty() {
                 continue;
             }

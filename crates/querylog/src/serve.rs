@@ -48,6 +48,7 @@ pub fn tap_route<S: LineSource>(
     stop: CancellationToken,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let readers = Arc::new(Semaphore::new(MAX_READERS));
+    // A request without parameters follows all queries.
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     let handler = TapHandler {
         open,

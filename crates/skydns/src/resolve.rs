@@ -231,6 +231,7 @@ impl<B: Backend> Resolver<B> {
 
         let start = out.len();
         let truncated = cached.append_answer(query, out);
+        // A name that falls through may be created in our zones at any time.
         limit_negative_ttls(ask, start, out);
 
         Some(Reply {

@@ -338,6 +338,7 @@ impl AnswerSampler {
             self.since = now;
         }
 
+        // On average, one answer in `stride` is sampled.
         self.skip = fastrand::u32(0..2 * self.stride - 1);
     }
 

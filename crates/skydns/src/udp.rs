@@ -310,6 +310,7 @@ pub(crate) fn bind_sockets(
     let first = UdpSocket::bind(address, Arc::clone(unsent))?;
     let address = first.local_addr();
 
+    // The kernel spreads clients over the sockets of one port.
     let mut sockets = vec![Arc::new(first)];
     for _ in 1..count {
         sockets.push(Arc::new(UdpSocket::bind(address, Arc::clone(unsent))?));

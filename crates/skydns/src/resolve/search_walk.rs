@@ -400,6 +400,7 @@ impl RecordCopier<'_, '_, '_> {
                 self.write_alias(name, ttl)?;
                 self.copy_all(answer)
             }
+            // Without an alias, the records have the query name as their owner.
             qtype => {
                 for record in answer.filter(|record| record.rtype == qtype) {
                     self.copy_for_query_name(&record, ttl)?;

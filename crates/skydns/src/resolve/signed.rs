@@ -96,6 +96,7 @@ pub(super) fn sign_reply(
     out: &mut Vec<u8>,
 ) -> Reply {
     if signer.sign_response(start, serial::now(), out) {
+        // Without room for the signature, the client retries over TCP.
         return Reply {
             truncated: true,
             rcode: rcode::NOERROR,

@@ -108,6 +108,7 @@ impl<B: Backend> Resolver<B> {
             return Err(NotAdmitted(waiting));
         };
 
+        // The threads of UDP are not part of the runtime.
         let this = Arc::clone(self);
         let task = async move { send(&this.resolve_waiting(waiting, client, place).await) };
         self.tasks.spawn_on(task, &self.runtime);

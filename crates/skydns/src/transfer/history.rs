@@ -168,6 +168,7 @@ impl<V> ZoneHistory<V> {
         while let Some((step, made)) = self.steps.front() {
             let is_beyond_bounds = self.steps.len() > MAX_STEPS || self.octets > MAX_OCTETS;
             let is_expired = now.duration_since(*made) > MAX_AGE;
+            // The first step is the oldest.
             if !is_beyond_bounds && !is_expired {
                 return;
             }

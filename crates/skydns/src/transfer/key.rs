@@ -103,6 +103,7 @@ impl TsigKey {
     }
 
     fn new(name: &str, algorithm: &str, secret: &str) -> Result<Self, ParseTsigKeyError> {
+        // The root cannot name a key.
         let parsed = Name::parse(name).ok().filter(|name| name.label_count() > 0);
         let parsed = parsed.ok_or_else(|| ParseTsigKeyError::Name(name.to_owned()))?;
 

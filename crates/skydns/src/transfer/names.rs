@@ -84,6 +84,7 @@ impl OwnerNames {
         }
         self.add_own_names(view, domain);
 
+        // With the very same records in both views, no stored name can differ.
         let is_unchanged = unlike.is_some_and(|other| std::ptr::addr_eq(other, authority.records));
         if !is_unchanged {
             let own_names = view.zone().own_names.as_deref();

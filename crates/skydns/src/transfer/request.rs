@@ -74,6 +74,7 @@ impl<V: View> ZoneTransfers<V> {
             return Some(Err(TransferRejection::new(&query, rcode::FORMERR, session)));
         }
 
+        // A zone that is still loading will be served soon: the secondary may retry.
         let Some(version) = self.current_version(&zone) else {
             let rcode = if self.is_loading(&zone) {
                 rcode::SERVFAIL

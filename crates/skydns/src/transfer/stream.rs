@@ -88,6 +88,7 @@ impl<V: View + 'static> ZoneTransfers<V> {
             Err(rejection) => return Some(self.rejection_stream(qtype, rejection)),
         };
 
+        // A greedy secondary must leave places to others.
         let Some(place) = self.places.take_share(client) else {
             let rejection = accepted.request.reject(rcode::REFUSED);
             return Some(self.rejection_stream(qtype, rejection));
@@ -329,6 +330,7 @@ impl StreamPlan {
 
     /// The next record of the response; `None` at its end.
     fn next_record<V: View>(&mut self, content: &mut ZoneContent<'_, V>) -> Option<ZoneRecord> {
+        // A part may have no records left.
         while self.ready.is_empty() {
             let mut records = Vec::new();
             let rest = self.parts.pop_front()?.take_records(content, &mut records);
@@ -396,6 +398,7 @@ impl<V: View> ZoneTransfers<V> {
         since: ClientVersion,
         to: u32,
     ) -> Option<Vec<Arc<VersionStep>>> {
+        // EXPIRE has the mark of the process that made the version.
         if since.expire != self.serials.expire_seconds() {
             return None;
         }

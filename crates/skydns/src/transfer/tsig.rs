@@ -168,6 +168,7 @@ fn only_signature(message: &[u8], question_end: usize) -> Option<Record<'_>> {
     let [_, counts @ ..] = Header::parse(message).ok()?.counts;
     let mut signature = None;
     for record in RecordIter::new(message, question_end, counts) {
+        // The signature must be the last record.
         if signature.is_some() {
             return None;
         }
@@ -403,6 +404,7 @@ impl ResponseSigner {
             additional = 1;
         }
 
+        // The RCODE is 0 (RFC 8945, section 5.3).
         let copied = response.flags & !response.rcode() | query.flags & flag::RD;
         let header = Header {
             id: query.id,

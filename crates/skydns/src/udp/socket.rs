@@ -159,6 +159,7 @@ impl UdpSocket {
             });
         }
 
+        // Without a control message the kernel selects the source address of the answer.
         let mut local = LocalAddress::Bound;
         for control in message.cmsgs().ok()? {
             local = match control {

@@ -70,6 +70,7 @@ impl PendingNotices {
     /// earlier change of the same zone: a secondary that never responds is noticed however often
     /// the zone changes.
     pub(super) fn set_serials(&mut self, current: &[ZoneSerial], now: Instant) {
+        // Zones that are no longer transferred need no notification.
         self.zones
             .retain(|zone, _| current.iter().any(|known| known.zone == *zone));
 
