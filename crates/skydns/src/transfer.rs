@@ -185,6 +185,7 @@ impl<V: View> ZoneTransfers<V> {
                 }
             }
 
+            // A serial is a time in seconds: a second version waits for the next one.
             if !self.serials.are_before(serial::now()) {
                 tokio::time::sleep(serial::to_next_second()).await;
             }
@@ -192,10 +193,11 @@ impl<V: View> ZoneTransfers<V> {
 
             let this = Arc::clone(&self);
             let view = current();
-            let taken =
+            // All records of a zone may have to be compared, which takes long.
+            let updated =
                 tokio::task::spawn_blocking(move || this.update_versions(&view, serial::now()))
                     .await;
-            if taken.is_ok_and(|is_new| is_new) {
+            if updated.is_ok_and(|is_new| is_new) {
                 tracing::debug!("zone versions published");
             }
         }
