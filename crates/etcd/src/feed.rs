@@ -18,16 +18,18 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Access, Client, ClientError};
-use crate::gateway::{self, Event, EventKind, GatewayError, Header, Page, WatchResponse};
-use crate::key::Subtree;
-use crate::metrics::FeedMetrics;
-use crate::tree::Tree;
+use crate::client::{ClientError, EtcdAccess, EtcdClient};
+use crate::gateway::{
+    self, GatewayError, KeyEvent, KeyEventKind, KeyPage, RevisionHeader, WatchResponse,
+};
+use crate::key::ZoneKeys;
+use crate::metrics::EtcdFeedMetrics;
+use crate::tree::MessageTree;
 
 /// Maximum number of keys in one page of a list. Smaller pages are requested if a response is too
 /// large.
-const PAGE: usize = 1000;
-/// Maximum memory for the messages of one zone, in octets, see [`Tree::octets`].
+const PAGE_SIZE: usize = 1000;
+/// Maximum memory for the messages of one zone, in octets, see [`MessageTree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
 /// The time without a frame of the watch after which etcd is checked. A new watch must be confirmed
 /// within this time.
@@ -38,9 +40,9 @@ const LATE_EVENT: Duration = Duration::from_secs(2);
 /// its revision on a silent watch after ten to eleven minutes.
 const LONGEST_SILENCE: Duration = Duration::from_mins(12);
 /// Minimum duration of a successful session. The pause after such a session is the shortest pause.
-const SETTLED: Duration = Duration::from_secs(10);
+const MIN_SUCCESS: Duration = Duration::from_secs(10);
 /// Maximum number of log lines about skipped keys, for each page or frame.
-const LOGGED: usize = 5;
+const MAX_LOGGED: usize = 5;
 /// The first and the longest pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -50,25 +52,25 @@ const FIRST_LARGE_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_LARGE_PAUSE: Duration = Duration::from_mins(10);
 
 /// Receives the results of a feed.
-pub trait Sink: Send + Sync {
+pub trait EtcdSink: Send + Sync {
     /// Publishes a new state of the zone.
-    fn publish(&self, tree: &Tree);
+    fn publish_tree(&self, tree: &MessageTree);
     /// Reports the failure of a session, or `None` when a session is established.
-    fn connected(&self, failure: Option<String>);
+    fn report_connection(&self, failure: Option<String>);
 }
 
 /// Follows the keys of one zone.
-pub struct Feed<S> {
-    access: Access,
-    keys: Subtree,
+pub struct EtcdFeed<S> {
+    access: EtcdAccess,
+    keys: ZoneKeys,
     sink: S,
-    metrics: FeedMetrics,
+    metrics: EtcdFeedMetrics,
     /// Maximum memory for the messages, in octets.
     max_octets: usize,
     member: usize,
-    tree: Tree,
+    tree: MessageTree,
     /// The etcd cluster and the revision of `tree`; `None` if the keys must be listed.
-    reached: Option<Header>,
+    reached: Option<RevisionHeader>,
     /// Number of the zone's keys at `reached`, including skipped keys.
     key_count: u64,
     /// The last revision that a check has found to have the same keys as `reached`.
@@ -77,12 +79,12 @@ pub struct Feed<S> {
     missed_change: bool,
     /// Whether a session is established; `None` until the first session is established or fails.
     connected: Option<bool>,
-    reading: BlockingRead<Result<Client, ClientError>>,
+    reading: BlockingRead<Result<EtcdClient, ClientError>>,
 }
 
 /// Failure of a session.
 #[derive(Debug, Error)]
-enum Failure {
+enum SessionFailure {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error("reading the certificates and the password times out")]
@@ -103,34 +105,34 @@ enum Failure {
 
 /// The pauses between sessions.
 #[derive(Debug)]
-struct Pauses {
+struct SessionPauses {
     usual: Backoff,
     /// The pauses after lists of a zone that was too large.
-    large: Backoff,
+    too_large: Backoff,
 }
 
-impl Default for Pauses {
+impl Default for SessionPauses {
     fn default() -> Self {
         Self {
             usual: Backoff::new(FIRST_PAUSE),
-            large: Backoff::new(FIRST_LARGE_PAUSE),
+            too_large: Backoff::new(FIRST_LARGE_PAUSE),
         }
     }
 }
 
-impl Pauses {
+impl SessionPauses {
     /// The pause after a session that ended with `failure`, or without one.
-    fn next(&mut self, failure: Option<&Failure>) -> Duration {
+    fn next_pause(&mut self, failure: Option<&SessionFailure>) -> Duration {
         match failure {
-            Some(Failure::Large(_)) => self.large.pause(LONGEST_LARGE_PAUSE),
+            Some(SessionFailure::Large(_)) => self.too_large.pause(LONGEST_LARGE_PAUSE),
             _ => self.usual.pause(LONGEST_PAUSE),
         }
     }
 }
 
-impl<S: Sink> Feed<S> {
+impl<S: EtcdSink> EtcdFeed<S> {
     /// A feed of `keys` from etcd, reached through `access`.
-    pub fn new(access: Access, keys: Subtree, sink: S, metrics: FeedMetrics) -> Self {
+    pub fn new(access: EtcdAccess, keys: ZoneKeys, sink: S, metrics: EtcdFeedMetrics) -> Self {
         Self {
             access,
             keys,
@@ -138,7 +140,7 @@ impl<S: Sink> Feed<S> {
             metrics,
             max_octets: MAX_OCTETS,
             member: 0,
-            tree: Tree::default(),
+            tree: MessageTree::default(),
             reached: None,
             key_count: 0,
             checked_revision: 0,
@@ -150,27 +152,27 @@ impl<S: Sink> Feed<S> {
 
     /// Sets the maximum memory for the messages, in octets. The default is 128 MiB.
     #[must_use]
-    pub fn limited_to(mut self, max_octets: usize) -> Self {
+    pub fn with_max_octets(mut self, max_octets: usize) -> Self {
         self.max_octets = max_octets;
         self
     }
 
     /// Follows the zone until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut pauses = Pauses::default();
+        let mut pauses = SessionPauses::default();
         loop {
             let begun = Instant::now();
             let ended = tokio::select! {
-                ended = self.session() => ended,
+                ended = self.run_session() => ended,
                 () = stop.cancelled() => return,
             };
 
-            if self.connected == Some(true) && begun.elapsed() > SETTLED {
-                pauses = Pauses::default();
+            if self.connected == Some(true) && begun.elapsed() > MIN_SUCCESS {
+                pauses = SessionPauses::default();
             }
-            let pause = pauses.next(ended.as_ref().err());
+            let pause = pauses.next_pause(ended.as_ref().err());
             if let Err(failure) = ended {
-                self.failed(&failure);
+                self.report_failure(&failure);
             }
 
             tokio::select! {
@@ -180,23 +182,28 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    fn failed(&mut self, failure: &Failure) {
+    fn report_failure(&mut self, failure: &SessionFailure) {
         self.metrics.failures.inc();
-        let is_lost = match failure {
-            Failure::Compacted(_) | Failure::OtherHistory | Failure::Large(_) => true,
+        let must_list = match failure {
+            SessionFailure::Compacted(_)
+            | SessionFailure::OtherHistory
+            | SessionFailure::Large(_) => true,
             // A second watch that misses changes is as silent as the first: only a list shows them.
-            Failure::MissedChange => std::mem::replace(&mut self.missed_change, true),
+            SessionFailure::MissedChange => std::mem::replace(&mut self.missed_change, true),
             _ => false,
         };
-        if is_lost {
+        if must_list {
             self.reached = None;
         }
         self.member += 1;
+
+        // An outage is logged once.
         let error = daemon::error_chain::brief(failure);
-        let (keys, records) = (&self.keys, self.tree.len());
+        let keys = &self.keys;
         match self.connected.replace(false) {
             Some(false) => tracing::debug!(%keys, error, "etcd still not connected"),
             Some(true) => {
+                let records = self.tree.len();
                 tracing::warn!(%keys, records, error, "etcd connection lost, keeping the last records");
             }
             None => {
@@ -204,162 +211,169 @@ impl<S: Sink> Feed<S> {
             }
         }
         self.metrics.connected.set(0);
-        self.sink.connected(Some(error));
+        self.sink.report_connection(Some(error));
     }
 
-    fn succeeded(&mut self) {
+    fn report_success(&mut self) {
         if self.connected.replace(true) != Some(true) {
             tracing::info!(keys = %self.keys, records = self.tree.len(), "etcd connected");
         }
         self.metrics.connected.set(1);
-        self.sink.connected(None);
+        self.sink.report_connection(None);
     }
 
     /// Runs one session until it fails, or until its watch has been silent for too long.
-    async fn session(&mut self) -> Result<(), Failure> {
-        let mut client = self.client().await?;
+    async fn run_session(&mut self) -> Result<(), SessionFailure> {
+        let mut client = self.open_client().await?;
         let reached = match self.reached {
             Some(reached) => reached,
-            None => self.list(&mut client).await?,
+            None => self.list_keys(&mut client).await?,
         };
-        let request = gateway::watch(&self.keys.range(), reached.revision + 1);
-        let mut watch = client.watch(&request).await?;
+        let request = gateway::watch_request(&self.keys.range(), reached.revision + 1);
+        let mut watch = client.open_watch(&request).await?;
 
         let mut is_confirmed = false;
         let mut last_frame = Instant::now();
         while last_frame.elapsed() < LONGEST_SILENCE {
-            let frame = match timeout(SILENCE, watch.next()).await {
+            let frame = match timeout(SILENCE, watch.next_frame()).await {
                 Ok(frame) => frame?,
-                Err(_) if !is_confirmed => return Err(Failure::Unconfirmed),
-                Err(_) if self.has_changed(&mut client).await? => timeout(LATE_EVENT, watch.next())
-                    .await
-                    .map_err(|_| Failure::MissedChange)??,
+                Err(_) if !is_confirmed => return Err(SessionFailure::Unconfirmed),
+                // The zone has changed. The event may still be on its way.
+                Err(_) if self.has_changed(&mut client).await? => {
+                    timeout(LATE_EVENT, watch.next_frame())
+                        .await
+                        .map_err(|_| SessionFailure::MissedChange)??
+                }
                 Err(_) => continue,
             };
+
             last_frame = Instant::now();
             is_confirmed |= frame.created;
-            self.take(frame)?;
+            self.apply_frame(frame)?;
         }
         Ok(())
     }
 
-    async fn client(&self) -> Result<Client, Failure> {
-        let (access, count) = (self.access.clone(), self.access.members.len().max(1));
-        let member = self
-            .access
-            .members
-            .get(self.member % count)
+    async fn open_client(&self) -> Result<EtcdClient, SessionFailure> {
+        let members = &self.access.members;
+        let member = members
+            .get(self.member % members.len().max(1))
             .cloned()
             .unwrap_or_default();
-        Ok(self
+
+        let access = self.access.clone();
+        let client = self
             .reading
-            .run(move || Client::new(&access, &member))
+            .run(move || EtcdClient::new(&access, &member))
             .await
-            .ok_or(Failure::Hangs)??)
+            .ok_or(SessionFailure::Hangs)?;
+        Ok(client?)
     }
 
     /// Reads all keys in pages, each at the revision of the first page, and publishes them.
-    async fn list(&mut self, client: &mut Client) -> Result<Header, Failure> {
-        let (mut keys, mut tree) = (self.keys.range(), Tree::default());
-        let (mut limit, mut header) = (PAGE, None::<Header>);
+    async fn list_keys(
+        &mut self,
+        client: &mut EtcdClient,
+    ) -> Result<RevisionHeader, SessionFailure> {
+        let mut range = self.keys.range();
+        let mut limit = PAGE_SIZE;
+        let mut tree = MessageTree::default();
+        let mut first_header = None;
         let mut key_count = 0;
+
         loop {
-            let revision = header.map_or(0, |header| header.revision);
-            let page = client
-                .post::<Page>("/v3/kv/range", &gateway::range(&keys, limit, revision))
-                .await;
-            let page = match page {
+            let revision = first_header.map_or(0, |header: RevisionHeader| header.revision);
+            let request = gateway::range_request(&range, limit, revision);
+            let page = match client.post_json::<KeyPage>("/v3/kv/range", &request).await {
                 Err(ClientError::Gateway(GatewayError::Large(_))) if limit > 1 => {
                     limit /= 4;
                     continue;
                 }
                 page => page?,
             };
-            if header.is_none() {
+
+            if first_header.is_none() {
                 key_count = page.count;
             }
-            let first = *header.get_or_insert(page.header);
-            if let Some(last) = page.kvs.last().filter(|_| page.more) {
-                keys.start = [&last.key[..], b"\0"].concat();
+            let header = *first_header.get_or_insert(page.header);
+            let is_last = !page.more || page.kvs.is_empty();
+            if let Some(last) = page.kvs.last() {
+                range.start = [&last.key[..], b"\0"].concat();
             }
-            let more = page.more && !page.kvs.is_empty();
-            self.set(
-                &mut tree,
-                page.kvs.into_iter().map(|kv| Event {
-                    kind: EventKind::Put,
-                    kv,
-                }),
-            )?;
-            if !more {
-                (self.tree, self.reached) = (tree, Some(first));
+            let changes = page.kvs.into_iter().map(|kv| KeyEvent {
+                kind: KeyEventKind::Put,
+                kv,
+            });
+            self.apply_changes(&mut tree, changes)?;
+
+            if is_last {
+                self.tree = tree;
+                self.reached = Some(header);
                 self.key_count = key_count;
                 self.metrics.lists.inc();
-                self.publish();
-                return Ok(first);
+                self.publish_tree();
+                return Ok(header);
             }
         }
     }
 
     /// Applies a frame of the watch.
-    fn take(&mut self, response: WatchResponse) -> Result<(), Failure> {
+    fn apply_frame(&mut self, response: WatchResponse) -> Result<(), SessionFailure> {
         let reached = self.reached.unwrap_or_default();
         if response.compact_revision != 0 {
-            return Err(Failure::Compacted(reached.revision));
+            return Err(SessionFailure::Compacted(reached.revision));
         }
         if response.canceled {
-            return Err(Failure::Canceled(response.cancel_reason));
+            return Err(SessionFailure::Canceled(response.cancel_reason));
         }
         // A restored etcd may have an older revision. etcd does not reject a watch from a future
         // revision, but sends no events.
         if !response.header.continues(reached) {
-            return Err(Failure::OtherHistory);
+            return Err(SessionFailure::OtherHistory);
         }
         if response.created {
-            self.succeeded();
+            self.report_success();
             return Ok(());
         }
+
         // While a watch catches up, the revision in the header is later than that of the events.
         let last = response.events.last().map(|event| event.kv.mod_revision);
-        let revision = last.unwrap_or(response.header.revision);
-        let created = response
-            .events
-            .iter()
-            .filter(|event| event.is_creation())
-            .count() as u64;
-        let deleted = response
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::Delete)
-            .count() as u64;
+        let header = RevisionHeader {
+            revision: last.unwrap_or(response.header.revision),
+            ..response.header
+        };
+        let mut key_count = self.key_count;
+        for event in &response.events {
+            if event.is_creation() {
+                key_count += 1;
+            } else if event.kind == KeyEventKind::Delete {
+                key_count = key_count.saturating_sub(1);
+            }
+        }
 
         let mut tree = self.tree.clone();
-        self.set(&mut tree, response.events.into_iter())?;
-        (self.tree, self.reached) = (
-            tree,
-            Some(Header {
-                revision,
-                ..response.header
-            }),
-        );
-        self.key_count = (self.key_count + created).saturating_sub(deleted);
+        self.apply_changes(&mut tree, response.events.into_iter())?;
+        self.tree = tree;
+        self.reached = Some(header);
+        self.key_count = key_count;
         if last.is_some() {
             self.missed_change = false;
-            self.publish();
+            self.publish_tree();
         }
         Ok(())
     }
 
     /// Compares the zone in etcd with the last known state. Returns whether the zone has changed
     /// since. Fails if etcd does not answer, or if it is another etcd or a restored one.
-    async fn has_changed(&mut self, client: &mut Client) -> Result<bool, Failure> {
-        let keys = self.keys.range();
+    async fn has_changed(&mut self, client: &mut EtcdClient) -> Result<bool, SessionFailure> {
+        let range = self.keys.range();
         let reached = self.reached.unwrap_or_default();
-        let page: Page = client
-            .post("/v3/kv/range", &gateway::range(&keys, 1, 0))
-            .await?;
+
+        let request = gateway::range_request(&range, 1, 0);
+        let page: KeyPage = client.post_json("/v3/kv/range", &request).await?;
         let current = page.header;
         if !current.continues(reached) {
-            return Err(Failure::OtherHistory);
+            return Err(SessionFailure::OtherHistory);
         }
         if page.count != self.key_count {
             return Ok(true);
@@ -367,10 +381,9 @@ impl<S: Sink> Feed<S> {
 
         // etcd is read in full only if a key has changed at all, in this zone or elsewhere.
         if current.revision > self.checked_revision.max(reached.revision) {
-            let set: Page = client
-                .post("/v3/kv/range", &gateway::set_after(&keys, reached.revision))
-                .await?;
-            if !set.kvs.is_empty() {
+            let request = gateway::changed_keys_request(&range, reached.revision);
+            let changed: KeyPage = client.post_json("/v3/kv/range", &request).await?;
+            if !changed.kvs.is_empty() {
                 return Ok(true);
             }
             self.checked_revision = current.revision;
@@ -379,32 +392,37 @@ impl<S: Sink> Feed<S> {
     }
 
     /// Applies changes to `tree`.
-    fn set(&self, tree: &mut Tree, changes: impl Iterator<Item = Event>) -> Result<(), Failure> {
+    fn apply_changes(
+        &self,
+        tree: &mut MessageTree,
+        changes: impl Iterator<Item = KeyEvent>,
+    ) -> Result<(), SessionFailure> {
         let mut skipped = 0;
         for event in changes {
             if let Err(error) = tree.apply(&self.keys, &event) {
                 skipped += 1;
-                if skipped <= LOGGED {
+                if skipped <= MAX_LOGGED {
                     let key = String::from_utf8_lossy(&event.kv.key);
                     tracing::warn!(%key, %error, "etcd key skipped");
                 }
             }
             if tree.octets() > self.max_octets {
-                return Err(Failure::Large(self.max_octets));
+                return Err(SessionFailure::Large(self.max_octets));
             }
         }
+
         self.metrics.skipped.inc_by(skipped as u64);
-        if let Some(more) = skipped.checked_sub(LOGGED + 1) {
-            tracing::warn!(more = more + 1, "further etcd keys skipped");
+        let more = skipped.saturating_sub(MAX_LOGGED);
+        if more > 0 {
+            tracing::warn!(more, "further etcd keys skipped");
         }
         Ok(())
     }
 
-    fn publish(&self) {
-        self.metrics
-            .records
-            .set(daemon::metrics::gauge_value(self.tree.len()));
-        self.sink.publish(&self.tree);
+    fn publish_tree(&self) {
+        let count = daemon::metrics::gauge_value(self.tree.len());
+        self.metrics.records.set(count);
+        self.sink.publish_tree(&self.tree);
     }
 }
 
@@ -414,20 +432,18 @@ mod tests {
 
     #[test]
     fn large_zone_is_listed_rarely() {
-        let mut pauses = Pauses::default();
-        let mut listed = |seconds: u64| {
-            let failure = Failure::Large(MAX_OCTETS);
-            let pause = pauses.next(Some(&failure)).as_secs_f64();
-            let longest = Duration::from_secs(seconds).as_secs_f64();
+        let mut pauses = SessionPauses::default();
+        let too_large = SessionFailure::Large(MAX_OCTETS);
+        for seconds in [60_f64, 120.0, 240.0, 480.0, 600.0, 600.0] {
+            let pause = pauses.next_pause(Some(&too_large)).as_secs_f64();
             assert!(
-                (longest / 2.0..=longest).contains(&pause),
-                "{pause} of {longest}"
+                (seconds / 2.0..=seconds).contains(&pause),
+                "{pause} of {seconds}"
             );
-        };
-        for seconds in [60, 120, 240, 480, 600, 600] {
-            listed(seconds);
         }
-        assert!(pauses.next(Some(&Failure::Unconfirmed)) <= FIRST_PAUSE);
-        assert!(pauses.next(None) <= 2 * FIRST_PAUSE);
+
+        let unconfirmed = SessionFailure::Unconfirmed;
+        assert!(pauses.next_pause(Some(&unconfirmed)) <= FIRST_PAUSE);
+        assert!(pauses.next_pause(None) <= 2 * FIRST_PAUSE);
     }
 }

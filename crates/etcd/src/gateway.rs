@@ -16,16 +16,16 @@ pub const MAX_FRAME: usize = 32 << 20;
 /// The etcd cluster that sent a response, and the revision of that cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Header {
+pub struct RevisionHeader {
     /// The ID of the etcd cluster, which changes when etcd is set up anew.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub cluster_id: u64,
     /// The revision, which increases with each change.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub revision: u64,
 }
 
-impl Header {
+impl RevisionHeader {
     /// Whether the cluster is that of `reached`, and the revision is the same or later.
     pub fn continues(&self, reached: Self) -> bool {
         self.cluster_id == reached.cluster_id && self.revision >= reached.revision
@@ -37,41 +37,41 @@ impl Header {
 #[serde(default)]
 pub struct KeyValue {
     /// The key.
-    #[serde(deserialize_with = "octets")]
+    #[serde(deserialize_with = "deserialize_octets")]
     pub key: Vec<u8>,
     /// The value.
-    #[serde(deserialize_with = "octets")]
+    #[serde(deserialize_with = "deserialize_octets")]
     pub value: Vec<u8>,
     /// The revision at which the key was created.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub create_revision: u64,
     /// The revision of the last change of the key.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub mod_revision: u64,
     /// The lease of the key; 0 for none. etcd deletes the key when the lease expires.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub lease: u64,
 }
 
 /// One page of the keys in a range.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Page {
+pub struct KeyPage {
     /// The etcd cluster and its revision.
-    pub header: Header,
+    pub header: RevisionHeader,
     /// The keys in order.
     pub kvs: Vec<KeyValue>,
     /// Whether there are further keys.
     pub more: bool,
     /// The number of all keys in the range, whether in this page or not.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub count: u64,
 }
 
 /// The token that authenticates further requests.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Authenticated {
+pub struct AuthToken {
     /// The token.
     pub token: String,
 }
@@ -81,7 +81,7 @@ pub struct Authenticated {
 #[serde(default)]
 pub struct WatchResponse {
     /// The etcd cluster and its revision.
-    pub header: Header,
+    pub header: RevisionHeader,
     /// True in the first frame, which confirms the watch.
     pub created: bool,
     /// Whether the watch has ended.
@@ -90,19 +90,19 @@ pub struct WatchResponse {
     pub cancel_reason: String,
     /// The compacted revision if the watch has ended because its start revision is compacted;
     /// otherwise 0.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub compact_revision: u64,
     /// The changes in their order.
-    pub events: Vec<Event>,
+    pub events: Vec<KeyEvent>,
 }
 
 /// A change of one key.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Event {
+pub struct KeyEvent {
     /// Whether the key was set or deleted.
     #[serde(rename = "type")]
-    pub kind: EventKind,
+    pub kind: KeyEventKind,
     /// The key, and its value unless it was deleted.
     pub kv: KeyValue,
 }
@@ -110,7 +110,7 @@ pub struct Event {
 /// The kind of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum EventKind {
+pub enum KeyEventKind {
     /// The key was set.
     #[default]
     Put,
@@ -118,10 +118,10 @@ pub enum EventKind {
     Delete,
 }
 
-impl Event {
+impl KeyEvent {
     /// Whether the event created its key, rather than changed it.
     pub fn is_creation(&self) -> bool {
-        self.kind == EventKind::Put && self.kv.create_revision == self.kv.mod_revision
+        self.kind == KeyEventKind::Put && self.kv.create_revision == self.kv.mod_revision
     }
 }
 
@@ -140,7 +140,7 @@ pub enum GatewayError {
 }
 
 /// A request for one page of a range at `revision`; 0 stands for the latest revision.
-pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
+pub fn range_request(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
     json!({
         "key": BASE64_STANDARD.encode(&keys.start),
         "range_end": BASE64_STANDARD.encode(&keys.end),
@@ -151,15 +151,15 @@ pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
 
 /// A request for one key in a range that was set after `revision`, without its value. etcd reads
 /// the whole range for it.
-pub fn set_after(keys: &Range<Vec<u8>>, revision: u64) -> Value {
-    let mut request = range(keys, 1, 0);
+pub fn changed_keys_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
+    let mut request = range_request(keys, 1, 0);
     request["min_mod_revision"] = json!((revision + 1).to_string());
     request["keys_only"] = json!(true);
     request
 }
 
 /// A request to watch all changes in a range from `revision` on.
-pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
+pub fn watch_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     json!({ "create_request": {
         "key": BASE64_STANDARD.encode(&keys.start),
         "range_end": BASE64_STANDARD.encode(&keys.end),
@@ -170,22 +170,21 @@ pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
 
 /// The message of an error response, truncated at 200 characters. If the body is not an error of
 /// etcd, returns the truncated body.
-pub fn error(body: &[u8]) -> String {
+pub fn error_message(body: &[u8]) -> String {
     const SHOWN: usize = 200;
-    let reported = serde_json::from_slice::<Value>(body).ok();
-    let message = |value: &Value| {
-        value
-            .get("message")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let found =
-        reported.and_then(|value| message(&value).or_else(|| value.get("error").and_then(message)));
-    let text = found.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let reported = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let text = message_field(&reported)
+        .or_else(|| reported.get("error").and_then(message_field))
+        .unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+
     text.chars()
         .filter(|c| !c.is_control())
         .take(SHOWN)
         .collect()
+}
+
+fn message_field(value: &Value) -> Option<String> {
+    Some(value.get("message")?.as_str()?.to_owned())
 }
 
 /// Parses one frame of a watch.
@@ -193,32 +192,33 @@ pub fn error(body: &[u8]) -> String {
 /// # Errors
 ///
 /// If `line` is not a frame, or reports an error.
-pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
+pub fn parse_frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
     #[derive(Deserialize)]
-    struct Frame {
+    struct FrameLine {
         result: Option<WatchResponse>,
     }
-    match serde_json::from_slice::<Frame>(line)?.result {
+
+    match serde_json::from_slice::<FrameLine>(line)?.result {
         Some(response) => Ok(response),
-        None => Err(GatewayError::Reported(error(line))),
+        None => Err(GatewayError::Reported(error_message(line))),
     }
 }
 
 /// The stream of a watch, one frame per line.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct WatchFrames {
     pending: Vec<u8>,
     /// Number of octets at the start of `pending` that contain no line feed.
     searched: usize,
 }
 
-impl Frames {
+impl WatchFrames {
     /// Adds received octets.
     ///
     /// # Errors
     ///
     /// If a frame exceeds [`MAX_FRAME`].
-    pub fn push(&mut self, octets: &[u8]) -> Result<(), GatewayError> {
+    pub fn push_octets(&mut self, octets: &[u8]) -> Result<(), GatewayError> {
         if self.pending.len() + octets.len() > MAX_FRAME {
             return Err(GatewayError::Large(MAX_FRAME));
         }
@@ -234,29 +234,31 @@ impl Frames {
                 self.searched = self.pending.len();
                 return None;
             };
+
             let line: Vec<u8> = self.pending.drain(..=self.searched + end).collect();
             self.searched = 0;
             if !line.trim_ascii().is_empty() {
-                return Some(frame(&line));
+                return Some(parse_frame(&line));
             }
         }
     }
 }
 
-fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Number {
+    enum NumberText {
         Text(String),
         Plain(u64),
     }
-    match Number::deserialize(from)? {
-        Number::Plain(number) => Ok(number),
-        Number::Text(text) => text.parse().map_err(|_| D::Error::custom("not a number")),
+
+    match NumberText::deserialize(from)? {
+        NumberText::Plain(number) => Ok(number),
+        NumberText::Text(text) => text.parse().map_err(|_| D::Error::custom("not a number")),
     }
 }
 
-fn octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+fn deserialize_octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(from)?;
     BASE64_STANDARD
         .decode(text)
@@ -272,15 +274,16 @@ mod tests {
     const PUT: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","member_id":"3319814642761637952","revision":"2","raft_term":"2"},"events":[{"kv":{"key":"L3NreWRucy9sb2NhbC9h","create_revision":"2","mod_revision":"2","version":"1","value":"eyJob3N0IjoiMS4yLjMuNCJ9"}}]}}"#;
     const DELETE: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","revision":"3"},"events":[{"type":"DELETE","kv":{"key":"L3NreWRucy9sb2NhbC9h","mod_revision":"3"}}]}}"#;
     const COMPACTED: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","raft_term":"2"},"canceled":true,"compact_revision":"3"}}"#;
-    const HEADER: Header = Header {
+    const HEADER: RevisionHeader = RevisionHeader {
         cluster_id: 324_952_591_200_643_719,
         revision: 2,
     };
 
     fn frames(stream: &[u8], piece: usize) -> Vec<WatchResponse> {
-        let (mut frames, mut read) = (Frames::default(), Vec::new());
+        let mut frames = WatchFrames::default();
+        let mut read = Vec::new();
         for piece in stream.chunks(piece) {
-            frames.push(piece).unwrap();
+            frames.push_octets(piece).unwrap();
             while let Some(frame) = frames.next_frame() {
                 read.push(frame.unwrap());
             }
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_however_they_are_cut() {
+    fn frames_in_pieces_are_reassembled() {
         let stream = format!("{CREATED}\n{PUT}\n\n{DELETE}\n{COMPACTED}\n{CREATED}");
         let set = KeyValue {
             key: b"/skydns/local/a".into(),
@@ -304,8 +307,7 @@ mod tests {
             mod_revision: 3,
             ..set.clone()
         };
-        let event = |kind, kv| vec![Event { kind, kv }];
-        let later = Header {
+        let later = RevisionHeader {
             revision: 3,
             ..HEADER
         };
@@ -317,16 +319,22 @@ mod tests {
             },
             WatchResponse {
                 header: HEADER,
-                events: event(EventKind::Put, set),
+                events: vec![KeyEvent {
+                    kind: KeyEventKind::Put,
+                    kv: set,
+                }],
                 ..WatchResponse::default()
             },
             WatchResponse {
                 header: later,
-                events: event(EventKind::Delete, deleted),
+                events: vec![KeyEvent {
+                    kind: KeyEventKind::Delete,
+                    kv: deleted,
+                }],
                 ..WatchResponse::default()
             },
             WatchResponse {
-                header: Header {
+                header: RevisionHeader {
                     revision: 0,
                     ..HEADER
                 },
@@ -341,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_the_words_of_etcd() {
+    fn error_message_is_that_of_etcd() {
         let cases = [
             (
                 r#"{"error":"e","message":"required revision has been compacted","code":11}"#,
@@ -354,25 +362,28 @@ mod tests {
             ("<html>\n404", "<html>404"),
         ];
         for (body, expected) in cases {
-            assert_eq!(error(body.as_bytes()), expected);
+            assert_eq!(error_message(body.as_bytes()), expected);
         }
         assert_eq!(
-            frame(cases[1].0.as_bytes()).unwrap_err().to_string(),
+            parse_frame(cases[1].0.as_bytes()).unwrap_err().to_string(),
             "no leader"
         );
-        assert!(matches!(frame(b"<html>"), Err(GatewayError::Foreign(_))));
         assert!(matches!(
-            frame(br#"{"result":{"events":[{"kv":{"key":"%"}}]}}"#),
+            parse_frame(b"<html>"),
+            Err(GatewayError::Foreign(_))
+        ));
+        assert!(matches!(
+            parse_frame(br#"{"result":{"events":[{"kv":{"key":"%"}}]}}"#),
             Err(GatewayError::Foreign(_))
         ));
     }
 
     #[test]
-    fn a_frame_without_end_is_not_kept() {
-        let mut frames = Frames::default();
+    fn endless_frame_is_an_error() {
+        let mut frames = WatchFrames::default();
         let piece = vec![b' '; 1 << 20];
         let fitting = (0..=MAX_FRAME >> 20)
-            .take_while(|_| frames.push(&piece).is_ok() && frames.next_frame().is_none());
+            .take_while(|_| frames.push_octets(&piece).is_ok() && frames.next_frame().is_none());
         assert_eq!(fitting.count(), MAX_FRAME >> 20);
     }
 }

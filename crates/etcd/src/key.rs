@@ -9,15 +9,15 @@ use wire::Name;
 use wire::name::{MAX_LABEL, MAX_NAME};
 
 /// The labels of a key below the zone, in the order of the key.
-pub type Path<'k> = SmallVec<[&'k str; 8]>;
+pub type KeyPath<'k> = SmallVec<[&'k str; 8]>;
 
 /// The keys of one zone: the zone's own key, and all keys below.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subtree {
+pub struct ZoneKeys {
     /// The zone's own key.
     start: String,
     /// Length of the zone's name in wire format, in octets.
-    zone: usize,
+    zone_octets: usize,
 }
 
 /// Error of a key that does not contain a domain name.
@@ -37,7 +37,7 @@ pub enum KeyError {
     Long,
 }
 
-impl Subtree {
+impl ZoneKeys {
     /// The keys of `zone`; `path` is the prefix of all keys, `/skydns` in SkyDNS.
     pub fn new(path: &str, zone: &Name) -> Self {
         let mut start = path.trim_end_matches('/').to_owned();
@@ -45,9 +45,10 @@ impl Subtree {
             start.push('/');
             start.push_str(label);
         }
+
         Self {
             start,
-            zone: zone.wire().len(),
+            zone_octets: zone.wire().len(),
         }
     }
 
@@ -64,31 +65,30 @@ impl Subtree {
     /// # Errors
     ///
     /// If the key does not contain a domain name.
-    pub fn path<'k>(&self, key: &'k [u8]) -> Result<Option<Path<'k>>, KeyError> {
+    pub fn path<'k>(&self, key: &'k [u8]) -> Result<Option<KeyPath<'k>>, KeyError> {
         let below = match key.strip_prefix(self.start.as_bytes()) {
-            Some([]) => return Ok(Some(Path::new())),
+            Some([]) => return Ok(Some(KeyPath::new())),
             Some([b'/', below @ ..]) => below,
             _ => return Ok(None),
         };
+
         let below = str::from_utf8(below).map_err(|_| KeyError::Text)?;
-        if self.zone + below.len() + 1 > MAX_NAME {
+        if self.zone_octets + below.len() + 1 > MAX_NAME {
             return Err(KeyError::Long);
         }
-        below
-            .split('/')
-            .map(label)
-            .collect::<Result<Path<'k>, KeyError>>()
-            .map(Some)
+
+        let path: Result<KeyPath<'k>, KeyError> = below.split('/').map(check_label).collect();
+        path.map(Some)
     }
 }
 
-impl std::fmt::Display for Subtree {
+impl std::fmt::Display for ZoneKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.start)
     }
 }
 
-fn label(text: &str) -> Result<&str, KeyError> {
+fn check_label(text: &str) -> Result<&str, KeyError> {
     match text.len() {
         0 => Err(KeyError::EmptyLabel),
         1..=MAX_LABEL if !text.contains('.') => Ok(text),
@@ -100,13 +100,13 @@ fn label(text: &str) -> Result<&str, KeyError> {
 mod tests {
     use super::*;
 
-    fn subtree() -> Subtree {
-        Subtree::new("/skydns/", &Name::parse("SkyDNS.local").unwrap())
+    fn zone_keys() -> ZoneKeys {
+        ZoneKeys::new("/skydns/", &Name::parse("SkyDNS.local").unwrap())
     }
 
     #[test]
-    fn the_range_holds_the_keys_of_the_zone() {
-        let range = subtree().range();
+    fn range_contains_keys_of_zone() {
+        let range = zone_keys().range();
         assert_eq!(range.start, b"/skydns/local/skydns");
         for (key, inside, of_the_zone) in [
             ("/skydns/local/skydn", false, false),
@@ -118,13 +118,13 @@ mod tests {
         ] {
             assert_eq!(range.contains(&key.as_bytes().to_vec()), inside, "{key}");
             assert_eq!(
-                subtree().path(key.as_bytes()).unwrap().is_some(),
+                zone_keys().path(key.as_bytes()).unwrap().is_some(),
                 of_the_zone,
                 "{key}"
             );
         }
         assert!(
-            subtree()
+            zone_keys()
                 .path(b"/skydns/local/skydns")
                 .unwrap()
                 .unwrap()
@@ -133,8 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_paths_of_labels() {
-        let (long, many) = ("x".repeat(64), vec!["y".repeat(60); 4].join("/"));
+    fn key_is_path_of_labels() {
+        let long = "x".repeat(64);
+        let many = vec!["y".repeat(60); 4].join("/");
         let cases: [(&str, Result<&[&str], KeyError>); 8] = [
             ("web", Ok(&["web"])),
             (
@@ -150,15 +151,15 @@ mod tests {
         ];
         for (below, expected) in cases {
             let key = format!("/skydns/local/skydns/{below}");
-            let path = subtree()
+            let path = zone_keys()
                 .path(key.as_bytes())
                 .map(|path| path.unwrap().to_vec());
             assert_eq!(path, expected.map(<[_]>::to_vec), "{below:?}");
         }
         let key = format!("/skydns/local/skydns/{many}");
-        assert_eq!(subtree().path(key.as_bytes()), Err(KeyError::Long));
+        assert_eq!(zone_keys().path(key.as_bytes()), Err(KeyError::Long));
         assert_eq!(
-            subtree().path(b"/skydns/local/skydns/\xff"),
+            zone_keys().path(b"/skydns/local/skydns/\xff"),
             Err(KeyError::Text)
         );
     }

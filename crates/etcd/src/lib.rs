@@ -17,9 +17,9 @@ pub mod metrics;
 pub mod records;
 pub mod tree;
 
-pub use client::{Access, Login, TlsFiles};
-pub use feed::{Feed, Sink};
-pub use key::Subtree;
-pub use message::Message;
-pub use metrics::Metrics;
-pub use tree::Tree;
+pub use client::{EtcdAccess, EtcdLogin, EtcdTlsFiles};
+pub use feed::{EtcdFeed, EtcdSink};
+pub use key::ZoneKeys;
+pub use message::SkydnsMessage;
+pub use metrics::EtcdMetrics;
+pub use tree::MessageTree;

@@ -25,7 +25,7 @@ const MAX_TTL: u32 = i32::MAX.unsigned_abs();
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct SkydnsMessage {
     /// The address or the target name; `Nothing` if the message has neither.
     pub host: Host<'static>,
     /// Port of SRV answers.
@@ -48,7 +48,7 @@ pub struct Message {
 
 /// Error of a value that is not a message.
 #[derive(Debug, Error)]
-pub enum MessageError {
+pub enum InvalidMessage {
     /// The value is too long.
     #[error("{0} octets, more than {MAX_VALUE}")]
     Long(usize),
@@ -71,7 +71,7 @@ pub enum MessageError {
 /// The fields in JSON. Unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Fields {
+struct MessageFields {
     host: String,
     port: i64,
     priority: i64,
@@ -83,48 +83,52 @@ struct Fields {
     group: String,
 }
 
-impl Message {
-    /// Parses a value. As in Go, the case of field names is ignored, and `null` counts as a missing
-    /// field.
+impl SkydnsMessage {
+    /// Parses a value.
     ///
     /// # Errors
     ///
     /// If the value is not a valid message.
-    pub fn parse(value: &[u8]) -> Result<Self, MessageError> {
+    pub fn parse(value: &[u8]) -> Result<Self, InvalidMessage> {
         if value.len() > MAX_VALUE {
-            return Err(MessageError::Long(value.len()));
+            return Err(InvalidMessage::Long(value.len()));
         }
+
+        // As in Go, the case of field names is ignored, and `null` counts as a missing field.
         let written: BTreeMap<String, Value> = serde_json::from_slice(value)?;
-        let given = written.into_iter().filter(|(_, value)| !value.is_null());
-        let object = given
+        let object = written
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
             .map(|(field, value)| (field.to_ascii_lowercase(), value))
             .collect();
-        let fields: Fields = serde_json::from_value(Value::Object(object))?;
+        let fields: MessageFields = serde_json::from_value(Value::Object(object))?;
+
+        let priority = match number_in_range("priority", fields.priority)? {
+            0 => skydns::record::PRIORITY,
+            priority => priority,
+        };
+        let ttl = match fields.ttl {
+            0 => DEFAULT_TTL,
+            ttl => ttl.min(MAX_TTL),
+        };
         Ok(Self {
-            host: host(&fields.host)?,
-            port: number("port", fields.port)?,
-            priority: match number("priority", fields.priority)? {
-                0 => skydns::record::PRIORITY,
-                priority => priority,
-            },
-            weight: number("weight", fields.weight)?,
-            ttl: if fields.ttl == 0 {
-                DEFAULT_TTL
-            } else {
-                fields.ttl.min(MAX_TTL)
-            },
+            host: parse_host(&fields.host)?,
+            port: number_in_range("port", fields.port)?,
+            priority,
+            weight: number_in_range("weight", fields.weight)?,
+            ttl,
             extras: Extras {
                 text: fields.text.into(),
                 mail: fields.mail,
             },
-            target_strip: number("targetstrip", fields.targetstrip)?.into(),
+            target_strip: number_in_range("targetstrip", fields.targetstrip)?.into(),
             group: fields.group.into(),
         })
     }
 
     /// The message with the TTL limited to [`LEASED_TTL`], for a key with a lease.
     #[must_use]
-    pub fn leased(self) -> Self {
+    pub fn with_leased_ttl(self) -> Self {
         Self {
             ttl: self.ttl.min(LEASED_TTL),
             ..self
@@ -132,30 +136,32 @@ impl Message {
     }
 }
 
-fn number(field: &'static str, value: i64) -> Result<u16, MessageError> {
-    u16::try_from(value).map_err(|_| MessageError::Range { field, value })
+fn number_in_range(field: &'static str, value: i64) -> Result<u16, InvalidMessage> {
+    u16::try_from(value).map_err(|_| InvalidMessage::Range { field, value })
 }
 
 /// Parses an address or a name. An IPv4-mapped IPv6 address becomes an IPv4 address, as in Go.
-fn host(text: &str) -> Result<Host<'static>, MessageError> {
+fn parse_host(text: &str) -> Result<Host<'static>, InvalidMessage> {
     if text.is_empty() {
         return Ok(Host::Nothing);
     }
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(Host::Address(address.to_canonical()));
     }
+
     let is_printable = text.bytes().all(|octet| octet.is_ascii_graphic());
-    let name = Name::parse(text).ok().filter(|_| is_printable);
-    name.map(|name| Host::Name(Cow::Owned(name)))
-        .ok_or_else(|| MessageError::Host(text.to_owned()))
+    match Name::parse(text) {
+        Ok(name) if is_printable => Ok(Host::Name(Cow::Owned(name))),
+        _ => Err(InvalidMessage::Host(text.to_owned())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn message(host: Host<'static>) -> Message {
-        Message {
+    fn mk_message(host: Host<'static>) -> SkydnsMessage {
+        SkydnsMessage {
             host,
             port: 0,
             priority: 10,
@@ -167,42 +173,42 @@ mod tests {
         }
     }
 
-    fn name(text: &str) -> Host<'static> {
+    fn mk_name(text: &str) -> Host<'static> {
         Host::Name(Cow::Owned(Name::parse(text).unwrap()))
     }
 
-    fn address(text: &str) -> Host<'static> {
+    fn mk_address(text: &str) -> Host<'static> {
         Host::Address(text.parse().unwrap())
     }
 
     #[test]
-    fn messages_are_read_as_skydns_reads_them() {
+    fn message_fields_are_parsed() {
         let cases = [
-            ("nothing at all", "{}", message(Host::Nothing)),
+            ("nothing at all", "{}", mk_message(Host::Nothing)),
             (
                 "an address",
                 r#"{"host":"10.0.1.125"}"#,
-                message(address("10.0.1.125")),
+                mk_message(mk_address("10.0.1.125")),
             ),
             (
                 "an address of IPv6",
                 r#"{"host":"2003::8:1"}"#,
-                message(address("2003::8:1")),
+                mk_message(mk_address("2003::8:1")),
             ),
             (
                 "one mapped into it",
                 r#"{"host":"::ffff:10.0.0.1"}"#,
-                message(address("10.0.0.1")),
+                mk_message(mk_address("10.0.0.1")),
             ),
             (
                 "a name",
                 r#"{"host":"Service1.example.com."}"#,
-                message(name("Service1.example.com")),
+                mk_message(mk_name("Service1.example.com")),
             ),
             (
                 "all fields",
                 r#"{"host":"a.example","port":8080,"priority":20,"weight":5,"text":"x y","mail":true,"ttl":60,"targetstrip":2,"group":"g1"}"#,
-                Message {
+                SkydnsMessage {
                     port: 8080,
                     priority: 20,
                     weight: 5,
@@ -213,54 +219,58 @@ mod tests {
                     ttl: 60,
                     target_strip: 2,
                     group: "g1".into(),
-                    ..message(name("a.example"))
+                    ..mk_message(mk_name("a.example"))
                 },
             ),
             (
                 "that of kube2sky",
                 r#"{"host":"10.0.0.10","priority":10,"weight":10,"ttl":30}"#,
-                Message {
+                SkydnsMessage {
                     weight: 10,
                     ttl: 30,
-                    ..message(address("10.0.0.10"))
+                    ..mk_message(mk_address("10.0.0.10"))
                 },
             ),
             (
                 "that of external-dns",
                 r#"{"host":"1.2.3.4","text":"\"heritage=external-dns\"","targetstrip":1,"setIdentifier":"a"}"#,
-                Message {
+                SkydnsMessage {
                     extras: Extras {
                         text: "\"heritage=external-dns\"".into(),
                         mail: false,
                     },
                     target_strip: 1,
-                    ..message(address("1.2.3.4"))
+                    ..mk_message(mk_address("1.2.3.4"))
                 },
             ),
             (
                 "fields in upper case, and null",
                 r#"{"Host":"10.0.0.1","TTL":5,"port":null}"#,
-                Message {
+                SkydnsMessage {
                     ttl: 5,
-                    ..message(address("10.0.0.1"))
+                    ..mk_message(mk_address("10.0.0.1"))
                 },
             ),
         ];
         for (case, json, expected) in cases {
-            assert_eq!(Message::parse(json.as_bytes()).unwrap(), expected, "{case}");
+            assert_eq!(
+                SkydnsMessage::parse(json.as_bytes()).unwrap(),
+                expected,
+                "{case}"
+            );
         }
     }
 
     #[test]
-    fn a_lease_shortens_the_ttl() {
+    fn lease_limits_ttl() {
         for (ttl, expected) in [(0, 30), (20, 20), (3600, 30)] {
-            let message = Message::parse(format!("{{\"ttl\":{ttl}}}").as_bytes()).unwrap();
-            assert_eq!(message.leased().ttl, expected, "{ttl}");
+            let message = SkydnsMessage::parse(format!("{{\"ttl\":{ttl}}}").as_bytes()).unwrap();
+            assert_eq!(message.with_leased_ttl().ttl, expected, "{ttl}");
         }
     }
 
     #[test]
-    fn what_is_no_message_says_why() {
+    fn invalid_message_has_reason() {
         let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(MAX_VALUE));
         let cases = [
             ("", "not a SkyDNS message: EOF"),
@@ -287,7 +297,9 @@ mod tests {
             (&long, "16395 octets, more than 16384"),
         ];
         for (value, expected) in cases {
-            let error = Message::parse(value.as_bytes()).unwrap_err().to_string();
+            let error = SkydnsMessage::parse(value.as_bytes())
+                .unwrap_err()
+                .to_string();
             assert!(error.starts_with(expected), "{value}: {error}");
         }
     }

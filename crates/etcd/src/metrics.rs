@@ -6,7 +6,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 /// The metrics of all zones. A clone shares the same metrics.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct EtcdMetrics {
     connected: IntGaugeVec,
     records: IntGaugeVec,
     lists: IntCounterVec,
@@ -16,7 +16,7 @@ pub struct Metrics {
 
 /// The metrics of one zone.
 #[derive(Debug, Clone)]
-pub struct FeedMetrics {
+pub struct EtcdFeedMetrics {
     pub(crate) connected: IntGauge,
     pub(crate) records: IntGauge,
     pub(crate) lists: IntCounter,
@@ -24,30 +24,29 @@ pub struct FeedMetrics {
     pub(crate) skipped: IntCounter,
 }
 
-impl Metrics {
+impl EtcdMetrics {
     /// Creates the metrics, without values for any zone. The caller registers them.
     ///
     /// # Errors
     ///
     /// Never, since the names of the metrics are valid.
     pub fn new() -> prometheus::Result<Self> {
-        let gauge = |name: &str, help: &str| IntGaugeVec::new(Opts::new(name, help), &["zone"]);
-        let counter = |name: &str, help: &str| IntCounterVec::new(Opts::new(name, help), &["zone"]);
         Ok(Self {
-            connected: gauge(
+            connected: gauge_per_zone(
                 "kubedns_etcd_connected",
-                "1 while the keys of the zone are watched, 0 while the last records are served without a watch.",
+                "1 while the keys of the zone are watched, 0 while the last records are served \
+                 without a watch.",
             )?,
-            records: gauge("kubedns_etcd_records", "Messages of the zone in memory.")?,
-            lists: counter(
+            records: gauge_per_zone("kubedns_etcd_records", "Messages of the zone in memory.")?,
+            lists: counter_per_zone(
                 "kubedns_etcd_lists_total",
                 "Complete lists of the zone's keys that were read.",
             )?,
-            failures: counter(
+            failures: counter_per_zone(
                 "kubedns_etcd_failures_total",
                 "Sessions with etcd that failed, or could not begin.",
             )?,
-            skipped: counter(
+            skipped: counter_per_zone(
                 "kubedns_etcd_skipped_keys_total",
                 "Keys skipped because key or value is invalid, counted each time they were read.",
             )?,
@@ -55,8 +54,8 @@ impl Metrics {
     }
 
     /// The metrics of one zone, each with the value 0 at first.
-    pub fn feed(&self, zone: &str) -> FeedMetrics {
-        FeedMetrics {
+    pub fn for_zone(&self, zone: &str) -> EtcdFeedMetrics {
+        EtcdFeedMetrics {
             connected: self.connected.with_label_values(&[zone]),
             records: self.records.with_label_values(&[zone]),
             lists: self.lists.with_label_values(&[zone]),
@@ -66,8 +65,8 @@ impl Metrics {
     }
 }
 
-impl Metrics {
-    fn all(&self) -> [&dyn Collector; 5] {
+impl EtcdMetrics {
+    fn collectors(&self) -> [&dyn Collector; 5] {
         [
             &self.connected,
             &self.records,
@@ -78,13 +77,24 @@ impl Metrics {
     }
 }
 
-impl Collector for Metrics {
+fn gauge_per_zone(name: &str, help: &str) -> prometheus::Result<IntGaugeVec> {
+    IntGaugeVec::new(Opts::new(name, help), &["zone"])
+}
+
+fn counter_per_zone(name: &str, help: &str) -> prometheus::Result<IntCounterVec> {
+    IntCounterVec::new(Opts::new(name, help), &["zone"])
+}
+
+impl Collector for EtcdMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(Collector::desc).collect()
+        self.collectors()
+            .into_iter()
+            .flat_map(Collector::desc)
+            .collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.all()
+        self.collectors()
             .into_iter()
             .flat_map(Collector::collect)
             .collect()

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 use skydns::{Entry, Host, Lookup, Records, ServiceRecord};
 
-use crate::tree::{Stored, Tree};
+use crate::tree::{MessageTree, StoredMessage};
 
 /// The records of a zone; `None` before the first list.
 #[derive(Debug, Clone, Default)]
-pub struct ZoneRecords(Option<Tree>);
+pub struct ZoneRecords(Option<MessageTree>);
 
-impl From<Tree> for ZoneRecords {
-    fn from(tree: Tree) -> Self {
+impl From<MessageTree> for ZoneRecords {
+    fn from(tree: MessageTree) -> Self {
         Self(Some(tree))
     }
 }
@@ -32,17 +32,17 @@ impl Records for ZoneRecords {
         let Some(tree) = &self.0 else {
             return Lookup::Missing;
         };
-        let exactly = || tree.exactly(path).map(|stored| vec![stored]);
         let found = if exact {
-            exactly()
+            tree.message_at(path).map(|stored| vec![stored])
         } else {
-            tree.find(path, steps)
+            tree.find_messages(path, steps)
         };
         let Some(found) = found else {
             return Lookup::Missing;
         };
+
         for stored in found {
-            visit(stored.entry());
+            visit(stored.as_entry());
         }
         Lookup::Exists
     }
@@ -54,22 +54,25 @@ impl Records for ZoneRecords {
     fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
         let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
         if let Some(tree) = &self.0 {
-            tree.names(other.and_then(|other| other.0.as_ref()), visit);
+            tree.visit_names(other.and_then(|other| other.0.as_ref()), visit);
         }
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
-        self.0.as_ref().is_some_and(|tree| tree.holds(path))
+        self.0
+            .as_ref()
+            .is_some_and(|tree| tree.has_key_within(path))
     }
 }
 
-impl Stored {
-    fn entry(&self) -> Entry<'_> {
+impl StoredMessage {
+    fn as_entry(&self) -> Entry<'_> {
         let message = &self.message;
         let host = match &message.host {
             Host::Name(name) => Host::Name(Cow::Borrowed(name)),
             other => other.clone(),
         };
+
         let record = ServiceRecord {
             port: message.port,
             ttl: message.ttl,
@@ -89,9 +92,9 @@ impl Stored {
 /// The records of several sources for one domain. Queries for a name are answered by the first
 /// source that has the name.
 #[derive(Debug, Clone, Default)]
-pub struct Merged(pub Vec<ZoneRecords>);
+pub struct MergedRecords(pub Vec<ZoneRecords>);
 
-impl Records for Merged {
+impl Records for MergedRecords {
     fn has_synced(&self) -> bool {
         self.0.iter().any(Records::has_synced)
     }
@@ -103,13 +106,13 @@ impl Records for Merged {
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
-        let mut places = self
-            .0
-            .iter()
-            .map(|place| place.records(path, exact, steps, visit));
-        places
-            .find(|lookup| *lookup != Lookup::Missing)
-            .unwrap_or(Lookup::Missing)
+        for source in &self.0 {
+            let lookup = source.records(path, exact, steps, visit);
+            if lookup != Lookup::Missing {
+                return lookup;
+            }
+        }
+        Lookup::Missing
     }
 
     fn is_enumerable(&self) -> bool {
@@ -119,13 +122,15 @@ impl Records for Merged {
     fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
         let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
         let other = other.filter(|other| other.0.len() == self.0.len());
-        for (at, place) in self.0.iter().enumerate() {
-            let before = self.0.get(..at).unwrap_or_default();
+
+        for (at, source) in self.0.iter().enumerate() {
             let counterpart = other
                 .and_then(|other| other.0.get(at))
-                .map(|place| place as &dyn Records);
-            place.owner_names(counterpart, &mut |path| {
-                if !before.iter().any(|place| place.has_descendants(path)) {
+                .map(|source| source as &dyn Records);
+            // A name that an earlier source has is answered by that source alone.
+            let before = self.0.get(..at).unwrap_or_default();
+            source.owner_names(counterpart, &mut |path| {
+                if !before.iter().any(|source| source.has_descendants(path)) {
                     visit(path);
                 }
             });
@@ -133,6 +138,6 @@ impl Records for Merged {
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
-        self.0.iter().any(|place| place.has_descendants(path))
+        self.0.iter().any(|source| source.has_descendants(path))
     }
 }

@@ -12,27 +12,27 @@ use smol_str::SmolStr;
 use thiserror::Error;
 use treecache::{Node, TreeCache};
 
-use crate::gateway::{Event, EventKind};
-use crate::key::{KeyError, Path, Subtree};
-use crate::message::{Message, MessageError};
+use crate::gateway::{KeyEvent, KeyEventKind};
+use crate::key::{KeyError, KeyPath, ZoneKeys};
+use crate::message::{InvalidMessage, SkydnsMessage};
 
 /// Number of steps that a visit of a child node costs, see [`skydns::Records::records`]. A child
 /// costs more than a message, because a child is a separate allocation.
-const CHILD: usize = 32;
+const CHILD_STEPS: usize = 32;
 /// Estimated memory of a message without its strings, in octets.
-const OVERHEAD: usize = 256;
+const MESSAGE_OCTETS: usize = 256;
 
 /// All messages of one zone. A clone only increments reference counts.
 #[derive(Debug, Clone, Default)]
-pub struct Tree {
-    messages: TreeCache<Arc<Stored>>,
+pub struct MessageTree {
+    messages: TreeCache<Arc<StoredMessage>>,
     count: usize,
     octets: usize,
 }
 
-impl PartialEq for Tree {
+impl PartialEq for MessageTree {
     fn eq(&self, other: &Self) -> bool {
-        self.all() == other.all()
+        self.sorted_messages() == other.sorted_messages()
     }
 }
 
@@ -44,13 +44,13 @@ pub enum InvalidKey {
     Key(#[from] KeyError),
     /// The value is not a message.
     #[error(transparent)]
-    Message(#[from] MessageError),
+    Message(#[from] InvalidMessage),
 }
 
 /// A message and its key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) message: Message,
+pub(crate) struct StoredMessage {
+    pub(crate) message: SkydnsMessage,
     /// Labels of the key below the zone, joined by slashes.
     pub(crate) key: Box<str>,
     /// Leftmost label of the name that SRV, MX and NS answers give to the address; empty for the
@@ -60,17 +60,14 @@ pub(crate) struct Stored {
     pub(crate) base: Box<[u8]>,
 }
 
-impl Stored {
-    fn new(path: &[&str], message: Message) -> Self {
+impl StoredMessage {
+    fn new(path: &[&str], message: SkydnsMessage) -> Self {
         // A `targetstrip` larger than the number of labels below the zone is ignored. SkyDNS
         // ignores a `targetstrip` only if it is larger than the number of labels of the whole name.
-        let strip = Some(message.target_strip)
-            .filter(|strip| *strip <= path.len())
-            .unwrap_or_default();
-        let target = path.get(..path.len() - strip).unwrap_or_default();
-        let (label, above) = target
-            .split_last()
-            .map_or(("", target), |(label, above)| (*label, above));
+        let kept = path.len().checked_sub(message.target_strip);
+        let target = kept.and_then(|kept| path.get(..kept)).unwrap_or(path);
+        let LabelPlace { label, above } = LabelPlace::of_path(target);
+
         let mut base = Vec::new();
         for label in above.iter().rev() {
             base.push(u8::try_from(label.len()).unwrap_or_default());
@@ -97,7 +94,8 @@ impl Stored {
             Host::Name(name) => name.wire().len(),
             _ => 0,
         };
-        OVERHEAD
+
+        MESSAGE_OCTETS
             + 2 * self.key.len()
             + self.message.extras.text.len()
             + self.message.group.len()
@@ -107,28 +105,39 @@ impl Stored {
     fn has_host(&self) -> bool {
         self.message.host != Host::Nothing
     }
+
+    /// Whether the message has another group than `group`.
+    fn has_group_beside(&self, group: &str) -> bool {
+        !self.message.group.is_empty() && self.message.group != group
+    }
 }
 
-impl Tree {
+impl MessageTree {
     /// Applies a change of a key. Keys of other zones are ignored.
     ///
     /// # Errors
     ///
     /// If the key or the value is invalid. With an invalid value, the former message of the key is
     /// removed, since a new list would not contain this message either.
-    pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), InvalidKey> {
+    pub fn apply(
+        &mut self,
+        keys: &ZoneKeys,
+        KeyEvent { kind, kv }: &KeyEvent,
+    ) -> Result<(), InvalidKey> {
         let Some(path) = keys.path(&kv.key)? else {
             return Ok(());
         };
+
         let message = match kind {
-            EventKind::Put => Message::parse(&kv.value),
-            EventKind::Delete => {
+            KeyEventKind::Put => SkydnsMessage::parse(&kv.value),
+            KeyEventKind::Delete => {
                 self.remove(&path);
                 return Ok(());
             }
         };
+
         match message {
-            Ok(message) if kv.lease != 0 => self.set(&path, message.leased()),
+            Ok(message) if kv.lease != 0 => self.set(&path, message.with_leased_ttl()),
             Ok(message) => self.set(&path, message),
             Err(error) => {
                 self.remove(&path);
@@ -139,25 +148,25 @@ impl Tree {
     }
 
     /// Sets the message of a key.
-    pub fn set(&mut self, path: &Path<'_>, message: Message) {
-        let (label, above) = place(path);
-        let stored = Arc::new(Stored::new(path, message));
+    pub fn set(&mut self, path: &KeyPath<'_>, message: SkydnsMessage) {
+        let LabelPlace { label, above } = LabelPlace::of_path(path);
+        let stored = Arc::new(StoredMessage::new(path, message));
         self.octets += stored.octets();
         self.count += 1;
         if let Some(before) = self.messages.set_entry(above, label.into(), stored) {
-            self.forget(&before);
+            self.uncount(&before);
         }
     }
 
     /// Removes the message of a key, if there is one.
-    pub fn remove(&mut self, path: &Path<'_>) {
-        let (label, above) = place(path);
+    pub fn remove(&mut self, path: &KeyPath<'_>) {
+        let LabelPlace { label, above } = LabelPlace::of_path(path);
         if let Some(before) = self.messages.remove_entry(above, label) {
-            self.forget(&before);
+            self.uncount(&before);
         }
     }
 
-    fn forget(&mut self, before: &Stored) {
+    fn uncount(&mut self, before: &StoredMessage) {
         self.octets -= before.octets();
         self.count -= 1;
     }
@@ -178,34 +187,34 @@ impl Tree {
     }
 
     /// True when there is a key at `path` or below it.
-    pub fn holds(&self, path: &[&str]) -> bool {
+    pub fn has_key_within(&self, path: &[&str]) -> bool {
         let below = self
             .messages
             .node(path)
             .is_some_and(|node| !node.is_empty());
-        below || self.exactly(path).is_some()
+        below || self.message_at(path).is_some()
     }
 
     /// The message of the key `path`, without the messages below the key.
-    pub(crate) fn exactly(&self, path: &[&str]) -> Option<&Stored> {
-        let (label, above) = place(path);
+    pub(crate) fn message_at(&self, path: &[&str]) -> Option<&StoredMessage> {
+        let LabelPlace { label, above } = LabelPlace::of_path(path);
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
     /// Visits the names of all keys and of their ancestors, since all these names have records.
     /// Names with a wildcard label are skipped. With `other`, only the names of keys that have
     /// changed, some of them twice.
-    pub(crate) fn names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
+    pub(crate) fn visit_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         let Some(other) = other else {
-            return names(self.messages.root(), &mut Vec::new(), visit);
+            return visit_names_below(self.messages.root(), &mut Vec::new(), visit);
         };
+
         self.messages.differences(
             &other.messages,
             &|ours, theirs| ours == theirs,
             &mut |path, label| {
                 let key = [path, &[label.as_str()]].concat();
-                let is_name = |label: &&str| !label.is_empty() && !is_wildcard(label);
-                let depth = key.iter().take_while(|label| is_name(label)).count();
+                let depth = key.iter().take_while(|label| is_name_label(label)).count();
                 for length in 1..=depth {
                     visit(key.get(..length).unwrap_or_default());
                 }
@@ -214,65 +223,94 @@ impl Tree {
     }
 
     /// All messages in the order of their keys.
-    fn all(&self) -> Vec<&Stored> {
-        let mut found = Walk {
+    fn sorted_messages(&self) -> Vec<&StoredMessage> {
+        let mut walk = TreeWalk {
             steps: usize::MAX,
             messages: Vec::new(),
         };
-        found.below(self.messages.root());
-        found.messages.extend(self.exactly(&[]));
-        found.messages.sort_unstable_by_key(|stored| &*stored.key);
-        found.messages
+        walk.collect_below(self.messages.root());
+
+        let mut messages = walk.messages;
+        messages.extend(self.message_at(&[]));
+        messages.sort_unstable_by_key(|stored| &*stored.key);
+        messages
     }
 
     /// The messages of a name; `None` if the name does not exist. `steps` limits the work.
-    pub(crate) fn find(&self, path: &[&str], steps: &mut usize) -> Option<Vec<&Stored>> {
-        let mut found = Walk {
+    pub(crate) fn find_messages(
+        &self,
+        path: &[&str],
+        steps: &mut usize,
+    ) -> Option<Vec<&StoredMessage>> {
+        let mut walk = TreeWalk {
             steps: *steps,
             messages: Vec::new(),
         };
         if path.iter().any(|label| is_wildcard(label)) {
-            found.walk(self.messages.root(), path);
+            walk.collect_matching(self.messages.root(), path);
         } else {
             if let Some(node) = self.messages.node(path) {
-                found.below(node);
+                walk.collect_below(node);
             }
-            if found.messages.is_empty() {
-                found.messages.extend(self.exactly(path));
+            if walk.messages.is_empty() {
+                walk.messages.extend(self.message_at(path));
             }
         }
-        *steps = found.steps;
+        *steps = walk.steps;
+
         // The selection by group depends on the order of the keys in etcd.
-        found.messages.sort_unstable_by_key(|stored| &*stored.key);
-        let messages = select(found.messages);
+        walk.messages.sort_unstable_by_key(|stored| &*stored.key);
+        let messages = select_messages(walk.messages);
         // The zone itself always exists.
         (!messages.is_empty() || path.is_empty()).then_some(messages)
     }
 }
 
-/// Splits a path into the last label and the labels above. The last label is empty for the zone's
-/// own key.
-fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
-    path.split_last()
-        .map_or(("", path), |(label, above)| (*label, above))
+/// The place of a message in the tree. The label is empty for the zone's own key.
+struct LabelPlace<'p> {
+    label: &'p str,
+    above: &'p [&'p str],
 }
 
-fn names<'t>(node: &'t Node<Arc<Stored>>, path: &mut Vec<&'t str>, visit: &mut dyn FnMut(&[&str])) {
-    let is_name = |label: &str| !label.is_empty() && !is_wildcard(label);
-    for (label, _) in node
-        .entries()
-        .filter(|(label, _)| is_name(label) && node.child(label).is_none())
-    {
-        path.push(label);
-        visit(path);
-        path.pop();
+impl<'p> LabelPlace<'p> {
+    fn of_path(path: &'p [&'p str]) -> Self {
+        match path.split_last() {
+            Some((label, above)) => Self { label, above },
+            None => Self {
+                label: "",
+                above: path,
+            },
+        }
     }
-    for (label, child) in node.children().filter(|(label, _)| is_name(label)) {
-        path.push(label);
-        visit(path);
-        names(child, path, visit);
-        path.pop();
+}
+
+fn visit_names_below<'t>(
+    node: &'t Node<Arc<StoredMessage>>,
+    path: &mut Vec<&'t str>,
+    visit: &mut dyn FnMut(&[&str]),
+) {
+    // A label that also has children is visited with them, below.
+    for (label, _) in node.entries() {
+        if is_name_label(label) && node.child(label).is_none() {
+            path.push(label);
+            visit(path);
+            path.pop();
+        }
     }
+
+    for (label, child) in node.children() {
+        if is_name_label(label) {
+            path.push(label);
+            visit(path);
+            visit_names_below(child, path, visit);
+            path.pop();
+        }
+    }
+}
+
+/// Whether a label can be part of an owner name: it is neither a wildcard nor empty.
+fn is_name_label(label: &str) -> bool {
+    !label.is_empty() && !is_wildcard(label)
 }
 
 fn is_wildcard(label: &str) -> bool {
@@ -280,51 +318,56 @@ fn is_wildcard(label: &str) -> bool {
 }
 
 /// Search for the messages of one name.
-struct Walk<'t> {
+struct TreeWalk<'t> {
     steps: usize,
-    messages: Vec<&'t Stored>,
+    messages: Vec<&'t StoredMessage>,
 }
 
-impl<'t> Walk<'t> {
+impl<'t> TreeWalk<'t> {
     /// Collects the messages whose keys match `path`, and all messages below these keys.
-    fn walk(&mut self, node: &'t Node<Arc<Stored>>, path: &[&str]) {
+    fn collect_matching(&mut self, node: &'t Node<Arc<StoredMessage>>, path: &[&str]) {
         let Some((&label, rest)) = path.split_first() else {
-            return self.below(node);
+            return self.collect_below(node);
         };
+
         if !is_wildcard(label) {
             if let Some(stored) = node.entry(label).filter(|_| rest.is_empty()) {
-                self.take(stored);
+                self.collect_message(stored);
             }
             if let Some(child) = node.child(label) {
-                self.step(child, rest);
+                self.visit_child(child, rest);
             }
             return;
         }
+
         if rest.is_empty() {
-            return self.below(node);
+            return self.collect_below(node);
         }
         for (_, child) in node.children() {
-            self.step(child, rest);
+            self.visit_child(child, rest);
         }
     }
 
-    fn step(&mut self, child: &'t Node<Arc<Stored>>, rest: &[&str]) {
-        self.steps = self.steps.saturating_sub(CHILD);
+    fn visit_child(&mut self, child: &'t Node<Arc<StoredMessage>>, rest: &[&str]) {
+        self.steps = self.steps.saturating_sub(CHILD_STEPS);
         if self.steps > 0 {
-            self.walk(child, rest);
+            self.collect_matching(child, rest);
         }
     }
 
-    fn below(&mut self, node: &'t Node<Arc<Stored>>) {
-        for (_, stored) in node.entries().filter(|(label, _)| !label.is_empty()) {
-            self.take(stored);
+    fn collect_below(&mut self, node: &'t Node<Arc<StoredMessage>>) {
+        for (label, stored) in node.entries() {
+            // The empty label is the zone's own key.
+            if !label.is_empty() {
+                self.collect_message(stored);
+            }
         }
         for (_, child) in node.children() {
-            self.step(child, &[]);
+            self.visit_child(child, &[]);
         }
     }
 
-    fn take(&mut self, stored: &'t Arc<Stored>) {
+    fn collect_message(&mut self, stored: &'t Arc<StoredMessage>) {
         self.steps = self.steps.saturating_sub(1);
         if self.steps > 0 {
             self.messages.push(stored);
@@ -333,60 +376,62 @@ impl<'t> Walk<'t> {
 }
 
 /// Selects the messages of an answer: the messages of one group, without repeated aliases.
-fn select(all: Vec<&Stored>) -> Vec<&Stored> {
+fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     if all.iter().all(|stored| stored.message.group.is_empty()) {
         return without_repeated_aliases(all);
     }
+
     // Messages without a host have no influence on the group of the messages with a host.
-    let hosts: Vec<&Stored> = all
+    let hosts: Vec<&StoredMessage> = all
         .iter()
         .copied()
         .filter(|stored| stored.has_host())
         .collect();
-    let texts = grouped(&all)
+    let mut selected = select_group(&hosts);
+    let texts = select_group(&all)
         .into_iter()
         .filter(|stored| !stored.has_host());
-    let chosen = grouped(&hosts).into_iter().chain(texts).collect();
-    without_repeated_aliases(chosen)
+    selected.extend(texts);
+    without_repeated_aliases(selected)
 }
 
 /// Selects messages by group, in the same steps as SkyDNS. The shortest key with a group sets the
 /// group of the answer. Messages of other groups are dropped. No message is dropped if several keys
 /// of this length have different groups.
-fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
+fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();
     };
-    let (mut group, mut depth) = (&first.message.group, first.depth());
+    let mut group = &first.message.group;
+    let mut depth = first.depth();
     for stored in all {
         if stored.depth() < depth {
             if stored.message.group.is_empty() {
                 break;
             }
-            (group, depth) = (&stored.message.group, stored.depth());
+            group = &stored.message.group;
+            depth = stored.depth();
         }
     }
-    let of_another =
-        |stored: &&&Stored| !stored.message.group.is_empty() && stored.message.group != *group;
-    let disagree = all
+
+    let is_disputed = all
         .iter()
-        .filter(of_another)
-        .any(|stored| stored.depth() == depth);
-    if group.is_empty() || disagree {
+        .any(|stored| stored.has_group_beside(group) && stored.depth() == depth);
+    if group.is_empty() || is_disputed {
         return all.to_vec();
     }
     all.iter()
-        .filter(|stored| !of_another(stored))
+        .filter(|stored| !stored.has_group_beside(group))
         .copied()
         .collect()
 }
 
 /// Drops repeated aliases. As in SkyDNS, the sum of the weights counts aliases with the same values
 /// only once. Messages with addresses stay, since each address has its own name.
-fn without_repeated_aliases(mut all: Vec<&Stored>) -> Vec<&Stored> {
+fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {
-        let Message {
+        let SkydnsMessage {
             host,
             port,
             priority,
@@ -412,24 +457,24 @@ mod tests {
     use super::*;
 
     /// Keys with slashes below the zone, and their values.
-    fn tree(messages: &[(&str, &str)]) -> Tree {
-        let mut tree = Tree::default();
+    fn mk_tree(messages: &[(&str, &str)]) -> MessageTree {
+        let mut tree = MessageTree::default();
         for (key, value) in messages {
             tree.set(
                 &key.split('/').collect(),
-                Message::parse(value.as_bytes()).unwrap(),
+                SkydnsMessage::parse(value.as_bytes()).unwrap(),
             );
         }
         tree
     }
 
-    fn find(tree: &Tree, name: &str) -> Option<Vec<String>> {
+    fn find_keys(tree: &MessageTree, name: &str) -> Option<Vec<String>> {
         let path: Vec<&str> = name
             .split('.')
             .rev()
             .filter(|label| !label.is_empty())
             .collect();
-        let found = tree.find(&path, &mut 10_000)?;
+        let found = tree.find_messages(&path, &mut 10_000)?;
         Some(
             found
                 .into_iter()
@@ -439,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_for_what_is_below_them() {
+    fn name_has_messages_below_it() {
         let host = r#"{"host":"10.0.0.1"}"#;
         let keys = [
             "east/production/rails",
@@ -448,7 +493,7 @@ mod tests {
             "west/staging",
             "any",
         ];
-        let tree = tree(&keys.map(|key| (key, host)));
+        let tree = mk_tree(&keys.map(|key| (key, host)));
         let cases: [(&str, Option<&[&str]>); 12] = [
             ("rails.production.east", Some(&["east/production/rails"])),
             ("production.east", Some(&["east/production/rails"])),
@@ -475,90 +520,101 @@ mod tests {
         ];
         for (name, expected) in cases {
             let expected = expected.map(|keys| keys.iter().map(ToString::to_string).collect());
-            assert_eq!(find(&tree, name), expected, "{name}");
+            assert_eq!(find_keys(&tree, name), expected, "{name}");
         }
         assert_eq!(
-            find(&tree, "").unwrap().len(),
+            find_keys(&tree, "").unwrap().len(),
             5,
             "the apex stands for all of them"
         );
+    }
+
+    fn mk_host(last: u8, group: &str) -> String {
+        format!(r#"{{"host":"127.0.0.{last}","group":"{group}"}}"#)
     }
 
     /// A title, keys with their values, and the keys of the selected messages.
     type GroupCase<'c> = (&'c str, &'c [(&'c str, &'c str)], &'c [&'c str]);
 
     #[test]
-    fn groups_choose_and_those_without_one_always_stay() {
-        let host =
-            |last: u8, group: &str| format!(r#"{{"host":"127.0.0.{last}","group":"{group}"}}"#);
-        let (text, other) = (r#"{"text":"t"}"#, r#"{"text":"t","group":"g2"}"#);
+    fn group_of_shortest_key_is_selected() {
+        let text = r#"{"text":"t"}"#;
+        let other = r#"{"text":"t","group":"g2"}"#;
         let cases: [GroupCase<'_>; 6] = [
             (
                 "one group",
-                &[("a", &host(1, "g1")), ("sub/b", &host(2, "g1"))],
+                &[("a", &mk_host(1, "g1")), ("sub/b", &mk_host(2, "g1"))],
                 &["a", "sub/b"],
             ),
             (
                 "without one",
-                &[("a", &host(1, "g1")), ("sub/b", &host(2, ""))],
+                &[("a", &mk_host(1, "g1")), ("sub/b", &mk_host(2, ""))],
                 &["a", "sub/b"],
             ),
             (
                 "another one below",
-                &[("a", &host(1, "g1")), ("sub/b", &host(2, "g2"))],
+                &[("a", &mk_host(1, "g1")), ("sub/b", &mk_host(2, "g2"))],
                 &["a"],
             ),
             (
                 "two side by side",
-                &[("a", &host(1, "g1")), ("b", &host(2, "g2"))],
+                &[("a", &mk_host(1, "g1")), ("b", &mk_host(2, "g2"))],
                 &["a", "b"],
             ),
             (
                 "a text before",
-                &[("a", text), ("b", &host(1, "g1")), ("c/d", &host(2, "g2"))],
+                &[
+                    ("a", text),
+                    ("b", &mk_host(1, "g1")),
+                    ("c/d", &mk_host(2, "g2")),
+                ],
                 &["b", "a"],
             ),
             (
                 "a text of another",
-                &[("a", &host(1, "g1")), ("b/c", other)],
+                &[("a", &mk_host(1, "g1")), ("b/c", other)],
                 &["a"],
             ),
         ];
         for (case, messages, expected) in cases {
-            assert_eq!(find(&tree(messages), "").unwrap(), expected, "{case}");
+            assert_eq!(
+                find_keys(&mk_tree(messages), "").unwrap(),
+                expected,
+                "{case}"
+            );
         }
     }
 
     #[test]
-    fn the_own_key_of_the_zone_counts_where_there_is_no_other() {
-        let own = Message::parse(br#"{"host":"10.0.0.1"}"#).unwrap();
-        let mut tree = Tree::default();
-        tree.set(&Path::new(), own.clone());
-        assert_eq!(find(&tree, "").unwrap(), [""]);
-        assert_eq!(find(&tree, "*"), None);
+    fn own_key_is_used_alone() {
+        let own = SkydnsMessage::parse(br#"{"host":"10.0.0.1"}"#).unwrap();
+        let mut tree = MessageTree::default();
+        tree.set(&KeyPath::new(), own.clone());
+        assert_eq!(find_keys(&tree, "").unwrap(), [""]);
+        assert_eq!(find_keys(&tree, "*"), None);
         tree.set(&["web"].into_iter().collect(), own);
-        assert_eq!(find(&tree, "").unwrap(), ["web"]);
-        assert_eq!((tree.len(), tree.all().len()), (2, 2));
-        tree.remove(&Path::new());
+        assert_eq!(find_keys(&tree, "").unwrap(), ["web"]);
+        assert_eq!((tree.len(), tree.sorted_messages().len()), (2, 2));
+        tree.remove(&KeyPath::new());
         assert_eq!(tree.len(), 1);
     }
 
     #[test]
-    fn aliases_that_repeat_are_taken_once() {
+    fn repeated_aliases_are_dropped() {
         let alias = r#"{"host":"www.miek.nl"}"#;
         let address = r#"{"host":"10.0.0.1"}"#;
-        let tree = tree(&[
+        let tree = mk_tree(&[
             ("a", alias),
             ("b", alias),
             ("c", r#"{"host":"WWW.miek.nl","port":1}"#),
             ("d", address),
             ("e", address),
         ]);
-        assert_eq!(find(&tree, "").unwrap(), ["a", "c", "d", "e"]);
+        assert_eq!(find_keys(&tree, "").unwrap(), ["a", "c", "d", "e"]);
     }
 
     #[test]
-    fn labels_are_stripped_off_the_names_of_addresses_within_the_zone() {
+    fn target_strip_stays_within_zone() {
         for (strip, label, base) in [
             (0, "x", &b"\x03bar\x03com"[..]),
             (1, "bar", b"\x03com"),
@@ -566,16 +622,16 @@ mod tests {
             (3, "", b""),
             (4, "x", b"\x03bar\x03com"),
         ] {
-            let tree = tree(&[("com/bar/x", &format!(r#"{{"targetstrip":{strip}}}"#))]);
-            let stored = tree.exactly(&["com", "bar", "x"]).unwrap();
+            let tree = mk_tree(&[("com/bar/x", &format!(r#"{{"targetstrip":{strip}}}"#))]);
+            let stored = tree.message_at(&["com", "bar", "x"]).unwrap();
             assert_eq!((&*stored.label, &*stored.base), (label, base), "{strip}");
         }
     }
 
     #[test]
-    fn a_walk_ends_when_its_steps_are_used_up() {
+    fn walk_ends_without_steps() {
         let keys: Vec<String> = (0..100).map(|number| format!("{number}/x")).collect();
-        let tree = tree(
+        let tree = mk_tree(
             &keys
                 .iter()
                 .map(|key| (&**key, r#"{"host":"10.0.0.1"}"#))
@@ -588,20 +644,20 @@ mod tests {
                 .filter(|label| !label.is_empty())
                 .collect();
             let mut steps = 1000;
-            let found = tree.find(&path, &mut steps).unwrap();
+            let found = tree.find_messages(&path, &mut steps).unwrap();
             assert_eq!(steps, 0, "{name:?}");
             assert!(found.len() < 40, "{name:?}: {}", found.len());
         }
     }
 
     #[test]
-    fn what_is_removed_leaves_nothing_behind() {
-        let mut tree = tree(&[("a/b/c", r#"{"text":"x"}"#), ("a/b/c", r#"{"text":"y"}"#)]);
+    fn removed_message_frees_its_octets() {
+        let mut tree = mk_tree(&[("a/b/c", r#"{"text":"x"}"#), ("a/b/c", r#"{"text":"y"}"#)]);
         assert_eq!(tree.len(), 1);
         tree.remove(&["a", "b"].into_iter().collect());
         assert_eq!(tree.len(), 1);
         tree.remove(&["a", "b", "c"].into_iter().collect());
         assert_eq!((tree.len(), tree.octets()), (0, 0));
-        assert!(!tree.holds(&["a"]) && !tree.holds(&[]));
+        assert!(!tree.has_key_within(&["a"]) && !tree.has_key_within(&[]));
     }
 }

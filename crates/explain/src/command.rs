@@ -9,8 +9,8 @@ use daemon::flags::{Exit, parse_subcommand};
 use daemon::http::{GetError, Page, authority};
 
 use crate::document::Explanation;
-use crate::request::{Parameters, Request, RequestError};
-use crate::{http, text};
+use crate::request::{ExplainParameters, ExplainRequest, ExplainRequestError};
+use crate::text;
 
 const NAME: &str = "kube-dns explain";
 const USAGE: &str = "\
@@ -23,9 +23,9 @@ TYPE is a record type; the default is A, AAAA and SRV, or PTR for an address.
 
 ";
 /// Timeout of the response.
-const TIME: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest response, in octets.
-const SIZE: usize = 4 << 20;
+const MAX_SIZE: usize = 4 << 20;
 
 /// The command line of `kube-dns explain`.
 #[derive(Debug, Clone, clap::Parser)]
@@ -34,7 +34,7 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
     server: String,
     #[command(flatten)]
-    pub(crate) parameters: Parameters,
+    pub(crate) parameters: ExplainParameters,
     /// anything else
     #[arg(hide = true)]
     rest: Vec<String>,
@@ -45,12 +45,12 @@ pub struct Options {
 
 /// Failure to get an explanation; the message is one line.
 #[derive(Debug, thiserror::Error)]
-enum CommandError {
+enum ExplainCommandError {
     #[error("cannot ask {0}: {1}; is kubedns running there, with this --healthz-port?")]
     Get(String, GetError),
-    #[error("{0} does not answer within {TIME:?}")]
+    #[error("{0} does not answer within {TIMEOUT:?}")]
     Slow(String),
-    #[error("{0} answers more than {SIZE} bytes")]
+    #[error("{0} answers more than {MAX_SIZE} bytes")]
     Large(String),
     #[error("{0} answers: {1}")]
     Status(String, String),
@@ -64,74 +64,84 @@ enum CommandError {
 /// explained the name, even a name that does not resolve. The exit code is 1 without an
 /// explanation, and 2 for an invalid command line.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let exit = match read(words) {
-        Err(exit) => exit,
-        Ok(options) => match run(&options) {
-            Ok(stdout) => Exit {
-                status: 0,
-                stdout,
-                stderr: String::new(),
-            },
-            Err(error) => Exit::failure(NAME, &error),
-        },
-    };
+    let exit = parse_words(words).map_or_else(|exit| exit, |options| run_command(&options));
     let code = exit.print();
+
     // Flush before the process ends. A closed output stream is not an error.
     let _ = io::stdout().lock().flush();
     code
 }
 
 /// Parses the arguments after `explain`.
-pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
+pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     let options: Options = parse_subcommand(NAME, USAGE, words)?;
-    let wrong = |text: String| Exit::mistake(NAME, &text);
     if let Some(word) = options.rest.first() {
-        return Err(wrong(format!(
-            "one name and one type are accepted, and {word:?} is neither"
-        )));
+        let text = format!("one name and one type are accepted, and {word:?} is neither");
+        return Err(Exit::mistake(NAME, &text));
     }
     if authority(&options.server).is_none() {
-        return Err(wrong(format!(
+        let text = format!(
             "--server {:?}: http://HOST:PORT is accepted",
             options.server
-        )));
+        );
+        return Err(Exit::mistake(NAME, &text));
     }
-    match Request::new(&options.parameters) {
+
+    match ExplainRequest::parse(&options.parameters) {
         Ok(_) => Ok(options),
-        Err(RequestError::NoName) => Err(wrong("no name was given".to_owned())),
-        Err(error) => Err(wrong(error.to_string())),
+        Err(ExplainRequestError::NoName) => Err(Exit::mistake(NAME, "no name was given")),
+        Err(error) => Err(Exit::mistake(NAME, &error.to_string())),
     }
 }
 
-fn run(options: &Options) -> Result<String, CommandError> {
+fn run_command(options: &Options) -> Exit {
+    match fetch_explanation(options) {
+        Ok(stdout) => Exit {
+            status: 0,
+            stdout,
+            stderr: String::new(),
+        },
+        Err(error) => Exit::failure(NAME, &error),
+    }
+}
+
+/// Requests the explanation, as text or as the JSON of the server.
+fn fetch_explanation(options: &Options) -> Result<String, ExplainCommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let runtime = runtime.map_err(CommandError::Runtime)?;
-    let (server, target) = (&options.server, http::target(&options.parameters));
+        .build()
+        .map_err(ExplainCommandError::Runtime)?;
+
+    let server = &options.server;
     let authority = authority(server).unwrap_or(server);
-    let page = runtime.block_on(daemon::http::get(authority, &target, TIME, SIZE));
-    let body = body(server, page)?;
+    let target = options.parameters.request_target();
+    let page = runtime.block_on(daemon::http::get(authority, &target, TIMEOUT, MAX_SIZE));
+    let body = successful_body(server, page)?;
+
+    // The JSON is parsed even if it is printed as it is: another page is an error.
     let explanation: Explanation = serde_json::from_slice(&body)
-        .map_err(|error| CommandError::Foreign(server.clone(), error))?;
+        .map_err(|error| ExplainCommandError::Foreign(server.clone(), error))?;
     if options.json {
         return Ok(String::from_utf8_lossy(&body).into_owned());
     }
-    Ok(text::render(&explanation))
+    Ok(text::render_explanation(&explanation))
 }
 
 /// The body of a response with a success status; an error for other responses.
-fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandError> {
+fn successful_body(
+    server: &str,
+    page: Result<Page, GetError>,
+) -> Result<Vec<u8>, ExplainCommandError> {
     let server = server.to_owned();
     match page {
         Ok(Page {
             status: 200, body, ..
         }) => Ok(body),
-        Ok(page) => Err(CommandError::Status(server, page.error_line())),
-        Err(GetError::NotHttp(line)) => Err(CommandError::Status(server, line)),
-        Err(GetError::Slow(_)) => Err(CommandError::Slow(server)),
-        Err(GetError::Large(_)) => Err(CommandError::Large(server)),
-        Err(error) => Err(CommandError::Get(server, error)),
+        Ok(page) => Err(ExplainCommandError::Status(server, page.error_line())),
+        Err(GetError::NotHttp(line)) => Err(ExplainCommandError::Status(server, line)),
+        Err(GetError::Slow(_)) => Err(ExplainCommandError::Slow(server)),
+        Err(GetError::Large(_)) => Err(ExplainCommandError::Large(server)),
+        Err(error) => Err(ExplainCommandError::Get(server, error)),
     }
 }
 

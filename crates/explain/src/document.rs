@@ -16,23 +16,23 @@ use crate::moment::Moment;
 /// The explanation of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Explanation {
-    pub(crate) question: Question,
+    pub(crate) question: QuestionReport,
     pub(crate) at: Moment,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: AnswerSummary,
     /// Reasons why the answer, or every answer of this server, may be outdated or wrong.
-    pub(crate) warnings: Vec<Note>,
+    pub(crate) warnings: Vec<CodedNote>,
     /// The candidates of the search list for the given name, in the resolver's order.
-    pub(crate) tried: Vec<Tried>,
+    pub(crate) tried: Vec<TriedName>,
     /// The first name with an answer. If no name has an answer, the name that was most probably
     /// meant.
-    pub(crate) detail: Detail,
+    pub(crate) detail: NameDetail,
     /// Similar names that exist, the most similar first; eight at most.
-    pub(crate) near: Vec<NearMiss>,
-    pub(crate) server: Server,
+    pub(crate) near: Vec<SimilarName>,
+    pub(crate) server: ServerReport,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct QuestionReport {
     /// The name as given, before parsing.
     pub(crate) name: String,
     /// The name without the URL, port or `svc/` around it.
@@ -50,9 +50,9 @@ pub(crate) struct Question {
 
 /// The answer in one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct AnswerSummary {
     /// The outcome of the resolver's search.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: LookupOutcome,
     /// The outcome as the rest of a sentence that begins with the name.
     pub(crate) text: String,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Verdict {
 /// The outcome of the queries for one name, over all requested types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum LookupOutcome {
     /// There are records.
     Answered,
     /// The name exists, but has no records of the requested types.
@@ -75,16 +75,16 @@ pub(crate) enum Outcome {
 
 /// A reason, remark or warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct CodedNote {
     pub(crate) code: String,
     pub(crate) text: String,
 }
 
 /// One candidate of the search list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tried {
+pub(crate) struct TriedName {
     pub(crate) name: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: LookupOutcome,
     /// Whether the resolver queries this name: false after the first name with an answer.
     pub(crate) asked: bool,
     /// The records in a few words, or the reason why there are none.
@@ -93,21 +93,21 @@ pub(crate) struct Tried {
 
 /// One name with all its records, reasons and objects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Detail {
+pub(crate) struct NameDetail {
     pub(crate) name: String,
-    pub(crate) route: Route,
+    pub(crate) route: NameRoute,
     #[serde(rename = "place")]
     pub(crate) kind: NameKind,
     /// The answers of kubedns, by type.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<TypeAnswer>,
     /// Reasons for a missing answer, or remarks on an answer that may be unexpected.
-    pub(crate) reasons: Vec<Note>,
+    pub(crate) reasons: Vec<CodedNote>,
     /// The Services and endpoints that the records come from. For a missing name, the Service that
     /// the name denotes.
-    pub(crate) objects: Vec<Object>,
+    pub(crate) objects: Vec<ServiceObjects>,
     /// The number of objects left out; a wildcard can match thousands.
     pub(crate) more_objects: usize,
-    pub(crate) dnsmasq: Dnsmasq,
+    pub(crate) dnsmasq: DnsmasqPath,
 }
 
 /// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further
@@ -115,7 +115,7 @@ pub(crate) struct Detail {
 /// are forwarded. Names of one label usually have no server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Route {
+pub(crate) enum NameRoute {
     ClusterDomain {
         domain: String,
     },
@@ -205,13 +205,13 @@ pub(crate) enum NameKind {
 
 /// The answer of kubedns to one query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct TypeAnswer {
     #[serde(rename = "type")]
     pub(crate) qtype: String,
     /// `None` when the query is forwarded.
     pub(crate) rcode: Option<String>,
     /// The records of the answer section in a fixed order; 32 at most.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<AnswerRecord>,
     pub(crate) more_records: usize,
     /// Whether the answer exceeds 512 octets. Over UDP without EDNS such an answer is truncated,
     /// and clients retry over TCP.
@@ -224,7 +224,7 @@ pub(crate) struct Answer {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct AnswerRecord {
     pub(crate) name: String,
     #[serde(rename = "type")]
     pub(crate) rtype: String,
@@ -236,25 +236,25 @@ pub(crate) struct Record {
 
 /// A Service and its endpoints; either may be missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Object {
+pub(crate) struct ServiceObjects {
     #[serde(flatten)]
     pub(crate) key: ObjectKey,
-    pub(crate) service: Option<Service>,
-    pub(crate) endpoints: Option<Endpoints>,
+    pub(crate) service: Option<ShownService>,
+    pub(crate) endpoints: Option<ShownEndpoints>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Service {
-    pub(crate) kind: ServiceKind,
+pub(crate) struct ShownService {
+    pub(crate) kind: ShownServiceKind,
     pub(crate) cluster_ips: Vec<IpAddr>,
     pub(crate) external_name: Option<String>,
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ports: Vec<ShownPort>,
     pub(crate) publish_not_ready_addresses: bool,
     pub(crate) created: Option<Moment>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ServiceKind {
+pub(crate) enum ShownServiceKind {
     #[serde(rename = "ClusterIP")]
     ClusterIp,
     Headless,
@@ -265,7 +265,7 @@ pub(crate) enum ServiceKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Port {
+pub(crate) struct ShownPort {
     /// Empty for a port without a name, which has no SRV records.
     pub(crate) name: String,
     /// TCP, UDP or SCTP.
@@ -276,7 +276,7 @@ pub(crate) struct Port {
 
 /// The endpoints of a Service. Each list has at most eight entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Endpoints {
+pub(crate) struct ShownEndpoints {
     /// The kind of the objects: `Endpoints` or `EndpointSlice`.
     pub(crate) kind: String,
     /// The names of the objects.
@@ -285,10 +285,10 @@ pub(crate) struct Endpoints {
     /// The number of all ready addresses, including those omitted from `ready_addresses`.
     pub(crate) ready: usize,
     pub(crate) not_ready: usize,
-    pub(crate) ready_addresses: Vec<Address>,
-    pub(crate) not_ready_addresses: Vec<Address>,
+    pub(crate) ready_addresses: Vec<ShownAddress>,
+    pub(crate) not_ready_addresses: Vec<ShownAddress>,
     /// The ports of the endpoints; a Service may map its own ports to others.
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ports: Vec<ShownPort>,
     /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,
     /// Time of the newest pod or Service change in these objects, from the annotation of the
@@ -297,7 +297,7 @@ pub(crate) struct Endpoints {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Address {
+pub(crate) struct ShownAddress {
     pub(crate) ip: IpAddr,
     pub(crate) hostname: Option<String>,
 }
@@ -305,7 +305,7 @@ pub(crate) struct Address {
 /// The path of a query through dnsmasq, with the flags of the stock manifest and the servers of the
 /// configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Dnsmasq {
+pub(crate) struct DnsmasqPath {
     pub(crate) asks: DnsmasqAsks,
     /// The domain of the dnsmasq flag that selects the servers, if any.
     pub(crate) domain: Option<String>,
@@ -335,15 +335,15 @@ pub(crate) enum DnsmasqAsks {
 
 /// An existing name that is similar to the given one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NearMiss {
+pub(crate) struct SimilarName {
     pub(crate) name: String,
     /// The kind of similarity.
-    pub(crate) why: Note,
+    pub(crate) why: CodedNote,
 }
 
 /// The server that answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Server {
+pub(crate) struct ServerReport {
     pub(crate) version: String,
     /// The cluster domain.
     pub(crate) domain: String,
@@ -360,7 +360,7 @@ pub(crate) struct Server {
     pub(crate) config_rejected: Option<String>,
 }
 
-impl Outcome {
+impl LookupOutcome {
     /// The outcome as one word. RCODEs are in DNS notation, such as NXDOMAIN.
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -374,7 +374,7 @@ impl Outcome {
     }
 }
 
-impl Note {
+impl CodedNote {
     pub(crate) fn new(code: &str, text: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
@@ -398,7 +398,7 @@ impl NameKind {
     }
 }
 
-impl Dnsmasq {
+impl DnsmasqPath {
     /// Whether kubedns may receive a pod's query for the name.
     pub(crate) fn leads_to_kubedns(&self) -> bool {
         use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NotInFront};
@@ -406,7 +406,7 @@ impl Dnsmasq {
     }
 }
 
-impl fmt::Display for Port {
+impl fmt::Display for ShownPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.name.is_empty() {
             "(no name)"
@@ -417,7 +417,7 @@ impl fmt::Display for Port {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ShownAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.hostname {
             Some(hostname) => write!(f, "{} ({hostname})", self.ip),

@@ -7,14 +7,22 @@ use warp::{Filter, Rejection};
 use wire::shorten;
 
 use crate::document::Explanation;
-use crate::request::{Parameters, Request, RequestError};
-use crate::{Explainer, text};
+use crate::explainer::Explainer;
+use crate::request::{ExplainParameters, ExplainRequest, ExplainRequestError};
+use crate::text;
 
 /// The format of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum ReplyFormat {
     Json,
     Text,
+}
+
+/// A parsed query string.
+#[derive(Debug, PartialEq, Eq)]
+struct ExplainQuery {
+    request: ExplainRequest,
+    format: ReplyFormat,
 }
 
 impl Explainer {
@@ -24,6 +32,7 @@ impl Explainer {
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let this = self.clone();
         let query = warp::query::raw().or_else(|_| async { Ok::<_, Rejection>((String::new(),)) });
+
         daemon::http::exact_path("/explain")
             .and(warp::method())
             .and(query)
@@ -31,24 +40,25 @@ impl Explainer {
                 let this = this.clone();
                 async move {
                     match method {
-                        Method::GET | Method::HEAD => this.reply(&query).await,
+                        Method::GET | Method::HEAD => this.reply_to_query(&query).await,
                         _ => not_allowed(),
                     }
                 }
             })
     }
 
-    async fn reply(&self, query: &str) -> Response {
-        let (request, format) = match read(query) {
-            Ok(read) => read,
+    async fn reply_to_query(&self, query: &str) -> Response {
+        let ExplainQuery { request, format } = match parse_query(query) {
+            Ok(query) => query,
             Err(error) => {
                 return daemon::http::plain_error(StatusCode::BAD_REQUEST, format!("{error}\n"));
             }
         };
+
         match (self.explain(request).await, format) {
-            (Ok(explanation), Format::Json) => json(&explanation),
-            (Ok(explanation), Format::Text) => {
-                daemon::http::text(StatusCode::OK, text::render(&explanation))
+            (Ok(explanation), ReplyFormat::Json) => json_response(&explanation),
+            (Ok(explanation), ReplyFormat::Text) => {
+                daemon::http::text(StatusCode::OK, text::render_explanation(&explanation))
             }
             (Err(error), _) => {
                 daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
@@ -67,7 +77,7 @@ fn not_allowed() -> Response {
 }
 
 /// The explanation as indented JSON that ends with a line feed.
-fn json(explanation: &Explanation) -> Response {
+fn json_response(explanation: &Explanation) -> Response {
     match serde_json::to_string_pretty(explanation) {
         Ok(text) => daemon::http::with_type(StatusCode::OK, "application/json", text + "\n"),
         Err(error) => {
@@ -80,55 +90,40 @@ fn json(explanation: &Explanation) -> Response {
     }
 }
 
-fn read(query: &str) -> Result<(Request, Format), RequestError> {
-    let mut parameters = Parameters::default();
-    let mut format = Format::Json;
+fn parse_query(query: &str) -> Result<ExplainQuery, ExplainRequestError> {
+    let mut parameters = ExplainParameters::default();
+    let mut format = ReplyFormat::Json;
     let mut given = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         if given.contains(&key) {
-            return Err(RequestError::Repeated(key.into_owned()));
+            return Err(ExplainRequestError::Repeated(key.into_owned()));
         }
         given.push(key.clone());
-        let place = match &*key {
+
+        let parameter = match &*key {
             "name" => &mut parameters.name,
             "type" => &mut parameters.qtype,
             "search" => &mut parameters.search,
             "ndots" => &mut parameters.ndots,
             "format" => {
-                format = match &*value {
-                    "json" | "" => Format::Json,
-                    "text" => Format::Text,
-                    other => return Err(RequestError::Format(shorten(other, 40))),
-                };
+                format = parse_format(&value)?;
                 continue;
             }
-            other => return Err(RequestError::Parameter(shorten(other, 40))),
+            other => return Err(ExplainRequestError::Parameter(shorten(other, 40))),
         };
-        *place = value.into_owned();
+        *parameter = value.into_owned();
     }
-    Ok((Request::new(&parameters)?, format))
+
+    let request = ExplainRequest::parse(&parameters)?;
+    Ok(ExplainQuery { request, format })
 }
 
-/// The request target of `GET /explain` with percent-encoded parameters.
-pub(crate) fn target(parameters: &Parameters) -> String {
-    let Parameters {
-        name,
-        qtype,
-        search,
-        ndots,
-    } = parameters;
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    for (key, value) in [
-        ("name", name),
-        ("type", qtype),
-        ("search", search),
-        ("ndots", ndots),
-    ] {
-        if !value.is_empty() {
-            query.append_pair(key, value);
-        }
+fn parse_format(text: &str) -> Result<ReplyFormat, ExplainRequestError> {
+    match text {
+        "json" | "" => Ok(ReplyFormat::Json),
+        "text" => Ok(ReplyFormat::Text),
+        other => Err(ExplainRequestError::Format(shorten(other, 40))),
     }
-    format!("/explain?{}", query.finish())
 }
 
 #[cfg(test)]
@@ -136,18 +131,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_read_as_it_was_meant() {
-        let parameters = Parameters {
+    fn request_target_parses_back() {
+        let parameters = ExplainParameters {
             name: "_http._tcp.*.apps&type=A".to_owned(),
             qtype: "srv".to_owned(),
             search: "a.example b.example".to_owned(),
             ndots: "2".to_owned(),
         };
-        let target = target(&parameters);
-        let (request, format) = read(target.strip_prefix("/explain?").unwrap()).unwrap();
-        assert_eq!(
-            Ok((request, format)),
-            Request::new(&parameters).map(|request| (request, Format::Json))
-        );
+        let target = parameters.request_target();
+
+        let query = parse_query(target.strip_prefix("/explain?").unwrap()).unwrap();
+        assert_eq!(query.format, ReplyFormat::Json);
+        assert_eq!(Ok(query.request), ExplainRequest::parse(&parameters));
     }
 }

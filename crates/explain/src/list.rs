@@ -4,11 +4,8 @@ use std::fmt::Display;
 
 /// The items separated by commas.
 pub(crate) fn join(things: &[impl Display]) -> String {
-    things
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let texts: Vec<String> = things.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 /// The items separated by commas, and the number `more` of omitted items.

@@ -18,10 +18,11 @@ impl Moment {
     }
 
     /// The age at `now` as text, rounded down to one unit.
-    pub(crate) fn before(self, now: Self) -> String {
+    pub(crate) fn age_at(self, now: Self) -> String {
         let Some(seconds) = now.0.checked_sub(self.0) else {
             return "in the future".to_owned();
         };
+
         let (count, unit) = match seconds {
             0 => return "just now".to_owned(),
             1..=119 => (seconds, "second"),
@@ -46,10 +47,10 @@ impl From<SystemTime> for Moment {
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match i64::try_from(self.0)
+        let time = i64::try_from(self.0)
             .ok()
-            .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
-        {
+            .and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+        match time {
             Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Secs, true)),
             // The time is beyond the calendar of `chrono`.
             None => write!(f, "@{}", self.0),
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages() {
+    fn age_is_rounded_to_one_unit() {
         let now = Moment(1_000_000);
         for (seconds, text) in [
             (1_000_001, "in the future"),
@@ -91,12 +92,12 @@ mod tests {
             (992_800, "2 hours ago"),
             (827_200, "2 days ago"),
         ] {
-            assert_eq!(Moment(seconds).before(now), text, "{seconds}");
+            assert_eq!(Moment(seconds).age_at(now), text, "{seconds}");
         }
     }
 
     #[test]
-    fn text_and_back() {
+    fn moment_text_parses_back() {
         let moment = Moment(1_762_070_400);
         assert_eq!(moment.to_string(), "2025-11-02T08:00:00Z");
         assert_eq!(Moment::try_from(moment.to_string()), Ok(moment));

@@ -12,8 +12,10 @@ use wire::{reverse, rtype};
 
 /// Bound of the name, in octets.
 const MAX_NAME: usize = 255;
-/// Bounds of the search list: octets and domains. Kubernetes has the same limits.
-const MAX_SEARCH: (usize, usize) = (2048, 32);
+/// Bound of the search list, in octets. Kubernetes has the same limit.
+const MAX_SEARCH_TEXT: usize = 2048;
+/// Bound of the domains in the search list. Kubernetes has the same limit.
+const MAX_SEARCH_DOMAINS: usize = 32;
 /// Default of `ndots`, as in the resolv.conf of a pod.
 const NDOTS: u8 = 5;
 /// The highest `ndots` that resolvers accept.
@@ -23,7 +25,7 @@ const NAMESPACE: &str = "default";
 
 /// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct ExplainRequest {
     /// The name as given, before parsing.
     pub(crate) text: String,
     /// The name without the URL, port or `svc/` around it.
@@ -35,23 +37,24 @@ pub(crate) struct Request {
     pub(crate) absolute: bool,
     /// The record types in the order of the queries.
     pub(crate) types: Vec<u16>,
-    pub(crate) search: Search,
+    pub(crate) search: RequestedSearch,
     /// For names with fewer dots, the resolver tries the search list first.
     pub(crate) ndots: u8,
 }
 
 /// A search list: of a pod in the namespace, or explicit domains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Search {
+pub(crate) enum RequestedSearch {
     Namespace(String),
     Domains(Vec<Name>),
 }
 
 /// Invalid request; the message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RequestError {
+pub(crate) enum ExplainRequestError {
     #[error(
-        "no name: /explain?name=NAME, optionally with &type=TYPE, &search=NAMESPACE, &ndots=5, &format=text"
+        "no name: /explain?name=NAME, optionally with &type=TYPE, &search=NAMESPACE, &ndots=5, \
+         &format=text"
     )]
     NoName,
     #[error("the name has {0} characters, and a name has at most {MAX_NAME}")]
@@ -59,12 +62,16 @@ pub(crate) enum RequestError {
     #[error("not a domain name: {0}")]
     Name(#[from] wire::name::NameError),
     #[error(
-        "not a domain name: only visible ASCII characters without spaces are accepted, and other letters in the form xn--..."
+        "not a domain name: only visible ASCII characters without spaces are accepted, and other \
+         letters in the form xn--..."
     )]
     Characters,
     #[error(transparent)]
     Type(#[from] UnknownType),
-    #[error("the search list is too long: at most {domains} domains and {characters} characters", characters = MAX_SEARCH.0, domains = MAX_SEARCH.1)]
+    #[error(
+        "the search list is too long: at most {MAX_SEARCH_DOMAINS} domains and {MAX_SEARCH_TEXT} \
+         characters"
+    )]
     LongSearch,
     #[error("search {0:?}: neither a namespace nor a list of domains")]
     Search(String),
@@ -80,7 +87,7 @@ pub(crate) enum RequestError {
 
 /// The parameters of a request as text; an empty parameter counts as missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
-pub(crate) struct Parameters {
+pub(crate) struct ExplainParameters {
     /// the name
     #[arg(default_value = "")]
     pub(crate) name: String,
@@ -96,43 +103,66 @@ pub(crate) struct Parameters {
     pub(crate) ndots: String,
 }
 
-impl Request {
-    pub(crate) fn new(parameters: &Parameters) -> Result<Self, RequestError> {
-        let Parameters {
-            name: text,
-            qtype,
-            search,
-            ndots,
-        } = parameters;
-        check(text)?;
-        let meant = pasted::name(text);
-        let name = name(&meant)?;
-        let reverse = is_reverse(&name);
-        let types = match qtype.as_str() {
-            "" if reverse => vec![rtype::PTR],
+impl ExplainRequest {
+    pub(crate) fn parse(parameters: &ExplainParameters) -> Result<Self, ExplainRequestError> {
+        let text = &parameters.name;
+        check_characters(text)?;
+        let meant = pasted::name_in_text(text);
+        let name = parse_name(&meant)?;
+
+        let is_reverse = is_reverse_name(&name);
+        let types = match parameters.qtype.as_str() {
+            "" if is_reverse => vec![rtype::PTR],
             "" => vec![rtype::A, rtype::AAAA, rtype::SRV],
-            text => vec![parse_type(text)?],
+            qtype => vec![parse_type(qtype)?],
         };
+
         Ok(Self {
-            absolute: reverse || meant.ends_with('.'),
+            absolute: is_reverse || meant.ends_with('.'),
             text: text.clone(),
             meant,
             name,
             types,
-            search: Search::parse(search)?,
-            ndots: parse_ndots(ndots)?,
+            search: RequestedSearch::parse(&parameters.search)?,
+            ndots: parse_ndots(&parameters.ndots)?,
         })
     }
 }
 
-impl Search {
-    fn parse(text: &str) -> Result<Self, RequestError> {
-        if text.len() > MAX_SEARCH.0 {
-            return Err(RequestError::LongSearch);
+impl ExplainParameters {
+    /// The request target of `GET /explain`, percent-encoded.
+    pub(crate) fn request_target(&self) -> String {
+        let Self {
+            name,
+            qtype,
+            search,
+            ndots,
+        } = self;
+        let pairs = [
+            ("name", name),
+            ("type", qtype),
+            ("search", search),
+            ("ndots", ndots),
+        ];
+
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (key, value) in pairs {
+            if !value.is_empty() {
+                query.append_pair(key, value);
+            }
         }
-        let separator = |c: char| c == ',' || c.is_ascii_whitespace();
+        format!("/explain?{}", query.finish())
+    }
+}
+
+impl RequestedSearch {
+    fn parse(text: &str) -> Result<Self, ExplainRequestError> {
+        if text.len() > MAX_SEARCH_TEXT {
+            return Err(ExplainRequestError::LongSearch);
+        }
+
         let words: Vec<&str> = text
-            .split(separator)
+            .split(|c: char| c == ',' || c.is_ascii_whitespace())
             .filter(|word| !word.is_empty())
             .collect();
         match words.as_slice() {
@@ -140,50 +170,48 @@ impl Search {
             [namespace] if !namespace.contains('.') && is_label(namespace) => {
                 Ok(Self::Namespace((*namespace).to_owned()))
             }
-            [word] if !word.contains('.') => Err(RequestError::Search((*word).to_owned())),
-            words if words.len() > MAX_SEARCH.1 => Err(RequestError::LongSearch),
+            [word] if !word.contains('.') => Err(ExplainRequestError::Search((*word).to_owned())),
+            words if words.len() > MAX_SEARCH_DOMAINS => Err(ExplainRequestError::LongSearch),
             words => words
                 .iter()
-                .map(|word| domain(word))
+                .map(|word| parse_domain(word))
                 .collect::<Result<_, _>>()
                 .map(Self::Domains),
         }
     }
 }
 
-fn domain(text: &str) -> Result<Name, RequestError> {
+fn parse_domain(text: &str) -> Result<Name, ExplainRequestError> {
     match Name::parse(text) {
         Ok(name) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(name),
-        _ => Err(RequestError::Search(text.to_owned())),
+        _ => Err(ExplainRequestError::Search(text.to_owned())),
     }
 }
 
-fn parse_ndots(text: &str) -> Result<u8, RequestError> {
-    match text {
-        "" => Ok(NDOTS),
-        text => match text.parse() {
-            Ok(ndots) if ndots <= MAX_NDOTS => Ok(ndots),
-            _ => Err(RequestError::Ndots(shorten(text, 20))),
-        },
+fn parse_ndots(text: &str) -> Result<u8, ExplainRequestError> {
+    if text.is_empty() {
+        return Ok(NDOTS);
+    }
+    match text.parse() {
+        Ok(ndots) if ndots <= MAX_NDOTS => Ok(ndots),
+        _ => Err(ExplainRequestError::Ndots(shorten(text, 20))),
     }
 }
 
-fn check(text: &str) -> Result<(), RequestError> {
+fn check_characters(text: &str) -> Result<(), ExplainRequestError> {
     if text.len() > MAX_NAME {
-        return Err(RequestError::LongName(text.chars().count()));
+        return Err(ExplainRequestError::LongName(text.chars().count()));
     }
-    let is_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_graphic {
-        Ok(())
-    } else {
-        Err(RequestError::Characters)
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(ExplainRequestError::Characters);
     }
+    Ok(())
 }
 
 /// Parses a domain name; an address becomes its reverse name.
-fn name(text: &str) -> Result<Name, RequestError> {
+fn parse_name(text: &str) -> Result<Name, ExplainRequestError> {
     if text.is_empty() {
-        return Err(RequestError::NoName);
+        return Err(ExplainRequestError::NoName);
     }
     match text.parse::<IpAddr>() {
         Ok(address) => Ok(Name::parse(&reverse::name_of_address(address))?),
@@ -192,7 +220,7 @@ fn name(text: &str) -> Result<Name, RequestError> {
 }
 
 /// Whether the name is a reverse name. The search list is not applied to reverse names.
-fn is_reverse(name: &Name) -> bool {
+fn is_reverse_name(name: &Name) -> bool {
     let lower = name.to_lowercase();
     reverse::reverse_trees().any(|tree| lower.is_within(&tree))
 }
@@ -201,9 +229,13 @@ fn is_reverse(name: &Name) -> bool {
 mod tests {
     use super::*;
 
-    fn request(name: &str, qtype: &str, search: &str) -> Result<Request, RequestError> {
+    fn request(
+        name: &str,
+        qtype: &str,
+        search: &str,
+    ) -> Result<ExplainRequest, ExplainRequestError> {
         let [name, qtype, search, ndots] = [name, qtype, search, ""].map(str::to_owned);
-        Request::new(&Parameters {
+        ExplainRequest::parse(&ExplainParameters {
             name,
             qtype,
             search,
@@ -212,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses() {
+    fn address_is_asked_by_reverse_name() {
         for (text, name, absolute, types) in [
             ("web", "web.", false, vec![1, 28, 33]),
             (
@@ -247,22 +279,25 @@ mod tests {
     }
 
     #[test]
-    fn search_lists() {
+    fn search_is_namespace_or_domains() {
         let search = |text| request("web", "", text).unwrap().search;
-        assert_eq!(search(""), Search::Namespace("default".to_owned()));
-        assert_eq!(search("apps"), Search::Namespace("apps".to_owned()));
+        assert_eq!(search(""), RequestedSearch::Namespace("default".to_owned()));
+        assert_eq!(
+            search("apps"),
+            RequestedSearch::Namespace("apps".to_owned())
+        );
         for text in [
             "a.example b.example",
             "a.example,b.example",
             " a.example.\t b.example. ",
         ] {
-            let Search::Domains(domains) = search(text) else {
+            let RequestedSearch::Domains(domains) = search(text) else {
                 panic!("{text}")
             };
             let domains: Vec<String> = domains.iter().map(ToString::to_string).collect();
             assert_eq!(domains, ["a.example.", "b.example."], "{text}");
         }
-        let Search::Domains(root) = search(".") else {
+        let RequestedSearch::Domains(root) = search(".") else {
             panic!("the root is a domain")
         };
         assert_eq!(root[0].to_string(), ".");

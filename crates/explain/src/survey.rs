@@ -7,39 +7,53 @@ use cluster::snapshot::Snapshot;
 use wire::Name;
 use wire::mnemonic::type_name;
 
-use crate::candidate::Candidate;
-use crate::dnsmasq::Front;
-use crate::document::{Answer, Detail, Explanation, NameKind, Outcome, Question, Route};
-use crate::evidence::Evidence;
+use crate::document::{
+    Explanation, LookupOutcome, NameDetail, NameKind, NameRoute, QuestionReport, TypeAnswer,
+};
+use crate::facts::candidate::{NameCandidate, first_answered};
+use crate::facts::dnsmasq_path::DnsFront;
+use crate::facts::evidence::Evidence;
+use crate::facts::objects::{FoundObjects, ObjectLookup, WantedService};
+use crate::facts::search_names::{is_autopath, names_to_query, search_list};
+use crate::facts::server_state::{ServerState, report_server};
 use crate::moment::Moment;
-use crate::near::{self, Reading};
-use crate::objects::{FoundObjects, ObjectLookup};
-use crate::request::{Request, Search};
-use crate::state::{self, ServerState};
-use crate::{reasons, search, verdict};
+use crate::reasoning::reasons::{reasons_for, server_disagreement};
+use crate::reasoning::similar_names::{
+    NameReading, read_candidates, services_to_look_up, suggest_names,
+};
+use crate::reasoning::summary::{most_telling, summarise, summarise_tried};
+use crate::reasoning::warnings::{warn_of_lost_zones, warn_of_state};
+use crate::request::{ExplainRequest, RequestedSearch};
 
 /// A request, and the findings from the records.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct NameSurvey {
     snapshot: Arc<Snapshot>,
-    request: Request,
+    request: ExplainRequest,
     search: Vec<Name>,
     /// Not empty: contains at least the name itself.
-    candidates: Vec<Candidate>,
-    readings: Vec<Reading>,
+    candidates: Vec<NameCandidate>,
+    readings: Vec<NameReading>,
 }
 
-impl Survey {
+impl NameSurvey {
     /// Queries the records for all names of the search.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, front: &Front, request: Request) -> Self {
-        let search = search::list(&request, &snapshot.zone.domain);
-        let candidates: Vec<Candidate> = search::names(&request, &search, &snapshot.zone)
-            .into_iter()
-            .map(|name| Candidate::new(&snapshot, front, name, &request.types))
-            .collect();
-        let readings = match verdict::first_answer(&candidates) {
+    pub(crate) fn query_records(
+        snapshot: Arc<Snapshot>,
+        front: &DnsFront,
+        request: ExplainRequest,
+    ) -> Self {
+        let search = search_list(&request, &snapshot.zone.domain);
+        let mut candidates = Vec::new();
+        for name in names_to_query(&request, &search, &snapshot.zone) {
+            let candidate = NameCandidate::survey(&snapshot, front, name, &request.types);
+            candidates.push(candidate);
+        }
+
+        // Similar names are of interest only if no name has an answer.
+        let readings = match first_answered(&candidates) {
             Some(_) => Vec::new(),
-            None => near::readings(&candidates, &snapshot.zone.domain),
+            None => read_candidates(&candidates, &snapshot.zone.domain),
         };
         Self {
             snapshot,
@@ -51,38 +65,20 @@ impl Survey {
     }
 
     /// The look-up of Services and endpoints, which the records do not show.
-    pub(crate) fn wanted(&self) -> ObjectLookup {
-        let mut objects = Vec::new();
+    pub(crate) fn object_lookup(&self) -> ObjectLookup {
+        let mut services = Vec::new();
         for candidate in &self.candidates {
-            let hostname = match &candidate.kind {
-                NameKind::Member { label, .. } => Some(label.clone()),
-                _ => None,
-            };
-            let target = candidate.target.iter().flat_map(|target| &target.sources);
-            let target = target.map(|key| (key.clone(), None));
-            let own = candidate
-                .sources
-                .iter()
-                .map(|key| (key.clone(), hostname.clone()));
-            for wanted in own.chain(target) {
-                if !objects.contains(&wanted) {
-                    objects.push(wanted);
+            for wanted in wanted_services(candidate) {
+                if !services.contains(&wanted) {
+                    services.push(wanted);
                 }
             }
         }
-        let address = self
-            .candidates
-            .iter()
-            .find_map(|candidate| match candidate.route {
-                Route::Reverse { address, .. } if candidate.dnsmasq.leads_to_kubedns() => {
-                    (candidate.outcome() == Outcome::Forwarded).then_some(address)
-                }
-                _ => None,
-            });
+
         ObjectLookup {
-            objects,
-            near: near::wanted(&self.snapshot, &self.readings),
-            address,
+            services,
+            misspelled: services_to_look_up(&self.snapshot, &self.readings),
+            address: self.candidates.iter().find_map(address_without_pointer),
         }
     }
 
@@ -99,66 +95,105 @@ impl Survey {
             has_upstreams: server.has_upstreams,
             now,
         };
-        let at = verdict::most_telling(evidence, &self.candidates, &self.request.name);
+        let at = most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
+
         let near = match candidate.outcome() {
-            Outcome::NxDomain | Outcome::Forwarded => {
-                near::find(evidence, &self.readings, candidate, &self.request.types)
+            LookupOutcome::NxDomain | LookupOutcome::Forwarded => {
+                suggest_names(evidence, &self.readings, candidate, &self.request.types)
             }
             // With another outcome the name exists, or kubedns cannot tell.
             _ => Vec::new(),
         };
-        let detail = detail(evidence, candidate);
-        let mut warnings = state::warnings(server, found, &detail.objects, now);
-        warnings.extend(state::lost_zones(server, &self.snapshot, &candidate.name));
+        let detail = describe_name(evidence, candidate);
+        let mut warnings = warn_of_state(server, found, &detail.objects, now);
+        warnings.extend(warn_of_lost_zones(server, &self.snapshot, &candidate.name));
+
         Explanation {
-            question: self.question(),
+            question: self.report_question(),
             at: now,
-            verdict: verdict::of(&self.candidates, at),
+            verdict: summarise(&self.candidates, at),
             warnings,
-            tried: verdict::tried(evidence, &self.candidates),
+            tried: summarise_tried(evidence, &self.candidates),
             near,
-            server: state::server(server, &self.snapshot, found),
+            server: report_server(server, &self.snapshot, found),
             detail,
         }
     }
 
-    fn question(&self) -> Question {
-        Question {
-            name: self.request.text.clone(),
-            meant: self.request.meant.clone(),
-            types: self
-                .request
-                .types
-                .iter()
-                .map(|qtype| type_name(*qtype))
-                .collect(),
-            namespace: match &self.request.search {
-                Search::Namespace(namespace) if !self.request.absolute => Some(namespace.clone()),
-                Search::Namespace(_) | Search::Domains(_) => None,
-            },
+    fn report_question(&self) -> QuestionReport {
+        let request = &self.request;
+        let namespace = match &request.search {
+            RequestedSearch::Namespace(namespace) if !request.absolute => Some(namespace.clone()),
+            RequestedSearch::Namespace(_) | RequestedSearch::Domains(_) => None,
+        };
+
+        QuestionReport {
+            name: request.text.clone(),
+            meant: request.meant.clone(),
+            types: request.types.iter().copied().map(type_name).collect(),
+            namespace,
             search: self.search.iter().map(ToString::to_string).collect(),
-            autopath: search::is_autopath(&self.request, &self.snapshot.zone),
-            ndots: self.request.ndots,
+            autopath: is_autopath(request, &self.snapshot.zone),
+            ndots: request.ndots,
         }
     }
 }
 
-fn detail(evidence: Evidence<'_>, candidate: &Candidate) -> Detail {
-    let mut reasons = reasons::of(evidence, candidate);
-    reasons.extend(reasons::disagreement(candidate));
-    let behind = evidence
+/// The Services that the records of a candidate, or of its target, come from.
+fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
+    let hostname = match &candidate.kind {
+        NameKind::Member { label, .. } => Some(label.clone()),
+        _ => None,
+    };
+
+    let mut wanted = Vec::new();
+    for key in &candidate.sources {
+        wanted.push(WantedService {
+            key: key.clone(),
+            hostname: hostname.clone(),
+        });
+    }
+    for key in candidate.target.iter().flat_map(|target| &target.sources) {
+        wanted.push(WantedService {
+            key: key.clone(),
+            hostname: None,
+        });
+    }
+    wanted
+}
+
+/// The address of a reverse name that kubedns has no PTR record for.
+fn address_without_pointer(candidate: &NameCandidate) -> Option<std::net::IpAddr> {
+    let NameRoute::Reverse { address, .. } = candidate.route else {
+        return None;
+    };
+    let is_forwarded = candidate.outcome() == LookupOutcome::Forwarded;
+    (is_forwarded && candidate.dnsmasq.leads_to_kubedns()).then_some(address)
+}
+
+fn describe_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> NameDetail {
+    let mut reasons = reasons_for(evidence, candidate);
+    reasons.extend(server_disagreement(candidate));
+
+    // The Services of the records, then those behind an address without a PTR record.
+    let mut objects = Vec::new();
+    for key in &candidate.sources {
+        objects.extend(evidence.found_service(key).map(|found| &found.object));
+    }
+    for backed in evidence
         .found
         .iter()
-        .flat_map(|found| &found.behind)
-        .map(|(found, _)| found);
-    let behind = behind.filter(|found| !candidate.sources.contains(&found.object.key));
-    let objects = candidate
-        .sources
-        .iter()
-        .filter_map(|key| evidence.object(key))
-        .chain(behind);
-    Detail {
+        .flat_map(|found| &found.backed_by_address)
+    {
+        let object = &backed.service.object;
+        if !candidate.sources.contains(&object.key) {
+            objects.push(object);
+        }
+    }
+    objects.retain(|object| object.service.is_some() || object.endpoints.is_some());
+
+    NameDetail {
         name: candidate.name.to_string(),
         route: candidate.route.clone(),
         kind: candidate.kind.clone(),
@@ -166,13 +201,10 @@ fn detail(evidence: Evidence<'_>, candidate: &Candidate) -> Detail {
             .answers
             .iter()
             .cloned()
-            .map(Answer::shortened)
+            .map(TypeAnswer::with_few_records)
             .collect(),
         reasons,
-        objects: objects
-            .map(|found| found.object.clone())
-            .filter(|object| object.service.is_some() || object.endpoints.is_some())
-            .collect(),
+        objects: objects.into_iter().cloned().collect(),
         more_objects: candidate.more_sources,
         dnsmasq: candidate.dnsmasq.clone(),
     }

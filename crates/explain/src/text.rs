@@ -1,16 +1,14 @@
 //! Prints an explanation as text: one fact per line, the most important facts first.
 
 mod detail;
+mod page;
 
-use std::fmt::Write;
-
-use crate::document::{Detail, Explanation, Note, Outcome, Question, Tried};
-
-/// Width of the column with the labels of sections.
-const LABEL: usize = 10;
+use self::detail::{render_detail, server_line};
+use self::page::TextPage;
+use crate::document::{Explanation, LookupOutcome, NameDetail, QuestionReport, TriedName};
 
 /// The complete text, ending with a line feed.
-pub(crate) fn render(explanation: &Explanation) -> String {
+pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     let Explanation {
         question,
         verdict,
@@ -21,36 +19,52 @@ pub(crate) fn render(explanation: &Explanation) -> String {
         server,
         at,
     } = explanation;
-    let mut page = Page::default();
+
+    let mut page = TextPage::default();
     page.line(&format!("{} {}", question.meant, verdict.text));
     if question.meant != question.name {
         page.section("typed", &question.name);
     }
-    page.notes("WARNING", warnings);
+    for warning in warnings {
+        page.section("WARNING", &warning.text);
+    }
+
     // For a name that resolves, the reasons are printed as notes.
-    page.notes(
-        if verdict.outcome == Outcome::Answered {
-            "note"
-        } else {
-            "why"
-        },
-        &detail.reasons,
-    );
-    let near: Vec<_> = near
-        .iter()
-        .map(|miss| [miss.name.clone(), miss.why.text.clone()])
-        .collect();
-    page.table("try", &near);
-    tried_names(&mut page, question, tried, detail);
-    detail::render(&mut page, detail, *at);
-    page.section("kubedns", &detail::server(server, *at));
-    page.0
+    let label = match verdict.outcome {
+        LookupOutcome::Answered => "note",
+        _ => "why",
+    };
+    page.notes(label, &detail.reasons);
+
+    let mut suggestions = Vec::with_capacity(near.len());
+    for similar in near {
+        suggestions.push([similar.name.clone(), similar.why.text.clone()]);
+    }
+    page.table("try", &suggestions);
+    render_tried_names(&mut page, question, tried, detail);
+    render_detail(&mut page, detail, *at);
+    page.section("kubedns", &server_line(server, *at));
+    page.into_text()
 }
 
-fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &Detail) {
+fn render_tried_names(
+    page: &mut TextPage,
+    question: &QuestionReport,
+    tried: &[TriedName],
+    detail: &NameDetail,
+) {
     if tried.len() < 2 {
         return;
     }
+
+    page.section("queries", &search_line(question));
+    let reason = detail.reasons.first().map(|reason| reason.text.as_str());
+    let rows: Vec<[String; 3]> = tried.iter().map(|name| tried_row(name, reason)).collect();
+    page.table("", &rows);
+}
+
+/// The search list of the resolver, and whose it is.
+fn search_line(question: &QuestionReport) -> String {
     let whose = match &question.namespace {
         Some(namespace) => format!("of a pod in namespace {namespace}: "),
         None => String::new(),
@@ -65,37 +79,23 @@ fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &D
     } else {
         ""
     };
-    page.section(
-        "queries",
-        &format!(
-            "{whose}search {}, ndots:{}{walked}",
-            search.join(" "),
-            question.ndots
-        ),
-    );
-    let explained = |tried: &Tried| {
-        detail
-            .reasons
-            .first()
-            .is_some_and(|reason| reason.text == tried.summary)
-    };
-    let row = |tried: &Tried| match tried {
-        Tried {
-            asked: false, name, ..
-        } => [name.clone(), "(not asked)".to_owned(), String::new()],
-        Tried { name, outcome, .. } if explained(tried) => [
-            name.clone(),
-            outcome.label().to_owned(),
-            "see why".to_owned(),
-        ],
-        Tried {
-            name,
-            outcome,
-            summary,
-            ..
-        } => [name.clone(), outcome.label().to_owned(), summary.clone()],
-    };
-    page.table("", &tried.iter().map(row).collect::<Vec<_>>());
+
+    let ndots = question.ndots;
+    format!("{whose}search {}, ndots:{ndots}{walked}", search.join(" "))
+}
+
+/// A row of the names tried; `reason` is printed above them.
+fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
+    let name = tried.name.clone();
+    if !tried.asked {
+        return [name, "(not asked)".to_owned(), String::new()];
+    }
+
+    let outcome = tried.outcome.label().to_owned();
+    if reason == Some(&tried.summary) {
+        return [name, outcome, "see why".to_owned()];
+    }
+    [name, outcome, tried.summary.clone()]
 }
 
 /// A domain without its trailing dot; the root keeps it.
@@ -103,62 +103,5 @@ fn without_dot(domain: &str) -> &str {
     match domain.strip_suffix('.') {
         None | Some("") => domain,
         Some(name) => name,
-    }
-}
-
-/// The text printed so far.
-#[derive(Debug, Default)]
-struct Page(String);
-
-impl Page {
-    fn line(&mut self, line: &str) {
-        // Names and objects may contain control characters such as line feeds.
-        self.0.extend(
-            line.trim_end()
-                .chars()
-                .map(|c| if c.is_control() { '?' } else { c }),
-        );
-        self.0.push('\n');
-    }
-
-    /// Prints a line of a section; an empty label continues the previous section.
-    fn section(&mut self, label: &str, text: &str) {
-        self.line(&format!("{label:LABEL$} {text}"));
-    }
-
-    /// Prints an indented line about an object.
-    fn fact(&mut self, label: &str, text: &str) {
-        self.section("", &format!("  {label:10} {text}"));
-    }
-
-    fn notes(&mut self, label: &str, notes: &[Note]) {
-        for (at, note) in notes.iter().enumerate() {
-            self.section(
-                if at == 0 || label == "WARNING" {
-                    label
-                } else {
-                    ""
-                },
-                &note.text,
-            );
-        }
-    }
-
-    /// Prints rows with aligned columns.
-    fn table<const N: usize>(&mut self, label: &str, rows: &[[String; N]]) {
-        let mut widths = [0; N];
-        for row in rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
-        for (at, row) in rows.iter().enumerate() {
-            let mut text = String::new();
-            for (width, cell) in widths.iter().zip(row) {
-                // Writing to a String cannot fail.
-                let _ = write!(text, "{cell:width$}  ");
-            }
-            self.section(if at == 0 { label } else { "" }, &text);
-        }
     }
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::etcd::metrics::Metrics;
-use ::etcd::records::{Merged, ZoneRecords};
-use ::etcd::{Feed, Sink, Subtree, Tree};
+use ::etcd::metrics::EtcdMetrics;
+use ::etcd::records::{MergedRecords, ZoneRecords};
+use ::etcd::{EtcdFeed, EtcdSink, MessageTree, ZoneKeys};
 use daemon::tasks::Tasks;
 use explain::LostZone;
 use parking_lot::Mutex;
@@ -75,7 +75,7 @@ impl EtcdZones {
     pub fn follow(
         self,
         tasks: &mut Tasks,
-        metrics: &Metrics,
+        metrics: &EtcdMetrics,
         publish: &mpsc::Sender<FurtherZone>,
         stop: &CancellationToken,
     ) {
@@ -116,11 +116,11 @@ impl FollowedZone {
     }
 
     /// The feeds of all sources.
-    fn into_feeds(self, metrics: &Metrics, lost: &LostZones) -> Vec<Feed<ContentSink>> {
+    fn into_feeds(self, metrics: &EtcdMetrics, lost: &LostZones) -> Vec<EtcdFeed<ContentSink>> {
         let label = self.domain.to_string();
         let mut feeds = Vec::new();
         for (source, EtcdSource { zone, path, access }) in self.sources.into_iter().enumerate() {
-            let subtree = Subtree::new(&path, &zone);
+            let keys = ZoneKeys::new(&path, &zone);
             let sink = ContentSink {
                 contents: Arc::clone(&self.contents),
                 source,
@@ -130,7 +130,7 @@ impl FollowedZone {
                     path,
                 },
             };
-            feeds.push(Feed::new(access, subtree, sink, metrics.feed(&label)));
+            feeds.push(EtcdFeed::new(access, keys, sink, metrics.for_zone(&label)));
         }
         feeds
     }
@@ -138,7 +138,7 @@ impl FollowedZone {
 
 /// Makes a zone from its content. Reverse names without a record in etcd are forwarded as usual.
 fn make_zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
-    let records = Arc::new(Merged(contents.to_vec()));
+    let records = Arc::new(MergedRecords(contents.to_vec()));
     FurtherZone {
         skydns: true,
         pointers: *domain == reverse_domain(),
@@ -175,8 +175,8 @@ struct ContentSink {
     keys: WatchedKeys,
 }
 
-impl Sink for ContentSink {
-    fn publish(&self, tree: &Tree) {
+impl EtcdSink for ContentSink {
+    fn publish_tree(&self, tree: &MessageTree) {
         let records = ZoneRecords::from(tree.clone());
         self.contents.send_modify(|contents| {
             if let Some(content) = contents.get_mut(self.source) {
@@ -185,7 +185,7 @@ impl Sink for ContentSink {
         });
     }
 
-    fn connected(&self, failure: Option<String>) {
+    fn report_connection(&self, failure: Option<String>) {
         self.lost.note_watch(&self.keys, failure);
     }
 }

@@ -328,7 +328,7 @@ fn follow_etcd(
     if zones.is_empty() {
         return Ok(());
     }
-    let metrics = ::etcd::Metrics::new().context("cannot set up metrics")?;
+    let metrics = ::etcd::EtcdMetrics::new().context("cannot set up metrics")?;
     registry.register("the metrics of the zones of etcd", metrics.clone())?;
     zones.follow(tasks, &metrics, publish, stop);
     Ok(())

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etcd::gateway::{self, Event, EventKind, Frames, KeyValue};
+use etcd::gateway::{self, KeyEvent, KeyEventKind, KeyValue, WatchFrames};
 use etcd::records::ZoneRecords;
-use etcd::{Subtree, Tree};
+use etcd::{MessageTree, ZoneKeys};
 use skydns::FurtherZone;
 use skydns::engine::{self, Identity, Outcome};
 use skydns::external::ExternalAnswers;
@@ -24,17 +24,17 @@ const ASKED: usize = 8;
 /// `P` sets a key, `L` sets a key with a lease, `D` deletes a key. The key without the zone's
 /// prefix, a blank and the value follow.
 pub fn etcd_zone(input: &[u8]) {
-    let keys = Subtree::new("/skydns", &example::name("skydns.test."));
-    let (mut tree, mut known) = (Tree::default(), BTreeMap::new());
+    let keys = ZoneKeys::new("/skydns", &example::name("skydns.test."));
+    let (mut tree, mut known) = (MessageTree::default(), BTreeMap::new());
     for event in input.split(|octet| *octet == b'\n').flat_map(events) {
         // kubedns skips a key with an invalid name or value, and logs the error.
         let _ = tree.apply(&keys, &event);
         match event.kind {
-            EventKind::Put => known.insert(event.kv.key.clone(), event),
-            EventKind::Delete => known.remove(&event.kv.key),
+            KeyEventKind::Put => known.insert(event.kv.key.clone(), event),
+            KeyEventKind::Delete => known.remove(&event.kv.key),
         };
     }
-    let mut fresh = Tree::default();
+    let mut fresh = MessageTree::default();
     for event in known.values() {
         let _ = fresh.apply(&keys, event);
     }
@@ -52,18 +52,18 @@ pub fn etcd_zone(input: &[u8]) {
     stream(input);
 }
 
-fn events(line: &[u8]) -> Vec<Event> {
+fn events(line: &[u8]) -> Vec<KeyEvent> {
     let Some((kind, change)) = line.split_first() else {
         return Vec::new();
     };
     if *kind == b'{' {
-        return gateway::frame(line)
+        return gateway::parse_frame(line)
             .map(|response| response.events)
             .unwrap_or_default();
     }
     let event_kind = match kind {
-        b'P' | b'L' => EventKind::Put,
-        b'D' => EventKind::Delete,
+        b'P' | b'L' => KeyEventKind::Put,
+        b'D' => KeyEventKind::Delete,
         _ => return Vec::new(),
     };
     let blank = change
@@ -79,13 +79,13 @@ fn events(line: &[u8]) -> Vec<Event> {
         lease: u64::from(*kind == b'L'),
         ..KeyValue::default()
     };
-    vec![Event {
+    vec![KeyEvent {
         kind: event_kind,
         kv,
     }]
 }
 
-fn name(keys: &Subtree, key: &[u8]) -> Option<Name> {
+fn name(keys: &ZoneKeys, key: &[u8]) -> Option<Name> {
     let path = keys.path(key).ok()??;
     let labels = path.iter().rev().map(|label| {
         [&[u8::try_from(label.len()).ok()?], label.as_bytes()]
@@ -96,7 +96,7 @@ fn name(keys: &Subtree, key: &[u8]) -> Option<Name> {
     Name::from_wire(&[&labels.concat()[..], example::name("skydns.test.").wire()].concat())
 }
 
-fn answers(tree: Tree, names: &[Name]) {
+fn answers(tree: MessageTree, names: &[Name]) {
     let (mut index, published) = example::index(example::zone(false));
     let zone = FurtherZone::new(
         &example::name("skydns.test."),
@@ -151,9 +151,9 @@ fn stream(input: &[u8]) {
         return;
     };
     let read = |piece: usize| {
-        let (mut frames, mut read) = (Frames::default(), Vec::new());
+        let (mut frames, mut read) = (WatchFrames::default(), Vec::new());
         for piece in stream.chunks(piece.max(1)) {
-            if frames.push(piece).is_err() {
+            if frames.push_octets(piece).is_err() {
                 break;
             }
             while let Some(frame) = frames.next_frame() {

@@ -15,7 +15,7 @@ use cluster::objects::{
 use cluster::records::{ExternalRecords, RecordOptions};
 use cluster::snapshot::{PodNames, Published, Snapshot};
 use etcd::records::ZoneRecords;
-use etcd::{Message as EtcdMessage, Tree};
+use etcd::{MessageTree, SkydnsMessage};
 use proptest::prelude::*;
 use skydns::engine::{self, Identity, Outcome, Pending};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
@@ -177,7 +177,7 @@ struct World {
     stubs: BTreeSet<usize>,
     own: BTreeMap<usize, usize>,
     own_names: Option<Arc<OwnNames>>,
-    etcd: Tree,
+    etcd: MessageTree,
     records: Arc<ZoneRecords>,
     time: u64,
 }
@@ -193,8 +193,8 @@ impl World {
         index.apply(Event::ServiceImport(Change::RelistDone));
         index.apply(Event::ImportedSlice(Change::RelistDone));
         index.publish();
-        let records = Arc::new(ZoneRecords::from(Tree::default()));
-        let (stubs, own, etcd) = (BTreeSet::new(), BTreeMap::new(), Tree::default());
+        let records = Arc::new(ZoneRecords::from(MessageTree::default()));
+        let (stubs, own, etcd) = (BTreeSet::new(), BTreeMap::new(), MessageTree::default());
         Self {
             fixed,
             cluster,
@@ -231,7 +231,7 @@ impl World {
                 let path = KEYS[*key].split('/').collect();
                 match value {
                     Some(value) => {
-                        let message = EtcdMessage::parse(VALUES[*value].as_bytes()).unwrap();
+                        let message = SkydnsMessage::parse(VALUES[*value].as_bytes()).unwrap();
                         self.etcd.set(&path, message);
                     }
                     None => self.etcd.remove(&path),

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// Files in PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct EtcdTlsFiles {
     /// The CA certificates that verify etcd. If `None`, the certificates of the system are used.
     pub ca: Option<PathBuf>,
     /// The client certificate and its key.
@@ -37,34 +37,35 @@ pub enum TlsError {
     Settings(#[from] rustls::Error),
 }
 
-impl TlsFiles {
+impl EtcdTlsFiles {
     /// Reads the settings. If TLS is not `needed`, no file is read.
-    pub(super) fn read(&self, needed: bool) -> Result<ClientConfig, TlsError> {
+    pub(super) fn read_config(&self, needed: bool) -> Result<ClientConfig, TlsError> {
         let roots = if needed {
-            self.roots()?
+            self.read_roots()?
         } else {
             RootCertStore::empty()
         };
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots);
-        Ok(match &self.client {
+
+        match &self.client {
             Some((certificate, key)) if needed => {
-                let chain = certificates(certificate)?;
-                let read =
-                    PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
-                builder.with_client_auth_cert(chain, read)?
+                let chain = read_certificates(certificate)?;
+                let key =
+                    PrivateKeyDer::from_pem_file(key).map_err(|error| unusable_pem(key, &error))?;
+                Ok(builder.with_client_auth_cert(chain, key)?)
             }
-            _ => builder.with_no_client_auth(),
-        })
+            _ => Ok(builder.with_no_client_auth()),
+        }
     }
 
-    fn roots(&self) -> Result<RootCertStore, TlsError> {
+    fn read_roots(&self) -> Result<RootCertStore, TlsError> {
         let authorities = match &self.ca {
-            Some(file) => certificates(file)?,
+            Some(file) => read_certificates(file)?,
             None => rustls_native_certs::load_native_certs().certs,
         };
+
         let mut roots = RootCertStore::empty();
         match roots.add_parsable_certificates(authorities) {
             (0, _) => Err(TlsError::NoAuthorities),
@@ -73,21 +74,21 @@ impl TlsFiles {
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(|error| unusable(file, &error))?;
-    let empty = || TlsError::File {
-        path: file.to_owned(),
-        reason: "there is no CERTIFICATE in it".to_owned(),
-    };
-    if read.is_empty() {
-        Err(empty())
-    } else {
-        Ok(read)
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect)
+        .map_err(|error| unusable_pem(file, &error))?;
+
+    if certificates.is_empty() {
+        return Err(TlsError::File {
+            path: file.to_owned(),
+            reason: "there is no CERTIFICATE in it".to_owned(),
+        });
     }
+    Ok(certificates)
 }
 
-fn unusable(path: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
+fn unusable_pem(path: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
     TlsError::File {
         path: path.to_owned(),
         reason: error.to_string(),

@@ -20,25 +20,25 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use daemon::blocking_read::READ_TIMEOUT;
-use etcd::{Access, Login, TlsFiles};
+use etcd::{EtcdAccess, EtcdLogin, EtcdTlsFiles};
 use relay::Relay;
-use seen::Seen;
+use seen::SeenFeed;
 use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::tls::{Gate, file};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const ZONE: &str = "/skydns/local/skydns";
 
-fn access(url: &str) -> Access {
-    Access {
+fn access(url: &str) -> EtcdAccess {
+    EtcdAccess {
         members: vec![url.parse().unwrap()],
-        ..Access::default()
+        ..EtcdAccess::default()
     }
 }
 
 #[tokio::test]
-async fn what_is_there_and_what_changes_is_followed() {
+async fn keys_and_changes_are_followed() {
     let Some(etcd) = Etcd::start("following the keys of a zone is").await else {
         return;
     };
@@ -48,7 +48,7 @@ async fn what_is_there_and_what_changes_is_followed() {
     }
     etcd.put("/skydns/local/skydns-2/other", value).await;
     etcd.put(&format!("{ZONE}/broken"), "{").await;
-    let seen = Seen::feed(access(&etcd.url()));
+    let seen = SeenFeed::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 3).await;
     assert_eq!(
         seen.metric("kubedns_etcd_skipped_keys_total"),
@@ -70,7 +70,7 @@ async fn what_is_there_and_what_changes_is_followed() {
 
 /// A list of 2500 keys takes three pages.
 #[tokio::test]
-async fn a_zone_of_many_pages_is_listed_whole() {
+async fn zone_of_many_pages_is_listed() {
     let Some(etcd) = Etcd::start("listing in pages is").await else {
         return;
     };
@@ -80,18 +80,18 @@ async fn a_zone_of_many_pages_is_listed_whole() {
             .collect();
         etcd.transaction(puts).await;
     }
-    let seen = Seen::feed(access(&etcd.url()));
+    let seen = SeenFeed::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 2500).await;
 }
 
 #[tokio::test]
-async fn an_outage_keeps_the_last_records_and_the_watch_goes_on_where_it_was() {
+async fn outage_keeps_records_and_revision() {
     let Some(mut etcd) = Etcd::start("an outage of etcd is").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), r#"{"host":"10.0.0.1"}"#)
         .await;
-    let seen = Seen::feed(access(&etcd.url()));
+    let seen = SeenFeed::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 1).await;
     seen.until_connected().await;
 
@@ -113,13 +113,13 @@ async fn an_outage_keeps_the_last_records_and_the_watch_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_compacted_meanwhile_is_listed_again() {
+async fn compacted_history_is_listed_again() {
     let Some(etcd) = Etcd::start("compaction is").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/old"), "{}").await;
     let mut relay = Relay::open(etcd.address).await;
-    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
     seen.until(|tree| tree.len() == 1).await;
     seen.until_connected().await;
 
@@ -136,14 +136,14 @@ async fn what_is_compacted_meanwhile_is_listed_again() {
 }
 
 #[tokio::test]
-async fn an_etcd_that_was_set_up_anew_is_listed_again() {
+async fn new_etcd_is_listed_again() {
     let Some(mut etcd) = Etcd::start("another history is").await else {
         return;
     };
     for key in ["a", "b", "c"] {
         etcd.put(&format!("{ZONE}/{key}"), "{}").await;
     }
-    let seen = Seen::feed(access(&etcd.url()));
+    let seen = SeenFeed::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 3).await;
     etcd.stop();
     etcd.forget();
@@ -155,7 +155,7 @@ async fn an_etcd_that_was_set_up_anew_is_listed_again() {
 }
 
 #[tokio::test]
-async fn the_next_member_is_asked_when_one_fails() {
+async fn failed_member_is_followed_by_next() {
     let Some(etcd) = Etcd::start("several members are").await else {
         return;
     };
@@ -165,9 +165,9 @@ async fn the_next_member_is_asked_when_one_fails() {
         .iter()
         .map(|url| url.parse().unwrap())
         .collect();
-    let seen = Seen::feed(Access {
+    let seen = SeenFeed::feed(EtcdAccess {
         members,
-        ..Access::default()
+        ..EtcdAccess::default()
     });
     seen.until(|tree| tree.len() == 1).await;
 }
@@ -226,7 +226,7 @@ async fn muted_watch_is_replaced() {
             etcd.put(&format!("{ZONE}/{key}"), "{}").await;
         }
         let relay = Relay::open(etcd.address).await;
-        let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+        let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
         seen.until_connected().await;
         let before = seen.tree();
 
@@ -259,7 +259,7 @@ async fn zone_without_working_watch_is_listed() {
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     let relay = Relay::open(etcd.address).await;
-    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
     seen.until_connected().await;
 
     relay.mute_all_watches();
@@ -281,7 +281,7 @@ async fn quiet_watch_is_kept() {
         return;
     };
     let relay = Relay::open(etcd.address).await;
-    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
     seen.until_connected().await;
     for (key, value) in [
         ("a", "{}"),
@@ -299,7 +299,7 @@ async fn quiet_watch_is_kept() {
         etcd.put("/elsewhere", "{}").await;
         let ranges = relay.ranges();
         pass_silence().await;
-        eventually(PATIENCE, async || relay.ranges() > ranges).await;
+        eventually(TIMEOUT, async || relay.ranges() > ranges).await;
         etcd.put(&format!("{ZONE}/{round}"), "{}").await;
         seen.until(|tree| tree.holds(&[round])).await;
     }
@@ -315,7 +315,7 @@ async fn large_zone_returns_when_smaller() {
     for key in ["a", "b", "c"] {
         etcd.put(&format!("{ZONE}/{key}"), "{}").await;
     }
-    let seen = Seen::limited_feed(access(&etcd.url()), 600);
+    let seen = SeenFeed::limited_feed(access(&etcd.url()), 600);
     assert_eq!(
         seen.until_lost().await,
         "the zone takes more than 600 octets"
@@ -329,30 +329,30 @@ async fn large_zone_returns_when_smaller() {
 }
 
 #[tokio::test]
-async fn users_are_authenticated_by_a_password_from_a_file() {
+async fn password_file_authenticates_user() {
     let Some(mut etcd) = Etcd::start("users of etcd are").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     etcd.ask_for_users("dns", "secret", "/skydns/").await;
-    let nobody = Seen::feed(access(&etcd.url()));
+    let nobody = SeenFeed::feed(access(&etcd.url()));
     let failure = nobody.until_lost().await;
     assert!(failure.contains("user name is empty"), "{failure}");
 
     let folder = tempfile::tempdir().unwrap();
     let password_file = folder.path().join("password");
-    let login = Login {
+    let login = EtcdLogin {
         user: "dns".to_owned(),
         password_file: password_file.clone(),
     };
-    let seen = Seen::feed(Access {
+    let seen = SeenFeed::feed(EtcdAccess {
         login: Some(login),
         ..access(&etcd.url())
     });
     let failure = seen.until_lost().await;
     assert!(failure.contains("cannot read the password"), "{failure}");
     std::fs::write(&password_file, "wrong\n").unwrap();
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         seen.until_lost().await.contains("authentication failed")
     })
     .await;
@@ -363,16 +363,16 @@ async fn users_are_authenticated_by_a_password_from_a_file() {
 /// A named pipe stands for a file on a dead mount: its reader waits for what its writer never
 /// writes. No etcd is needed.
 #[tokio::test]
-async fn a_password_file_whose_read_hangs_is_a_failure() {
+async fn hung_password_file_is_failure() {
     let folder = tempfile::tempdir().unwrap();
     let password_file = folder.path().join("password");
     nix::unistd::mkfifo(&password_file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let login = Login {
+    let login = EtcdLogin {
         user: "dns".to_owned(),
         password_file: password_file.clone(),
     };
     let nobody = format!("http://127.0.0.1:{}", testkit::ports::free_port());
-    let seen = Seen::feed(Access {
+    let seen = SeenFeed::feed(EtcdAccess {
         login: Some(login),
         ..access(&nobody)
     });
@@ -390,14 +390,14 @@ async fn a_password_file_whose_read_hangs_is_a_failure() {
     std::fs::remove_file(&password_file).unwrap();
     std::fs::write(&password_file, "secret").unwrap();
     drop(mount);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         seen.until_lost().await.contains("cannot reach etcd")
     })
     .await;
 }
 
 #[tokio::test]
-async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
+async fn tls_verifies_etcd() {
     let Some(etcd) = Etcd::start("TLS with etcd is").await else {
         return;
     };
@@ -409,11 +409,11 @@ async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
     ];
     for (certificate, ca, expected) in cases {
         let gate = Gate::open(certificate, etcd.address).await;
-        let tls = TlsFiles {
+        let tls = EtcdTlsFiles {
             ca: Some(file(ca)),
             client: None,
         };
-        let seen = Seen::feed(Access {
+        let seen = SeenFeed::feed(EtcdAccess {
             tls,
             ..access(&format!("https://{}", gate.address))
         });
@@ -428,7 +428,7 @@ async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_to_whom_asks_for_it() {
+async fn tls_client_certificate_is_sent() {
     let Some(etcd) = Etcd::start("client certificates for etcd are").await else {
         return;
     };
@@ -440,20 +440,20 @@ async fn a_client_certificate_is_shown_to_whom_asks_for_it() {
     };
     let gate = Gate::over(asking_for_certificates(&pem), etcd.address).await;
     let access = access(&format!("https://localhost:{}", gate.address.port()));
-    let without = TlsFiles {
+    let without = EtcdTlsFiles {
         ca: Some(pem("ca.pem")),
         client: None,
     };
-    let seen = Seen::feed(Access {
+    let seen = SeenFeed::feed(EtcdAccess {
         tls: without.clone(),
         ..access.clone()
     });
     assert!(!seen.until_lost().await.is_empty());
-    let with = TlsFiles {
+    let with = EtcdTlsFiles {
         client: Some((pem("client.pem"), pem("client.key"))),
         ..without
     };
-    Seen::feed(Access {
+    SeenFeed::feed(EtcdAccess {
         tls: with,
         ..access
     })
@@ -481,12 +481,12 @@ fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
 
 /// After random changes, outages and compactions, a feed has the same messages as a new feed.
 #[tokio::test]
-async fn any_history_ends_as_a_fresh_list() {
+async fn any_history_ends_as_fresh_list() {
     let Some(etcd) = Etcd::start("histories of etcd are").await else {
         return;
     };
     let mut relay = Relay::open(etcd.address).await;
-    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
     for step in 0..400 {
         let key = format!("{ZONE}/{}/{}", fastrand::u8(..4), fastrand::u8(..8));
         match fastrand::u8(..20) {
@@ -506,7 +506,7 @@ async fn any_history_ends_as_a_fresh_list() {
     }
     relay.reopen().await;
     etcd.put(&format!("{ZONE}/last"), "{}").await;
-    let fresh = Seen::feed(access(&etcd.url()));
+    let fresh = SeenFeed::feed(access(&etcd.url()));
     fresh.until(|tree| tree.holds(&["last"])).await;
     seen.until(|tree| tree.holds(&["last"])).await;
     assert_eq!(seen.tree(), fresh.tree());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
+use etcd::{EtcdAccess, EtcdFeed, EtcdMetrics, EtcdSink, MessageTree, ZoneKeys};
 use prometheus::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -10,49 +10,48 @@ use tokio_util::sync::CancellationToken;
 use wire::Name;
 
 /// A feed of `skydns.local` below `/skydns`. The feed runs until this value is dropped.
-pub(crate) struct Seen {
-    state: watch::Receiver<State>,
+pub(crate) struct SeenFeed {
+    state: watch::Receiver<SeenState>,
     registry: Registry,
     _running: JoinSet<()>,
 }
 
 #[derive(Default)]
-struct State {
-    tree: Option<Tree>,
+struct SeenState {
+    tree: Option<MessageTree>,
     /// The last report: connected, or the failure. `None` before the first report.
     connection: Option<Result<(), String>>,
 }
 
-struct Teller(Arc<watch::Sender<State>>);
+struct SeenSink(Arc<watch::Sender<SeenState>>);
 
-impl Sink for Teller {
-    fn publish(&self, tree: &Tree) {
+impl EtcdSink for SeenSink {
+    fn publish_tree(&self, tree: &MessageTree) {
         self.0.send_modify(|state| state.tree = Some(tree.clone()));
     }
 
-    fn connected(&self, failure: Option<String>) {
+    fn report_connection(&self, failure: Option<String>) {
         self.0
             .send_modify(|state| state.connection = Some(failure.map_or(Ok(()), Err)));
     }
 }
 
-impl Seen {
-    pub(crate) fn feed(access: Access) -> Self {
+impl SeenFeed {
+    pub(crate) fn feed(access: EtcdAccess) -> Self {
         Self::limited_feed(access, usize::MAX)
     }
 
     /// A feed that keeps at most `max_octets` of messages.
-    pub(crate) fn limited_feed(access: Access, max_octets: usize) -> Self {
-        let (sender, state) = watch::channel(State::default());
-        let (registry, keys) = (
-            Registry::new(),
-            Subtree::new("/skydns", &Name::parse("skydns.local").unwrap()),
-        );
-        let metrics = Metrics::new().unwrap();
+    pub(crate) fn limited_feed(access: EtcdAccess, max_octets: usize) -> Self {
+        let (sender, state) = watch::channel(SeenState::default());
+        let keys = ZoneKeys::new("/skydns", &Name::parse("skydns.local").unwrap());
+
+        let registry = Registry::new();
+        let metrics = EtcdMetrics::new().unwrap();
         registry.register(Box::new(metrics.clone())).unwrap();
-        let metrics = metrics.feed("skydns.local");
-        let feed =
-            Feed::new(access, keys, Teller(Arc::new(sender)), metrics).limited_to(max_octets);
+        let metrics = metrics.for_zone("skydns.local");
+        let feed = EtcdFeed::new(access, keys, SeenSink(Arc::new(sender)), metrics)
+            .with_max_octets(max_octets);
         let mut running = JoinSet::new();
         running.spawn(feed.run(CancellationToken::new()));
         Self {
@@ -62,11 +61,11 @@ impl Seen {
         }
     }
 
-    pub(crate) fn tree(&self) -> Tree {
+    pub(crate) fn tree(&self) -> MessageTree {
         self.state.borrow().tree.clone().unwrap_or_default()
     }
 
-    pub(crate) async fn until(&self, wanted: impl Fn(&Tree) -> bool) {
+    pub(crate) async fn until(&self, wanted: impl Fn(&MessageTree) -> bool) {
         self.wait(|state| state.tree.as_ref().filter(|tree| wanted(tree)).map(|_| ()))
             .await;
     }
@@ -82,10 +81,10 @@ impl Seen {
             .await
     }
 
-    async fn wait<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
+    async fn wait<T>(&self, wanted: impl Fn(&SeenState) -> Option<T>) -> T {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| wanted(state).is_some());
-        let settled = tokio::time::timeout(super::PATIENCE, settled).await;
+        let settled = tokio::time::timeout(super::TIMEOUT, settled).await;
         let settled = settled.expect("it is seen in time").expect("the feed runs");
         wanted(&settled).unwrap()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd::records::ZoneRecords;
-use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
+use etcd::{EtcdAccess, EtcdFeed, EtcdMetrics, EtcdSink, MessageTree, ZoneKeys};
 use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::{FurtherZone, Lookup, Pointer, Records, View, Zone, Zones};
@@ -20,14 +20,14 @@ use wire::Name;
 use wire::Transport;
 
 /// A sink that keeps only the tree.
-struct Last(watch::Sender<Option<Tree>>);
+struct LastTree(watch::Sender<Option<MessageTree>>);
 
-impl Sink for Last {
-    fn publish(&self, tree: &Tree) {
+impl EtcdSink for LastTree {
+    fn publish_tree(&self, tree: &MessageTree) {
         self.0.send_replace(Some(tree.clone()));
     }
 
-    fn connected(&self, _failure: Option<String>) {}
+    fn report_connection(&self, _failure: Option<String>) {}
 }
 
 /// A server with zones from etcd, and with a cluster domain without names.
@@ -140,17 +140,17 @@ impl Served {
     }
 }
 
-async fn listed(etcd: &Etcd, domain: &Name) -> Tree {
+async fn listed(etcd: &Etcd, domain: &Name) -> MessageTree {
     let (sender, mut seen) = watch::channel(None);
-    let metrics = Metrics::new().unwrap().feed("");
-    let access = Access {
+    let metrics = EtcdMetrics::new().unwrap().for_zone("");
+    let access = EtcdAccess {
         members: vec![etcd.url().parse().unwrap()],
-        ..Access::default()
+        ..EtcdAccess::default()
     };
-    let feed = Feed::new(
+    let feed = EtcdFeed::new(
         access,
-        Subtree::new("/skydns", domain),
-        Last(sender),
+        ZoneKeys::new("/skydns", domain),
+        LastTree(sender),
         metrics,
     );
     let mut running = JoinSet::new();

@@ -1,17 +1,17 @@
 use super::*;
 
 fn options(words: &str) -> Result<Options, Exit> {
-    read(words.split_whitespace().map(OsString::from))
+    parse_words(words.split_whitespace().map(OsString::from))
 }
 
 #[test]
-fn command_lines() {
+fn command_line_is_parsed() {
     let parsed =
         options("web.apps srv --search=prod --ndots 2 --server http://[::1]:8081/ --json").unwrap();
     let [name, qtype, search, ndots] = ["web.apps", "srv", "prod", "2"].map(str::to_owned);
     assert_eq!(
         parsed.parameters,
-        Parameters {
+        ExplainParameters {
             name,
             qtype,
             search,
@@ -34,7 +34,7 @@ fn command_lines() {
 }
 
 #[test]
-fn help_says_what_it_is_for() {
+fn help_lists_flags() {
     let exit = options("--help").unwrap_err();
     assert_eq!(exit.status, 0);
     assert!(
@@ -53,33 +53,40 @@ fn help_says_what_it_is_for() {
     }
 }
 
+fn mk_page(status_line: &str, body: &str) -> Page {
+    let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
+    Page {
+        status_line: status_line.to_owned(),
+        status,
+        body: body.into(),
+    }
+}
+
+fn body_or_line(page: Result<Page, GetError>) -> Result<Vec<u8>, String> {
+    successful_body("http://a:1", page).map_err(|error| error.to_string())
+}
+
 #[test]
-fn what_a_server_says_instead() {
-    let page = |status_line: &str, body: &str| {
-        let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
-        Ok(Page {
-            status_line: status_line.to_owned(),
-            status,
-            body: body.into(),
-        })
-    };
-    let says = |page| body("http://a:1", page).map_err(|error| error.to_string());
-    assert_eq!(says(page("HTTP/1.1 200 OK", "{}")), Ok(b"{}".to_vec()));
+fn other_responses_are_one_line() {
+    assert_eq!(
+        body_or_line(Ok(mk_page("HTTP/1.1 200 OK", "{}"))),
+        Ok(b"{}".to_vec())
+    );
     for (reply, line) in [
         (
-            page("HTTP/1.1 400 Bad Request", "no name\n"),
+            Ok(mk_page("HTTP/1.1 400 Bad Request", "no name\n")),
             "http://a:1 answers: no name",
         ),
         (
-            page("HTTP/1.1 404 Not Found", "404 page not found\n"),
+            Ok(mk_page("HTTP/1.1 404 Not Found", "404 page not found\n")),
             "http://a:1 answers: 404 page not found",
         ),
         (
-            page("HTTP/1.0 500 Oops", ""),
+            Ok(mk_page("HTTP/1.0 500 Oops", "")),
             "http://a:1 answers: HTTP/1.0 500 Oops",
         ),
         (
-            page("HTTP/1.0 500 Oops", "\x1b[31m\u{fffd}"),
+            Ok(mk_page("HTTP/1.0 500 Oops", "\x1b[31m\u{fffd}")),
             "http://a:1 answers: [31m\u{fffd}",
         ),
         (
@@ -91,14 +98,14 @@ fn what_a_server_says_instead() {
             "http://a:1 answers: ",
         ),
         (
-            Err(GetError::Slow(TIME)),
+            Err(GetError::Slow(TIMEOUT)),
             "http://a:1 does not answer within 10s",
         ),
         (
-            Err(GetError::Large(SIZE)),
+            Err(GetError::Large(MAX_SIZE)),
             "http://a:1 answers more than 4194304 bytes",
         ),
     ] {
-        assert_eq!(says(reply), Err(line.to_owned()));
+        assert_eq!(body_or_line(reply), Err(line.to_owned()));
     }
 }

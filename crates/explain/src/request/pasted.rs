@@ -7,9 +7,9 @@ use wire::rfc1123::is_label;
 
 /// The name or the address in `text`; the whole text if no form matches. As in resolvers, an
 /// IPv4-mapped IPv6 address becomes the IPv4 address.
-pub(super) fn name(text: &str) -> String {
+pub(super) fn name_in_text(text: &str) -> String {
     let name = match (text.split_once("://"), text.split_once('/')) {
-        (Some((_, rest)), _) => without_port(authority(rest)).to_owned(),
+        (Some((_, rest)), _) => without_port(authority_of_url(rest)).to_owned(),
         (None, Some(("svc" | "service" | "services", name))) => without_port(name).to_owned(),
         (None, Some((namespace, name))) if is_label(namespace) && is_label(without_port(name)) => {
             format!("{}.{namespace}", without_port(name))
@@ -17,6 +17,7 @@ pub(super) fn name(text: &str) -> String {
         (None, Some((host, _))) if without_port(host) != host => without_port(host).to_owned(),
         _ => without_port(text).to_owned(),
     };
+
     match name.parse::<IpAddr>() {
         Ok(address) if address != address.to_canonical() => address.to_canonical().to_string(),
         _ => name,
@@ -24,26 +25,30 @@ pub(super) fn name(text: &str) -> String {
 }
 
 /// Host and port in `rest`, a URL without its scheme.
-fn authority(rest: &str) -> &str {
+fn authority_of_url(rest: &str) -> &str {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
 }
 
 fn without_port(host: &str) -> &str {
-    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let host = match host.rsplit_once(':') {
         Some((name, port)) if is_port(port) && (!name.contains(':') || name.ends_with(']')) => name,
         _ => host,
     };
+
     host.strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host)
 }
 
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_name_in_it() {
+    fn pasted_text_yields_name() {
         for (text, expected) in [
             ("web.default:80", "web.default"),
             ("web.default.:80", "web.default."),
@@ -71,7 +76,7 @@ mod tests {
                 "_http._tcp.*.apps.svc.cluster.local.",
             ),
         ] {
-            assert_eq!(super::name(text), expected, "{text}");
+            assert_eq!(super::name_in_text(text), expected, "{text}");
         }
     }
 }

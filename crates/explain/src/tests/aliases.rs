@@ -46,12 +46,12 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn what_they_lead_to_is_said_first() {
+fn alias_target_is_summarised_first() {
     transcript::compare(&cluster(), include_str!("aliases.txt"), 13);
 }
 
 #[test]
-fn a_wildcard_of_aliases_is_one_of_them() {
+fn wildcard_of_aliases_answers_one() {
     let cluster = cluster();
     assert_eq!(
         cluster.reasons("*.apps.svc.cluster.local. A"),

@@ -20,13 +20,12 @@ use testkit::objects::{
 use wire::Name;
 use wire::Upstream;
 
-use crate::Topology;
-use crate::dnsmasq::Front;
 use crate::document::Explanation;
+use crate::facts::dnsmasq_path::DnsFront;
 use crate::moment::Moment;
-use crate::request::{Parameters, Request};
-use crate::state::ServerState;
-use crate::survey::Survey;
+use crate::request::{ExplainParameters, ExplainRequest};
+use crate::survey::NameSurvey;
+use crate::{ServerState, Topology};
 use crate::{command, text};
 
 /// Time of all explanations: 2026-11-05T08:00:00Z.
@@ -50,41 +49,38 @@ impl Cluster {
 
     /// A cluster without objects or complete lists; `options` are those of the index.
     pub(super) fn with(options: Options) -> Self {
-        let server = |address: &str| -> Arc<[Upstream]> { [address.parse().unwrap()].into() };
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
-        let stub_domain = (Name::parse("acme.test").unwrap(), server("192.0.2.7:53"));
+        let stub_domain = (
+            Name::parse("acme.test").unwrap(),
+            mk_upstreams("192.0.2.7:53"),
+        );
         let zone = Zone {
-            upstreams: server("192.0.2.53:53"),
+            upstreams: mk_upstreams("192.0.2.53:53"),
             ..zone.with_stub_domains([stub_domain])
         };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
-        let stub_domains =
-            BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]);
+
+        let stub_servers = vec!["192.0.2.7".parse().unwrap()];
         let mut config = ConfigState::new(Config {
-            stub_domains,
+            stub_domains: BTreeMap::from([("acme.test".to_owned(), stub_servers)]),
             ..Config::default()
         });
         config.loaded_at = UNIX_EPOCH + Duration::from_secs(NOW.0 - 3600);
-        let (progress, lost) = (Progress::Waiting, Vec::new());
-        let lost_zones = Vec::new();
-        let server = ServerState {
-            progress,
-            draining: false,
-            lost,
-            lost_zones,
-            config,
-            has_upstreams: true,
-        };
-        let index = Index::with(options, Arc::clone(&published));
-        let (source, topology, hosts) =
-            (EndpointsSource::Endpoints, Topology::DropIn, PathBuf::new());
+
         Self {
-            index,
+            index: Index::with(options, Arc::clone(&published)),
             published,
-            source,
-            server,
-            topology,
-            hosts,
+            source: EndpointsSource::Endpoints,
+            server: ServerState {
+                progress: Progress::Waiting,
+                draining: false,
+                lost: Vec::new(),
+                lost_zones: Vec::new(),
+                config,
+                has_upstreams: true,
+            },
+            topology: Topology::DropIn,
+            hosts: PathBuf::new(),
         }
     }
 
@@ -144,28 +140,29 @@ impl Cluster {
     }
 
     /// Explains a name; `None` if the request is invalid.
-    pub(super) fn try_explain(&self, parameters: &Parameters) -> Option<Explanation> {
-        let (config, hosts) = (Arc::clone(&self.server.config.config), self.hosts.clone());
-        let front = Front {
-            config,
+    pub(super) fn try_explain(&self, parameters: &ExplainParameters) -> Option<Explanation> {
+        let front = DnsFront {
+            config: Arc::clone(&self.server.config.config),
             topology: self.topology,
-            hosts,
+            hosts: self.hosts.clone(),
         };
-        let survey = Survey::new(self.published.get(), &front, Request::new(parameters).ok()?);
+        let request = ExplainRequest::parse(parameters).ok()?;
+
+        let survey = NameSurvey::query_records(self.published.get(), &front, request);
         let view = self.index.published_objects().get();
-        let found = view.map(|view| survey.wanted().look_up(&view));
+        let found = view.map(|view| survey.object_lookup().look_up(&view));
         Some(survey.conclude(found.as_ref(), &self.server, NOW))
     }
 
     /// Explains the name in the arguments `words`, separated by spaces.
     pub(super) fn explain(&self, words: &str) -> Explanation {
-        let options = command::read(words.split(' ').map(Into::into)).unwrap();
+        let options = command::parse_words(words.split(' ').map(Into::into)).unwrap();
         self.try_explain(&options.parameters).unwrap()
     }
 
     /// The explanation of the name in the arguments `words`, as text.
     pub(super) fn text(&self, words: &str) -> String {
-        text::render(&self.explain(words))
+        text::render_explanation(&self.explain(words))
     }
 
     /// The codes of the reasons in an explanation.
@@ -192,6 +189,10 @@ impl Cluster {
             );
         }
     }
+}
+
+fn mk_upstreams(address: &str) -> Arc<[Upstream]> {
+    [address.parse().unwrap()].into()
 }
 
 fn services() -> Vec<Value> {

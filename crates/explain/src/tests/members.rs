@@ -29,7 +29,7 @@ fn cluster(publish_not_ready: bool) -> Cluster {
 const REASON: [&str; 2] = ["/detail/reasons/0/code", "/detail/reasons/0/text"];
 
 #[test]
-fn a_member_that_is_there_lacks_only_the_type() {
+fn existing_member_lacks_only_type() {
     let family = "no_address_of_family";
     let no_type = "Services have A, AAAA, SRV, CNAME and PTR records, and none of type TXT";
     let of_cluster_ip = "\"3665666362623564\" of Service prod/web has no IPv6 address";
@@ -52,7 +52,7 @@ fn a_member_that_is_there_lacks_only_the_type() {
 }
 
 #[test]
-fn the_hostnames_that_are_told_are_looked_for_among_all_addresses() {
+fn hostnames_come_from_all_addresses() {
     // An address that is not ready is listed if the Service publishes such addresses.
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {
         let text = format!(

@@ -17,7 +17,7 @@ const REASON: [&str; 3] = [
 ];
 
 #[test]
-fn a_service_that_is_left_out_while_it_is_empty() {
+fn ignored_empty_service_is_named() {
     let records = RecordOptions {
         ignore_empty_services: true,
         ..RecordOptions::default()
@@ -64,7 +64,7 @@ fn a_service_that_is_left_out_while_it_is_empty() {
 }
 
 #[test]
-fn pods_that_are_there_and_pods_that_are_not() {
+fn pod_names_depend_on_verification() {
     let mut cluster = Cluster::with_everything_and(Options {
         pods: PodMode::Verified,
         ..Options::default()
@@ -120,7 +120,7 @@ fn pods_that_are_there_and_pods_that_are_not() {
 }
 
 #[test]
-fn names_in_namespaces_that_are_not_served() {
+fn unserved_namespace_is_named() {
     let namespaces = Namespaces::Only(vec!["apps".into()]);
     let cluster = Cluster::with_everything_and(Options {
         namespaces,
@@ -146,7 +146,7 @@ fn names_in_namespaces_that_are_not_served() {
 }
 
 #[test]
-fn names_outside_of_the_cluster() {
+fn external_zone_names_are_explained() {
     let records = RecordOptions {
         external: ExternalRecords::Exposed,
         ..RecordOptions::default()
@@ -229,7 +229,7 @@ fn names_outside_of_the_cluster() {
 }
 
 #[test]
-fn addresses_of_the_preferred_zone_alone() {
+fn preferred_zone_limits_addresses() {
     let records = RecordOptions {
         preferred_zone: Some("eu-1".into()),
         ..RecordOptions::default()

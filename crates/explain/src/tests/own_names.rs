@@ -36,7 +36,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn they_are_answered_by_kubedns_and_the_names_around_them_by_others() {
+fn own_names_are_answered_by_kubedns() {
     let mut cluster = cluster();
     let pointers = [
         "/verdict/outcome",

@@ -8,8 +8,8 @@ use wire::rcode;
 
 use super::cluster::Cluster;
 use crate::Topology;
-use crate::document::{Explanation, Outcome};
-use crate::request::Parameters;
+use crate::document::{Explanation, LookupOutcome};
+use crate::request::ExplainParameters;
 use crate::text;
 
 fn label() -> impl Strategy<Value = String> {
@@ -27,14 +27,16 @@ fn name() -> impl Strategy<Value = String> {
     proptest::collection::vec(label(), 1..7).prop_map(|labels| labels.join("."))
 }
 
-fn parameters() -> impl Strategy<Value = Parameters> {
+fn parameters() -> impl Strategy<Value = ExplainParameters> {
     let qtype = "(|A|AAAA|SRV|PTR|CNAME|NS|SOA|MX|ANY|TYPE65280)";
     let search = "(|apps|prod|nothing|corp\\.example,apps\\.svc\\.cluster\\.local|\\.)";
-    (name(), qtype, search, "(|0|1|15)").prop_map(|(name, qtype, search, ndots)| Parameters {
-        name,
-        qtype,
-        search,
-        ndots,
+    (name(), qtype, search, "(|0|1|15)").prop_map(|(name, qtype, search, ndots)| {
+        ExplainParameters {
+            name,
+            qtype,
+            search,
+            ndots,
+        }
     })
 }
 
@@ -43,7 +45,7 @@ fn parse(text: &str) -> Option<Name> {
     (!text.contains('\\')).then(|| Name::parse(text).unwrap())
 }
 
-fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError> {
+fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCaseError> {
     let Some(explanation) = cluster.try_explain(parameters) else {
         return Ok(());
     };
@@ -57,19 +59,19 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     // The first name with an answer is the last queried name, and the one in the detail.
     let first = tried
         .iter()
-        .position(|tried| tried.outcome == Outcome::Answered);
+        .position(|tried| tried.outcome == LookupOutcome::Answered);
     prop_assert_eq!(
         tried.iter().filter(|tried| tried.asked).count(),
         first.map_or(tried.len(), |at| at + 1)
     );
-    prop_assert_eq!(verdict.outcome == Outcome::Answered, first.is_some());
+    prop_assert_eq!(verdict.outcome == LookupOutcome::Answered, first.is_some());
     let shown = tried
         .iter()
         .find(|tried| tried.name == detail.name)
         .map(|tried| tried.outcome);
-    prop_assert!(first.is_none() || shown == Some(Outcome::Answered));
+    prop_assert!(first.is_none() || shown == Some(LookupOutcome::Answered));
     // A name with a negative answer has a reason.
-    let excused = shown == Some(Outcome::Forwarded) || shown == Some(Outcome::Answered);
+    let excused = shown == Some(LookupOutcome::Forwarded) || shown == Some(LookupOutcome::Answered);
     prop_assert!(
         excused || !detail.reasons.is_empty(),
         "no reason for {}",
@@ -107,7 +109,7 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
         &explanation
     );
     prop_assert!(
-        text::render(&explanation)
+        text::render_explanation(&explanation)
             .chars()
             .all(|c| c == '\n' || !c.is_control())
     );

@@ -34,7 +34,7 @@ fn namesakes() -> Cluster {
 }
 
 #[test]
-fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
+fn service_named_as_namespace_hides_none() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
     for (words, name, code, suggested) in [
         // Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can
@@ -93,7 +93,7 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
 }
 
 #[test]
-fn a_namespace_is_called_empty_only_when_it_is() {
+fn namespace_without_services_is_named() {
     let mut cluster = namesakes();
     // The only Service of namespace `idle` is headless without endpoints. The Service has no DNS
     // name, but the namespace exists.

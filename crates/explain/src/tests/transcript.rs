@@ -52,17 +52,17 @@ pub(super) fn compare(cluster: &Cluster, file: &str, at_least: usize) {
 }
 
 #[test]
-fn every_kind_of_name() {
+fn transcript_of_every_name_kind() {
     compare(&Cluster::with_everything(), include_str!("names.txt"), 40);
 }
 
 #[test]
-fn endpoint_slices() {
+fn transcript_of_endpoint_slices() {
     compare(&sliced(), include_str!("slices.txt"), 2);
 }
 
 #[test]
-fn the_documentation_shows_what_is_printed() {
+fn documentation_matches_output() {
     compare(
         &Cluster::with_everything(),
         include_str!("../../../../docs/explain.md"),

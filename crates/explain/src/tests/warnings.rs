@@ -7,7 +7,7 @@ use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
 use super::cluster::Cluster;
 use crate::Topology;
-use crate::document::{DnsmasqAsks, Outcome, Route};
+use crate::document::{DnsmasqAsks, LookupOutcome, NameRoute};
 
 const WEB: &str = "web.apps.svc.cluster.local. A";
 
@@ -21,7 +21,7 @@ fn warnings(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn before_the_first_lists_are_in() {
+fn names_before_first_lists_are_refused() {
     let cluster = Cluster::new();
     assert_eq!(warnings(&cluster), ["not_synced"]);
     assert_eq!(cluster.reasons(WEB), ["not_synced"]);
@@ -29,16 +29,16 @@ fn before_the_first_lists_are_in() {
     // External names resolve before the first lists. Reverse names do not: the address may be in
     // the cluster.
     for (words, outcome) in [
-        (WEB, Outcome::Refused),
-        ("www.example.com. A", Outcome::Forwarded),
-        ("192.0.2.1", Outcome::Refused),
+        (WEB, LookupOutcome::Refused),
+        ("www.example.com. A", LookupOutcome::Forwarded),
+        ("192.0.2.1", LookupOutcome::Refused),
     ] {
         assert_eq!(cluster.explain(words).verdict.outcome, outcome, "{words}");
     }
 }
 
 #[test]
-fn the_state_of_the_server_is_told() {
+fn server_state_causes_warnings() {
     let mut cluster = Cluster::with_everything();
     assert_eq!(warnings(&cluster), [""; 0]);
     cluster.server.lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
@@ -52,7 +52,7 @@ fn the_state_of_the_server_is_told() {
 }
 
 #[test]
-fn a_rejected_configuration_is_told_with_the_one_in_force() {
+fn rejected_configuration_names_version_in_force() {
     let mut cluster = Cluster::with_everything();
     let text = "stubDomains: not JSON".to_owned();
     cluster.server.config.error = Some(ConfigRejection {
@@ -76,7 +76,7 @@ fn a_rejected_configuration_is_told_with_the_one_in_force() {
 }
 
 #[test]
-fn misspelt_keys_and_a_first_configuration_that_is_rejected_are_told() {
+fn misspelt_keys_cause_warnings() {
     let mut cluster = Cluster::with_everything();
     let data = [("stubDomain".to_owned(), Vec::new())].into();
     cluster.server.config.unknown_keys = dnsconfig::unknown_keys(&data);
@@ -102,12 +102,12 @@ fn misspelt_keys_and_a_first_configuration_that_is_rejected_are_told() {
 }
 
 #[test]
-fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
+fn stub_domain_in_cluster_is_named() {
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
     assert!(matches!(
         cluster.explain("web.apps A").detail.route,
-        Route::ClusterDomain { .. }
+        NameRoute::ClusterDomain { .. }
     ));
     assert_eq!(
         cluster.reasons("web.apps A"),
@@ -116,7 +116,7 @@ fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
 }
 
 #[test]
-fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
+fn stub_domain_equal_to_cluster_is_named() {
     let mut cluster = Cluster::with_everything();
     let domains = ["cluster.local", "in-addr.arpa", "ip6.arpa"];
     cluster.stub_domains(&domains.map(|domain| (domain, "192.0.2.9")));
@@ -183,7 +183,7 @@ fn service_without_ports_gets_warning() {
 }
 
 #[test]
-fn a_deleted_service_is_told_with_its_time() {
+fn deleted_service_has_time() {
     let mut cluster = Cluster::with_everything();
     let deleted = |name: &str| Event::Service(Change::Deleted(ObjectKey::new("prod", name)));
     cluster.index.apply(deleted("web"));
@@ -219,7 +219,7 @@ fn a_deleted_service_is_told_with_its_time() {
 }
 
 #[test]
-fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
+fn direct_topology_bypasses_dnsmasq() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = Topology::Direct;
     for (words, beyond) in [
@@ -242,7 +242,7 @@ fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
 }
 
 #[test]
-fn with_dnsmasq_as_a_cache_alone_all_names_come_to_kubedns() {
+fn cache_topology_sends_all_to_kubedns() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = Topology::Cache;
     cluster.stub_domains(&[

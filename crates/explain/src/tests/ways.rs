@@ -12,7 +12,7 @@ use wire::Upstream;
 use super::cluster::Cluster;
 use super::transcript;
 use crate::Topology;
-use crate::document::{DnsmasqAsks, Outcome};
+use crate::document::{DnsmasqAsks, LookupOutcome};
 
 /// A cluster whose dnsmasq has stub domains below the domains of kubedns.
 fn cluster() -> Cluster {
@@ -25,12 +25,12 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn a_stub_domain_in_the_cluster_domain_takes_the_names_of_a_search_list() {
+fn stub_domain_takes_searched_names() {
     transcript::compare(&cluster(), include_str!("ways.txt"), 1);
 }
 
 #[test]
-fn names_of_ours_that_a_stub_domain_takes() {
+fn stub_domain_takes_cluster_names() {
     let mut cluster = cluster();
     let reverse = "is forwarded to 192.0.2.10:53 of the stub domain 10.in-addr.arpa";
     let text = "belongs to a stub domain, not to kubedns: host.corp.cluster.local. is forwarded to 192.0.2.9:53 of the \
@@ -70,7 +70,7 @@ fn names_of_ours_that_a_stub_domain_takes() {
 }
 
 #[test]
-fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_servers() {
+fn stub_domain_below_cluster_is_forwarded() {
     let servers: Arc<[Upstream]> = ["192.0.2.9:53".parse().unwrap()].into();
     let corp = (Name::parse("corp.cluster.local").unwrap(), servers);
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
@@ -98,7 +98,7 @@ fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_ser
 }
 
 #[test]
-fn the_hosts_file_of_the_pod_comes_first() {
+fn hosts_file_overrides_records() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
@@ -114,7 +114,7 @@ fn the_hosts_file_of_the_pod_comes_first() {
 }
 
 #[test]
-fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
+fn single_label_is_forwarded_by_dnsmasq() {
     let mut cluster = cluster();
     let last = ["/verdict/outcome", "/tried/3/outcome", "/tried/3/summary"];
     let asked = "to the servers of the node's resolv.conf";
@@ -131,7 +131,7 @@ fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
 }
 
 #[test]
-fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
+fn kubedns_alone_forwards_external_names() {
     let upstreams: Arc<[Upstream]> = ["192.0.2.11:53".parse().unwrap()].into();
     let mut cluster = with_zone(
         |zone| Zone {
@@ -149,7 +149,7 @@ fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
             format!("is not a name of this cluster: {name} is forwarded to upstream 192.0.2.11:53");
         assert_eq!(
             (explanation.verdict.outcome, explanation.verdict.text),
-            (Outcome::Forwarded, asked)
+            (LookupOutcome::Forwarded, asked)
         );
         assert_eq!(explanation.detail.dnsmasq.asks, DnsmasqAsks::NotInFront);
         assert_eq!(explanation.detail.dnsmasq.servers, ["192.0.2.11:53"]);
@@ -170,7 +170,7 @@ fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster 
 }
 
 #[test]
-fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
+fn walked_name_is_replaced_by_list() {
     let search = Search::new(
         Some(&Name::parse("search.cluster.local").unwrap()),
         false,
@@ -230,7 +230,7 @@ fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
 }
 
 #[test]
-fn a_list_that_is_walked_here_has_its_further_domains() {
+fn walked_list_has_further_domains() {
     let search = Search::new(None, true, [Name::parse("corp.test").unwrap()]);
     let cluster = with_zone(
         |zone| Zone {
@@ -258,7 +258,7 @@ fn a_list_that_is_walked_here_has_its_further_domains() {
 }
 
 #[test]
-fn names_in_a_further_domain_are_those_of_the_cluster() {
+fn further_domain_has_cluster_names() {
     let new = Name::parse("new.example").unwrap();
     let mut cluster = with_zone(
         |zone| Zone {
@@ -288,7 +288,7 @@ fn names_in_a_further_domain_are_those_of_the_cluster() {
 }
 
 #[test]
-fn missing_names_of_the_cluster_may_be_asked_of_the_upstreams() {
+fn fallthrough_forwards_missing_names() {
     let svc = Name::parse("svc.cluster.local").unwrap();
     let cluster = with_zone(
         |zone| Zone {
@@ -309,7 +309,7 @@ fn missing_names_of_the_cluster_may_be_asked_of_the_upstreams() {
 }
 
 #[test]
-fn upstreams_that_lead_back_are_not_called_missing() {
+fn looping_upstreams_are_left_out() {
     let none = |zone| Zone {
         upstreams: [].into(),
         ..zone
@@ -341,7 +341,7 @@ fn upstreams_that_lead_back_are_not_called_missing() {
 }
 
 #[test]
-fn a_stub_domain_whose_servers_lead_back_names_nobody() {
+fn looping_stub_domain_has_no_servers() {
     let none = |zone: Zone| {
         let silent = |(domain, _): &StubDomain| (domain.clone(), [].into());
         zone.clone()
@@ -356,7 +356,7 @@ fn a_stub_domain_whose_servers_lead_back_names_nobody() {
 }
 
 #[test]
-fn a_federated_name_that_leads_elsewhere_needs_nobody_here() {
+fn federated_alias_needs_no_endpoints() {
     let mut cluster = Cluster::with_everything();
     let labels = [
         ("failure-domain.beta.kubernetes.io/zone", "zone-a"),
@@ -370,7 +370,7 @@ fn a_federated_name_that_leads_elsewhere_needs_nobody_here() {
     let explanation = cluster.explain("redis-master.prod.fed.svc.cluster.local. A");
     assert_eq!(
         (explanation.verdict.outcome, explanation.detail.reasons),
-        (Outcome::Answered, Vec::new())
+        (LookupOutcome::Answered, Vec::new())
     );
     assert_eq!(
         cluster.reasons("redis-master.prod.svc.cluster.local. A"),

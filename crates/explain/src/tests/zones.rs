@@ -40,7 +40,7 @@ fn cluster(loaded: bool) -> Cluster {
 }
 
 #[test]
-fn their_names_are_answered_by_kubedns() {
+fn further_zone_names_are_answered() {
     let rows = [
         (
             "web.apps.svc.clusterset.local. A",
@@ -70,7 +70,7 @@ fn their_names_are_answered_by_kubedns() {
 }
 
 #[test]
-fn a_zone_that_is_not_loaded_is_named() {
+fn unloaded_zone_is_named() {
     let cluster = cluster(false);
     let name = "web.apps.svc.clusterset.local. A";
     cluster.expect(
@@ -82,7 +82,7 @@ fn a_zone_that_is_not_loaded_is_named() {
 }
 
 #[test]
-fn a_zone_that_is_not_followed_is_told_with_the_reason() {
+fn lost_zone_has_reason() {
     let web = "web.apps.svc.ClusterSet.local. A";
     for (loaded, expected) in [
         (
@@ -110,7 +110,7 @@ fn a_zone_that_is_not_followed_is_told_with_the_reason() {
 }
 
 #[test]
-fn reverse_names_beside_the_cluster_are_those_of_every_zone_of_pointers() {
+fn reverse_name_belongs_to_every_pointer_zone() {
     let mut cluster = cluster(true);
     let arpa = Name::parse("arpa").unwrap();
     let records = cluster

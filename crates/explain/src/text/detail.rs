@@ -1,9 +1,10 @@
 //! Prints the name in detail: answers, objects, and the path of a query.
 
-use super::{Page, without_dot};
+use super::page::TextPage;
+use super::without_dot;
 use crate::document::{
-    Answer, Detail, Dnsmasq, DnsmasqAsks, Endpoints, Object, Record, Route, Server, Service,
-    ServiceKind,
+    AnswerRecord, DnsmasqAsks, DnsmasqPath, NameDetail, NameRoute, ServerReport, ServiceObjects,
+    ShownAddress, ShownEndpoints, ShownService, ShownServiceKind, TypeAnswer,
 };
 use crate::list::{join, join_some};
 use crate::moment::Moment;
@@ -11,182 +12,187 @@ use crate::moment::Moment;
 /// The most records of one type that are printed; the JSON has more.
 const MAX_RECORDS: usize = 8;
 
-pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
-    let answered = detail.answers.iter().any(|answer| answer.rcode.is_some());
-    let from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
-    let unasked = answered && !from_hosts && !detail.dnsmasq.leads_to_kubedns();
-    let were = if unasked {
+pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Moment) {
+    let is_answered = detail.answers.iter().any(|answer| answer.rcode.is_some());
+    let is_from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
+    let is_unasked = is_answered && !is_from_hosts && !detail.dnsmasq.leads_to_kubedns();
+
+    let condition = if is_unasked {
         ", if kubedns were asked"
     } else {
         ""
     };
-    page.section("answer", &format!("for {}{were}", detail.name));
-    page.table("", &answers(&detail.answers));
+    page.section("answer", &format!("for {}{condition}", detail.name));
+    page.table("", &answer_rows(&detail.answers));
+
     for object in &detail.objects {
         render_object(page, object, now);
     }
     if detail.more_objects > 0 {
         page.section("", &format!("and {} more Services", detail.more_objects));
     }
-    let way = if from_hosts {
-        "dnsmasq answers from the pod's /etc/hosts".to_owned()
-    } else {
-        way(detail)
-    };
-    page.section("path", &way);
-}
 
-/// The rows of all types; a single row if all types have the same outcome without records.
-fn answers(answers: &[Answer]) -> Vec<[String; 3]> {
-    let rows: Vec<[String; 3]> = answers.iter().flat_map(rows).collect();
-    let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();
-    match rows.as_slice() {
-        [[_, first, more], rest @ ..]
-            if more.is_empty() && rest.iter().all(|[_, said, _]| said == first) =>
-        {
-            vec![[join(&types), first.clone(), String::new()]]
-        }
-        _ => rows,
+    if is_from_hosts {
+        page.section("path", "dnsmasq answers from the pod's /etc/hosts");
+    } else {
+        page.section("path", &path_text(detail));
     }
 }
 
+/// The rows of all types; a single row if all types have the same outcome without records.
+fn answer_rows(answers: &[TypeAnswer]) -> Vec<[String; 3]> {
+    let rows: Vec<[String; 3]> = answers.iter().flat_map(type_rows).collect();
+    let [[_, first, more], rest @ ..] = rows.as_slice() else {
+        return rows;
+    };
+    if !more.is_empty() || rest.iter().any(|[_, other, _]| other != first) {
+        return rows;
+    }
+
+    let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();
+    vec![[join(&types), first.clone(), String::new()]]
+}
+
 /// One row per record: type, data, and TTL with remarks.
-fn rows(answer: &Answer) -> Vec<[String; 3]> {
-    let row = |data: String, more: &str| [answer.qtype.clone(), data, more.to_owned()];
+fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
+    let qtype = &answer.qtype;
     // Without an alias, the owner of each record is the name itself.
     let is_alias = answer
         .records
         .first()
         .is_some_and(|first| first.rtype == "CNAME");
-    let record = |record: &Record| {
-        let Record {
-            name,
-            rtype,
-            data,
-            ttl,
-        } = record;
-        let data = if is_alias {
-            format!("{name} {rtype} {data}")
-        } else {
-            data.clone()
-        };
-        row(data, &format!("ttl {ttl}"))
-    };
-    let mut rows: Vec<[String; 3]> = answer
-        .records
-        .iter()
-        .take(MAX_RECORDS)
-        .map(record)
-        .collect();
+
+    let mut rows = Vec::new();
+    for record in answer.records.iter().take(MAX_RECORDS) {
+        let ttl = format!("ttl {}", record.ttl);
+        rows.push([qtype.clone(), record_text(record, is_alias), ttl]);
+    }
+
+    let mut remarks = Vec::new();
     let more = (answer.records.len() + answer.more_records).saturating_sub(MAX_RECORDS);
     if more > 0 {
-        rows.push(row(format!("and {more} more"), ""));
+        remarks.push(format!("and {more} more"));
     }
-    rows.extend(
-        answer
-            .asks
-            .iter()
-            .map(|ask| row(format!("and what upstream answers for {ask}"), "")),
-    );
-    if rows.is_empty() {
-        rows.push(match answer.rcode.as_deref() {
-            None => row("answered upstream".to_owned(), ""),
-            Some("NOERROR") => row("NOERROR, no records".to_owned(), ""),
-            Some(rcode) => row(rcode.to_owned(), ""),
+    for query in &answer.asks {
+        remarks.push(format!("and what upstream answers for {query}"));
+    }
+    if rows.is_empty() && remarks.is_empty() {
+        remarks.push(match answer.rcode.as_deref() {
+            None => "answered upstream".to_owned(),
+            Some("NOERROR") => "NOERROR, no records".to_owned(),
+            Some(rcode) => rcode.to_owned(),
         });
     }
     if answer.truncated {
-        rows.push(row("truncated over UDP, retried over TCP".to_owned(), ""));
+        remarks.push("truncated over UDP, retried over TCP".to_owned());
+    }
+
+    for remark in remarks {
+        rows.push([qtype.clone(), remark, String::new()]);
     }
     rows
 }
 
-fn render_object(page: &mut Page, object: &Object, now: Moment) {
-    let Object {
+fn record_text(record: &AnswerRecord, with_owner: bool) -> String {
+    if with_owner {
+        format!("{} {} {}", record.name, record.rtype, record.data)
+    } else {
+        record.data.clone()
+    }
+}
+
+fn render_object(page: &mut TextPage, object: &ServiceObjects, now: Moment) {
+    let ServiceObjects {
         key,
         service,
         endpoints,
     } = object;
-    match service {
-        Some(service) => page.section(
-            "from",
-            &format!("Service {key}, {}", describe(service, now)),
-        ),
-        None => page.section("from", &format!("no Service {key}")),
+
+    let mut is_external_name = false;
+    if let Some(service) = service {
+        let text = format!("Service {key}, {}", service_text(service, now));
+        page.section("from", &text);
+        if !service.ports.is_empty() {
+            page.fact("ports", &join(&service.ports));
+        }
+        is_external_name = service.kind == ShownServiceKind::ExternalName;
+    } else {
+        page.section("from", &format!("no Service {key}"));
     }
-    if let Some(service) = service.as_ref().filter(|service| !service.ports.is_empty()) {
-        page.fact("ports", &join(&service.ports));
-    }
+
     match endpoints {
         Some(endpoints) => render_endpoints(page, endpoints, now),
-        None if service
-            .as_ref()
-            .is_some_and(|service| service.kind == ServiceKind::ExternalName) => {}
+        None if is_external_name => {}
         None => page.fact("endpoints", "none"),
     }
 }
 
-fn describe(service: &Service, now: Moment) -> String {
+fn service_text(service: &ShownService, now: Moment) -> String {
     let kind = match service.kind {
-        ServiceKind::ClusterIp => format!("cluster IP {}", join(&service.cluster_ips)),
-        ServiceKind::Headless => "headless".to_owned(),
-        ServiceKind::ExternalName => {
-            format!(
-                "ExternalName {}",
-                service.external_name.as_deref().unwrap_or_default()
-            )
+        ShownServiceKind::ClusterIp => format!("cluster IP {}", join(&service.cluster_ips)),
+        ShownServiceKind::Headless => "headless".to_owned(),
+        ShownServiceKind::ExternalName => {
+            let target = service.external_name.as_deref().unwrap_or_default();
+            format!("ExternalName {target}")
         }
-        ServiceKind::WithoutIp => "without a cluster IP yet".to_owned(),
+        ShownServiceKind::WithoutIp => "without a cluster IP yet".to_owned(),
     };
     let not_ready = if service.publish_not_ready_addresses {
         ", publishNotReadyAddresses"
     } else {
         ""
     };
-    format!("{kind}{not_ready}{}", when("created", service.created, now))
+    let created = event_text("created", service.created, now);
+    format!("{kind}{not_ready}{created}")
 }
 
-fn when(event: &str, time: Option<Moment>, now: Moment) -> String {
-    time.map(|time| format!(", {event} {time} ({})", time.before(now)))
-        .unwrap_or_default()
+fn event_text(event: &str, time: Option<Moment>, now: Moment) -> String {
+    match time {
+        Some(time) => format!(", {event} {time} ({})", time.age_at(now)),
+        None => String::new(),
+    }
 }
 
-fn render_endpoints(page: &mut Page, endpoints: &Endpoints, now: Moment) {
-    let Endpoints {
+fn render_endpoints(page: &mut TextPage, endpoints: &ShownEndpoints, now: Moment) {
+    let ShownEndpoints {
         ready,
         not_ready,
         kind,
-        object_count,
         ..
     } = endpoints;
-    let objects = join_some(
-        &endpoints.objects,
-        object_count.saturating_sub(endpoints.objects.len()),
-    );
-    let changed = when("changed", endpoints.changed, now);
+    let more = endpoints
+        .object_count
+        .saturating_sub(endpoints.objects.len());
+    let objects = join_some(&endpoints.objects, more);
+    let changed = event_text("changed", endpoints.changed, now);
+
     page.fact(
         "endpoints",
         &format!("{ready} ready, {not_ready} not ready in {kind} {objects}{changed}"),
     );
-    for (label, count, addresses) in [
-        ("ready", ready, &endpoints.ready_addresses),
-        ("not ready", not_ready, &endpoints.not_ready_addresses),
-    ] {
-        if *count > 0 {
-            page.fact(
-                label,
-                &join_some(addresses, count.saturating_sub(addresses.len())),
-            );
-        }
-    }
+    render_addresses(page, "ready", &endpoints.ready_addresses, *ready);
+    render_addresses(
+        page,
+        "not ready",
+        &endpoints.not_ready_addresses,
+        *not_ready,
+    );
     if !endpoints.ports.is_empty() {
         page.fact("pod ports", &join(&endpoints.ports));
     }
 }
 
+/// Prints the addresses; `count` includes those that the document omits.
+fn render_addresses(page: &mut TextPage, label: &str, addresses: &[ShownAddress], count: usize) {
+    if count > 0 {
+        let more = count.saturating_sub(addresses.len());
+        page.fact(label, &join_some(addresses, more));
+    }
+}
+
 /// The path of a pod's query: the servers that receive the query.
-fn way(detail: &Detail) -> String {
-    let Dnsmasq {
+fn path_text(detail: &NameDetail) -> String {
+    let DnsmasqPath {
         asks,
         domain,
         servers,
@@ -194,20 +200,23 @@ fn way(detail: &Detail) -> String {
     } = &detail.dnsmasq;
     let domain = without_dot(domain.as_deref().unwrap_or("."));
     let servers = join(servers);
-    let beyond = beyond(&detail.route);
+    let beyond = beyond_kubedns_text(&detail.route);
+
     match asks {
         DnsmasqAsks::Kubedns if domain == "." => {
             format!("dnsmasq asks kubedns for all names{beyond}")
         }
         DnsmasqAsks::Kubedns => {
-            format!("dnsmasq asks kubedns for {domain}{beyond}{}", keeps(detail))
+            let cached = cached_text(detail);
+            format!("dnsmasq asks kubedns for {domain}{beyond}{cached}")
         }
         DnsmasqAsks::StubDomain => {
             format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")
         }
         DnsmasqAsks::KubednsAndStubDomain => {
             format!(
-                "dnsmasq asks kubedns or {servers} of the stub domain {domain}, and takes the answer of either"
+                "dnsmasq asks kubedns or {servers} of the stub domain {domain}, and takes the \
+                 answer of either"
             )
         }
         DnsmasqAsks::Upstreams => {
@@ -225,7 +234,7 @@ fn way(detail: &Detail) -> String {
     }
 }
 
-fn keeps(detail: &Detail) -> String {
+fn cached_text(detail: &NameDetail) -> String {
     let has_records = detail
         .answers
         .iter()
@@ -239,41 +248,39 @@ fn keeps(detail: &Detail) -> String {
 }
 
 /// The servers that receive the query from kubedns.
-fn beyond(route: &Route) -> String {
+fn beyond_kubedns_text(route: &NameRoute) -> String {
     match route {
-        Route::Reverse { servers, .. } if !servers.is_empty() => {
+        NameRoute::Reverse { servers, .. } if !servers.is_empty() => {
             format!(", which asks {} for unknown addresses", join(servers))
         }
-        Route::Upstreams { servers } if !servers.is_empty() => {
+        NameRoute::Upstreams { servers } if !servers.is_empty() => {
             format!(", which asks {}", join(servers))
         }
-        Route::StubDomain { domain, servers } if !servers.is_empty() => {
-            format!(
-                ", which asks {} of the stub domain {}",
-                join(servers),
-                without_dot(domain)
-            )
+        NameRoute::StubDomain { domain, servers } if !servers.is_empty() => {
+            let domain = without_dot(domain);
+            format!(", which asks {} of the stub domain {domain}", join(servers))
         }
         _ => String::new(),
     }
 }
 
-pub(super) fn server(server: &Server, now: Moment) -> String {
-    let from = match server.records_from.as_str() {
+/// The source of the records, and the configuration in force.
+pub(super) fn server_line(server: &ServerReport, now: Moment) -> String {
+    let records = match server.records_from.as_str() {
         "api_server" => "records from the API server",
         "snapshot_file" => "records from the snapshot file of an earlier run",
         _ => "no records yet",
     };
-    let endpoints = server
-        .endpoints_from
-        .as_ref()
-        .map(|kind| format!(" ({kind})"))
-        .unwrap_or_default();
-    let rejected = if server.config_rejected.is_some() {
-        ", the newest one is rejected"
-    } else {
-        ""
+    let endpoints = match &server.endpoints_from {
+        Some(kind) => format!(" ({kind})"),
+        None => String::new(),
     };
-    let (version, loaded) = (&server.config_version, server.config_loaded.before(now));
-    format!("{from}{endpoints}, configuration {version} loaded {loaded}{rejected}")
+    let rejected = match server.config_rejected {
+        Some(_) => ", the newest one is rejected",
+        None => "",
+    };
+
+    let version = &server.config_version;
+    let loaded = server.config_loaded.age_at(now);
+    format!("{records}{endpoints}, configuration {version} loaded {loaded}{rejected}")
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ::etcd::{Access, Login, TlsFiles};
+use ::etcd::{EtcdAccess, EtcdLogin, EtcdTlsFiles};
 use thiserror::Error;
 use warp::http::Uri;
 use wire::Name;
@@ -91,7 +91,7 @@ pub struct EtcdSource {
     /// Prefix of all keys.
     pub path: String,
     /// Access to etcd.
-    pub access: Access,
+    pub access: EtcdAccess,
 }
 
 /// Contradictory flags for etcd.
@@ -164,7 +164,7 @@ impl Options {
                 sources.push(EtcdSource {
                     zone,
                     path: flag.path.clone(),
-                    access: Access {
+                    access: EtcdAccess {
                         members: vec![flag.member.clone()],
                         ..access.clone()
                     },
@@ -232,11 +232,11 @@ impl EtcdZone {
 
 impl EtcdFlags {
     /// Access to etcd; the members are empty.
-    fn access_without_members(&self) -> Result<Access, EtcdError> {
+    fn access_without_members(&self) -> Result<EtcdAccess, EtcdError> {
         self.check_zone_is_given()?;
-        Ok(Access {
+        Ok(EtcdAccess {
             members: Vec::new(),
-            tls: TlsFiles {
+            tls: EtcdTlsFiles {
                 ca: given(&self.etcd_ca_file).map(PathBuf::from),
                 client: self.client_files()?,
             },
@@ -268,9 +268,9 @@ impl EtcdFlags {
         }
     }
 
-    fn login(&self) -> Result<Option<Login>, EtcdError> {
+    fn login(&self) -> Result<Option<EtcdLogin>, EtcdError> {
         match (given(&self.etcd_user), given(&self.etcd_password_file)) {
-            (Some(user), Some(password_file)) => Ok(Some(Login {
+            (Some(user), Some(password_file)) => Ok(Some(EtcdLogin {
                 user: user.to_owned(),
                 password_file: password_file.into(),
             })),
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(access.tls.client, Some(("/c".into(), "/k".into())));
         assert_eq!(
             access.login,
-            Some(Login {
+            Some(EtcdLogin {
                 user: "u".to_owned(),
                 password_file: "/p".into()
             })

@@ -460,9 +460,9 @@ impl Serialize for EmptyMap {
 mod tests {
     use std::sync::Arc;
 
-    use etcd::gateway::{Event, EventKind, KeyValue};
-    use etcd::records::{Merged, ZoneRecords};
-    use etcd::{Subtree, Tree};
+    use etcd::gateway::{KeyEvent, KeyEventKind, KeyValue};
+    use etcd::records::{MergedRecords, ZoneRecords};
+    use etcd::{MessageTree, ZoneKeys};
     use serde_json::{Value, json};
     use skydns::{FurtherZone, OwnNames};
     use wire::Name;
@@ -473,13 +473,16 @@ mod tests {
         Name::parse(text).unwrap()
     }
 
-    fn zone(domain: &str, records: Merged) -> FurtherZone {
+    fn zone(domain: &str, records: MergedRecords) -> FurtherZone {
         FurtherZone::new(&name(domain), Arc::new(records))
     }
 
     /// The records of these keys and values in etcd, below `/skydns`.
     fn keys(domain: &str, keys: &[(&str, &str)]) -> ZoneRecords {
-        let (subtree, mut tree) = (Subtree::new("/skydns", &name(domain)), Tree::default());
+        let (subtree, mut tree) = (
+            ZoneKeys::new("/skydns", &name(domain)),
+            MessageTree::default(),
+        );
         for (key, value) in keys {
             let (key, value) = (
                 format!("/skydns/{key}").into_bytes(),
@@ -493,8 +496,8 @@ mod tests {
             };
             tree.apply(
                 &subtree,
-                &Event {
-                    kind: EventKind::Put,
+                &KeyEvent {
+                    kind: KeyEventKind::Put,
                     kv,
                 },
             )
@@ -538,8 +541,11 @@ mod tests {
         let snapshot = snapshot();
         let zones = snapshot
             .zones
-            .with(zone("skydns.local", Merged(vec![records])));
-        let zones = zones.with(zone("late.test", Merged(vec![ZoneRecords::default()])));
+            .with(zone("skydns.local", MergedRecords(vec![records])));
+        let zones = zones.with(zone(
+            "late.test",
+            MergedRecords(vec![ZoneRecords::default()]),
+        ));
         let mut found = shown(&Snapshot { zones, ..snapshot });
         let web = json!({"web": {"host": "192.0.2.1", "port": 8080, "priority": 5, "weight": 3, "ttl": 7}});
         let zones = found.as_object_mut().unwrap().remove("Zones");
@@ -566,7 +572,7 @@ mod tests {
         let snapshot = snapshot();
         let pointers = FurtherZone {
             pointers: true,
-            ..zone("arpa", Merged(places.into()))
+            ..zone("arpa", MergedRecords(places.into()))
         };
         let found = shown(&Snapshot {
             zones: snapshot.zones.with(pointers),

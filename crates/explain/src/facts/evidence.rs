@@ -1,12 +1,12 @@
-//! The data of an explanation: records, objects and the time.
+//! What the reasons are drawn from: records, objects and the time.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
 
-use crate::candidate::Candidate;
-use crate::document::{NameKind, Service};
+use super::candidate::NameCandidate;
+use super::objects::{FoundObjects, FoundService};
+use crate::document::{NameKind, ShownService};
 use crate::moment::Moment;
-use crate::objects::{FoundObject, FoundObjects};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'e> {
@@ -19,20 +19,22 @@ pub(crate) struct Evidence<'e> {
 }
 
 impl<'e> Evidence<'e> {
-    /// The object of a Service.
-    pub(crate) fn object(self, key: &ObjectKey) -> Option<&'e FoundObject> {
+    /// What was found for a Service, which may not exist.
+    pub(crate) fn found_service(self, key: &ObjectKey) -> Option<&'e FoundService> {
         self.found?
-            .objects
+            .services
             .iter()
             .find(|found| found.object.key == *key)
     }
 
+    /// What was found for the Service that a name denotes.
+    pub(crate) fn denoted_service(self, candidate: &NameCandidate) -> Option<&'e FoundService> {
+        self.found_service(candidate.kind.service()?)
+    }
+
     /// The Service that a name denotes, if the Service exists.
-    pub(crate) fn service(self, candidate: &Candidate) -> Option<&'e Service> {
-        self.object(candidate.kind.service()?)?
-            .object
-            .service
-            .as_ref()
+    pub(crate) fn existing_service(self, candidate: &NameCandidate) -> Option<&'e ShownService> {
+        self.denoted_service(candidate)?.object.service.as_ref()
     }
 
     /// Whether the namespace has a Service; `None` if that is unknown. kubedns does not know of
@@ -45,19 +47,21 @@ impl<'e> Evidence<'e> {
     }
 
     /// Whether the name denotes a missing member of an existing Service.
-    pub(crate) fn lacks_member(self, candidate: &Candidate) -> bool {
-        let found = candidate.kind.service().and_then(|key| self.object(key));
-        matches!(candidate.kind, NameKind::Member { .. })
-            && found.is_some_and(|found| found.object.service.is_some() && found.member.is_none())
+    pub(crate) fn lacks_member(self, candidate: &NameCandidate) -> bool {
+        let NameKind::Member { .. } = candidate.kind else {
+            return false;
+        };
+        self.denoted_service(candidate)
+            .is_some_and(|found| found.object.service.is_some() && found.member.is_none())
     }
 
     /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. In both
     /// cases the name was probably meant as a name of this cluster.
     pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
-        let is_deleted = || {
-            self.object(key)
-                .is_some_and(|found| found.deleted.is_some())
-        };
-        self.has_namespace(&key.namespace) == Some(true) || is_deleted()
+        if self.has_namespace(&key.namespace) == Some(true) {
+            return true;
+        }
+        self.found_service(key)
+            .is_some_and(|found| found.deleted.is_some())
     }
 }

@@ -10,14 +10,15 @@ use treecache::ANY;
 use wire::reverse;
 use wire::{Name, name};
 
-use crate::document::{NameKind, Route};
+use crate::document::{NameKind, NameRoute};
 
 /// The labels of a name (in lower case) below the cluster domain, from right to left; `None` for
 /// other names.
-pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
+pub(crate) fn labels_below_domain(zone: &Zone, name: &Name) -> Option<Vec<String>> {
     let domain = zone
         .domain_of(name.wire())
         .filter(|_| zone.owns(name.wire()))?;
+
     let mut labels = name.labels();
     labels.truncate(labels.len() - domain.label_count());
     labels.reverse();
@@ -25,44 +26,42 @@ pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
 }
 
 /// The further zone (etcd, external, cluster set) that contains a name (in lower case).
-pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s FurtherZone> {
+pub(crate) fn further_zone<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s FurtherZone> {
     Authority::of(snapshot, name.wire()).and_then(|authority| authority.further)
 }
 
 /// The kind of a name (in lower case), whose labels below the cluster domain are `path`.
-pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
-    if let Some(led) = snapshot.zone.own(name.wire()) {
-        let target = if let OwnTarget::Name(target) = led {
+pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
+    // The order is that of the engine: names of the configuration come before all zones.
+    if let Some(own) = snapshot.zone.own(name.wire()) {
+        let target = if let OwnTarget::Name(target) = own {
             Some(target.to_string())
         } else {
             None
         };
         return NameKind::OwnName { target };
     }
-    if let Some(FurtherZone {
-        domain, records, ..
-    }) = further(snapshot, name)
-    {
-        let service = exposed(snapshot, domain, name);
+    if let Some(zone) = further_zone(snapshot, name) {
         return NameKind::Zone {
-            domain: domain.to_string(),
-            synced: records.has_synced(),
-            service,
+            domain: zone.domain.to_string(),
+            synced: zone.records.has_synced(),
+            service: external_service(snapshot, &zone.domain, name),
         };
     }
+
     match (path, reverse::address_of_name(name.wire())) {
-        (Some(path), _) => below_domain(snapshot, path),
+        (Some(path), _) => classify_cluster_name(snapshot, path),
         (None, Some(address)) => NameKind::Reverse { address },
         (None, None) => NameKind::External,
     }
 }
 
 /// The Service of a name in the external zone; `None` if `domain` is another zone.
-fn exposed(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
-    snapshot
-        .external
-        .as_ref()
-        .filter(|external| *external == domain)?;
+fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
+    if snapshot.external.as_ref() != Some(domain) {
+        return None;
+    }
+
     let mut labels = name.labels();
     labels.truncate(labels.len() - domain.label_count());
     match labels.as_slice() {
@@ -73,10 +72,11 @@ fn exposed(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey>
     }
 }
 
-fn below_domain(snapshot: &Snapshot, path: &[&str]) -> NameKind {
-    if let Some(kind) = federated(snapshot, path) {
+fn classify_cluster_name(snapshot: &Snapshot, path: &[&str]) -> NameKind {
+    if let Some(kind) = classify_federation_name(snapshot, path) {
         return kind;
     }
+
     match *path {
         [] => NameKind::Apex,
         ["svc"] => NameKind::Namespace { namespace: None },
@@ -84,44 +84,38 @@ fn below_domain(snapshot: &Snapshot, path: &[&str]) -> NameKind {
             namespace: Some(namespace.to_owned()),
         },
         ["svc", namespace, name, ref labels @ ..] => {
-            of_service(ObjectKey::new(namespace, name), labels)
+            classify_service_name(ObjectKey::new(namespace, name), labels)
         }
         ["pod", namespace, label] => NameKind::Pod {
             namespace: namespace.to_owned(),
-            address: pod(namespace, label),
+            address: address_of_pod_name(namespace, label),
         },
         ["dns-version"] | ["dns", "ns"] => NameKind::WellKnown,
         _ => NameKind::Formless,
     }
 }
 
-fn federated(snapshot: &Snapshot, path: &[&str]) -> Option<NameKind> {
+fn classify_federation_name(snapshot: &Snapshot, path: &[&str]) -> Option<NameKind> {
     let &["svc", federation, namespace, name] = path else {
         return None;
     };
-    let domain = snapshot
-        .federation
-        .as_ref()?
-        .domains
-        .get(federation)?
-        .clone();
-    let key = ObjectKey::new(namespace, name);
+    let domains = &snapshot.federation.as_ref()?.domains;
+
     Some(NameKind::Federation {
         federation: federation.to_owned(),
-        domain,
-        key,
+        domain: domains.get(federation)?.clone(),
+        key: ObjectKey::new(namespace, name),
     })
 }
 
 /// The kind of a name that consists of `labels` below the Service `key`.
-fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
-    let bare = |label: &str| label.trim_start_matches('_').to_owned();
+fn classify_service_name(key: ObjectKey, labels: &[&str]) -> NameKind {
     match *labels {
         [] => NameKind::Service(key),
         [protocol] if protocol.starts_with('_') => NameKind::Port {
             key,
             port: String::new(),
-            protocol: bare(protocol),
+            protocol: without_underscore(protocol),
         },
         [label] => NameKind::Member {
             key,
@@ -132,42 +126,50 @@ fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
         {
             NameKind::Port {
                 key,
-                port: bare(port),
-                protocol: bare(protocol),
+                port: without_underscore(port),
+                protocol: without_underscore(protocol),
             }
         }
         _ => NameKind::Formless,
     }
 }
 
+fn without_underscore(label: &str) -> String {
+    label.trim_start_matches('_').to_owned()
+}
+
 /// The address in the name of a pod, even if no pod has the address.
-fn pod(namespace: &str, label: &str) -> Option<IpAddr> {
-    let is_single = |label: &str| label != ANY && !label.contains('.');
-    pod_address(label).filter(|_| is_single(namespace) && is_single(label))
+fn address_of_pod_name(namespace: &str, label: &str) -> Option<IpAddr> {
+    pod_address(label).filter(|_| is_single_label(namespace) && is_single_label(label))
+}
+
+fn is_single_label(label: &str) -> bool {
+    label != ANY && !label.contains('.')
 }
 
 /// The route of address queries for a name (in lower case).
-pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
+pub(crate) fn select_route(zone: &Zone, name: &Name, kind: &NameKind) -> NameRoute {
     let (servers, stub_domain) = zone.servers_for(name.wire());
     let servers = servers.iter().map(ToString::to_string).collect();
+
     match (kind, stub_domain) {
-        (NameKind::OwnName { .. }, _) => Route::OwnName,
-        (NameKind::Zone { domain, .. }, _) => Route::Zone {
+        (NameKind::OwnName { .. }, _) => NameRoute::OwnName,
+        (NameKind::Zone { domain, .. }, _) => NameRoute::Zone {
             domain: domain.clone(),
         },
-        (NameKind::Reverse { address }, _) => Route::Reverse {
+        (NameKind::Reverse { address }, _) => NameRoute::Reverse {
             address: *address,
             servers,
         },
-        (NameKind::External, Some(domain)) => Route::StubDomain {
+        (NameKind::External, Some(domain)) => NameRoute::StubDomain {
             domain: domain.to_string(),
             servers,
         },
-        (NameKind::External, None) if zone.must_not_forward(name.wire()) => Route::SingleLabel,
-        (NameKind::External, None) => Route::Upstreams { servers },
+        (NameKind::External, None) if zone.must_not_forward(name.wire()) => NameRoute::SingleLabel,
+        (NameKind::External, None) => NameRoute::Upstreams { servers },
         _ => {
             let domain = zone.domain_of(name.wire()).unwrap_or(&zone.domain);
-            Route::ClusterDomain {
+            NameRoute::ClusterDomain {
                 domain: domain.to_string(),
             }
         }
@@ -175,7 +177,7 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
 }
 
 /// The Services that the records of a name come from, sorted.
-pub(crate) fn sources(
+pub(crate) fn source_services(
     snapshot: &Snapshot,
     kind: &NameKind,
     path: Option<&[&str]>,
@@ -183,13 +185,14 @@ pub(crate) fn sources(
     let mut keys = Vec::new();
     if let NameKind::Reverse { address } = kind {
         snapshot.reverse_record(*address, &mut |pointer| {
-            keys.extend(key_of(&pointer.name, None));
+            keys.extend(service_of_base(&pointer.name, None));
         });
     } else if let Some(path) = path {
         snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
-            keys.extend(key_of(entry.record.base, Some(entry.label)));
+            keys.extend(service_of_base(entry.record.base, Some(entry.label)));
         });
     }
+
     keys.sort();
     keys.dedup();
     keys
@@ -197,9 +200,10 @@ pub(crate) fn sources(
 
 /// The Service of a record. The owner domain `base` is `[..] service namespace svc`. For an
 /// ExternalName, `base` is `namespace svc`, and the label of the entry is the name of the Service.
-fn key_of(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
+fn service_of_base(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();
+
     match (labels.as_slice(), entry) {
         ([namespace, "svc"], Some(name)) => Some(ObjectKey::new(*namespace, name)),
         ([.., name, namespace, "svc"], _) => Some(ObjectKey::new(*namespace, *name)),

@@ -6,27 +6,28 @@
 use skydns::Zone;
 use wire::Name;
 
-use crate::request::{Request, Search};
+use crate::request::{ExplainRequest, RequestedSearch};
 
 /// The search list of a request, in the cluster domain `domain`.
-pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
+pub(crate) fn search_list(request: &ExplainRequest, domain: &Name) -> Vec<Name> {
     match &request.search {
         _ if request.absolute => Vec::new(),
-        Search::Namespace(namespace) => {
+        RequestedSearch::Namespace(namespace) => {
             let prefixes = [format!("{namespace}.svc"), "svc".to_owned(), String::new()];
             prefixes
                 .iter()
                 .filter_map(|prefix| Name::parse(prefix).ok()?.below(domain))
                 .collect()
         }
-        Search::Domains(domains) => domains.clone(),
+        RequestedSearch::Domains(domains) => domains.clone(),
     }
 }
 
 /// Whether kubedns walks the search list for the querying pod (`--autopath`).
-pub(crate) fn is_autopath(request: &Request, zone: &Zone) -> bool {
-    let of_pod = !request.absolute && matches!(request.search, Search::Namespace(_));
-    of_pod
+pub(crate) fn is_autopath(request: &ExplainRequest, zone: &Zone) -> bool {
+    let is_of_pod = matches!(request.search, RequestedSearch::Namespace(_));
+    !request.absolute
+        && is_of_pod
         && zone
             .search
             .as_ref()
@@ -35,46 +36,54 @@ pub(crate) fn is_autopath(request: &Request, zone: &Zone) -> bool {
 
 /// The names to query, in order. Names that are too long are omitted, as in resolvers. If kubedns
 /// walks the search list for a name, the names of kubedns's list replace that name.
-pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> {
-    let as_it_is = std::iter::once(request.name.clone());
+pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zone) -> Vec<Name> {
+    let typed = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
     let dots = request.name.label_count().saturating_sub(1);
     let names: Vec<Name> = if dots >= usize::from(request.ndots) {
-        as_it_is.chain(searched).collect()
+        typed.chain(searched).collect()
     } else {
-        searched.chain(as_it_is).collect()
+        searched.chain(typed).collect()
     };
-    let walked = |name: Name| {
-        let list = zone
-            .search_list(name.wire())
-            .or_else(|| match &request.search {
-                Search::Namespace(namespace) if !request.absolute => {
-                    zone.search_list_of_client(name.wire(), namespace)
-                }
-                _ => None,
-            });
-        list.map(|list| list.names)
-            .filter(|names| !names.is_empty())
-            .unwrap_or_else(|| vec![name])
-    };
-    let mut names: Vec<Name> = names.into_iter().flat_map(walked).collect();
+
+    let mut names: Vec<Name> = names
+        .into_iter()
+        .flat_map(|name| walked_names(request, zone, name))
+        .collect();
     let mut known: Vec<Name> = Vec::new();
     names.retain(|name| {
         let lower = name.to_lowercase();
-        let new = !known.contains(&lower);
+        let is_new = !known.contains(&lower);
         known.push(lower);
-        new
+        is_new
     });
     names
+}
+
+/// The names that kubedns queries for `name`: those of its own search list, or the name alone.
+fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
+    let list = zone
+        .search_list(name.wire())
+        .or_else(|| match &request.search {
+            RequestedSearch::Namespace(namespace) if !request.absolute => {
+                zone.search_list_of_client(name.wire(), namespace)
+            }
+            _ => None,
+        });
+
+    match list {
+        Some(list) if !list.names.is_empty() => list.names,
+        _ => vec![name],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Parameters;
+    use crate::request::ExplainParameters;
 
     #[test]
-    fn names_and_their_order() {
+    fn search_list_orders_names_as_glibc() {
         let label = "a".repeat(63);
         let long = [label.as_str(); 3].join(".");
         for (name, search, ndots, expected) in [
@@ -124,15 +133,15 @@ mod tests {
             ),
         ] {
             let [name, search, ndots] = [name, search, ndots].map(str::to_owned);
-            let parameters = Parameters {
+            let parameters = ExplainParameters {
                 name,
                 search,
                 ndots,
                 qtype: String::new(),
             };
-            let request = Request::new(&parameters).unwrap();
-            let list = list(&request, &Name::parse("cluster.local.").unwrap());
-            let names: Vec<String> = names(
+            let request = ExplainRequest::parse(&parameters).unwrap();
+            let list = search_list(&request, &Name::parse("cluster.local.").unwrap());
+            let names: Vec<String> = names_to_query(
                 &request,
                 &list,
                 &Zone::new(&Name::parse("cluster.local.").unwrap()),

@@ -1,0 +1,110 @@
+//! Explains names, one at a time, on a blocking thread.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use cluster::index::PublishedObjects;
+use cluster::snapshot::Published;
+use daemon::half_core::HalfCore;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::document::Explanation;
+use crate::facts::dnsmasq_path::DnsFront;
+use crate::facts::server_state::ServerState;
+use crate::facts::topology::Topology;
+use crate::request::ExplainRequest;
+use crate::survey::NameSurvey;
+
+/// Bound of the requests that wait or are being explained.
+const MAX_AT_ONCE: usize = 4;
+
+/// Explains names. A clone shares all state.
+#[derive(Clone)]
+pub struct Explainer {
+    published: Arc<Published>,
+    objects: Arc<PublishedObjects>,
+    server: Arc<ReadServerState>,
+    slots: Arc<Semaphore>,
+    /// The processor time of all pages.
+    share: Arc<HalfCore>,
+    topology: Topology,
+}
+
+/// Returns the current state of the server.
+pub type ReadServerState = dyn Fn() -> ServerState + Send + Sync;
+
+/// Reason for a missing explanation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ExplainError {
+    /// Too many explanations are in progress.
+    #[error("{MAX_AT_ONCE} names are being explained already, ask again")]
+    Busy,
+    /// The process is shutting down.
+    #[error("shutting down")]
+    Ending,
+}
+
+impl Explainer {
+    /// Returns an explainer of the records in `published`, and of the `objects` that they were made
+    /// of. All pages take turns for the same `share` of the processor.
+    pub fn new(
+        published: Arc<Published>,
+        objects: Arc<PublishedObjects>,
+        server: Arc<ReadServerState>,
+        share: Arc<HalfCore>,
+        topology: Topology,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
+        Self {
+            published,
+            objects,
+            server,
+            slots,
+            share,
+            topology,
+        }
+    }
+
+    /// Explains a name on a blocking thread. A wildcard visits all Services, which takes many
+    /// milliseconds.
+    pub(crate) async fn explain(
+        &self,
+        request: ExplainRequest,
+    ) -> Result<Explanation, ExplainError> {
+        let slot = Arc::clone(&self.slots)
+            .try_acquire_owned()
+            .map_err(|_| ExplainError::Busy)?;
+        let this = self.clone();
+        let (result, done) = oneshot::channel();
+
+        tokio::task::spawn_blocking(move || {
+            let _turn = this.share.turn();
+            if !result.is_closed() {
+                // A client that leaves meanwhile misses its explanation.
+                let _ = result.send(this.explain_now(request));
+            }
+            drop(slot);
+        });
+
+        done.await.map_err(|_| ExplainError::Ending)
+    }
+
+    /// Explains a name from the records and objects that are published now.
+    fn explain_now(&self, request: ExplainRequest) -> Explanation {
+        let server = (self.server)();
+        let front = DnsFront {
+            config: Arc::clone(&server.config.config),
+            topology: self.topology,
+            hosts: dnsclient::hosts::FILE.into(),
+        };
+
+        // The records first: the objects are published before the records that are made of them.
+        let survey = NameSurvey::query_records(self.published.get(), &front, request);
+        let found = self
+            .objects
+            .get()
+            .map(|view| survey.object_lookup().look_up(&view));
+
+        survey.conclude(found.as_ref(), &server, SystemTime::now().into())
+    }
+}

@@ -1,0 +1,13 @@
+//! What kubedns knows of a name: answers of the engine, the path of the query, objects, and the
+//! state of the server. Nothing here says why.
+
+pub(crate) mod candidate;
+pub(crate) mod dnsmasq_path;
+pub(crate) mod evidence;
+pub(crate) mod name_kind;
+pub(crate) mod namespaces;
+pub(crate) mod objects;
+pub(crate) mod search_names;
+pub(crate) mod server_state;
+pub(crate) mod topology;
+pub(crate) mod type_answer;

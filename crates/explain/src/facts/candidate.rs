@@ -1,0 +1,164 @@
+//! One name that a resolver queries, and the answers of kubedns.
+
+use cluster::objects::ObjectKey;
+use cluster::snapshot::Snapshot;
+use wire::Name;
+
+use super::dnsmasq_path::DnsFront;
+use super::name_kind;
+use super::objects::MAX_OBJECTS;
+use super::type_answer::{bare_alias_target, lookup_outcome};
+use crate::document::{
+    AnswerRecord, DnsmasqAsks, DnsmasqPath, LookupOutcome, NameKind, NameRoute, TypeAnswer,
+};
+
+/// One name of the search, with its records and route.
+#[derive(Debug)]
+pub(crate) struct NameCandidate {
+    pub(crate) name: Name,
+    /// The labels below the cluster domain, from right to left; `None` outside of the cluster
+    /// domain.
+    pub(crate) path: Option<Vec<String>>,
+    pub(crate) kind: NameKind,
+    pub(crate) route: NameRoute,
+    pub(crate) dnsmasq: DnsmasqPath,
+    /// The answers by type, before truncation.
+    pub(crate) answers: Vec<TypeAnswer>,
+    /// The Services whose records match the name, and the Service that the name itself denotes.
+    pub(crate) sources: Vec<ObjectKey>,
+    /// The number of Services beyond `MAX_OBJECTS`, which `sources` omits.
+    pub(crate) more_sources: usize,
+    /// The target, if the name is an alias of a cluster name that lacks the queried addresses.
+    pub(crate) target: Option<Box<Self>>,
+}
+
+impl NameCandidate {
+    /// Queries `name` in `snapshot`. Also queries the target of an alias without addresses.
+    pub(crate) fn survey(snapshot: &Snapshot, front: &DnsFront, name: Name, types: &[u16]) -> Self {
+        let mut candidate = Self::survey_alone(snapshot, front, name, types);
+
+        let target = candidate
+            .bare_alias_target()
+            .and_then(|target| Name::parse(target).ok())
+            .map(|target| Self::survey_alone(snapshot, front, target, types));
+        candidate.target = target.filter(|target| target.path.is_some()).map(Box::new);
+        candidate
+    }
+
+    fn survey_alone(snapshot: &Snapshot, front: &DnsFront, name: Name, types: &[u16]) -> Self {
+        let lower = name.to_lowercase();
+
+        // A further zone may be in the cluster domain; its names have no labels of the cluster.
+        let zone_domain = name_kind::further_zone(snapshot, &lower).map(|zone| &zone.domain);
+        let path = match zone_domain {
+            Some(_) => None,
+            None => name_kind::labels_below_domain(&snapshot.zone, &lower),
+        };
+        let labels: Option<Vec<&str>> = path
+            .as_ref()
+            .map(|path| path.iter().map(String::as_str).collect());
+        let labels = labels.as_deref();
+
+        let kind = name_kind::classify_name(snapshot, &lower, labels);
+        let route = name_kind::select_route(&snapshot.zone, &lower, &kind);
+        let domain = zone_domain
+            .or_else(|| snapshot.zone.domain_of(lower.wire()))
+            .unwrap_or(&snapshot.zone.domain);
+        let dnsmasq = front.query_path(&lower, domain, &route);
+
+        let mut sources = name_kind::source_services(snapshot, &kind, labels);
+        sources.extend(kind.service().filter(|key| !sources.contains(key)).cloned());
+        let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
+        sources.truncate(MAX_OBJECTS);
+
+        let answers = ask_types(snapshot, front, &name, types);
+        let mut candidate = Self {
+            name,
+            path,
+            kind,
+            route,
+            dnsmasq,
+            answers,
+            sources,
+            more_sources,
+            target: None,
+        };
+        candidate.dnsmasq.keeps_seconds = candidate.cached_seconds();
+        candidate
+    }
+
+    pub(crate) fn outcome(&self) -> LookupOutcome {
+        if self.dnsmasq.leads_to_kubedns() || self.is_from_hosts() {
+            lookup_outcome(&self.answers)
+        } else {
+            LookupOutcome::Forwarded
+        }
+    }
+
+    /// The target of the name, if it is an alias without addresses.
+    pub(crate) fn bare_alias_target(&self) -> Option<&str> {
+        bare_alias_target(&self.answers)
+    }
+
+    /// Whether dnsmasq answers from the hosts file.
+    pub(crate) fn is_from_hosts(&self) -> bool {
+        self.answers.iter().any(|answer| answer.from_hosts)
+    }
+
+    /// See [`DnsmasqPath::keeps_seconds`].
+    fn cached_seconds(&self) -> Option<u32> {
+        if self.dnsmasq.asks != DnsmasqAsks::Kubedns || self.is_from_hosts() {
+            return None;
+        }
+
+        match self.outcome() {
+            LookupOutcome::Answered => self.records().map(|record| record.ttl).min(),
+            LookupOutcome::Forwarded => None,
+            // dnsmasq caches the records that exist, but not the negative answers: no single number
+            // holds for both.
+            LookupOutcome::NoData | LookupOutcome::ServFail if self.records().next().is_some() => {
+                None
+            }
+            LookupOutcome::NoData
+            | LookupOutcome::NxDomain
+            | LookupOutcome::ServFail
+            | LookupOutcome::Refused => Some(0),
+        }
+    }
+
+    /// Whether a label of the name is the wildcard `*`.
+    pub(crate) fn is_wildcard(&self) -> bool {
+        self.name
+            .labels()
+            .iter()
+            .any(|label| label == treecache::ANY)
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = &AnswerRecord> {
+        self.answers.iter().flat_map(|answer| &answer.records)
+    }
+}
+
+/// The answers for each type. If the hosts file of dnsmasq has any, there are no others.
+fn ask_types(snapshot: &Snapshot, front: &DnsFront, name: &Name, types: &[u16]) -> Vec<TypeAnswer> {
+    let lower = name.to_lowercase();
+    let mut answers = Vec::with_capacity(types.len());
+    for qtype in types {
+        let answer = front
+            .hosts_answer(&lower, *qtype)
+            .unwrap_or_else(|| TypeAnswer::ask_engine(snapshot, name, *qtype));
+        answers.push(answer);
+    }
+
+    if answers.iter().any(|answer| answer.from_hosts) {
+        answers.retain(|answer| answer.from_hosts);
+    }
+    answers
+}
+
+/// The index of the first candidate with an answer.
+pub(crate) fn first_answered(candidates: &[NameCandidate]) -> Option<usize> {
+    candidates
+        .iter()
+        .position(|candidate| candidate.outcome() == LookupOutcome::Answered)
+}

@@ -1,0 +1,190 @@
+//! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or
+//! directly to kubedns.
+//!
+//! dnsmasq is another process, so kubedns does not know its command line. With the stock flags,
+//! dnsmasq forwards the cluster domain and both reverse trees to kubedns, and does not cache
+//! negative answers. The nanny adds the stub domains and upstream servers of the ConfigMap, or
+//! kubedns as the only server (`-forward=kubedns`). This module assumes that dnsmasq also forwards
+//! further zones (etcd, external, cluster set) to kubedns.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dnsclient::hosts;
+use dnsconfig::Config;
+use wire::Name;
+use wire::ServerAddr;
+use wire::mnemonic::type_name;
+use wire::{reverse, rtype};
+
+use super::topology::Topology;
+use crate::document::{AnswerRecord, DnsmasqAsks, DnsmasqPath, NameRoute, TypeAnswer};
+
+/// The DNS server that pods query: dnsmasq or kubedns.
+#[derive(Debug, Clone)]
+pub(crate) struct DnsFront {
+    /// The configuration, which the nanny passes to dnsmasq.
+    pub(crate) config: Arc<Config>,
+    pub(crate) topology: Topology,
+    /// The hosts file of the pod, which dnsmasq also reads.
+    pub(crate) hosts: PathBuf,
+}
+
+impl DnsFront {
+    /// The records of `name` (in lower case) in the hosts file, if pods query dnsmasq.
+    pub(crate) fn hosts_answer(&self, name: &Name, qtype: u16) -> Option<TypeAnswer> {
+        if !self.topology.is_behind_dnsmasq() {
+            return None;
+        }
+
+        let owner = name.to_string();
+        let data = match (qtype, reverse::address_of_name(name.wire())) {
+            (rtype::PTR, Some(address)) => self.first_host_name(address).into_iter().collect(),
+            (rtype::A | rtype::AAAA, _) => self.host_addresses(&owner, qtype == rtype::A),
+            _ => Vec::new(),
+        };
+        if data.is_empty() {
+            return None;
+        }
+
+        let mut records = Vec::with_capacity(data.len());
+        for data in data {
+            records.push(AnswerRecord {
+                name: owner.clone(),
+                rtype: type_name(qtype),
+                data,
+                ttl: 0,
+            });
+        }
+        Some(TypeAnswer::from_hosts_file(qtype, records))
+    }
+
+    /// The first name of an address in the hosts file.
+    fn first_host_name(&self, address: IpAddr) -> Option<String> {
+        let name = hosts::lookup_names(&self.hosts, address).into_iter().next()?;
+        Some(name + ".")
+    }
+
+    /// The IPv4 or the IPv6 addresses of a name in the hosts file.
+    fn host_addresses(&self, name: &str, ipv4: bool) -> Vec<String> {
+        hosts::lookup_addresses(&self.hosts, name.trim_end_matches('.'))
+            .into_iter()
+            .filter(|address| address.is_ipv4() == ipv4)
+            .map(|address| address.to_string())
+            .collect()
+    }
+
+    /// The path of a query for `name` (in lower case); kubedns answers names in `domain`. The
+    /// caller sets `keeps_seconds`, which depends on the answer.
+    pub(crate) fn query_path(&self, name: &Name, domain: &Name, route: &NameRoute) -> DnsmasqPath {
+        if !self.topology.is_behind_dnsmasq() {
+            return path_without_dnsmasq(route);
+        }
+        let kubedns_domain = self.kubedns_domain(name, domain);
+        if self.topology == Topology::Cache {
+            return path_to_kubedns(kubedns_domain.as_ref());
+        }
+
+        // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to
+        // kubedns and to a stub domain, dnsmasq uses the servers of both.
+        match (kubedns_domain, self.stub_domain(name)) {
+            (Some(domain), Some(stub)) if domain == stub.domain => dnsmasq_path(
+                DnsmasqAsks::KubednsAndStubDomain,
+                Some(&stub.domain),
+                stub.servers,
+            ),
+            (Some(domain), stub)
+                if stub
+                    .as_ref()
+                    .is_none_or(|stub| domain.is_within(&stub.domain)) =>
+            {
+                path_to_kubedns(Some(&domain))
+            }
+            (_, Some(stub)) => {
+                dnsmasq_path(DnsmasqAsks::StubDomain, Some(&stub.domain), stub.servers)
+            }
+            _ if self.config.upstream_nameservers.is_empty() => {
+                dnsmasq_path(DnsmasqAsks::NodeResolvConf, None, &[""; 0])
+            }
+            _ => dnsmasq_path(
+                DnsmasqAsks::Upstreams,
+                None,
+                &self.config.upstream_nameservers,
+            ),
+        }
+    }
+
+    /// The longest domain around `name` that dnsmasq forwards to kubedns.
+    fn kubedns_domain(&self, name: &Name, domain: &Name) -> Option<Name> {
+        let own_names = self
+            .config
+            .own_names()
+            .filter_map(|name| Name::parse(name).ok());
+        reverse::reverse_trees()
+            .chain([domain.clone()])
+            .chain(own_names)
+            .filter(|domain| name.is_within(domain))
+            .max_by_key(Name::label_count)
+    }
+
+    /// The longest stub domain around `name` that dnsmasq has servers for.
+    fn stub_domain(&self, name: &Name) -> Option<StubDomain<'_>> {
+        let mut longest: Option<StubDomain<'_>> = None;
+        for (domain, servers) in &self.config.stub_domains {
+            // A name in `hosts` or `aliases` overrides a stub domain of the same name.
+            let is_own_name = self.config.own_names().any(|own| own == domain);
+            if servers.is_empty() || is_own_name {
+                continue;
+            }
+            let Ok(domain) = Name::parse(domain) else {
+                continue;
+            };
+            let domain = domain.to_lowercase();
+            let is_longest = longest
+                .as_ref()
+                .is_none_or(|known| domain.label_count() >= known.domain.label_count());
+            if is_longest && name.is_within(&domain) {
+                longest = Some(StubDomain { domain, servers });
+            }
+        }
+        longest
+    }
+}
+
+/// A stub domain of the configuration, and its servers.
+struct StubDomain<'c> {
+    domain: Name,
+    servers: &'c [ServerAddr],
+}
+
+/// The path of a query if pods query kubedns directly. The servers may include dnsmasq.
+fn path_without_dnsmasq(route: &NameRoute) -> DnsmasqPath {
+    match route {
+        NameRoute::Upstreams { servers } | NameRoute::StubDomain { servers, .. } => {
+            dnsmasq_path(DnsmasqAsks::NotInFront, None, servers)
+        }
+        NameRoute::ClusterDomain { .. }
+        | NameRoute::Reverse { .. }
+        | NameRoute::SingleLabel
+        | NameRoute::Zone { .. }
+        | NameRoute::OwnName => dnsmasq_path(DnsmasqAsks::NotInFront, None, &[""; 0]),
+    }
+}
+
+fn path_to_kubedns(domain: Option<&Name>) -> DnsmasqPath {
+    dnsmasq_path(DnsmasqAsks::Kubedns, domain, &[""; 0])
+}
+
+fn dnsmasq_path(
+    asks: DnsmasqAsks,
+    domain: Option<&Name>,
+    servers: &[impl ToString],
+) -> DnsmasqPath {
+    DnsmasqPath {
+        asks,
+        domain: domain.map(ToString::to_string),
+        servers: servers.iter().map(ToString::to_string).collect(),
+        keeps_seconds: None,
+    }
+}

@@ -1,0 +1,65 @@
+//! The state of the server in an explanation.
+
+use cluster::index::Progress;
+use cluster::objects::{EndpointsSource, Kind};
+use cluster::snapshot::Snapshot;
+use dnsconfig::ConfigState;
+use wire::Name;
+
+use super::objects::FoundObjects;
+use crate::document::ServerReport;
+
+/// The state of the server at the time of an explanation.
+#[derive(Debug, Clone)]
+pub struct ServerState {
+    /// The progress towards the first complete lists.
+    pub progress: Progress,
+    /// Whether the process is shutting down.
+    pub draining: bool,
+    /// The kinds of objects without an open watch: the watch was lost, or the kind is not needed.
+    pub lost: Vec<Kind>,
+    /// The further zones (etcd, cluster set) whose watch is not open.
+    pub lost_zones: Vec<LostZone>,
+    /// The configuration.
+    pub config: ConfigState,
+    /// Whether there are upstream servers in the configuration, `--nameservers` or resolv.conf.
+    pub has_upstreams: bool,
+}
+
+/// A further zone whose watch is not open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostZone {
+    /// The domain of the zone, in lower case.
+    pub domain: Name,
+    /// The reason why the watch is not open.
+    pub reason: String,
+}
+
+/// The server as part of the document.
+pub(crate) fn report_server(
+    state: &ServerState,
+    snapshot: &Snapshot,
+    found: Option<&FoundObjects>,
+) -> ServerReport {
+    let config = &state.config;
+    let records_from = match state.progress {
+        Progress::Waiting => "nowhere",
+        Progress::Stale | Progress::StaleOverdue => "snapshot_file",
+        Progress::Synced => "api_server",
+    };
+    let endpoints_from = found.map(|found| match found.source {
+        EndpointsSource::Endpoints => "Endpoints",
+        EndpointsSource::EndpointSlices => "EndpointSlice",
+    });
+
+    ServerReport {
+        version: daemon::version::VERSION.to_owned(),
+        domain: snapshot.zone.domain.to_string(),
+        synced: snapshot.synced,
+        records_from: records_from.to_owned(),
+        endpoints_from: endpoints_from.map(str::to_owned),
+        config_version: config.version.to_string(),
+        config_loaded: config.loaded_at.into(),
+        config_rejected: config.error.as_ref().map(|error| error.text.clone()),
+    }
+}

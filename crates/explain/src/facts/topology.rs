@@ -1,0 +1,29 @@
+//! The position of dnsmasq, seen from kubedns.
+
+/// The position of dnsmasq, seen from kubedns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Topology {
+    /// In front: clients ask it, and it asks kubedns for names of the cluster, as in kube-dns.
+    #[default]
+    DropIn,
+    /// In front as a cache alone: it asks kubedns for all names (`-forward=kubedns` of the nanny).
+    Cache,
+    /// Behind: clients ask kubedns, which asks dnsmasq for external names. dnsmasq asks stub
+    /// domains and upstream servers.
+    Direct,
+    /// Absent: clients ask kubedns, which asks the upstream servers itself.
+    Alone,
+}
+
+impl Topology {
+    /// Whether clients query dnsmasq, which forwards to kubedns.
+    pub fn is_behind_dnsmasq(self) -> bool {
+        matches!(self, Self::DropIn | Self::Cache)
+    }
+
+    /// Whether upstream servers receive queries from kubedns alone. kubedns then also forwards
+    /// names of one label and queries for all types (ANY).
+    pub fn forwards_all(self) -> bool {
+        matches!(self, Self::Cache | Self::Alone)
+    }
+}

@@ -1,0 +1,136 @@
+//! Answers of the query engine (`skydns`), converted for the JSON document of an explanation. The
+//! rules of answering are in the engine alone.
+
+use std::net::IpAddr;
+
+use skydns::View;
+use skydns::external::ExternalQuery;
+use wire::Name;
+use wire::mnemonic::{rcode_name, type_name};
+use wire::rcode;
+
+use crate::document::{AnswerRecord, LookupOutcome, TypeAnswer};
+
+/// Bound of the records in one answer of the document.
+const MAX_RECORDS: usize = 32;
+
+impl TypeAnswer {
+    /// Queries all records of type `qtype` from `view`.
+    pub(crate) fn ask_engine(view: &impl View, name: &Name, qtype: u16) -> Self {
+        let response = skydns::ask(view, name, qtype);
+
+        // Sort the records, because the engine shuffles them: first the alias chain, then addresses
+        // in numerical order.
+        let mut records: Vec<AnswerRecord> =
+            response.records.into_iter().map(document_record).collect();
+        records.sort_by_cached_key(|record| {
+            (record.rtype != "CNAME").then(|| (record.data.parse::<IpAddr>().ok(), record.clone()))
+        });
+
+        let mut asks: Vec<String> = response.external.iter().map(query_text).collect();
+        asks.sort();
+        asks.dedup();
+
+        Self {
+            qtype: type_name(qtype),
+            rcode: response.rcode.map(rcode_name),
+            records,
+            more_records: 0,
+            truncated: response.truncated,
+            asks,
+            from_hosts: false,
+        }
+    }
+
+    /// The answer of dnsmasq from its hosts file.
+    pub(crate) fn from_hosts_file(qtype: u16, records: Vec<AnswerRecord>) -> Self {
+        Self {
+            qtype: type_name(qtype),
+            rcode: Some(rcode_name(rcode::NOERROR)),
+            records,
+            more_records: 0,
+            truncated: false,
+            asks: Vec::new(),
+            from_hosts: true,
+        }
+    }
+
+    /// Truncates the records to `MAX_RECORDS` and counts the rest in `more_records`.
+    pub(crate) fn with_few_records(mut self) -> Self {
+        self.more_records = self.records.len().saturating_sub(MAX_RECORDS);
+        self.records.truncate(MAX_RECORDS);
+        self
+    }
+
+    pub(crate) fn has_rcode(&self, rcode: &str) -> bool {
+        self.rcode.as_deref() == Some(rcode)
+    }
+
+    /// Whether the answer has records, or needs records of external names from upstream servers.
+    pub(crate) fn has_records(&self) -> bool {
+        !self.records.is_empty() || !self.asks.is_empty()
+    }
+
+    pub(crate) fn is_of_addresses(&self) -> bool {
+        self.qtype == "A" || self.qtype == "AAAA"
+    }
+
+    /// Whether nothing but an alias is in the answer, here and at the upstream servers.
+    fn is_alias_only(&self) -> bool {
+        self.asks.is_empty() && self.records.iter().all(|record| record.rtype == "CNAME")
+    }
+}
+
+/// The outcome of the answers of kubedns for all queried types. A record of any type counts as an
+/// answer, with two exceptions: SERVFAIL for addresses, and an alias without addresses. Such an
+/// alias still has an SRV record, but programs query addresses.
+pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
+    let addresses_fail = address_answers(answers).any(|answer| answer.has_rcode("SERVFAIL"));
+    if addresses_fail && !address_answers(answers).any(TypeAnswer::has_records) {
+        return LookupOutcome::ServFail;
+    }
+    if bare_alias_target(answers).is_some() {
+        return LookupOutcome::NoData;
+    }
+    if answers.iter().any(TypeAnswer::has_records) {
+        return LookupOutcome::Answered;
+    }
+    if answers.iter().any(|answer| answer.rcode.is_none()) {
+        return LookupOutcome::Forwarded;
+    }
+
+    // Nothing but RCODEs is left. A NOERROR for any type means that the name exists.
+    if answers.iter().any(|answer| answer.has_rcode("NOERROR")) {
+        return LookupOutcome::NoData;
+    }
+    match answers.first().and_then(|answer| answer.rcode.as_deref()) {
+        Some("NXDOMAIN") => LookupOutcome::NxDomain,
+        Some("REFUSED") => LookupOutcome::Refused,
+        _ => LookupOutcome::ServFail,
+    }
+}
+
+/// The end of the alias chain, if the address answers have only CNAME records.
+pub(crate) fn bare_alias_target(answers: &[TypeAnswer]) -> Option<&str> {
+    let last = address_answers(answers).find_map(|answer| answer.records.last())?;
+    address_answers(answers)
+        .all(TypeAnswer::is_alias_only)
+        .then_some(last.data.as_str())
+}
+
+fn address_answers(answers: &[TypeAnswer]) -> impl Iterator<Item = &TypeAnswer> {
+    answers.iter().filter(|answer| answer.is_of_addresses())
+}
+
+fn document_record(record: skydns::ask::Record) -> AnswerRecord {
+    AnswerRecord {
+        name: record.owner,
+        rtype: type_name(record.rtype),
+        data: record.data,
+        ttl: record.ttl,
+    }
+}
+
+fn query_text(query: &ExternalQuery) -> String {
+    format!("{} {}", query.name, type_name(query.qtype))
+}

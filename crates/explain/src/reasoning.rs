@@ -1,0 +1,6 @@
+//! What follows from the facts: reasons, similar names, the answer in one line, and warnings.
+
+pub(crate) mod reasons;
+pub(crate) mod similar_names;
+pub(crate) mod summary;
+pub(crate) mod warnings;

@@ -1,0 +1,409 @@
+//! Reasons for a missing answer, and remarks on an unexpected answer.
+
+mod service;
+
+use std::net::IpAddr;
+
+use cluster::snapshot::{PodNames, Snapshot};
+
+use self::service::{missing_external_name, missing_service_name};
+use crate::document::{
+    CodedNote, DnsmasqAsks, LookupOutcome, NameKind, NameRoute, ServiceObjects, ShownServiceKind,
+};
+use crate::facts::candidate::NameCandidate;
+use crate::facts::evidence::Evidence;
+use crate::facts::objects::BackedService;
+use crate::list::join;
+
+/// The reasons or remarks for the outcome of a candidate.
+pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> Vec<CodedNote> {
+    let notes = match candidate.outcome() {
+        LookupOutcome::Answered if candidate.is_from_hosts() => [Some(answered_from_hosts()), None],
+        LookupOutcome::Answered => [
+            remark_on_answer(evidence, candidate),
+            one_of_aliases(candidate),
+        ],
+        LookupOutcome::Refused => [Some(refused(candidate)), None],
+        _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None],
+        LookupOutcome::Forwarded => [
+            without_pointer(evidence, candidate),
+            without_servers(evidence, candidate),
+        ],
+        LookupOutcome::NoData if candidate.bare_alias_target().is_some() => {
+            [alias_without_address(evidence, candidate), None]
+        }
+        LookupOutcome::NoData | LookupOutcome::NxDomain | LookupOutcome::ServFail => {
+            [missing_name(evidence, candidate), None]
+        }
+    };
+    notes.into_iter().flatten().collect()
+}
+
+/// Whether a note explains the general form of names. The list of names tried omits such notes.
+pub(crate) fn is_lesson(note: &CodedNote) -> bool {
+    matches!(note.code.as_str(), "formless" | "no_service_in_name")
+}
+
+/// A note if kubedns and dnsmasq select different servers for the name.
+pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote> {
+    if candidate.is_from_hosts() {
+        return None;
+    }
+    let stub = candidate.dnsmasq.domain.as_deref()?;
+
+    match (candidate.dnsmasq.asks, &candidate.route) {
+        (DnsmasqAsks::KubednsAndStubDomain, _) => {
+            let text = format!(
+                "dnsmasq has the servers of the stub domain {stub} beside kubedns for this domain, \
+                 and takes the answer of either"
+            );
+            Some(CodedNote::new("stub_domain_beside_kubedns", text))
+        }
+        (DnsmasqAsks::StubDomain, NameRoute::ClusterDomain { .. } | NameRoute::Reverse { .. }) => {
+            let text = format!(
+                "the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"
+            );
+            Some(CodedNote::new("stub_domain_shadows_cluster", text))
+        }
+        _ => None,
+    }
+}
+
+fn single_label(candidate: &NameCandidate) -> Option<CodedNote> {
+    let text = match candidate.dnsmasq.asks {
+        DnsmasqAsks::StubDomain => return None,
+        DnsmasqAsks::NotInFront => "kubedns does not forward names of one label (SERVFAIL)",
+        _ => {
+            "kubedns does not forward names of one label (SERVFAIL), dnsmasq forwards them to its \
+             upstreams"
+        }
+    };
+    Some(CodedNote::new("single_label", text))
+}
+
+fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    match candidate.kind {
+        NameKind::Pod { .. } => Some(match evidence.snapshot.pods {
+            PodNames::Verified(_) => {
+                CodedNote::new("pod_verified", "a pod of the namespace has this address")
+            }
+            PodNames::Insecure | PodNames::Disabled => CodedNote::new(
+                "pod_unverified",
+                "the address comes from the name: kubedns does not check that such a pod exists",
+            ),
+        }),
+        // The name of a federation leads to another cluster; local endpoints do not matter.
+        NameKind::Federation { .. } => None,
+        _ => without_ports(evidence, candidate)
+            .or_else(|| without_ready_endpoints(evidence, candidate))
+            .or_else(|| preferred_zone_only(evidence, candidate)),
+    }
+}
+
+/// A note that a headless Service answers with the addresses of the preferred zone alone.
+fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else {
+        return None;
+    };
+    let services = &evidence.snapshot.services;
+    let node = services.entry(&[&key.namespace], &key.name)?;
+
+    let near = node.near as usize;
+    let all = node.members.len();
+    if near >= all {
+        return None;
+    }
+    let text = format!(
+        "{near} of {all} endpoints are answered, those in the preferred zone (--prefer-zone); \
+         the others have names of their own"
+    );
+    Some(CodedNote::new("preferred_zone", text))
+}
+
+/// A note that dnsmasq answers from the hosts file.
+fn answered_from_hosts() -> CodedNote {
+    let text = "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with \
+                --no-hosts";
+    CodedNote::new("hosts_file", text)
+}
+
+/// A note that a wildcard matches several aliases. An answer contains one of them.
+fn one_of_aliases(candidate: &NameCandidate) -> Option<CodedNote> {
+    let matched = candidate.sources.len() + candidate.more_sources;
+    let is_alias = candidate.records().any(|record| record.rtype == "CNAME");
+    if !candidate.is_wildcard() || !is_alias || matched < 2 {
+        return None;
+    }
+
+    let text = format!(
+        "{matched} Services match: each answer has the alias of one of them, chosen at random"
+    );
+    Some(CodedNote::new("one_of_aliases", text))
+}
+
+/// A note that an alias has no addresses, with the reason why its target has none.
+fn alias_without_address(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let target_name = candidate.bare_alias_target()?;
+    let target = candidate.target.as_ref();
+    let reasons = target.map_or_else(Vec::new, |target| reasons_for(evidence, target));
+
+    let text = match reasons.first() {
+        Some(reason) => format!("it is an alias of {target_name}: {}", reason.text),
+        None => format!("it is an alias of {target_name}, which has no address"),
+    };
+    Some(CodedNote::new("alias_leads_nowhere", text))
+}
+
+/// A note that a Service with a cluster IP has no ports. The API server rejects such a Service, so
+/// another tool has written it.
+fn without_ports(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let ServiceObjects { key, service, .. } = &evidence.denoted_service(candidate)?.object;
+    let service = service.as_ref()?;
+    if service.kind != ShownServiceKind::ClusterIp || !service.ports.is_empty() {
+        return None;
+    }
+
+    let text = format!("the name resolves, but connections fail: Service {key} has no ports");
+    Some(CodedNote::new("no_ports", text))
+}
+
+/// A note that a Service with a cluster IP has no ready endpoints.
+fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let object = &evidence.denoted_service(candidate)?.object;
+    let service = object.service.as_ref()?;
+    let ready = object
+        .endpoints
+        .as_ref()
+        .map_or(0, |endpoints| endpoints.ready);
+    if service.kind != ShownServiceKind::ClusterIp || ready > 0 {
+        return None;
+    }
+
+    let key = &object.key;
+    let text =
+        format!("the name resolves, but connections fail: Service {key} has no ready endpoints");
+    Some(CodedNote::new("nobody_behind", text))
+}
+
+fn refused(candidate: &NameCandidate) -> CodedNote {
+    if candidate.answers.iter().any(|answer| answer.qtype == "ANY") {
+        return CodedNote::new(
+            "any_refused",
+            "queries for all types (ANY) are refused, ask for one type",
+        );
+    }
+
+    let text = "the first lists of Services and endpoints have not come from the API server: until \
+                they do, names and addresses of the cluster are refused";
+    CodedNote::new("not_synced", text)
+}
+
+/// The reason why kubedns has no PTR record for an address.
+fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let NameRoute::Reverse { address, .. } = candidate.route else {
+        return None;
+    };
+    if !candidate.dnsmasq.leads_to_kubedns() {
+        return None;
+    }
+    if evidence.snapshot.reverse.get(&address).is_some() {
+        let text = format!(
+            "{address} is behind a headless Service without a hostname: it has no PTR record"
+        );
+        return Some(CodedNote::new("no_hostname", text));
+    }
+
+    let backed = evidence
+        .found
+        .map_or(&[][..], |found| &found.backed_by_address);
+    if backed.is_empty() {
+        let text =
+            format!("{address} is neither a cluster IP nor an address of a headless Service");
+        return Some(CodedNote::new("unknown_address", text));
+    }
+    let services: Vec<String> = backed.iter().map(backed_service_text).collect();
+    let text = format!(
+        "{address} is an endpoint of Service {}: endpoints have PTR records when they are ready, \
+         have a hostname, and their Service is headless",
+        join(&services)
+    );
+    Some(CodedNote::new("endpoint_address", text))
+}
+
+fn backed_service_text(backed: &BackedService) -> String {
+    let key = &backed.service.object.key;
+    if backed.ready {
+        key.to_string()
+    } else {
+        format!("{key} (not ready)")
+    }
+}
+
+/// A note that kubedns would forward the name, but has no servers for it.
+fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let (NameRoute::Reverse { servers, .. }
+    | NameRoute::StubDomain { servers, .. }
+    | NameRoute::Upstreams { servers }) = &candidate.route
+    else {
+        return None;
+    };
+    if !servers.is_empty() {
+        return None;
+    }
+
+    // A configured stub domain always has servers. An empty list means that kubedns uses none of
+    // them now.
+    let lower = candidate.name.to_lowercase();
+    let (_, stub_domain) = evidence.snapshot.zone.servers_for(lower.wire());
+    if stub_domain.is_some() || evidence.has_upstreams {
+        let text = "the upstream servers that kubedns has for this name are left out: they forward \
+                    back to it (metric kubedns_forward_loops), or their names have no address (yet)";
+        return Some(CodedNote::new("upstreams_left_out", text));
+    }
+
+    if !candidate.dnsmasq.leads_to_kubedns() {
+        return None;
+    }
+    let text = "kubedns has no upstream servers: there are none in the configuration, \
+                --nameservers or resolv.conf";
+    Some(CodedNote::new("no_upstreams", text))
+}
+
+/// The reason why a name of this server does not exist, or has no such records.
+fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    if candidate.is_wildcard() {
+        return Some(CodedNote::new("wildcard", "no records match the wildcard"));
+    }
+
+    let snapshot = evidence.snapshot;
+    match &candidate.kind {
+        NameKind::Service(_) | NameKind::Port { .. } | NameKind::Member { .. } => {
+            missing_service_name(evidence, candidate)
+        }
+        NameKind::Pod { namespace, address } => {
+            Some(missing_pod(snapshot, candidate, namespace, *address))
+        }
+        NameKind::Federation { federation, .. } if !knows_topology(snapshot) => {
+            let text = format!(
+                "the Service is not in this cluster, and its name in federation {federation} needs \
+                 the zone and region of this cluster, which kubedns cannot read from any node"
+            );
+            Some(CodedNote::new("federation_place_unknown", text))
+        }
+        NameKind::Namespace { namespace } => Some(without_service_label(namespace.as_deref())),
+        NameKind::Formless => Some(formless_name(snapshot)),
+        NameKind::External => None,
+        NameKind::Zone {
+            domain,
+            synced: false,
+            ..
+        } => {
+            let text =
+                format!("the zone {domain} is not loaded yet: until then its names are SERVFAIL");
+            Some(CodedNote::new("zone_not_loaded", text))
+        }
+        NameKind::Zone {
+            service: Some(_), ..
+        } if candidate.outcome() == LookupOutcome::NxDomain => {
+            missing_external_name(evidence, candidate)
+        }
+        NameKind::OwnName {
+            target: Some(target),
+        } => {
+            let text = format!(
+                "it is an alias of {target} (key aliases of the ConfigMap), which has no such \
+                 records: explain that name"
+            );
+            Some(CodedNote::new("alias_of_missing", text))
+        }
+        NameKind::Apex
+        | NameKind::WellKnown
+        | NameKind::Zone { .. }
+        | NameKind::OwnName { target: None }
+        | NameKind::Federation { .. }
+        | NameKind::Reverse { .. } => Some(no_such_type(candidate)),
+    }
+}
+
+/// Whether the zone and region of this cluster are known, which names of federations need.
+fn knows_topology(snapshot: &Snapshot) -> bool {
+    let federation = snapshot.federation.as_ref();
+    federation.is_some_and(|federation| federation.topology.is_some())
+}
+
+fn without_service_label(namespace: Option<&str>) -> CodedNote {
+    let text = match namespace {
+        None => "the Service and its namespace are missing".to_owned(),
+        Some(label) => {
+            format!("SERVICE.NAMESPACE.svc has two labels before svc, this name has only {label:?}")
+        }
+    };
+    CodedNote::new("no_service_in_name", text)
+}
+
+fn formless_name(snapshot: &Snapshot) -> CodedNote {
+    let domain = snapshot.zone.domain.to_string();
+    let domain = domain.trim_end_matches('.');
+    let text = format!(
+        "cluster names are SERVICE.NAMESPACE.svc.{domain} and ADDRESS.NAMESPACE.pod.{domain}"
+    );
+    CodedNote::new("formless", text)
+}
+
+fn missing_pod(
+    snapshot: &Snapshot,
+    candidate: &NameCandidate,
+    namespace: &str,
+    address: Option<IpAddr>,
+) -> CodedNote {
+    let Some(address) = address else {
+        return CodedNote::new(
+            "malformed_pod_name",
+            "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one \
+             is not an address",
+        );
+    };
+    if candidate.outcome() != LookupOutcome::NxDomain {
+        return no_such_type(candidate);
+    }
+
+    let text = match snapshot.pods {
+        PodNames::Disabled => {
+            "there are no names of pods: kubedns runs with --pods=disabled".to_owned()
+        }
+        _ if !snapshot.serves(namespace) => return namespace_not_served(namespace),
+        PodNames::Insecure | PodNames::Verified(_) => {
+            format!("no pod of namespace {namespace} has the address {address}")
+        }
+    };
+    CodedNote::new("no_such_pod", text)
+}
+
+fn namespace_not_served(namespace: &str) -> CodedNote {
+    let text =
+        format!("namespace {namespace} is not served (--namespaces or --namespace-selector)");
+    CodedNote::new("namespace_not_served", text)
+}
+
+fn no_such_type(candidate: &NameCandidate) -> CodedNote {
+    let types: Vec<&str> = candidate
+        .answers
+        .iter()
+        .map(|answer| answer.qtype.as_str())
+        .collect();
+    let is_type_of_services = types
+        .iter()
+        .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
+
+    let types = join(&types);
+    let text = match candidate.outcome() {
+        LookupOutcome::NoData if is_type_of_services => {
+            format!("the name exists and has no {types} records")
+        }
+        LookupOutcome::NoData => {
+            format!("Services have A, AAAA, SRV, CNAME and PTR records, and none of type {types}")
+        }
+        _ => format!("this name has no records of type {types}"),
+    };
+    CodedNote::new("no_such_type", text)
+}

@@ -1,0 +1,314 @@
+//! Reasons why a name of a Service, of its ports or of its members has no answer.
+
+use cluster::objects::ObjectKey;
+use cluster::snapshot::Snapshot;
+use wire::Name;
+use wire::rtype;
+
+use super::{namespace_not_served, no_such_type};
+use crate::document::{
+    CodedNote, LookupOutcome, NameKind, ServiceObjects, ShownEndpoints, ShownPort, ShownService,
+    ShownServiceKind,
+};
+use crate::facts::candidate::NameCandidate;
+use crate::facts::evidence::Evidence;
+use crate::facts::namespaces::similar_namespaces;
+use crate::facts::objects::{FoundMember, FoundService};
+use crate::list::{join, join_some};
+
+/// Bound of the followed chain of aliases.
+const MAX_ALIASES: usize = 32;
+
+/// Reason for empty endpoints. The control plane puts every matching pod with an address into the
+/// endpoints; pods and selectors are unknown here.
+const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that \
+                      are pending or finished do not count)";
+
+/// The reason why a name of a Service in the cluster domain has no answer.
+pub(super) fn missing_service_name(
+    evidence: Evidence<'_>,
+    candidate: &NameCandidate,
+) -> Option<CodedNote> {
+    let found = evidence.denoted_service(candidate)?;
+    let ServiceObjects {
+        key,
+        service,
+        endpoints,
+    } = &found.object;
+    let Some(service) = service else {
+        return Some(no_service(evidence, found));
+    };
+    if !evidence.snapshot.serves(&key.namespace) {
+        return Some(namespace_not_served(&key.namespace));
+    }
+    if service.kind == ShownServiceKind::ExternalName {
+        return Some(external_name(evidence.snapshot, candidate, key, service));
+    }
+
+    let endpoints = endpoints.as_ref();
+    let is_empty = is_left_out(evidence, key, service) || publishes_nothing(service, endpoints);
+    Some(match &candidate.kind {
+        // The name exists; only records of the requested type are missing.
+        NameKind::Service(_) | NameKind::Member { .. }
+            if candidate.outcome() == LookupOutcome::NoData =>
+        {
+            no_address_of_family(candidate, key, service)
+        }
+        NameKind::Member { label, .. } if service.kind == ShownServiceKind::ClusterIp => {
+            member_of_cluster_ip(key, label)
+        }
+        _ if is_empty => no_ready_endpoints(key, service, endpoints),
+        NameKind::Member { label, .. } => no_such_member(found, label),
+        NameKind::Port { port, protocol, .. } => {
+            let ports = match service.kind {
+                ShownServiceKind::ClusterIp => &service.ports[..],
+                _ => endpoints.map_or(&[][..], |endpoints| &endpoints.ports),
+            };
+            no_such_port(candidate, key, &WantedPort { port, protocol }, ports)
+        }
+        _ => no_address_of_family(candidate, key, service),
+    })
+}
+
+/// The reason why a name in the external zone does not exist.
+pub(super) fn missing_external_name(
+    evidence: Evidence<'_>,
+    candidate: &NameCandidate,
+) -> Option<CodedNote> {
+    let found = evidence.denoted_service(candidate)?;
+    let key = &found.object.key;
+    if found.object.service.is_none() {
+        return Some(no_service(evidence, found));
+    }
+    if !evidence.snapshot.serves(&key.namespace) {
+        return Some(namespace_not_served(&key.namespace));
+    }
+
+    let text = format!(
+        "Service {key} has no such name outside of the cluster: there are names for external IPs, \
+         for load balancers that have an address, for their ports, and with --external-headless \
+         for endpoints of headless Services"
+    );
+    Some(CodedNote::new("no_external_address", text))
+}
+
+fn member_of_cluster_ip(key: &ObjectKey, label: &str) -> CodedNote {
+    let text = format!(
+        "Service {key} has a cluster IP: only headless Services have names for single pods, such as \
+         {label:?}"
+    );
+    CodedNote::new("member_of_cluster_ip", text)
+}
+
+fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
+    let key = &found.object.key;
+    let ObjectKey { namespace, name } = key;
+    if let Some(deleted) = found.deleted {
+        let text = format!(
+            "there is no Service {name:?} in namespace {namespace} any more: it was seen deleted \
+             {deleted} ({})",
+            deleted.age_at(evidence.now)
+        );
+        return CodedNote::new("service_deleted", text);
+    }
+    if let Some(endpoints) = &found.object.endpoints {
+        let kind = &endpoints.kind;
+        let text = format!("there is no Service {key}, although there are {kind} for it");
+        return CodedNote::new("endpoints_without_service", text);
+    }
+    if !evidence.snapshot.serves(namespace) {
+        return namespace_not_served(namespace);
+    }
+    if evidence.has_namespace(namespace) != Some(false) {
+        let text = format!("there is no Service {name:?} in namespace {namespace}");
+        return CodedNote::new("no_such_service", text);
+    }
+
+    let similar = match similar_namespaces(evidence.snapshot, namespace).as_slice() {
+        [] => String::new(),
+        names => format!(" (there is {})", join(names)),
+    };
+    let text = format!("there is no Service at all in namespace {namespace}{similar}");
+    CodedNote::new("no_such_namespace", text)
+}
+
+fn external_name(
+    snapshot: &Snapshot,
+    candidate: &NameCandidate,
+    key: &ObjectKey,
+    service: &ShownService,
+) -> CodedNote {
+    let target = service.external_name.as_deref().unwrap_or_default();
+    match (candidate.outcome(), &candidate.kind) {
+        (LookupOutcome::NxDomain, NameKind::Service(_)) => {
+            let text =
+                format!("Service {key} is an alias of {target:?}, which is not a domain name");
+            CodedNote::new("bad_external_name", text)
+        }
+        (LookupOutcome::NxDomain, _) => {
+            let text = format!(
+                "Service {key} is an alias of {target}: it has no ports and no pods, and no names \
+                 below it"
+            );
+            CodedNote::new("below_external_name", text)
+        }
+        (LookupOutcome::ServFail, _) => {
+            let failure = alias_failure(snapshot, &candidate.name);
+            let text = format!("Service {key} is an alias of {target}, {failure}");
+            CodedNote::new("alias_fails", text)
+        }
+        _ => no_such_type(candidate),
+    }
+}
+
+/// The reason why an alias has no addresses, found by following the chain of aliases.
+fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
+    let mut chain = vec![name.to_lowercase()];
+    while let Some(target) = chain.last().and_then(|last| alias_target(snapshot, last)) {
+        let is_loop = chain.contains(&target);
+        chain.push(target);
+        if is_loop {
+            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
+            return format!("which forms a loop: {}", names.join(" -> "));
+        }
+        if chain.len() > MAX_ALIASES {
+            break;
+        }
+    }
+
+    match chain.last() {
+        Some(last) if last.label_count() < 2 => {
+            "and names of one label are not forwarded".to_owned()
+        }
+        _ => "which begins a chain of too many aliases to follow".to_owned(),
+    }
+}
+
+fn alias_target(snapshot: &Snapshot, name: &Name) -> Option<Name> {
+    let answer = skydns::ask(snapshot, name, rtype::CNAME);
+    let record = answer.records.into_iter().next()?;
+    Some(Name::parse(&record.data).ok()?.to_lowercase())
+}
+
+/// Whether a Service with a cluster IP has no records: `--ignore-empty-services` omits Services
+/// without ready endpoints.
+fn is_left_out(evidence: Evidence<'_>, key: &ObjectKey, service: &ShownService) -> bool {
+    let services = &evidence.snapshot.services;
+    service.kind == ShownServiceKind::ClusterIp
+        && services.entry(&[&key.namespace], &key.name).is_none()
+}
+
+/// Whether a headless Service publishes no address, and therefore has no records.
+fn publishes_nothing(service: &ShownService, endpoints: Option<&ShownEndpoints>) -> bool {
+    match service.kind {
+        ShownServiceKind::ClusterIp | ShownServiceKind::ExternalName => return false,
+        ShownServiceKind::Headless | ShownServiceKind::WithoutIp => {}
+    }
+    let Some(endpoints) = endpoints else {
+        return true;
+    };
+
+    let publishes_not_ready = service.publish_not_ready_addresses && endpoints.not_ready > 0;
+    endpoints.ready == 0 && !publishes_not_ready
+}
+
+fn no_ready_endpoints(
+    key: &ObjectKey,
+    service: &ShownService,
+    endpoints: Option<&ShownEndpoints>,
+) -> CodedNote {
+    let kind = match service.kind {
+        ShownServiceKind::WithoutIp => "has no cluster IP yet",
+        ShownServiceKind::ClusterIp => "is left out while it is empty (--ignore-empty-services)",
+        _ => "is headless",
+    };
+
+    let not_ready = endpoints.map(|endpoints| endpoints.not_ready);
+    let text = match not_ready {
+        None => format!("Service {key} {kind} and has no endpoints: {NO_POD}"),
+        Some(0) => format!("Service {key} {kind} and its endpoints are empty: {NO_POD}"),
+        Some(not_ready) if service.kind == ShownServiceKind::ClusterIp => {
+            format!("Service {key} {kind}: none of its addresses is ready, {not_ready} not ready")
+        }
+        Some(not_ready) => format!(
+            "Service {key} {kind} and none of its addresses is ready: {not_ready} not ready, and \
+             publishNotReadyAddresses is false"
+        ),
+    };
+    CodedNote::new("no_ready_endpoints", text)
+}
+
+fn no_such_member(found: &FoundService, label: &str) -> CodedNote {
+    let key = &found.object.key;
+    if let Some(FoundMember { ip, ready: false }) = found.member {
+        let text = format!(
+            "{label} of Service {key} is {ip}, which is not ready, and publishNotReadyAddresses is \
+             false"
+        );
+        return CodedNote::new("member_not_ready", text);
+    }
+
+    let known = match found.hostnames.as_slice() {
+        [] => "no published address has a hostname (spec.hostname and spec.subdomain of the pod)"
+            .to_owned(),
+        names => format!("there is {}", join_some(names, found.more_hostnames)),
+    };
+    let text = format!("no address of Service {key} has the hostname {label:?}: {known}");
+    CodedNote::new("no_such_member", text)
+}
+
+/// A port in a name, without underscores.
+struct WantedPort<'n> {
+    /// Empty if the name has a protocol alone.
+    port: &'n str,
+    protocol: &'n str,
+}
+
+fn no_such_port(
+    candidate: &NameCandidate,
+    key: &ObjectKey,
+    wanted: &WantedPort<'_>,
+    ports: &[ShownPort],
+) -> CodedNote {
+    let WantedPort { port, protocol } = wanted;
+    let exists = ports.iter().any(|known| {
+        known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol)
+    });
+    if exists && !port.is_empty() {
+        return no_such_type(candidate);
+    }
+
+    let known = match ports {
+        [] => "it has no ports".to_owned(),
+        ports => format!("it has {}", join(ports)),
+    };
+    let text = if port.is_empty() {
+        let lower = protocol.to_ascii_lowercase();
+        format!("_{lower} alone is not a port of Service {key}, a port is _PORT._{lower}; {known}")
+    } else {
+        let upper = protocol.to_ascii_uppercase();
+        format!("Service {key} has no port {port:?} over {upper}; {known}")
+    };
+    CodedNote::new("no_such_port", text)
+}
+
+fn no_address_of_family(
+    candidate: &NameCandidate,
+    key: &ObjectKey,
+    service: &ShownService,
+) -> CodedNote {
+    let family = match candidate.answers.as_slice() {
+        [answer] if answer.qtype == "A" => "IPv4",
+        [answer] if answer.qtype == "AAAA" => "IPv6",
+        _ => return no_such_type(candidate),
+    };
+
+    let text = match (&candidate.kind, service.kind) {
+        (NameKind::Member { label, .. }, _) => {
+            format!("{label:?} of Service {key} has no {family} address")
+        }
+        (_, ShownServiceKind::ClusterIp) => format!("Service {key} has no {family} cluster IP"),
+        _ => format!("Service {key} has no {family} published address"),
+    };
+    CodedNote::new("no_address_of_family", text)
+}

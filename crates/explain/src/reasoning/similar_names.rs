@@ -1,0 +1,336 @@
+//! Existing names that are similar to a name that does not exist.
+
+use cluster::objects::ObjectKey;
+use cluster::snapshot::Snapshot;
+use dnsconfig::edit_distance;
+use wire::Name;
+use wire::rtype;
+
+use crate::document::{CodedNote, LookupOutcome, NameKind, SimilarName, TypeAnswer};
+use crate::facts::candidate::NameCandidate;
+use crate::facts::evidence::Evidence;
+use crate::facts::namespaces::similar_namespaces;
+use crate::facts::type_answer::lookup_outcome;
+
+/// Bound of the suggested names.
+const MAX_SUGGESTED: usize = 8;
+/// Bound of the similar Services whose names are queried before they are suggested.
+const MAX_CHECKED: usize = 64;
+/// Bound of the comparisons between Services and readings.
+const MAX_COMPARED: usize = 50_000;
+/// Bound of the readings.
+const MAX_READINGS: usize = 4;
+
+/// An interpretation of a missing name as a Service, with possible labels before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NameReading {
+    /// The labels before the name of the Service, each followed by a dot.
+    prefix: String,
+    /// The Service that may have been meant; its namespace is empty if the name has none.
+    key: ObjectKey,
+    /// The mistake in the form of the name, if any.
+    slip: Option<String>,
+}
+
+impl NameReading {
+    /// Interprets one candidate. `as_typed` means that the candidate has no search domain appended.
+    fn interpret(candidate: &NameCandidate, as_typed: bool, domain: &Name) -> Option<Self> {
+        match &candidate.kind {
+            NameKind::Service(key) => Some(Self::without_slip(String::new(), key)),
+            NameKind::Port {
+                key,
+                port,
+                protocol,
+            } if !port.is_empty() => Some(Self::without_slip(format!("_{port}._{protocol}."), key)),
+            // With a search domain appended, any name of two labels looks like a member and its
+            // Service.
+            NameKind::Member { key, label } if as_typed => {
+                Some(Self::without_slip(format!("{label}."), key))
+            }
+            NameKind::Namespace {
+                namespace: Some(label),
+            } => Self::with_slip(&[label], "the namespace is missing"),
+            NameKind::Formless => Self::interpret_formless(candidate),
+            NameKind::External => Self::interpret_external(candidate, domain),
+            _ => None,
+        }
+    }
+
+    /// Interprets a name in the cluster domain that has none of the forms of names.
+    fn interpret_formless(candidate: &NameCandidate) -> Option<Self> {
+        let labels: Vec<&String> = candidate.path.iter().flatten().rev().collect();
+        match labels.last()?.as_str() {
+            "svc" | "pod" | "dns" => None,
+            _ if labels.len() == 1 => Self::with_slip(&labels, "the namespace is missing"),
+            _ => Self::with_slip(&labels, "the label svc is missing"),
+        }
+    }
+
+    /// Interprets an external name: `SERVICE.NAMESPACE`, or with `svc` and another domain after it.
+    fn interpret_external(candidate: &NameCandidate, domain: &Name) -> Option<Self> {
+        let labels = candidate.name.to_lowercase().labels();
+        let svc = labels.iter().position(|label| label == "svc");
+        let before: Vec<&String> = labels.iter().take(svc.unwrap_or(labels.len())).collect();
+        let is_service = match before.len() {
+            2 => true,
+            3..=5 => svc.is_some(),
+            _ => false,
+        };
+        if !is_service {
+            return None;
+        }
+
+        let domain = domain.to_string();
+        let domain = domain.trim_end_matches('.');
+        Self::with_slip(
+            &before,
+            &format!("names of this cluster end with svc.{domain}"),
+        )
+    }
+
+    fn without_slip(prefix: String, key: &ObjectKey) -> Self {
+        Self {
+            prefix,
+            key: key.clone(),
+            slip: None,
+        }
+    }
+
+    /// Takes the last two labels as a Service and its namespace, or a single label as a Service.
+    fn with_slip(labels: &[&String], slip: &str) -> Option<Self> {
+        let (before, key) = match labels {
+            [] => return None,
+            [service] => (&[][..], ObjectKey::new("", service.as_str())),
+            [before @ .., service, namespace] => {
+                (before, ObjectKey::new(namespace.as_str(), service.as_str()))
+            }
+        };
+
+        let mut prefix = String::new();
+        for label in before {
+            prefix.push_str(label);
+            prefix.push('.');
+        }
+        Some(Self {
+            prefix,
+            key,
+            slip: Some(slip.to_owned()),
+        })
+    }
+}
+
+/// The readings of the candidates, in the order of the search, without repeated Services.
+pub(crate) fn read_candidates(candidates: &[NameCandidate], domain: &Name) -> Vec<NameReading> {
+    let mut readings: Vec<NameReading> = Vec::new();
+    let last = candidates.len().saturating_sub(1);
+    for (at, candidate) in candidates.iter().enumerate() {
+        if candidate.is_wildcard() {
+            continue;
+        }
+        let Some(reading) = NameReading::interpret(candidate, at == last, domain) else {
+            continue;
+        };
+        if readings.len() < MAX_READINGS && !readings.iter().any(|known| known.key == reading.key) {
+            readings.push(reading);
+        }
+    }
+    readings
+}
+
+/// The Services to look up: those of the readings, and Services of the same names in similar
+/// namespaces.
+pub(crate) fn services_to_look_up(snapshot: &Snapshot, readings: &[NameReading]) -> Vec<ObjectKey> {
+    let mut keys: Vec<ObjectKey> = readings.iter().map(|reading| reading.key.clone()).collect();
+    for NameReading { key, .. } in readings {
+        for namespace in similar_namespaces(snapshot, &key.namespace) {
+            keys.push(ObjectKey::new(namespace, key.name.clone()));
+        }
+    }
+    keys
+}
+
+/// Suggests existing names, the most similar first. `explained` is the candidate in the detail of
+/// the explanation. If its Service exists, there are suggestions only for a missing member.
+/// Readings with that Service are skipped.
+pub(crate) fn suggest_names(
+    evidence: Evidence<'_>,
+    readings: &[NameReading],
+    explained: &NameCandidate,
+    types: &[u16],
+) -> Vec<SimilarName> {
+    let existing = match evidence.existing_service(explained) {
+        Some(_) if !evidence.lacks_member(explained) => return Vec::new(),
+        Some(_) => explained.kind.service(),
+        None => None,
+    };
+
+    let mut suggestions: Vec<SimilarName> = Vec::new();
+    for similar in similar_services(evidence, readings, existing) {
+        let Some(suggestion) = existing_name(evidence.snapshot, similar, types) else {
+            continue;
+        };
+        let is_new = !suggestions
+            .iter()
+            .any(|known| known.name == suggestion.name);
+        if suggestions.len() < MAX_SUGGESTED && is_new {
+            suggestions.push(suggestion);
+        }
+    }
+    suggestions
+}
+
+/// A Service that is similar to a reading.
+struct SimilarService<'s> {
+    /// 0 is nearest.
+    distance: usize,
+    service: &'s ObjectKey,
+    reading: &'s NameReading,
+    /// The kind of similarity.
+    why: CodedNote,
+}
+
+/// The Services that are similar to a reading, the most similar first. Readings with Service
+/// `existing` are skipped.
+fn similar_services<'s>(
+    evidence: Evidence<'s>,
+    readings: &'s [NameReading],
+    existing: Option<&ObjectKey>,
+) -> Vec<SimilarService<'s>> {
+    let services = evidence.found.map_or(&[][..], |found| &found.neighbours);
+    let mut similar: Vec<SimilarService<'s>> = readings
+        .iter()
+        .filter(|reading| Some(&reading.key) != existing)
+        .flat_map(|reading| services.iter().map(move |service| (reading, service)))
+        .take(MAX_COMPARED)
+        .filter_map(|(reading, service)| compare_service(reading, service))
+        .collect();
+
+    similar.sort_by(|a, b| (a.distance, a.service).cmp(&(b.distance, b.service)));
+    similar.truncate(MAX_CHECKED);
+    similar
+}
+
+/// The similarity of a Service to a reading; `None` if they are not similar.
+fn compare_service<'s>(
+    reading: &'s NameReading,
+    service: &'s ObjectKey,
+) -> Option<SimilarService<'s>> {
+    let NameReading {
+        key: wanted, slip, ..
+    } = reading;
+    let ObjectKey { namespace, name } = service;
+    let name_distance = edit_distance(&wanted.name, name);
+    let namespace_distance = edit_distance(&wanted.namespace, namespace);
+
+    let (distance, code, text) = match (name_distance, namespace_distance) {
+        (Some(0), Some(0)) if slip.is_none() => return None,
+        (Some(0), Some(0)) => (0, "form", String::new()),
+        (Some(0), _) if wanted.namespace.is_empty() => {
+            (2, "other_namespace", in_namespace_text(service))
+        }
+        (Some(0), Some(far)) => {
+            let text = format!("the namespace differs by {}", letter_count_text(far));
+            (1 + far, "similar_namespace", text)
+        }
+        (Some(0), None) => (4, "other_namespace", in_namespace_text(service)),
+        (Some(far), Some(0)) => {
+            let text = format!("differs by {}", letter_count_text(far));
+            (1 + far, "similar_name", text)
+        }
+        (Some(far), Some(more)) => {
+            let text = format!("differs by {}", letter_count_text(far + more));
+            (3 + far + more, "similar_name", text)
+        }
+        (None, Some(0)) if is_part_of_name(&wanted.name, name) => {
+            let text = format!("{:?} is a part of it", wanted.name);
+            (6, "part_of_name", text)
+        }
+        _ => return None,
+    };
+
+    // The mistake in the form of the name comes last, alone if there is no other.
+    let text = match slip {
+        Some(slip) if text.is_empty() => slip.clone(),
+        Some(slip) => format!("{text}; {slip}"),
+        None => text,
+    };
+    Some(SimilarService {
+        distance,
+        service,
+        reading,
+        why: CodedNote::new(code, text),
+    })
+}
+
+fn in_namespace_text(ObjectKey { namespace, name }: &ObjectKey) -> String {
+    format!("Service {name} is in namespace {namespace}")
+}
+
+fn letter_count_text(count: usize) -> String {
+    if count == 1 {
+        "one letter".to_owned()
+    } else {
+        format!("{count} letters")
+    }
+}
+
+/// Whether the longer name begins or ends with the shorter name, separated by '-': `redis` and
+/// `redis-master`.
+fn is_part_of_name(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    let is_prefix = long
+        .strip_prefix(short)
+        .is_some_and(|rest| rest.starts_with('-'));
+    let is_suffix = long
+        .strip_suffix(short)
+        .is_some_and(|rest| rest.ends_with('-'));
+    is_prefix || is_suffix
+}
+
+/// Suggests the Service, with the prefix of the reading if the longer name has an answer. The
+/// Service may lack ready endpoints. `None` if the name has no answer for another reason.
+fn existing_name(
+    snapshot: &Snapshot,
+    similar: SimilarService<'_>,
+    types: &[u16],
+) -> Option<SimilarName> {
+    let SimilarService {
+        service,
+        reading,
+        mut why,
+        ..
+    } = similar;
+    let ObjectKey { namespace, name } = service;
+    let plain = format!("{name}.{namespace}.svc.{}", snapshot.zone.domain);
+    let whole = format!("{}{plain}", reading.prefix);
+
+    // No Service has records of types such as MX. The answer to a query for SRV shows whether the
+    // name exists.
+    let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
+    let types = if is_of_addresses {
+        types
+    } else {
+        &[rtype::SRV]
+    };
+
+    if outcome_of_query(snapshot, &whole, types) == Some(LookupOutcome::Answered) {
+        return Some(SimilarName { name: whole, why });
+    }
+    match outcome_of_query(snapshot, &plain, types)? {
+        LookupOutcome::Answered => {}
+        LookupOutcome::NoData if !is_of_addresses => {}
+        LookupOutcome::NxDomain => why.text.push_str("; it has no ready endpoints"),
+        _ => return None,
+    }
+    Some(SimilarName { name: plain, why })
+}
+
+/// The outcome of queries for a name; `None` if the text is not a name.
+fn outcome_of_query(snapshot: &Snapshot, text: &str, types: &[u16]) -> Option<LookupOutcome> {
+    let name = Name::parse(text).ok()?;
+    let answers: Vec<TypeAnswer> = types
+        .iter()
+        .map(|qtype| TypeAnswer::ask_engine(snapshot, &name, *qtype))
+        .collect();
+    Some(lookup_outcome(&answers))
+}

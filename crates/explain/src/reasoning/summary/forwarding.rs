@@ -1,0 +1,73 @@
+//! Describes the servers that receive forwarded names.
+
+use crate::document::{DnsmasqAsks, NameRoute};
+use crate::facts::candidate::NameCandidate;
+use crate::list::join;
+
+/// Bound of the forwarded names in one line.
+const MAX_ASKED: usize = 3;
+
+/// Text for an external name that kubedns cannot forward.
+pub(super) const NO_UPSTREAM: &str = "kubedns has no upstream server for it";
+
+/// Lists forwarded names with their servers, in the order of the resolver.
+pub(super) fn list_in_turn(forwarded: &[&NameCandidate]) -> String {
+    let (shown, left_out) = forwarded.split_at(forwarded.len().min(MAX_ASKED));
+    let sentences: Vec<String> = shown
+        .iter()
+        .map(|candidate| forwarding_sentence(candidate))
+        .collect();
+
+    let first = if shown.len() > 1 { "first, " } else { "" };
+    let text = sentences.join(", then ");
+    match left_out {
+        [] => format!("{first}{text}"),
+        more => format!("{first}{text}, and so on for {} more", more.len()),
+    }
+}
+
+/// Describes the forwarding of one name.
+pub(super) fn forwarding_sentence(candidate: &NameCandidate) -> String {
+    let name = &candidate.name;
+    match forwarded_to(candidate) {
+        Some(servers) => format!("{name} is forwarded to {servers}"),
+        None => format!("{name} is not forwarded, {NO_UPSTREAM}"),
+    }
+}
+
+/// The servers that receive a forwarded name; `None` if there are none.
+pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
+    let NameCandidate { dnsmasq, route, .. } = candidate;
+    let (domain, servers) = match (dnsmasq.asks, route) {
+        (DnsmasqAsks::NodeResolvConf, _) => {
+            return Some("the servers of the node's resolv.conf".to_owned());
+        }
+        (DnsmasqAsks::StubDomain | DnsmasqAsks::Upstreams, _) => {
+            (dnsmasq.domain.as_ref(), &dnsmasq.servers)
+        }
+        (_, NameRoute::StubDomain { domain, servers }) => (Some(domain), servers),
+        (_, NameRoute::Upstreams { servers } | NameRoute::Reverse { servers, .. }) => {
+            (None, servers)
+        }
+        // A missing cluster name that `--fallthrough` forwards.
+        (
+            _,
+            NameRoute::ClusterDomain { .. }
+            | NameRoute::Zone { .. }
+            | NameRoute::OwnName
+            | NameRoute::SingleLabel,
+        ) => return Some("the upstream servers".to_owned()),
+    };
+    if servers.is_empty() {
+        return None;
+    }
+
+    let servers = join(servers);
+    Some(match domain {
+        Some(domain) => {
+            let domain = domain.trim_end_matches('.');
+            format!("{servers} of the stub domain {domain}")
+        }
+        None => format!("upstream {servers}"),
+    })
+}

@@ -1,0 +1,138 @@
+//! Warnings that an answer may be outdated or incomplete.
+
+use cluster::index::Progress;
+use cluster::objects::{EndpointsSource, Kind};
+use cluster::snapshot::Snapshot;
+use dnsconfig::ConfigState;
+use skydns::FurtherZone;
+use wire::Name;
+
+use crate::document::{CodedNote, ServiceObjects};
+use crate::facts::name_kind::further_zone;
+use crate::facts::objects::FoundObjects;
+use crate::facts::server_state::{LostZone, ServerState};
+use crate::moment::Moment;
+
+/// Warnings that an answer made of `objects` may be outdated or incomplete at `now`.
+pub(crate) fn warn_of_state(
+    state: &ServerState,
+    found: Option<&FoundObjects>,
+    objects: &[ServiceObjects],
+    now: Moment,
+) -> Vec<CodedNote> {
+    let mut warnings = Vec::new();
+    warnings.extend(warn_of_progress(state, found));
+    warnings.extend(warn_of_rejected_config(&state.config, now));
+    for key in &state.config.unknown_keys {
+        let text = format!("ConfigMap: {key}");
+        warnings.push(CodedNote::new("config_unknown_key", text));
+    }
+    if state.draining {
+        let text = "this kubedns is shutting down";
+        warnings.push(CodedNote::new("draining", text));
+    }
+
+    if found.is_some_and(|found| found.cut) {
+        let text = "there are too many Services to find all similar names";
+        warnings.push(CodedNote::new("near_cut", text));
+    }
+    for ServiceObjects { key, endpoints, .. } in objects {
+        let is_over_capacity = endpoints
+            .as_ref()
+            .is_some_and(|endpoints| endpoints.over_capacity);
+        if is_over_capacity {
+            let text = format!(
+                "the control plane left addresses out of Endpoints {key}: there are more than 1000"
+            );
+            warnings.push(CodedNote::new("over_capacity", text));
+        }
+    }
+    warnings
+}
+
+fn warn_of_progress(state: &ServerState, found: Option<&FoundObjects>) -> Option<CodedNote> {
+    match state.progress {
+        Progress::Waiting => {
+            let text = "the first lists have not come from the API server: names of the cluster are \
+                        REFUSED";
+            Some(CodedNote::new("not_synced", text))
+        }
+        Progress::Stale | Progress::StaleOverdue => {
+            let text = "the API server has not been reached since the start: the records come from \
+                        the snapshot file of an earlier run";
+            Some(CodedNote::new("stale", text))
+        }
+        Progress::Synced => warn_of_lost_watches(state, found),
+    }
+}
+
+fn warn_of_lost_watches(state: &ServerState, found: Option<&FoundObjects>) -> Option<CodedNote> {
+    let endpoints = found.map(|found| match found.source {
+        EndpointsSource::Endpoints => Kind::Endpoints,
+        EndpointsSource::EndpointSlices => Kind::EndpointSlice,
+    });
+    let lost: Vec<String> = state
+        .lost
+        .iter()
+        .filter(|kind| **kind == Kind::Service || Some(**kind) == endpoints)
+        .map(ToString::to_string)
+        .collect();
+    if lost.is_empty() {
+        return None;
+    }
+
+    let kinds = lost.join(" and ");
+    let text = format!(
+        "the watch of {kinds} is not open: changes since the API server was lost are unknown"
+    );
+    Some(CodedNote::new("api_server_lost", text))
+}
+
+fn warn_of_rejected_config(config: &ConfigState, now: Moment) -> Option<CodedNote> {
+    let error = &config.error.as_ref()?.text;
+    let in_force = if config.is_default() {
+        "the defaults are in force".to_owned()
+    } else {
+        let loaded = Moment::from(config.loaded_at).age_at(now);
+        format!("version {} stays in force, loaded {loaded}", config.version)
+    };
+    let text = format!("the newest configuration is rejected: {error}; {in_force}");
+    Some(CodedNote::new("config_rejected", text))
+}
+
+/// Warnings about the zones that may hold `name` and whose watch is not open.
+pub(crate) fn warn_of_lost_zones(
+    state: &ServerState,
+    snapshot: &Snapshot,
+    name: &Name,
+) -> Vec<CodedNote> {
+    let name = name.to_lowercase();
+    let own_domain = further_zone(snapshot, &name).map(|zone| &zone.domain);
+
+    let mut warnings = Vec::new();
+    for zone in snapshot.zones.iter() {
+        let FurtherZone {
+            domain, pointers, ..
+        } = zone;
+        if Some(domain) != own_domain && !(*pointers && name.is_within(domain)) {
+            continue;
+        }
+        let is_loaded = zone.records.has_synced();
+        let lost = state
+            .lost_zones
+            .iter()
+            .filter(|lost| lost.domain == *domain);
+        warnings.extend(lost.map(|lost| lost_zone_note(lost, is_loaded)));
+    }
+    warnings
+}
+
+fn lost_zone_note(lost: &LostZone, is_loaded: bool) -> CodedNote {
+    let LostZone { domain, reason } = lost;
+    let text = if is_loaded {
+        format!("the zone {domain} is not followed now, its later changes are unknown: {reason}")
+    } else {
+        format!("the zone {domain} cannot be loaded: {reason}")
+    };
+    CodedNote::new("zone_lost", text)
+}
