@@ -42,12 +42,13 @@ pub(crate) enum AliasError {
 }
 
 /// Parses aliases. The keys of the result are lower-case names without a trailing dot.
-pub(crate) fn parse(
+pub(crate) fn parse_aliases(
     raw: BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, AliasTarget>, AliasError> {
     if raw.len() > MAX_ALIASES {
         return Err(AliasError::TooMany(raw.len()));
     }
+
     let mut aliases = BTreeMap::new();
     for (written, target) in raw {
         let alias = normalized_host(&written).ok_or_else(|| AliasError::Name(written.clone()))?;

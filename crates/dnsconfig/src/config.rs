@@ -50,27 +50,30 @@ impl Config {
     /// same hash in every process and every release.
     pub fn version(&self) -> ConfigVersion {
         let mut hash = FnvHasher::default();
+
         for (name, domain) in &self.federations {
-            field(&mut hash, 'f', &[name, domain]);
+            hash_field(&mut hash, 'f', &[name, domain]);
         }
         for (domain, servers) in &self.stub_domains {
-            field(&mut hash, 's', &[domain]);
+            hash_field(&mut hash, 's', &[domain]);
             for server in servers {
-                field(&mut hash, 'n', &[&server.to_string()]);
+                hash_field(&mut hash, 'n', &[&server.to_string()]);
             }
         }
         for server in &self.upstream_nameservers {
-            field(&mut hash, 'u', &[&server.to_string()]);
+            hash_field(&mut hash, 'u', &[&server.to_string()]);
         }
+
         for (address, names) in self.hosts.addresses() {
-            field(&mut hash, 'a', &[&address.to_string()]);
+            hash_field(&mut hash, 'a', &[&address.to_string()]);
             for name in names {
-                field(&mut hash, 'h', &[name]);
+                hash_field(&mut hash, 'h', &[name]);
             }
         }
         for (alias, target) in &self.aliases {
-            field(&mut hash, 't', &[alias, &target.to_string()]);
+            hash_field(&mut hash, 't', &[alias, &target.to_string()]);
         }
+
         ConfigVersion(hash.finish())
     }
 }
@@ -93,7 +96,7 @@ impl fmt::Display for ConfigVersion {
 }
 
 /// Hashes a tagged field. Zero octets distinguish `("ab", "c")` from `("a", "bc")`.
-fn field(hash: &mut FnvHasher, tag: char, parts: &[&str]) {
+fn hash_field(hash: &mut FnvHasher, tag: char, parts: &[&str]) {
     hash.write(tag.to_string().as_bytes());
     for part in parts {
         hash.write(part.as_bytes());
@@ -105,7 +108,7 @@ fn field(hash: &mut FnvHasher, tag: char, parts: &[&str]) {
 mod tests {
     use super::*;
 
-    fn stub(domain: &str, servers: &[&str]) -> Config {
+    fn mk_stub_domain(domain: &str, servers: &[&str]) -> Config {
         let servers = servers.iter().map(|s| s.parse().unwrap()).collect();
         Config {
             stub_domains: BTreeMap::from([(domain.to_owned(), servers)]),
@@ -114,16 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn version_is_stable_and_tells_configurations_apart() {
+    fn version_is_stable_and_distinct() {
         assert_eq!(Config::default().version().to_string(), "cbf29ce484222325");
-        let one = stub("a.example", &["192.0.2.1", "192.0.2.2"]);
+        let one = mk_stub_domain("a.example", &["192.0.2.1", "192.0.2.2"]);
         assert_eq!(one.version(), one.clone().version());
         for other in [
             Config::default(),
-            stub("b.example", &["192.0.2.1", "192.0.2.2"]),
-            stub("a.example", &["192.0.2.2", "192.0.2.1"]),
-            stub("a.example", &["192.0.2.1:54", "192.0.2.2"]),
-            stub("a.example", &[]),
+            mk_stub_domain("b.example", &["192.0.2.1", "192.0.2.2"]),
+            mk_stub_domain("a.example", &["192.0.2.2", "192.0.2.1"]),
+            mk_stub_domain("a.example", &["192.0.2.1:54", "192.0.2.2"]),
+            mk_stub_domain("a.example", &[]),
         ] {
             assert_ne!(one.version(), other.version(), "{other:?}");
         }

@@ -31,9 +31,11 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     if text.trim().is_empty() {
         return Ok(federations);
     }
+
     for entry in text.split(',') {
         let (name, domain) = entry.split_once('=').ok_or(FederationError::Format)?;
-        let (name, domain) = (name.trim(), domain.trim());
+        let name = name.trim();
+        let domain = domain.trim();
         if !rfc1123::is_label(name) {
             return Err(FederationError::Name(name.to_owned()));
         }
@@ -42,6 +44,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
         }
         federations.insert(name.to_owned(), domain.to_owned());
     }
+
     if federations.len() > MAX_FEDERATIONS {
         return Err(FederationError::TooMany(federations.len()));
     }
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_lists() {
+    fn federations_are_parsed() {
         let expected = BTreeMap::from([
             ("fed2".to_owned(), "fed.example".to_owned()),
             ("fed3".to_owned(), "other.fed.example".to_owned()),
@@ -66,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lists_say_what_kube_dns_says() {
+    fn invalid_federations_have_kube_dns_errors() {
         for (text, expected) in [
             ("a", "invalid format, must be key=value"),
             ("a=b.example,", "invalid format, must be key=value"),

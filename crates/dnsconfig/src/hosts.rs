@@ -55,33 +55,35 @@ impl Hosts {
                 .parse()
                 .map_err(|_| HostsError::Address(number, shorten(address, SHOWN)))?;
             let ip = ip.to_canonical();
-            let mut none = true;
-            for name in names {
-                none = false;
-                hosts.add(number, ip, name)?;
-            }
-            if none {
+
+            let mut names = names.peekable();
+            if names.peek().is_none() {
                 return Err(HostsError::NoName(number, ip));
+            }
+            for name in names {
+                hosts.add_name(number, ip, name)?;
             }
         }
         Ok(hosts)
     }
 
-    fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
+    fn add_name(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
         let name = normalized_host(written)
             .ok_or_else(|| HostsError::Name(line, shorten(written, SHOWN)))?;
-        let addresses = self.names.entry(name.clone()).or_default();
+
         // Each pair of name and address is in both maps, or in neither.
+        let addresses = self.names.entry(name.clone()).or_default();
         let Err(at) = addresses.binary_search(&ip) else {
             return Ok(());
         };
         addresses.insert(at, ip);
-        let several = addresses.len();
+        let address_count = addresses.len();
         self.addresses.entry(ip).or_default().push(name);
+
         for (what, count, limit) in [
             ("names", self.names.len(), MAX_NAMES),
             ("addresses", self.addresses.len(), MAX_NAMES),
-            ("addresses of one name", several, MAX_ADDRESSES),
+            ("addresses of one name", address_count, MAX_ADDRESSES),
         ] {
             if count > limit {
                 return Err(HostsError::TooMany { line, what, limit });
@@ -119,16 +121,17 @@ pub(crate) fn normalized_host(written: &str) -> Option<String> {
     rfc1123::is_host(&name).then_some(name)
 }
 
-/// The names at or below one of `domains` (lower case, no trailing dot).
-pub(crate) fn within<'n>(
-    names: impl Iterator<Item = &'n String>,
+/// The first name at or below one of `domains` (lower case, no trailing dot).
+pub(crate) fn first_within<'n>(
+    mut names: impl Iterator<Item = &'n String>,
     domains: &BTreeSet<String>,
-) -> impl Iterator<Item = &'n String> {
-    let is_in = |name: &str, domain: &str| {
-        name.strip_suffix(domain)
-            .is_some_and(|above| above.is_empty() || above.ends_with('.'))
-    };
-    names.filter(move |name| domains.iter().any(|domain| is_in(name, domain)))
+) -> Option<&'n String> {
+    names.find(|name| domains.iter().any(|domain| is_within(name, domain)))
+}
+
+fn is_within(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain)
+        .is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }
 
 #[cfg(test)]
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     /// The two maps, or the error.
-    fn read(text: &str) -> String {
+    fn parse_shown(text: &str) -> String {
         match Hosts::parse(text) {
             Ok(hosts) => format!("{:?} {:?}", hosts.names, hosts.addresses),
             Err(error) => error.to_string(),
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_as_in_hosts_5() {
+    fn lines_are_parsed_as_in_hosts_5() {
         for (text, expected) in [
             ("", "{} {}"),
             ("# nothing\n\n   \t\n", "{} {}"),
@@ -187,33 +190,33 @@ mod tests {
                 r#"line 1: invalid domain name: "192.0.2.2""#,
             ),
         ] {
-            assert_eq!(read(text), expected, "{text:?}");
+            assert_eq!(parse_shown(text), expected, "{text:?}");
         }
     }
 
+    fn mk_names(count: usize) -> String {
+        let lines: Vec<String> = (0..count).map(|n| format!("192.0.2.1 n{n}\n")).collect();
+        lines.concat()
+    }
+
+    fn mk_addresses(count: usize) -> String {
+        let lines: Vec<String> = (0..count)
+            .map(|n| format!("10.0.{}.{} a\n", n / 256, n % 256))
+            .collect();
+        lines.concat()
+    }
+
     #[test]
-    fn there_is_a_bound() {
-        let names = |n: usize| {
-            (0..n)
-                .map(|n| format!("192.0.2.1 n{n}\n"))
-                .collect::<Vec<_>>()
-                .concat()
-        };
+    fn counts_are_bounded() {
         assert_eq!(
-            Hosts::parse(&names(MAX_NAMES)).map(|hosts| hosts.names.len()),
+            Hosts::parse(&mk_names(MAX_NAMES)).map(|hosts| hosts.names.len()),
             Ok(MAX_NAMES)
         );
         assert_eq!(
-            read(&names(MAX_NAMES + 1)),
+            parse_shown(&mk_names(MAX_NAMES + 1)),
             "line 4097: too many names, at most 4096 are accepted"
         );
-        let addresses = |n: usize| {
-            (0..n)
-                .map(|n| format!("10.0.{}.{} a\n", n / 256, n % 256))
-                .collect::<Vec<_>>()
-                .concat()
-        };
         let error = "line 1025: too many addresses of one name, at most 1024 are accepted";
-        assert_eq!(read(&addresses(MAX_ADDRESSES + 1)), error);
+        assert_eq!(parse_shown(&mk_addresses(MAX_ADDRESSES + 1)), error);
     }
 }

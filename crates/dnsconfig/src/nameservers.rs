@@ -22,35 +22,31 @@ pub struct Nameservers {
 /// Parses the flag's value. An empty value has no servers and no errors.
 // Differs from kube-dns, which drops all servers if one entry is invalid.
 pub fn parse(flag: &str) -> Nameservers {
-    let mut servers = Nameservers::default();
+    let mut nameservers = Nameservers::default();
     if flag.trim().is_empty() {
-        return servers;
+        return nameservers;
     }
+
     for entry in flag.split(',').map(str::trim) {
-        if servers.good.len() == MAX_NAMESERVERS {
+        if nameservers.good.len() == MAX_NAMESERVERS {
             let reason = Reason::TooMany {
                 what: "nameservers",
                 count: flag.split(',').count(),
                 limit: MAX_NAMESERVERS,
             };
-            servers
-                .bad
-                .push(ConfigError::new("--nameservers", entry, reason, ACCEPTED));
+            nameservers.bad.push(flag_error(entry, reason));
             break;
         }
         match entry.parse() {
-            Ok(server) => servers.good.push(server),
-            Err(error) => {
-                servers.bad.push(ConfigError::new(
-                    "--nameservers",
-                    entry,
-                    Reason::Address(error),
-                    ACCEPTED,
-                ));
-            }
+            Ok(server) => nameservers.good.push(server),
+            Err(error) => nameservers.bad.push(flag_error(entry, Reason::Address(error))),
         }
     }
-    servers
+    nameservers
+}
+
+fn flag_error(entry: &str, reason: Reason) -> ConfigError {
+    ConfigError::new("--nameservers", entry, reason, ACCEPTED)
 }
 
 #[cfg(test)]
@@ -58,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_ones_are_kept_and_bad_ones_named() {
+    fn invalid_nameservers_leave_valid_ones() {
         let servers =
             parse("192.0.2.1, dns.example,[2001:db8::1]:5353,tls://192.0.2.2%dns.example,");
         let good: Vec<String> = servers.good.iter().map(ToString::to_string).collect();
@@ -84,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_bounded() {
+    fn nameserver_count_is_bounded() {
         let servers = parse(&vec!["192.0.2.1"; 1000].join(","));
         assert_eq!(
             (servers.good.len(), servers.bad.len()),

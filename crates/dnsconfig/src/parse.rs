@@ -12,8 +12,8 @@ use crate::config::Config;
 use crate::edit_distance::edit_distance;
 use crate::error::{ConfigError, Reason, SHOWN};
 use crate::federation;
-use crate::hosts::{Hosts, within};
-use crate::query_log::{Fields, QueryLog};
+use crate::hosts::{Hosts, first_within};
+use crate::query_log::{QueryLog, QueryLogFields};
 
 /// The data of a `ConfigMap`: each key with its unparsed value.
 pub type RawData = BTreeMap<String, Vec<u8>>;
@@ -76,34 +76,40 @@ impl ConfigKey {
     }
 
     /// The key most similar to a misspelt name. The comparison ignores case, `-` and `_`.
-    fn like(name: &str) -> Option<Self> {
-        let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
-        let far = |key: &Self| edit_distance(&letters(name), &letters(key.as_str()));
+    fn most_similar(name: &str) -> Option<Self> {
+        let written = letters_of_key(name);
         Self::ALL
             .into_iter()
-            .filter(|key| far(key).is_some())
-            .min_by_key(far)
+            .filter_map(|key| {
+                let distance = edit_distance(&written, &letters_of_key(key.as_str()))?;
+                Some((distance, key))
+            })
+            .min_by_key(|(distance, _)| *distance)
+            .map(|(_, key)| key)
     }
 
     fn accepted(self) -> &'static str {
         match self {
             Self::Aliases => {
-                "a JSON object of name -> service.namespace, or name -> whole name (of three labels, or with a dot at the end)"
+                "a JSON object of name -> service.namespace, or name -> whole name (of three labels, \
+                 or with a dot at the end)"
             }
             Self::Hosts => {
                 "lines as in /etc/hosts: an IP address, and names outside the cluster domain"
             }
             Self::Federations => "name=domain, several separated by commas",
             Self::QueryLog => {
-                "a JSON object with any of name, client, rcode, type (each a text, several values separated by \
-                 commas), rate, seconds and until"
+                "a JSON object with any of name, client, rcode, type (each a text, several values \
+                 separated by commas), rate, seconds and until"
             }
             Self::StubDomains => {
-                "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS name or name:port, \
-                 names in lower case without a dot at the end, addresses also as tcp://IP or tls://IP[#name]"
+                "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS \
+                 name or name:port, names in lower case without a dot at the end, addresses also as \
+                 tcp://IP or tls://IP[#name]"
             }
             Self::UpstreamNameservers => {
-                "a JSON list of at most 15 of IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name]"
+                "a JSON list of at most 15 of IP, IP:port or [IPv6]:port, also as tcp://IP or \
+                 tls://IP[#name]"
             }
         }
     }
@@ -111,6 +117,10 @@ impl ConfigKey {
     fn error(self, value: &str, reason: Reason) -> ConfigError {
         ConfigError::new(self.as_str(), value, reason, self.accepted())
     }
+}
+
+fn letters_of_key(name: &str) -> String {
+    name.replace(['-', '_'], "").to_ascii_lowercase()
 }
 
 /// An unknown key, and the most similar known key. The displayed text is one line.
@@ -138,14 +148,16 @@ impl fmt::Display for UnknownKey {
 
 /// The unknown keys of a `ConfigMap`, sixteen at most.
 pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
-    let names = data
-        .keys()
-        .filter(|name| ConfigKey::from_name(name).is_none());
-    let unknown = |name: &String| UnknownKey {
-        name: shorten(name, SHOWN),
-        meant: ConfigKey::like(name),
-    };
-    names.take(MAX_UNKNOWN).map(unknown).collect()
+    let mut unknown = Vec::new();
+    for name in data.keys() {
+        if unknown.len() < MAX_UNKNOWN && ConfigKey::from_name(name).is_none() {
+            unknown.push(UnknownKey {
+                name: shorten(name, SHOWN),
+                meant: ConfigKey::most_similar(name),
+            });
+        }
+    }
+    unknown
 }
 
 /// Parses and validates the data of a `ConfigMap`.
@@ -160,41 +172,47 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
 /// Names in `hosts` and `aliases` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
     let config = parse_keys(data)?;
-    let Some((key, reason)) = refused_name(&config, domains) else {
+    let Some((key, reason)) = first_rejected_name(&config, domains) else {
         return Ok(config);
     };
-    let value = data
-        .get(key.as_str())
-        .map(|value| String::from_utf8_lossy(value));
-    Err(key.error(&value.unwrap_or_default(), reason))
+
+    let value = data.get(key.as_str()).map(Vec::as_slice);
+    let value = String::from_utf8_lossy(value.unwrap_or_default());
+    Err(key.error(&value, reason))
 }
 
 /// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of
 /// several.
-fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
-    let (hosts, aliases) = (config.hosts.names(), &config.aliases);
-    let of_cluster = |name: &String| Reason::InClusterDomain(name.clone());
-    let of_hosts = within(hosts.keys(), domains).map(|name| (ConfigKey::Hosts, of_cluster(name)));
-    let of_aliases =
-        within(aliases.keys(), domains).map(|name| (ConfigKey::Aliases, of_cluster(name)));
-    let in_both = aliases.keys().filter(|alias| hosts.contains_key(*alias));
-    let in_both = in_both.map(|name| (ConfigKey::Aliases, Reason::InBoth(name.clone())));
-    of_hosts.chain(of_aliases).chain(in_both).next()
+fn first_rejected_name(
+    config: &Config,
+    domains: &BTreeSet<String>,
+) -> Option<(ConfigKey, Reason)> {
+    let hosts = config.hosts.names();
+    let aliases = &config.aliases;
+    if let Some(name) = first_within(hosts.keys(), domains) {
+        return Some((ConfigKey::Hosts, Reason::InClusterDomain(name.clone())));
+    }
+    if let Some(name) = first_within(aliases.keys(), domains) {
+        return Some((ConfigKey::Aliases, Reason::InClusterDomain(name.clone())));
+    }
+
+    let in_both = aliases.keys().find(|alias| hosts.contains_key(*alias))?;
+    Some((ConfigKey::Aliases, Reason::InBoth(in_both.clone())))
 }
 
 /// Parses the value of each key separately.
 fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     for (name, value) in data {
-        let text = text(name, value)?;
+        let text = utf8_text(name, value)?;
         match ConfigKey::from_name(name) {
-            Some(ConfigKey::Aliases) => config.aliases = aliases(text)?,
-            Some(ConfigKey::Hosts) => config.hosts = hosts(text)?,
-            Some(ConfigKey::Federations) => config.federations = federations(text)?,
-            Some(ConfigKey::QueryLog) => config.query_log = query_log(text)?,
-            Some(ConfigKey::StubDomains) => config.stub_domains = stub_domains(text)?,
+            Some(ConfigKey::Aliases) => config.aliases = parse_aliases(text)?,
+            Some(ConfigKey::Hosts) => config.hosts = parse_hosts(text)?,
+            Some(ConfigKey::Federations) => config.federations = parse_federations(text)?,
+            Some(ConfigKey::QueryLog) => config.query_log = parse_query_log(text)?,
+            Some(ConfigKey::StubDomains) => config.stub_domains = parse_stub_domains(text)?,
             Some(ConfigKey::UpstreamNameservers) => {
-                config.upstream_nameservers = upstream_nameservers(text)?;
+                config.upstream_nameservers = parse_upstream_nameservers(text)?;
             }
             None => {}
         }
@@ -202,91 +220,102 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
-    const ACCEPTED: &str = "UTF-8 text of at most 1 MiB";
-    let refuse = |reason| ConfigError::new(name, &String::from_utf8_lossy(value), reason, ACCEPTED);
-    if value.len() > MAX_VALUE {
-        return Err(refuse(Reason::TooLarge {
+fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
+    let reason = if value.len() > MAX_VALUE {
+        Reason::TooLarge {
             octets: value.len(),
             limit: MAX_VALUE,
-        }));
-    }
-    std::str::from_utf8(value).map_err(|_| refuse(Reason::NotUtf8))
+        }
+    } else {
+        match std::str::from_utf8(value) {
+            Ok(text) => return Ok(text),
+            Err(_) => Reason::NotUtf8,
+        }
+    };
+
+    let shown = String::from_utf8_lossy(value);
+    let accepted = "UTF-8 text of at most 1 MiB";
+    Err(ConfigError::new(name, &shown, reason, accepted))
 }
 
-fn federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+fn parse_federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     federation::parse(text)
         .map_err(|error| ConfigKey::Federations.error(text, Reason::Federation(error)))
 }
 
-fn query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
+fn parse_query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
     let key = ConfigKey::QueryLog;
-    let fields: Option<Fields> = json(key, text)?;
-    let log = fields.map(|fields| QueryLog::new(&fields)).transpose();
-    log.map_err(|error| key.error(text, Reason::QueryLog(error)))
+    let Some(fields) = parse_json::<Option<QueryLogFields>>(key, text)? else {
+        return Ok(None);
+    };
+    match QueryLog::from_fields(&fields) {
+        Ok(log) => Ok(Some(log)),
+        Err(error) => Err(key.error(text, Reason::QueryLog(error))),
+    }
 }
 
-fn hosts(text: &str) -> Result<Hosts, ConfigError> {
+fn parse_hosts(text: &str) -> Result<Hosts, ConfigError> {
     Hosts::parse(text).map_err(|error| ConfigKey::Hosts.error(text, Reason::Hosts(error)))
 }
 
-fn aliases(text: &str) -> Result<BTreeMap<String, AliasTarget>, ConfigError> {
-    let raw: Option<BTreeMap<String, String>> = json(ConfigKey::Aliases, text)?;
-    let refuse = |error| ConfigKey::Aliases.error(text, Reason::Alias(error));
-    alias::parse(raw.unwrap_or_default()).map_err(refuse)
+fn parse_aliases(text: &str) -> Result<BTreeMap<String, AliasTarget>, ConfigError> {
+    let key = ConfigKey::Aliases;
+    let raw: Option<BTreeMap<String, String>> = parse_json(key, text)?;
+    alias::parse_aliases(raw.unwrap_or_default())
+        .map_err(|error| key.error(text, Reason::Alias(error)))
 }
 
-fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {
+fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {
     let key = ConfigKey::StubDomains;
-    // As in Go, `null` is an empty map or list.
-    let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = json(key, text)?;
+    // As in Go, `null` is an empty map, list or text.
+    let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     check_count(key, text, "stub domains", raw.len(), MAX_STUB_DOMAINS)?;
+
     let mut domains = BTreeMap::new();
     for (domain, servers) in raw {
         if !rfc1123::is_subdomain(&domain) {
             return Err(key.error(text, Reason::DomainName(domain)));
         }
         let servers = servers.unwrap_or_default();
-        check_count(
-            key,
-            text,
-            "servers of one stub domain",
-            servers.len(),
-            MAX_STUB_SERVERS,
-        )?;
-        let servers = servers
-            .into_iter()
-            .map(|server| stub_server(text, server.unwrap_or_default()));
-        domains.insert(domain, servers.collect::<Result<_, _>>()?);
+        let what = "servers of one stub domain";
+        check_count(key, text, what, servers.len(), MAX_STUB_SERVERS)?;
+
+        let mut addresses = Vec::with_capacity(servers.len());
+        for server in servers {
+            addresses.push(parse_stub_server(text, server.unwrap_or_default())?);
+        }
+        domains.insert(domain, addresses);
     }
     Ok(domains)
 }
 
-fn stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
+fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server
         .parse()
         .map_err(|_| ConfigKey::StubDomains.error(text, Reason::StubServer(server)))
 }
 
-fn upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
+fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     let key = ConfigKey::UpstreamNameservers;
-    let raw: Option<Vec<Option<String>>> = json(key, text)?;
+    let raw: Option<Vec<Option<String>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {
         return Err(key.error(text, Reason::TooManyUpstreams(MAX_UPSTREAMS)));
     }
-    raw.into_iter()
-        .map(|server| {
-            let server = server.unwrap_or_default();
-            server
-                .parse()
-                .map_err(|error| key.error(text, Reason::Address(error)))
-        })
-        .collect()
+
+    let mut upstreams = Vec::with_capacity(raw.len());
+    for server in raw {
+        let upstream = server
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error| key.error(text, Reason::Address(error)))?;
+        upstreams.push(upstream);
+    }
+    Ok(upstreams)
 }
 
-fn json<T: DeserializeOwned>(key: ConfigKey, text: &str) -> Result<T, ConfigError> {
+fn parse_json<T: DeserializeOwned>(key: ConfigKey, text: &str) -> Result<T, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
         let reason = if error.is_eof() {
             Reason::JsonEnds
@@ -304,10 +333,10 @@ fn check_count(
     count: usize,
     limit: usize,
 ) -> Result<(), ConfigError> {
-    if count <= limit {
-        return Ok(());
+    if count > limit {
+        return Err(key.error(text, Reason::TooMany { what, count, limit }));
     }
-    Err(key.error(text, Reason::TooMany { what, count, limit }))
+    Ok(())
 }
 
 #[cfg(test)]

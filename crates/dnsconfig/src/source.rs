@@ -20,7 +20,7 @@ pub use state::{ConfigRejection, ConfigState};
 /// Reads the data of a directory in the same way as [`ConfigSource::Directory`]. The error text is one
 /// line.
 pub fn read_directory(path: &Path) -> Result<RawData, String> {
-    directory::read(path).map_err(|error| error.to_string())
+    directory::read_directory(path).map_err(|error| error.to_string())
 }
 
 /// A source of the configuration.
@@ -68,19 +68,19 @@ impl ConfigSource {
         let is_known = !matches!(self, Self::Api(_));
         let mut follower = ConfigFollower {
             state: watch::Sender::new(ConfigState::new(config)),
-            seen: None,
+            last_hash: None,
             source: self,
             domains,
         };
 
         let data = match &mut follower.source {
             ConfigSource::Fixed(_) => return follower,
-            ConfigSource::Directory { path, .. } => directory::read(path),
+            ConfigSource::Directory { path, .. } => directory::read_directory(path),
             ConfigSource::Api(receiver) => {
                 Ok(receiver.borrow_and_update().clone().unwrap_or_default())
             }
         };
-        follower.take(data);
+        follower.apply_data(data);
         follower
             .state
             .send_modify(|state| state.has_data = is_known);
@@ -110,7 +110,7 @@ pub struct ConfigFollower {
     source: ConfigSource,
     state: watch::Sender<ConfigState>,
     /// Hash of the last data. Data with the same hash are not validated and counted again.
-    seen: Option<u64>,
+    last_hash: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,
 }
@@ -123,48 +123,57 @@ impl ConfigFollower {
 
     /// Follows the source until cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.follow()).await;
+        let _ = stop.run_until_cancelled(self.follow_source()).await;
     }
 
-    async fn follow(&mut self) {
+    async fn follow_source(&mut self) {
         match &self.source {
-            ConfigSource::Fixed(_) => std::future::pending::<()>().await,
+            ConfigSource::Fixed(_) => {}
             ConfigSource::Directory { path, period } => {
-                let mut changes = PathWatch::new(path, *period);
-                let reading = BlockingRead::default();
                 let path = path.clone();
-                loop {
-                    changes.changed().await;
-                    let data = directory::read_off_thread(path.clone(), &reading).await;
-                    self.take(data);
-                }
+                let period = *period;
+                self.follow_directory(&path, period).await;
             }
             ConfigSource::Api(receiver) => {
-                let mut receiver = receiver.clone();
-                while receiver.changed().await.is_ok() {
-                    let data = receiver.borrow_and_update().clone();
-                    self.take(Ok(data.unwrap_or_default()));
-                }
-                // The `ApiFeed` was dropped. The configuration stays in force.
-                std::future::pending::<()>().await;
+                let receiver = receiver.clone();
+                self.follow_api(receiver).await;
             }
+        }
+
+        // The source changes no more. The configuration stays in force.
+        std::future::pending::<()>().await;
+    }
+
+    async fn follow_directory(&mut self, path: &Path, period: Duration) {
+        let mut changes = PathWatch::new(path, period);
+        let reading = BlockingRead::default();
+        loop {
+            changes.changed().await;
+            let data = directory::read_off_thread(path.to_owned(), &reading).await;
+            self.apply_data(data);
         }
     }
 
-    /// Validates the data and updates the state, unless the data equal the last data. From then on
-    /// the content of the source is known. The receivers of the state see one change.
-    fn take(&mut self, data: Result<RawData, directory::ReadError>) {
-        let hash = directory::hash(&data);
-        let is_new = self.seen.replace(hash) != Some(hash);
+    /// Ends when the [`ApiFeed`] is dropped.
+    async fn follow_api(&mut self, mut receiver: watch::Receiver<Option<RawData>>) {
+        while receiver.changed().await.is_ok() {
+            let data = receiver.borrow_and_update().clone();
+            self.apply_data(Ok(data.unwrap_or_default()));
+            self.state
+                .send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
+        }
+    }
 
-        self.state.send_if_modified(|state| {
-            if is_new {
-                let first = state.is_fresh();
-                state.apply(data, &self.domains, first);
-            }
-            let was_known = std::mem::replace(&mut state.has_data, true);
-            is_new || !was_known
-        });
+    /// Validates the data and updates the state, unless the data equal the last data.
+    fn apply_data(&mut self, data: Result<RawData, directory::ReadError>) {
+        let hash = directory::hash_data(&data);
+        if self.last_hash.replace(hash) == Some(hash) {
+            return;
+        }
+
+        let is_first = self.state.borrow().is_fresh();
+        self.state
+            .send_modify(|state| state.apply_data(data, &self.domains, is_first));
     }
 }
 

@@ -39,7 +39,7 @@ fn outcome(entries: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn good_values() {
+fn valid_values_are_parsed() {
     for (entries, expected) in [
         (vec![], ""),
         (
@@ -111,7 +111,7 @@ fn good_values() {
 }
 
 #[test]
-fn unknown_keys_name_the_one_that_is_meant() {
+fn unknown_key_names_similar_key() {
     for (key, expected) in [
         ("upstreamNameserver", "did you mean upstreamNameservers?"),
         ("upstreamnameservers", "did you mean upstreamNameservers?"),
@@ -140,7 +140,7 @@ fn unknown_keys_name_the_one_that_is_meant() {
 }
 
 #[test]
-fn refused_values_begin_with_the_reason() {
+fn invalid_values_have_reason() {
     for (key, value, reason) in [
         (
             "upstreamNameservers",
@@ -233,7 +233,7 @@ fn refused_values_begin_with_the_reason() {
 }
 
 #[test]
-fn query_logs() {
+fn query_log_is_parsed() {
     let log = |text: &str| parse(&data(&[("queryLog", text)])).map(|config| config.query_log);
     assert_eq!(log("null"), Ok(None));
     let all = log("{}").unwrap().unwrap();
@@ -281,7 +281,7 @@ fn query_logs() {
 }
 
 #[test]
-fn a_query_log_is_an_edit_and_no_other_version() {
+fn query_log_keeps_version() {
     let config = |text: &str| parse(&data(&[("queryLog", text)])).unwrap();
     assert_eq!(config("null"), Config::default());
     assert_ne!(config("{}"), config(r#"{"rate": 5}"#));
@@ -300,7 +300,7 @@ fn a_query_log_is_an_edit_and_no_other_version() {
 }
 
 #[test]
-fn one_bad_value_refuses_the_rest() {
+fn invalid_value_rejects_all() {
     let entries = [
         ("upstreamNameservers", r#"["192.0.2.1"]"#),
         ("stubDomains", r#"{"-bad-": []}"#),
@@ -309,7 +309,7 @@ fn one_bad_value_refuses_the_rest() {
 }
 
 #[test]
-fn octets_that_are_no_text_refuse_the_rest_even_under_an_unknown_key() {
+fn binary_value_rejects_all() {
     for key in ["stubDomains", "unknown"] {
         let raw = RawData::from([(key.to_owned(), vec![0xff, 0xfe])]);
         assert_eq!(parse(&raw).unwrap_err().reason, Reason::NotUtf8);
@@ -317,7 +317,7 @@ fn octets_that_are_no_text_refuse_the_rest_even_under_an_unknown_key() {
 }
 
 #[test]
-fn sizes_are_bounded_and_long_values_are_cut_in_errors() {
+fn sizes_are_bounded() {
     let large = RawData::from([("stubDomains".to_owned(), vec![b' '; MAX_VALUE + 1])]);
     let error = parse(&large).unwrap_err();
     assert!(
@@ -359,7 +359,7 @@ mod properties {
 
     proptest! {
         #[test]
-        fn accepted_values_hold_only_names_and_addresses(text in prop_oneof![stub_domains(), any::<String>()]) {
+        fn accepted_values_are_names_and_addresses(text in prop_oneof![stub_domains(), any::<String>()]) {
             let data = RawData::from([("stubDomains".to_owned(), text.into_bytes())]);
             if let Ok(config) = parse(&data) {
                 for (domain, servers) in &config.stub_domains {
@@ -375,7 +375,7 @@ mod properties {
         }
 
         #[test]
-        fn no_octets_make_it_panic(key in "(stubDomains|upstreamNameservers|federations|queryLog|x)", value: Vec<u8>) {
+        fn any_octets_are_parsed(key in "(stubDomains|upstreamNameservers|federations|queryLog|x)", value: Vec<u8>) {
             let result = parse(&RawData::from([(key, value)]));
             if let Err(error) = result {
                 prop_assert!(!error.to_string().contains('\n'));
@@ -407,7 +407,7 @@ fn own_names(entries: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn names_of_your_own() {
+fn own_names_are_parsed() {
     for (entries, expected) in [
         (vec![("aliases", "null"), ("hosts", "")], ""),
         (

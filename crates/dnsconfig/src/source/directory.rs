@@ -17,6 +17,7 @@ use daemon::path_watch::DATA_LINK;
 const MAX_FILES: usize = 1024;
 /// Maximum number of reads if the kubelet swaps the files during each read.
 const MAX_TRIES: usize = 5;
+
 /// A failure to read a configuration directory.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
@@ -30,34 +31,35 @@ pub(super) enum ReadError {
     TooManyFiles { path: PathBuf },
 }
 
-/// Runs [`read`] on a blocking thread of tokio. A read that hangs is an error.
+/// Runs [`read_directory`] on a blocking thread of tokio. A read that hangs is an error.
 pub(super) async fn read_off_thread(
     path: PathBuf,
     reading: &BlockingRead<Result<RawData, ReadError>>,
 ) -> Result<RawData, ReadError> {
-    let shown = path.clone();
-    let timed_out = || ReadError::Directory {
-        path: shown,
-        error: io::Error::other(Hangs),
-    };
-    reading
-        .run(move || read(&path))
-        .await
-        .unwrap_or_else(|| Err(timed_out()))
+    let read_path = path.clone();
+    match reading.run(move || read_directory(&read_path)).await {
+        Some(read) => read,
+        None => Err(ReadError::Directory {
+            path,
+            error: io::Error::other(ReadHangs),
+        }),
+    }
 }
 
 /// The read of a directory hangs.
 #[derive(Debug, thiserror::Error)]
 #[error("reading it times out after {READ_TIMEOUT:?}")]
-struct Hangs;
+struct ReadHangs;
 
 /// Reads all files of the directory. A missing directory has no files.
-pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
+pub(super) fn read_directory(path: &Path) -> Result<RawData, ReadError> {
     let link = path.join(DATA_LINK);
     let mut result = Ok(RawData::new());
     for _ in 0..MAX_TRIES {
         let before = std::fs::read_link(&link).ok();
         result = read_files(path);
+
+        // The same link before and after: all values belong to one version.
         if before == std::fs::read_link(&link).ok() {
             break;
         }
@@ -66,33 +68,37 @@ pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
 }
 
 fn read_files(path: &Path) -> Result<RawData, ReadError> {
-    let failed = |error| ReadError::Directory {
+    let directory_error = |error| ReadError::Directory {
         path: path.to_owned(),
         error,
     };
-    let mut data = RawData::new();
     let entries = match std::fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(data),
-        entries => entries.map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RawData::new()),
+        entries => entries.map_err(directory_error)?,
     };
+
+    let mut data = RawData::new();
     for (count, entry) in entries.enumerate() {
         if count == MAX_FILES {
             return Err(ReadError::TooManyFiles {
                 path: path.to_owned(),
             });
         }
-        let name = entry.map_err(failed)?.file_name();
+        let name = entry.map_err(directory_error)?.file_name();
         if name.as_bytes().starts_with(b".") {
             continue;
         }
+
         let file = path.join(&name);
-        let name = name
-            .into_string()
-            .map_err(|_| ReadError::Name { path: file.clone() })?;
-        if let Some(value) =
-            read_file(&file).map_err(|error| ReadError::File { path: file, error })?
-        {
-            data.insert(name, value);
+        let Ok(name) = name.into_string() else {
+            return Err(ReadError::Name { path: file });
+        };
+        match read_file(&file) {
+            Ok(Some(value)) => {
+                data.insert(name, value);
+            }
+            Ok(None) => {}
+            Err(error) => return Err(ReadError::File { path: file, error }),
         }
     }
     Ok(data)
@@ -108,6 +114,7 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     }
+
     let mut value = Vec::new();
     File::open(path)?
         .take(MAX_VALUE as u64 + 1)
@@ -116,7 +123,7 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// A hash of the data or of the error.
-pub(super) fn hash(data: &Result<RawData, ReadError>) -> u64 {
+pub(super) fn hash_data(data: &Result<RawData, ReadError>) -> u64 {
     let mut hash = FnvHasher::default();
     match data {
         Ok(data) => {

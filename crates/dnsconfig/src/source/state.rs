@@ -74,35 +74,37 @@ impl ConfigState {
     }
 
     /// Validates the data. Valid data come into force; invalid data set the error.
-    pub(super) fn apply(
+    pub(super) fn apply_data(
         &mut self,
         data: Result<RawData, ReadError>,
         domains: &BTreeSet<String>,
-        first: bool,
+        is_first: bool,
     ) {
         self.fresh = false;
         self.unknown_keys = data.as_ref().map(unknown_keys).unwrap_or_default();
         for key in &self.unknown_keys {
             warn!("{key}");
         }
-        match data
+
+        let config = data
             .map_err(ConfigRejection::from)
-            .and_then(|data| parse_for(&data, domains).map_err(ConfigRejection::from))
-        {
-            Ok(config) => self.accept(config, first),
-            Err(rejection) => self.reject(rejection),
+            .and_then(|data| parse_for(&data, domains).map_err(ConfigRejection::from));
+        match config {
+            Ok(config) => self.accept_config(config, is_first),
+            Err(rejection) => self.reject_data(rejection),
         }
     }
 
-    fn accept(&mut self, config: Config, first: bool) {
+    fn accept_config(&mut self, config: Config, is_first: bool) {
         self.error = None;
         if *self.config == config {
             return;
         }
+
         self.version = config.version();
         self.config = Arc::new(config);
         self.loaded_at = SystemTime::now();
-        if !first {
+        if !is_first {
             self.edits += 1;
         }
         info!(
@@ -116,13 +118,15 @@ impl ConfigState {
         );
     }
 
-    fn reject(&mut self, rejection: ConfigRejection) {
+    fn reject_data(&mut self, rejection: ConfigRejection) {
+        let error = &rejection.text;
         let in_force = &self.version;
         if self.is_default() {
-            error!(error = %rejection.text, %in_force, "configuration rejected, using the defaults");
+            error!(%error, %in_force, "configuration rejected, using the defaults");
         } else {
-            error!(error = %rejection.text, %in_force, "configuration rejected, keeping the previous one");
+            error!(%error, %in_force, "configuration rejected, keeping the previous one");
         }
+
         self.rejected += 1;
         self.error = Some(rejection);
     }

@@ -13,27 +13,27 @@ use super::*;
 
 /// A period so long that only notifications can cause an observed change.
 const NEVER: Duration = Duration::from_hours(1);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-struct Running {
+struct RunningFollower {
     state: watch::Receiver<ConfigState>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
-fn follow(source: ConfigSource) -> Running {
+fn follow(source: ConfigSource) -> RunningFollower {
     let follower = source.open();
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let state = follower.subscribe();
     tasks.spawn(follower.run(stop.clone()));
-    Running { state, stop, tasks }
+    RunningFollower { state, stop, tasks }
 }
 
-impl Running {
+impl RunningFollower {
     async fn until(&mut self, what: &str, good: impl FnMut(&ConfigState) -> bool) -> ConfigState {
         let mut state = self.state.clone();
-        let Ok(seen) = tokio::time::timeout(PATIENCE, state.wait_for(good)).await else {
+        let Ok(seen) = tokio::time::timeout(TIMEOUT, state.wait_for(good)).await else {
             panic!("never saw {what}; the state is {:?}", self.state.borrow());
         };
         seen.unwrap().clone()
@@ -63,7 +63,7 @@ fn upstream(state: &ConfigState) -> String {
 }
 
 #[tokio::test]
-async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
+async fn swapped_directory_is_followed() {
     let dir = TempDir::new().unwrap();
     swap(
         dir.path(),
@@ -115,7 +115,7 @@ async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn unknown_keys_are_told_as_long_as_they_are_there() {
+async fn unknown_keys_are_in_state() {
     let dir = TempDir::new().unwrap();
     swap(
         dir.path(),
@@ -149,7 +149,7 @@ async fn unknown_keys_are_told_as_long_as_they_are_there() {
 }
 
 #[tokio::test]
-async fn a_directory_may_be_missing_appear_vanish_and_appear_again() {
+async fn missing_directory_is_awaited() {
     let parent = TempDir::new().unwrap();
     let dir = parent.path().join("config");
     let mut running = follow(directory(&dir, NEVER));
@@ -170,7 +170,7 @@ async fn a_directory_may_be_missing_appear_vanish_and_appear_again() {
 }
 
 #[tokio::test]
-async fn hidden_files_subdirectories_and_special_files_are_skipped() {
+async fn special_files_are_skipped() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join(".hidden"), [0xff]).unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
@@ -188,7 +188,7 @@ async fn hidden_files_subdirectories_and_special_files_are_skipped() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_that_ends() {
+async fn unreadable_directory_is_an_error() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("config");
     fs::write(&path, "a file").unwrap();
@@ -210,7 +210,7 @@ async fn what_cannot_be_read_is_an_error_that_ends() {
 }
 
 #[tokio::test]
-async fn the_period_is_a_net_under_notification() {
+async fn unnotified_edit_is_polled() {
     let dir = TempDir::new().unwrap();
     let real = dir.path().join("real");
     fs::create_dir(&real).unwrap();
@@ -236,7 +236,7 @@ async fn the_period_is_a_net_under_notification() {
 }
 
 #[tokio::test]
-async fn a_storm_of_edits_ends_with_the_last_one() {
+async fn many_edits_end_with_last() {
     let dir = TempDir::new().unwrap();
     let mut running = follow(directory(dir.path(), NEVER));
     for generation in 0..200 {
@@ -251,7 +251,7 @@ async fn a_storm_of_edits_ends_with_the_last_one() {
 }
 
 #[tokio::test]
-async fn data_fed_from_the_api_server() {
+async fn api_feed_is_followed() {
     let (feed, source) = ConfigSource::api();
     let mut running = follow(source);
     let set = |value: &str| {

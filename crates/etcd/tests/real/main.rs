@@ -243,7 +243,7 @@ async fn muted_watch_is_replaced() {
         seen.until(|tree| *tree != before && expected.len() == tree.len())
             .await;
         assert!(
-            expected.iter().all(|key| seen.tree().holds(&[key])),
+            expected.iter().all(|key| seen.tree().has_key_within(&[key])),
             "{what}"
         );
         seen.until_connected().await;
@@ -293,7 +293,7 @@ async fn quiet_watch_is_kept() {
     }
     etcd.delete(&format!("{ZONE}/a")).await;
     etcd.delete(&format!("{ZONE}/never")).await;
-    seen.until(|tree| tree.len() == 1 && tree.holds(&["c"]))
+    seen.until(|tree| tree.len() == 1 && tree.has_key_within(&["c"]))
         .await;
     for round in ["r1", "r2", "r3"] {
         etcd.put("/elsewhere", "{}").await;
@@ -301,7 +301,7 @@ async fn quiet_watch_is_kept() {
         pass_silence().await;
         eventually(TIMEOUT, async || relay.ranges() > ranges).await;
         etcd.put(&format!("{ZONE}/{round}"), "{}").await;
-        seen.until(|tree| tree.holds(&[round])).await;
+        seen.until(|tree| tree.has_key_within(&[round])).await;
     }
     assert_eq!(seen.metric("kubedns_etcd_failures_total"), 0);
     assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1);
@@ -507,7 +507,7 @@ async fn any_history_ends_as_fresh_list() {
     relay.reopen().await;
     etcd.put(&format!("{ZONE}/last"), "{}").await;
     let fresh = SeenFeed::feed(access(&etcd.url()));
-    fresh.until(|tree| tree.holds(&["last"])).await;
-    seen.until(|tree| tree.holds(&["last"])).await;
+    fresh.until(|tree| tree.has_key_within(&["last"])).await;
+    seen.until(|tree| tree.has_key_within(&["last"])).await;
     assert_eq!(seen.tree(), fresh.tree());
 }
