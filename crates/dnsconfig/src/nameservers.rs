@@ -39,7 +39,9 @@ pub fn parse(flag: &str) -> Nameservers {
         }
         match entry.parse() {
             Ok(server) => nameservers.good.push(server),
-            Err(error) => nameservers.bad.push(flag_error(entry, Reason::Address(error))),
+            Err(error) => nameservers
+                .bad
+                .push(flag_error(entry, Reason::Address(error))),
         }
     }
     nameservers

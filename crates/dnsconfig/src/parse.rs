@@ -183,10 +183,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
 
 /// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of
 /// several.
-fn first_rejected_name(
-    config: &Config,
-    domains: &BTreeSet<String>,
-) -> Option<(ConfigKey, Reason)> {
+fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;
     if let Some(name) = first_within(hosts.keys(), domains) {

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use wire::shorten;
 use wire::query_filter::{QueryFilter, QueryFilterError, QueryFilterText};
+use wire::shorten;
 
 /// Default of the log lines per second.
 pub const DEFAULT_RATE: u32 = 1000;

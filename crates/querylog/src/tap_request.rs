@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RATE, MAX_SECONDS};
+use dnsconfig::query_log::{DEFAULT_RATE, MAX_RATE, MAX_SECONDS};
+use wire::query_filter::{QueryFilter, QueryFilterError, QueryFilterText};
 use wire::shorten;
 
 /// Default time to follow queries, in seconds.
@@ -48,7 +49,7 @@ impl Default for TapParameters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapRequest {
     /// The filter of the queries.
-    pub filter: Filter,
+    pub filter: QueryFilter,
     /// Maximum number of lines per second.
     pub rate: u32,
     /// Duration of following.
@@ -60,7 +61,7 @@ pub struct TapRequest {
 pub enum TapRequestError {
     /// The filter is malformed.
     #[error(transparent)]
-    Filter(#[from] FilterError),
+    Filter(#[from] QueryFilterError),
     /// The number is malformed or out of range.
     #[error("{name} {value:?}: a number from 1 to {limit} is accepted")]
     Number {
@@ -89,7 +90,7 @@ impl TapRequest {
             seconds,
             rate,
         } = parameters;
-        let filter = Filter::new(&FilterText {
+        let filter = QueryFilter::compile(&QueryFilterText {
             name,
             client,
             rcode,
@@ -194,7 +195,7 @@ mod tests {
         );
 
         let defaults = TapRequest {
-            filter: Filter::default(),
+            filter: QueryFilter::default(),
             rate: 1000,
             time: Duration::from_secs(30),
         };

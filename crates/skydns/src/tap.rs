@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use dnsconfig::query_log::Filter;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use wire::query_filter::QueryFilter;
 use wire::{Question, Transport, name::MAX_NAME, rcode};
 
 use crate::engine::Reply;
@@ -193,7 +193,7 @@ pub struct TapCounts {
 #[derive(Debug, Clone)]
 pub struct WatchSettings {
     /// Queries to follow.
-    pub filter: Filter,
+    pub filter: QueryFilter,
     /// Maximum number of records a second.
     pub rate: u32,
     /// Whether records include both messages.
@@ -219,17 +219,17 @@ impl WatchSink {
     fn matches(&self, answered: &AnsweredQuery<'_>) -> bool {
         let filter = &self.settings.filter;
         let reply = answered.reply;
-        if !filter.has(answered.client.ip(), reply.qtype, reply.rcode) {
+        if !filter.matches_query(answered.client.ip(), reply.qtype, reply.rcode) {
             return false;
         }
 
-        if !filter.has_names() {
+        if !filter.has_name_patterns() {
             return true;
         }
 
         // The name comes last, because its conversion takes the most work.
         let mut text = [0; MAX_NAME];
-        filter.has_name(write_name_text(answered.name(), &mut text))
+        filter.matches_name(write_name_text(answered.name(), &mut text))
     }
 
     /// Queues a copy of a query for the reader, if the filter matches and the limits allow.

@@ -1,5 +1,5 @@
 //! DNS in octets and in text: names, questions, records and whole messages (RFC 1035, section 4;
-//! RFC 6891), mnemonics of types and RCODEs, and addresses of servers.
+//! RFC 6891), mnemonics of types and RCODEs, addresses of servers, and filters of queries.
 //!
 //! The crate knows neither zones nor upstreams, and opens no socket. Parsing is safe for any octets:
 //! the parser does not panic, always ends, and allocates no more than the size of the message. The
@@ -14,6 +14,7 @@ mod message;
 pub mod mnemonic;
 pub mod name;
 mod query;
+pub mod query_filter;
 mod question;
 mod rdata;
 mod record;

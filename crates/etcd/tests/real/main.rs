@@ -243,7 +243,9 @@ async fn muted_watch_is_replaced() {
         seen.until(|tree| *tree != before && expected.len() == tree.len())
             .await;
         assert!(
-            expected.iter().all(|key| seen.tree().has_key_within(&[key])),
+            expected
+                .iter()
+                .all(|key| seen.tree().has_key_within(&[key])),
             "{what}"
         );
         seen.until_connected().await;

@@ -62,7 +62,9 @@ impl DnsFront {
 
     /// The first name of an address in the hosts file.
     fn first_host_name(&self, address: IpAddr) -> Option<String> {
-        let name = hosts::lookup_names(&self.hosts, address).into_iter().next()?;
+        let name = hosts::lookup_names(&self.hosts, address)
+            .into_iter()
+            .next()?;
         Some(name + ".")
     }
 

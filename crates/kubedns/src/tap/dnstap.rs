@@ -12,12 +12,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnsconfig::query_log::Filter;
 use skydns::tap::{QueryTap, TapWatch, WatchSettings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use wire::query_filter::QueryFilter;
 
 use self::frames::{FINISH, READY, START, STOP, append_data_frame, control_frame};
 use self::message::MessageEncoder;
@@ -161,7 +161,7 @@ async fn send_records(
     stop: &CancellationToken,
 ) -> Result<(), DnstapError> {
     let mut watch = tap.open_watch(WatchSettings {
-        filter: Filter::default(),
+        filter: QueryFilter::default(),
         rate: u32::MAX,
         messages: true,
     })?;

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
-use dnsconfig::query_log::Filter;
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use querylog::{LineSource, QueryLine};
 use tokio::sync::watch;
+use wire::query_filter::QueryFilter;
 
 use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
@@ -95,7 +95,7 @@ enum FollowerKind {
 struct FollowerQueue {
     id: u64,
     kind: FollowerKind,
-    filter: Filter,
+    filter: QueryFilter,
     rate: u32,
     lines: VecDeque<QueryLine>,
     left_out: u64,
@@ -133,8 +133,8 @@ impl FollowerQueue {
 
     fn matches(&self, query: &LoggedQuery) -> bool {
         let rcode = query.rcode.unwrap_or(u16::MAX);
-        self.filter.has(query.client, query.qtype, rcode)
-            && self.filter.has_name(query.name.as_bytes())
+        self.filter.matches_query(query.client, query.qtype, rcode)
+            && self.filter.matches_name(query.name.as_bytes())
     }
 }
 
@@ -177,7 +177,7 @@ impl QueryFollowers {
     }
 
     /// Opens the query log: queries that match `filter`, of at most `rate` lines per second.
-    pub(crate) fn open_query_log(&self, filter: Filter, rate: u32) -> QueryReader {
+    pub(crate) fn open_query_log(&self, filter: QueryFilter, rate: u32) -> QueryReader {
         self.add_follower(FollowerKind::QueryLog, filter, rate)
     }
 
@@ -188,7 +188,7 @@ impl QueryFollowers {
     /// [`QueriesNotLogged`] if dnsmasq does not log queries.
     pub(crate) fn open_tap(
         &self,
-        filter: Filter,
+        filter: QueryFilter,
         rate: u32,
     ) -> Result<QueryReader, QueriesNotLogged> {
         if self.0.is_logged(&self.0.state.lock()) {
@@ -198,7 +198,7 @@ impl QueryFollowers {
         }
     }
 
-    fn add_follower(&self, kind: FollowerKind, filter: Filter, rate: u32) -> QueryReader {
+    fn add_follower(&self, kind: FollowerKind, filter: QueryFilter, rate: u32) -> QueryReader {
         let mut state = self.0.state.lock();
         let id = state.next_id;
         state.next_id += 1;

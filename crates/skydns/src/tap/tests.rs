@@ -1,4 +1,4 @@
-use dnsconfig::query_log::FilterText;
+use wire::query_filter::QueryFilterText;
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> AnsweredQuery<'a> {
 }
 
 fn watch_settings(name: &str, client: &str, code: &str) -> WatchSettings {
-    let filter = Filter::new(&FilterText {
+    let filter = QueryFilter::compile(&QueryFilterText {
         name,
         client,
         rcode: code,

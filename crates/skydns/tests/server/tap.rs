@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use dnsconfig::query_log::Filter;
 use skydns::forward::CacheLimits;
 use skydns::tap::{TapRecord, TapWatch, WatchSettings};
+use wire::query_filter::QueryFilter;
 
 use super::*;
 
@@ -24,7 +24,7 @@ async fn tap_copies_answer_of_every_path() {
     .await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
     let choice = WatchSettings {
-        filter: Filter::default(),
+        filter: QueryFilter::default(),
         rate: 1000,
         messages: true,
     };
@@ -86,7 +86,7 @@ async fn tap_copies_answer_of_every_path() {
 async fn unread_tap_loses_no_answer() {
     let server = start(Fixed::new(&[]));
     let choice = WatchSettings {
-        filter: Filter::default(),
+        filter: QueryFilter::default(),
         rate: 100_000,
         messages: true,
     };

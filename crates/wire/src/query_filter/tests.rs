@@ -1,6 +1,11 @@
 use super::*;
 
-fn compile_filter(name: &str, client: &str, rcode: &str, qtype: &str) -> Result<QueryFilter, String> {
+fn compile_filter(
+    name: &str,
+    client: &str,
+    rcode: &str,
+    qtype: &str,
+) -> Result<QueryFilter, String> {
     QueryFilter::compile(&QueryFilterText {
         name,
         client,
