@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::query_log::{DEFAULT_RATE, Filter};
+use crate::query_log::DEFAULT_RATE;
+use wire::query_filter::QueryFilter;
 
 fn data(entries: &[(&str, &str)]) -> RawData {
     entries
@@ -239,12 +240,12 @@ fn query_log_is_parsed() {
     let all = log("{}").unwrap().unwrap();
     assert_eq!(
         (all.filter, all.rate, all.until, all.lasts),
-        (Filter::default(), DEFAULT_RATE, None, None)
+        (QueryFilter::default(), DEFAULT_RATE, None, None)
     );
     let text = r#"{"name": "*.acme.example", "client": "10.0.0.0/8", "rcode": "SERVFAIL", "type": "A,AAAA",
         "rate": 10, "seconds": 60, "until": "2026-01-31T12:00:00Z"}"#;
     let some = log(text).unwrap().unwrap();
-    assert!(some.filter.has_name(b"a.acme.example") && !some.filter.has_name(b"acme.example"));
+    assert!(some.filter.matches_name(b"a.acme.example") && !some.filter.matches_name(b"acme.example"));
     assert_eq!(
         (some.rate, some.lasts, some.until.is_some()),
         (10, Some(Duration::from_mins(1)), true)
