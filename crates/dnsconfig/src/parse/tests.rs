@@ -245,7 +245,9 @@ fn query_log_is_parsed() {
     let text = r#"{"name": "*.acme.example", "client": "10.0.0.0/8", "rcode": "SERVFAIL", "type": "A,AAAA",
         "rate": 10, "seconds": 60, "until": "2026-01-31T12:00:00Z"}"#;
     let some = log(text).unwrap().unwrap();
-    assert!(some.filter.matches_name(b"a.acme.example") && !some.filter.matches_name(b"acme.example"));
+    assert!(
+        some.filter.matches_name(b"a.acme.example") && !some.filter.matches_name(b"acme.example")
+    );
     assert_eq!(
         (some.rate, some.lasts, some.until.is_some()),
         (10, Some(Duration::from_mins(1)), true)
