@@ -64,6 +64,7 @@ impl ClientShares {
         let host = ClientHost::from(client);
         let mut table = self.table.lock();
         let own = table.hosts.get(&host).copied().unwrap_or(0);
+        // The share of each client shrinks as the places fill up.
         let free = self.total.saturating_sub(table.taken);
         if own >= self.each.min(free) {
             return None;

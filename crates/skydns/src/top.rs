@@ -81,6 +81,7 @@ impl WindowTables {
                 self.failed += weight;
                 self.servfail.add_key(name, weight);
             }
+            // Other RCODEs have no ranking of their own.
             _ => {}
         }
     }

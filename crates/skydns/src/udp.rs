@@ -103,6 +103,7 @@ impl<B: Backend> UdpWorker<B> {
         while !self.stop.load(Ordering::Relaxed) {
             self.serve_batch(&mut buffers, ReceiveWait::Timeout);
         }
+        // Queries that arrived before the stop still get their answers.
         self.drain_socket(&mut buffers);
     }
 

@@ -77,6 +77,7 @@ pub fn extract_external_answer(
     message: &[u8],
     code: u16,
 ) -> ExternalAnswer {
+    // With NXDOMAIN there may still be aliases.
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return ExternalAnswer::Failed;
     }

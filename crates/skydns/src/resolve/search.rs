@@ -56,6 +56,7 @@ impl<B: Backend> Resolver<B> {
         let mut response = Vec::new();
 
         while let Some(candidate) = next_candidate(&mut walk, ask, &mut message) {
+            // Each name has the place and the deadline of the whole query.
             let candidate = admitted.with_query(&candidate);
             response.clear();
             let reply = match self.try_candidate(&candidate.ask, &mut response) {

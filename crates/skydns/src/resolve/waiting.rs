@@ -125,6 +125,7 @@ impl<B: Backend> Resolver<B> {
         let mut out = Vec::new();
         let reply = not_admitted.append_servfail(&mut out);
 
+        // No work was done, so the latency is zero.
         let query = not_admitted.0.query.query();
         self.record_answer(&AnsweredQuery {
             client,

@@ -109,6 +109,7 @@ impl<V> TransferHistory<V> {
         now: Instant,
     ) {
         let Some(known) = self.zones.get_mut(zone) else {
+            // No step leads to the first version.
             let new = ZoneHistory {
                 current: version,
                 steps: VecDeque::new(),

@@ -86,6 +86,7 @@ impl FromStr for TransferPeers {
     fn from_str(text: &str) -> Result<Self, ParsePeersError> {
         let mut peers = Self::default();
         for peer in text.split(',').map(str::trim) {
+            // A list may end with a comma.
             if !peer.is_empty() {
                 peers.add_peer(peer)?;
             }
