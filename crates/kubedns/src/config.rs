@@ -187,6 +187,7 @@ impl ConfigPublisher {
     async fn follow_inputs(&mut self) {
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
+            // What is known is final, so a later refusal changes nothing.
             let inputs = &mut self.inputs;
             let is_known = self.knowledge == ConfigKnowledge::Known;
             tokio::select! {
@@ -204,6 +205,7 @@ impl ConfigPublisher {
                     tracing::warn!("ConfigMap not read yet, forwarding with the defaults");
                 }
             }
+
             self.publish();
         }
     }

@@ -86,6 +86,7 @@ impl EtcdZones {
                 "publishing a zone of etcd",
                 publish_changes(domain, contents, publish.clone()),
             );
+
             for feed in zone.into_feeds(metrics, &self.lost) {
                 tasks.lasting("following a zone of etcd", feed.run(stop.clone()));
             }
@@ -130,6 +131,7 @@ impl FollowedZone {
                     path,
                 },
             };
+
             feeds.push(EtcdFeed::new(access, keys, sink, metrics.for_zone(&label)));
         }
         feeds

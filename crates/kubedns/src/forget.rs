@@ -16,7 +16,7 @@ use crate::config::InForce;
 
 /// The time after an edit in which responses of the previous servers may arrive: dnsmasq has to
 /// reload, and a pending query may take two seconds.
-const LATE: Duration = Duration::from_secs(3);
+const LATE_REPLIES: Duration = Duration::from_secs(3);
 
 /// Empties the cache of `forwarder` after each edit, and again when no response of the previous
 /// servers can arrive. Runs until `stop`.
@@ -33,17 +33,19 @@ async fn empty_cache(forwarder: &Forwarder, mut in_force: watch::Receiver<Arc<In
     let mut version = in_force.borrow_and_update().version;
     let mut last_replies = None;
     loop {
+        // A deadline in the past has no effect: its branch is disabled.
         let pause = sleep_until(last_replies.unwrap_or_else(Instant::now));
         tokio::select! {
             edited = in_force.wait_for(|now| now.version != version) => match edited {
                 Ok(now) => {
                     version = now.version;
-                    last_replies = Some(Instant::now() + LATE);
+                    last_replies = Some(Instant::now() + LATE_REPLIES);
                 }
                 Err(_) => return,
             },
             () = pause, if last_replies.is_some() => last_replies = None,
         }
+
         forwarder.clear_cache();
     }
 }
@@ -116,7 +118,7 @@ mod tests {
                 query_count(&forwarder, &dnsmasq).await == 2
             })
             .await;
-            testkit::eventually(LATE * 2, || async {
+            testkit::eventually(LATE_REPLIES * 2, || async {
                 query_count(&forwarder, &dnsmasq).await == 3
             })
             .await;

@@ -1,7 +1,6 @@
 //! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves
 //! them over DNS.
 
-mod command_line;
 pub mod config;
 mod descriptors;
 pub mod etcd;
@@ -16,5 +15,19 @@ mod tap;
 pub mod udp_queues;
 mod upstream_state;
 
-pub use command_line::command_line;
+use clap::{Command, CommandFactory as _};
+
+use crate::options::Options;
 pub use run::run;
+
+/// The complete command line, for manual pages and completions. `main.rs` parses the actual
+/// arguments.
+pub fn command_line() -> Command {
+    let explain = explain::CommandOptions::command().name("explain");
+    Options::command()
+        .name("kube-dns")
+        .about("Turns Services and endpoints of a Kubernetes cluster into DNS records, and serves them")
+        .subcommand(explain.about("Explains how a name resolves, or why it does not"))
+        .subcommand(check::command_line())
+        .subcommands(querylog::command_lines())
+}

@@ -112,10 +112,12 @@ impl LoopFinder {
     /// Returns after an edit, or if the routes are not those of `probed`. What is in force changes
     /// also with the loops that this task finds, which need no further probe.
     async fn routes_changed(&mut self, probed: &InForce) -> Result<(), watch::error::RecvError> {
-        let has_changed = |now: &Arc<InForce>| {
-            now.version != probed.version || now.probed_routes != probed.probed_routes
-        };
-        self.in_force.wait_for(has_changed).await.map(drop)
+        self.in_force
+            .wait_for(|now| {
+                now.version != probed.version || now.probed_routes != probed.probed_routes
+            })
+            .await
+            .map(drop)
     }
 
     async fn probe(&self, routes: &BTreeSet<ForwardingRoute>) {
@@ -154,6 +156,7 @@ fn log_changes(before: &Loops, now: &Loops) {
             "upstream server forwards to this server, left out while it does"
         );
     }
+
     for ForwardingRoute { domain, upstream } in before.difference(now) {
         tracing::info!(
             %upstream,

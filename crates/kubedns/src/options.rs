@@ -383,6 +383,7 @@ impl Options {
             preferred_zone: self.prefer_zone.name().cloned(),
             external: self.external_records(),
         };
+
         index::Options {
             records,
             pods: self.pods,
@@ -495,6 +496,7 @@ impl FromStr for CacheSize {
 
     fn from_str(text: &str) -> Result<Self, CacheSizeError> {
         let entries = int(text).map_err(|_| CacheSizeError)?;
+
         if entries <= MAX_CACHE_SIZE {
             Ok(Self(entries))
         } else {

@@ -97,9 +97,10 @@ struct IndexInputs {
 impl Kubedns {
     /// Binds the sockets, reads the configuration and the snapshot file, and makes all tasks.
     async fn bind(options: Options, shutdown: &Shutdown) -> anyhow::Result<Self> {
-        let exposition = metrics_variables();
+        // Mistakes in flags end the start before anything is bound.
         let checked = CheckedOptions::new(&options)?;
         let scope = checked.scope;
+        let exposition = metrics_variables();
         let connection = connect(&options).await?;
         let registry = daemon::metrics::Metrics::new("kubedns")?;
         let metrics = Metrics::new(&registry)?;
@@ -109,6 +110,7 @@ impl Kubedns {
         let transfers = dns_server::transfers(checked.transfer_to, &registry)?;
         let dns = BoundDns::bind(&options, checked.zone, transfers, &exposition, &registry).await?;
         let flags = ConfigFlags::new(&options, &dns.zone, dns.server.local_addr());
+        // The loops are an input of the configuration, and the finder probes its routes.
         let loops = watch::Sender::default();
         let configuration = Configuration::open(&options, flags, feed, loops.subscribe(), &metrics);
         let loop_finder = LoopFinder::new(&dns.forwarder, configuration.subscribe(), loops);

@@ -89,6 +89,7 @@ impl QueryViews {
         } else {
             LoggedQueries::Configured
         };
+
         let open = query_log(&self.tap, topology, queries);
         let logger = QueryLogger::new(open, config, queries);
         tasks.lasting("writing the query log", logger.run(stop));
@@ -129,6 +130,7 @@ fn query_log(
         if !is_ours {
             return Err(LogOpenError::Elsewhere(NANNY));
         }
+
         let watch = tap.open_watch(WatchSettings {
             filter: log.filter.clone(),
             rate: log.rate,
@@ -147,6 +149,7 @@ fn query_line(record: &TapRecord) -> QueryLine {
     } else {
         (name::to_text(&record.name), type_name(record.qtype))
     };
+
     QueryLine {
         time: querylog::format_timestamp(record.time),
         client: record.client.ip().to_canonical().to_string(),

@@ -46,6 +46,7 @@ impl ConfigMapFeed {
             sink,
             |change| change,
         );
+
         // The stock role does not allow the watch. The feed then logs one line, and the defaults
         // stay in force.
         Self {

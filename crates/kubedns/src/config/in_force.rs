@@ -319,10 +319,11 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
             continue;
         };
         let name = name.to_lowercase();
+
+        // Names below the suffix would be completed without end.
         let suffix = search.suffix.as_ref();
-        let is_ours =
-            flags.domains.hold(&name) || suffix.is_some_and(|suffix| name.is_within(suffix));
-        if !is_ours {
+        let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
+        if !is_below_suffix && !flags.domains.hold(&name) {
             domains.push(name);
         }
     }

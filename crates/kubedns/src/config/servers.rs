@@ -58,6 +58,7 @@ impl ConfiguredServers {
                 routes.insert(ForwardingRoute::new(Some(&zone), upstream.clone()));
             }
         }
+
         for (domain, servers) in &self.stub_domains {
             for server in servers {
                 routes.insert(ForwardingRoute::new(Some(domain), server.clone()));

@@ -68,6 +68,8 @@ impl Exposition {
                 );
             }
         }
+
+        // A prefix is escaped where Prometheus does not accept it.
         self.namespace.log_changes("PROMETHEUS_NAMESPACE");
         self.subsystem.log_changes("PROMETHEUS_SUBSYSTEM");
     }

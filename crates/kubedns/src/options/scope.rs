@@ -29,18 +29,16 @@ impl FromStr for NamespaceList {
 
     fn from_str(text: &str) -> Result<Self, NamespaceListError> {
         let mut names: Vec<SmolStr> = Vec::new();
-        for name in text
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-        {
+        for name in text.split(',').map(str::trim) {
+            if name.is_empty() || names.iter().any(|known| known == name) {
+                continue;
+            }
             if !is_label(name) {
                 return Err(NamespaceListError::Name(name.to_owned()));
             }
-            if !names.iter().any(|known| known == name) {
-                names.push(name.into());
-            }
+            names.push(name.into());
         }
+
         if names.len() > MAX_NAMESPACES {
             Err(NamespaceListError::Many)
         } else {
@@ -68,6 +66,8 @@ impl FromStr for Selector {
         if text.is_empty() {
             return Ok(Self::default());
         }
+
+        // The API server would refuse the watch; a mistake is known before that.
         for requirement in split_requirements(text).map(str::trim) {
             if !is_requirement(requirement) {
                 return Err(SelectorError(requirement.to_owned()));

@@ -43,6 +43,8 @@ pub(super) fn new(
         clusterset: options.clusterset_domain.0.first().map(Domain::name),
         lost,
     };
+
+    // Explanations have the processor time of all pages together.
     Explainer::new(
         Arc::clone(status.published()),
         index.published_objects(),

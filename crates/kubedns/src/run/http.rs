@@ -47,6 +47,7 @@ async fn bind_metrics(options: &Options, exposition: &Exposition) -> Option<Serv
     let MetricsPort::Port(port) = exposition.port else {
         return None;
     };
+
     match Server::bind(&options.http_bind_address, port).await {
         Ok(server) => {
             tracing::info!(address = %server.local_addr(), path = exposition.path, "serving metrics");

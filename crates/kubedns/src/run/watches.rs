@@ -81,6 +81,8 @@ impl ApiServerWatches {
     ) {
         let stop = stop.clone();
         let name = "watching services";
+
+        // Only an external zone needs the fields of external addresses.
         if options.external_zone.0.is_empty() {
             let feed = self.feed::<Service>(scope, Event::Service);
             tasks.lasting(name, thread.run(feed.run(stop)));

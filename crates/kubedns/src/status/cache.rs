@@ -33,124 +33,114 @@ impl Serialize for Cache<'_> {
         let above: Vec<String> = name::labels(self.0.zone.domain.wire())
             .map(|label| String::from_utf8_lossy(label).into_owned())
             .collect();
-        Dump {
-            tree: Ancestors {
+
+        let dump = CachePage {
+            tree: AncestorNodes {
                 labels: &above,
-                tree: Tree(self.0),
+                tree: ClusterNode(self.0),
             },
             beside: OtherRecords::new(self.0),
-        }
-        .serialize(serializer)
+        };
+        dump.serialize(serializer)
     }
 }
 
 /// Both maps in one JSON object.
 #[derive(serde::Serialize)]
-struct Dump<'a> {
+struct CachePage<'a> {
     #[serde(flatten)]
-    tree: Ancestors<'a>,
+    tree: AncestorNodes<'a>,
     #[serde(flatten)]
     beside: OtherRecords<'a>,
 }
 
 /// The nodes from the root to the cluster domain; each has one child.
-struct Ancestors<'a> {
+struct AncestorNodes<'a> {
     labels: &'a [String],
-    tree: Tree<'a>,
+    tree: ClusterNode<'a>,
 }
 
-impl Serialize for Ancestors<'_> {
+impl Serialize for AncestorNodes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some((label, labels)) = self.labels.split_last() else {
             return self.tree.serialize(serializer);
         };
-        let child = SingleEntry(
-            label,
-            Ancestors {
-                labels,
-                tree: self.tree,
-            },
-        );
-        node(serializer, &child, &EmptyMap)
+
+        let below = AncestorNodes {
+            labels,
+            tree: self.tree,
+        };
+        serialize_node(serializer, &SingleEntry(label, below), &EmptyMap)
     }
 }
 
 /// The node of the cluster domain: all records are below `svc`.
 #[derive(Clone, Copy)]
-struct Tree<'a>(&'a Snapshot);
+struct ClusterNode<'a>(&'a Snapshot);
 
-impl Serialize for Tree<'_> {
+impl Serialize for ClusterNode<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut namespaces: Vec<&SmolStr> = self.0.namespaces().collect();
         if namespaces.is_empty() {
-            return node(serializer, &EmptyMap, &EmptyMap);
+            return serialize_node(serializer, &EmptyMap, &EmptyMap);
         }
+
         namespaces.sort_unstable();
-        let namespaces = namespaces.into_iter().map(|name| {
-            (
-                name,
-                Namespace {
-                    snapshot: self.0,
-                    name,
-                },
-            )
-        });
-        node(
-            serializer,
-            &SingleEntry("svc", Branch(Children(namespaces.collect()))),
-            &EmptyMap,
-        )
+        let mut children = Vec::with_capacity(namespaces.len());
+        for name in namespaces {
+            let snapshot = self.0;
+            children.push((name, NamespaceNode { snapshot, name }));
+        }
+        let services = SingleEntry("svc", BranchNode(SortedNodes(children)));
+        serialize_node(serializer, &services, &EmptyMap)
     }
 }
 
 /// A node with children alone.
-struct Branch<T>(T);
+struct BranchNode<T>(T);
 
-impl<T: Serialize> Serialize for Branch<T> {
+impl<T: Serialize> Serialize for BranchNode<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        node(serializer, &self.0, &EmptyMap)
+        serialize_node(serializer, &self.0, &EmptyMap)
     }
 }
 
 /// Nodes by label, in sorted order.
-struct Children<'a, T>(Vec<(&'a SmolStr, T)>);
+struct SortedNodes<'a, T>(Vec<(&'a SmolStr, T)>);
 
-impl<T: Serialize> Serialize for Children<'_, T> {
+impl<T: Serialize> Serialize for SortedNodes<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(label, child)| (label, child)))
     }
 }
 
 /// The node of a namespace: Services are children, aliases are entries.
-struct Namespace<'a> {
+struct NamespaceNode<'a> {
     snapshot: &'a Snapshot,
     name: &'a str,
 }
 
-impl Serialize for Namespace<'_> {
+impl Serialize for NamespaceNode<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { snapshot, name } = *self;
-        node(
-            serializer,
-            &Services {
-                snapshot,
-                namespace: name,
-            },
-            &Aliases {
-                snapshot,
-                namespace: name,
-            },
-        )
+        let services = NamespaceServices {
+            snapshot: self.snapshot,
+            namespace: self.name,
+        };
+        let aliases = NamespaceAliases {
+            snapshot: self.snapshot,
+            namespace: self.name,
+        };
+        serialize_node(serializer, &services, &aliases)
     }
 }
 
 /// The aliases of a namespace, by name.
-struct Aliases<'a> {
+struct NamespaceAliases<'a> {
     snapshot: &'a Snapshot,
     namespace: &'a str,
 }
 
-impl<'a> Serialize for Aliases<'a> {
+impl<'a> Serialize for NamespaceAliases<'a> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self {
             snapshot,
@@ -160,7 +150,8 @@ impl<'a> Serialize for Aliases<'a> {
             domain: snapshot.zone.domain.wire(),
             ttl: &|ttl| snapshot.zone.ttl_of(ttl),
         };
-        zone.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
+
+        zone.serialize_entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
             let aliases = snapshot
                 .aliases
                 .node(&[namespace])
@@ -178,60 +169,54 @@ impl<'a> Serialize for Aliases<'a> {
 }
 
 /// The Services of a namespace, by name.
-struct Services<'a> {
+struct NamespaceServices<'a> {
     snapshot: &'a Snapshot,
     namespace: &'a str,
 }
 
-impl<'a> Serialize for Services<'a> {
+impl Serialize for NamespaceServices<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self {
-            snapshot,
-            namespace,
-        } = *self;
         let mut map = serializer.serialize_map(None)?;
-        let visit = |offer: &mut dyn FnMut(&'a SmolStr, &'a ServiceNode)| {
-            let services = snapshot
-                .services
-                .node(&[namespace])
-                .into_iter()
-                .flat_map(Node::entries);
-            services.for_each(|(label, service)| offer(label, service));
-        };
-        in_order(visit, |label, services| {
-            let mut services = services.into_iter();
-            services.try_for_each(|node| {
-                map.serialize_entry(
-                    label,
-                    &Service {
-                        node,
-                        zone: &snapshot.zone,
-                    },
-                )
-            })
-        })?;
+        in_order(
+            |offer| self.visit(offer),
+            |label, services| {
+                for node in services {
+                    let zone = &self.snapshot.zone;
+                    map.serialize_entry(label, &ServiceTree { node, zone })?;
+                }
+                Ok(())
+            },
+        )?;
         map.end()
     }
 }
 
+impl<'a> NamespaceServices<'a> {
+    fn visit(&self, offer: &mut dyn FnMut(&'a SmolStr, &'a ServiceNode)) {
+        if let Some(namespace) = self.snapshot.services.node(&[self.namespace]) {
+            for (label, service) in namespace.entries() {
+                offer(label, service);
+            }
+        }
+    }
+}
+
 /// The node of a Service: ports are children, addresses are entries.
-struct Service<'a> {
+struct ServiceTree<'a> {
     node: &'a ServiceNode,
     zone: &'a Zone,
 }
 
-impl Serialize for Service<'_> {
+impl Serialize for ServiceTree<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self {
-            node: service,
-            zone,
-        } = *self;
+        let service = self.node;
+        let zone = self.zone;
         let addresses = ServiceEntries {
             service,
             zone,
             ports: None,
         };
-        node(serializer, &Protocols { service, zone }, &addresses)
+        serialize_node(serializer, &ServiceProtocols { service, zone }, &addresses)
     }
 }
 
@@ -253,7 +238,8 @@ impl<'a> Serialize for ServiceEntries<'a> {
             domain: zone.domain.wire(),
             ttl: &|ttl| zone.ttl_of(ttl),
         };
-        shown.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| match ports {
+
+        shown.serialize_entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| match ports {
             None => service.visit_members(None, offer),
             Some(ports) => ports
                 .iter()
@@ -263,12 +249,12 @@ impl<'a> Serialize for ServiceEntries<'a> {
 }
 
 /// The protocols of a Service's ports.
-struct Protocols<'a> {
+struct ServiceProtocols<'a> {
     service: &'a ServiceNode,
     zone: &'a Zone,
 }
 
-impl Serialize for Protocols<'_> {
+impl Serialize for ServiceProtocols<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { service, zone } = *self;
         // The ports are sorted by protocol and name.
@@ -279,7 +265,7 @@ impl Serialize for Protocols<'_> {
             let [protocol, _] = &ports.first()?.path;
             Some((
                 protocol,
-                Branch(NamedPorts {
+                BranchNode(ProtocolPorts {
                     service,
                     zone,
                     ports,
@@ -290,13 +276,13 @@ impl Serialize for Protocols<'_> {
 }
 
 /// The ports of one protocol, by name.
-struct NamedPorts<'a> {
+struct ProtocolPorts<'a> {
     service: &'a ServiceNode,
     zone: &'a Zone,
     ports: &'a [PortRecords],
 }
 
-impl Serialize for NamedPorts<'_> {
+impl Serialize for ProtocolPorts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self {
             service,
@@ -308,7 +294,7 @@ impl Serialize for NamedPorts<'_> {
             let [_, name] = &ports.first()?.path;
             Some((
                 name,
-                Leaf(ServiceEntries {
+                LeafNode(ServiceEntries {
                     service,
                     zone,
                     ports: Some(ports),
@@ -319,11 +305,11 @@ impl Serialize for NamedPorts<'_> {
 }
 
 /// A node with entries alone.
-struct Leaf<T>(T);
+struct LeafNode<T>(T);
 
-impl<T: Serialize> Serialize for Leaf<T> {
+impl<T: Serialize> Serialize for LeafNode<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        node(serializer, &EmptyMap, &self.0)
+        serialize_node(serializer, &EmptyMap, &self.0)
     }
 }
 
@@ -337,23 +323,23 @@ struct ShownZone<'z> {
 
 impl ShownZone<'_> {
     /// Writes the entries of a node by label; `visit` visits them in any order.
-    fn entries<'a, S: Serializer>(
+    fn serialize_entries<'a, S: Serializer>(
         &self,
         serializer: S,
         visit: impl Fn(&mut dyn FnMut(Entry<'a>)),
     ) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let visit = |offer: &mut dyn FnMut(&'a str, ServiceRecord<'a>)| {
-            visit(&mut |entry: Entry<'a>| offer(entry.label, entry.record));
-        };
-        in_order(visit, |label, records| {
-            self.records(&mut map, label, &records)
-        })?;
+        in_order(
+            |offer: &mut dyn FnMut(&'a str, ServiceRecord<'a>)| {
+                visit(&mut |entry: Entry<'a>| offer(entry.label, entry.record));
+            },
+            |label, records| self.serialize_records(&mut map, label, &records),
+        )?;
         map.end()
     }
 
     /// Writes the records of one label.
-    fn records<M: SerializeMap>(
+    fn serialize_records<M: SerializeMap>(
         &self,
         map: &mut M,
         label: &str,
@@ -363,6 +349,7 @@ impl ShownZone<'_> {
         for record in records {
             for host in hosts(label, record, self.domain) {
                 let shown = ShownRecord::new(record, host, (self.ttl)(record.ttl));
+
                 // Several records of one label have the keys `label`, `label#1`, `label#2` and so
                 // on.
                 match number {
@@ -413,10 +400,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// The hosts of a record under `label`.
 fn hosts(label: &str, record: &ServiceRecord<'_>, domain: &[u8]) -> Vec<String> {
-    let below = || name::text_below(record.base, domain);
     match &record.host {
-        Host::Base => vec![below()],
-        Host::Member => vec![format!("{label}.{}", below())],
+        Host::Base => vec![name::text_below(record.base, domain)],
+        Host::Member => vec![format!("{label}.{}", name::text_below(record.base, domain))],
         // As in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
         Host::Address(_) | Host::Several(_) => {
@@ -427,7 +413,7 @@ fn hosts(label: &str, record: &ServiceRecord<'_>, domain: &[u8]) -> Vec<String> 
     }
 }
 
-fn node<S: Serializer>(
+fn serialize_node<S: Serializer>(
     serializer: S,
     children: &impl Serialize,
     entries: &impl Serialize,

@@ -43,14 +43,17 @@ impl Collector for TapMetrics {
             dropped,
             watches,
         } = self.tap.counts();
+
         for (result, count) in [
             ("sent", taken),
             ("rate_limited", over_rate),
             ("dropped", dropped),
         ] {
             let counter = self.records.with_label_values(&[result]);
+            // A counter only grows by differences.
             counter.inc_by(count.saturating_sub(counter.get()));
         }
+
         self.taps.set(daemon::metrics::gauge_value(watches));
         [self.records.collect(), self.taps.collect()].concat()
     }

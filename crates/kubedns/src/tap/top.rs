@@ -35,6 +35,7 @@ pub(crate) fn route(
         topology,
         owners: Arc::clone(owners),
     };
+
     daemon::http::exact_path("/top")
         .and(warp::method())
         .and(daemon::http::local_only())
@@ -93,6 +94,7 @@ fn make_ranking(
         };
         clients.push(make_row(row, owner, found.queries));
     }
+
     RankingDocument {
         seconds: found.time.as_secs(),
         queries: found.queries,

@@ -20,7 +20,7 @@ use cluster::snapshot::Snapshot;
 pub(super) struct OtherRecords<'a> {
     /// The zones by their domain.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    zones: BTreeMap<String, Content<'a>>,
+    zones: BTreeMap<String, ZoneContent<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hosts: BTreeMap<String, &'a [IpAddr]>,
     /// The target of each alias, which may be an alias, too.
@@ -30,28 +30,30 @@ pub(super) struct OtherRecords<'a> {
 
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Content<'a> {
+struct ZoneContent<'a> {
     /// Whether the content of the zone is complete; until then its names are SERVFAIL.
     loaded: bool,
-    names: Names<'a>,
+    names: ZoneNames<'a>,
 }
 
 /// The entries of a zone, by owner name.
-struct Names<'a>(&'a FurtherZone);
+struct ZoneNames<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
-        let content = |zone: &'a FurtherZone| Content {
-            loaded: zone.records.has_synced(),
-            names: Names(zone),
-        };
-        let zones = snapshot
-            .zones
-            .iter()
-            .map(|zone| (zone.domain.to_string(), content(zone)));
-        let (mut hosts, mut aliases) = (BTreeMap::new(), BTreeMap::new());
-        for (wire, led) in snapshot.zone.own_names.iter().flat_map(|own| own.iter()) {
-            match led {
+        let mut zones = BTreeMap::new();
+        for zone in snapshot.zones.iter() {
+            let content = ZoneContent {
+                loaded: zone.records.has_synced(),
+                names: ZoneNames(zone),
+            };
+            zones.insert(zone.domain.to_string(), content);
+        }
+
+        let mut hosts = BTreeMap::new();
+        let mut aliases = BTreeMap::new();
+        for (wire, target) in snapshot.zone.own_names.iter().flat_map(|own| own.iter()) {
+            match target {
                 OwnTarget::Addresses(addresses) => {
                     hosts.insert(name::to_text(wire), addresses);
                 }
@@ -62,14 +64,14 @@ impl<'a> OtherRecords<'a> {
             }
         }
         Self {
-            zones: zones.collect(),
+            zones,
             hosts,
             aliases,
         }
     }
 }
 
-impl Names<'_> {
+impl ZoneNames<'_> {
     /// Visits each owner name with its path.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(None, &mut |path| {
@@ -80,20 +82,19 @@ impl Names<'_> {
     }
 }
 
-impl Serialize for Names<'_> {
+impl Serialize for ZoneNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
+                // A name of several sources is shown once.
                 let path = paths.last().into_iter().flatten().map(SmolStr::as_str);
-                map.serialize_entry(
-                    &name,
-                    &NameEntries {
-                        zone: self.0,
-                        path: &path.collect::<Vec<_>>(),
-                    },
-                )
+                let entries = NameEntries {
+                    zone: self.0,
+                    path: &path.collect::<Vec<_>>(),
+                };
+                map.serialize_entry(&name, &entries)
             },
         )?;
         map.end()
@@ -113,7 +114,8 @@ impl<'a> Serialize for NameEntries<'a, '_> {
             domain: zone.domain.wire(),
             ttl: &|ttl| zone.ttl_of(ttl),
         };
-        shown.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
+
+        shown.serialize_entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
             let mut steps = usize::MAX;
             zone.records.records(path, false, &mut steps, offer);
         })
