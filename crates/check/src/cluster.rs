@@ -8,19 +8,18 @@ mod names;
 mod page;
 mod pod;
 mod report;
-mod sidecar;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use daemon::flags::{Exit, parse_subcommand};
+use reports::sidecar::SidecarStatus;
 use wire::ServerAddr;
 
-use super::mistake;
+use super::usage_error;
 use ::cluster::domains::ClusterDomains;
 
 use self::report::Check;
-use self::sidecar::Status;
 
 const NAME: &str = "kube-dns check cluster";
 const USAGE: &str = "\
@@ -33,11 +32,11 @@ addresses and a kubeconfig. The exit status is 0 if no check failed, 1 if one di
 
 ";
 /// Timeout of all checks together.
-const TIME: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The forms of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
+enum ReportForm {
     #[default]
     Text,
     Json,
@@ -83,33 +82,33 @@ pub(crate) struct Options {
     kube_master_url: String,
     /// the form of the report: text or json
     #[arg(long, value_name = "string", value_enum, default_value_t)]
-    output: Output,
+    output: ReportForm,
     /// anything else
     #[arg(hide = true)]
     rest: Vec<String>,
 }
 
 /// Runs the command; `words` are the arguments after `check cluster`.
-pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
-    let options = match read(words) {
+pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
+    let options = match parse_options(words) {
         Ok(options) => options,
         Err(exit) => return exit,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let checks = match runtime {
-        Ok(runtime) => {
-            let checks = runtime.block_on(run(&options));
-            // A read of a file on a dead mount must not delay the report.
-            runtime.shutdown_background();
-            checks
-        }
-        Err(error) => return mistake(NAME, &format!("cannot start the runtime: {error}")),
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return usage_error(NAME, &format!("cannot start the runtime: {error}")),
     };
+
+    let checks = runtime.block_on(check_in_time(&options));
+    // A read of a file on a dead mount must not delay the report.
+    runtime.shutdown_background();
+
     let stdout = match options.output {
-        Output::Text => report::text(&checks),
-        Output::Json => report::json(&checks),
+        ReportForm::Text => report::render_text(&checks),
+        ReportForm::Json => report::render_json(&checks),
     };
     Exit {
         status: u8::from(!report::is_well(&checks)),
@@ -118,62 +117,72 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
+fn parse_options(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     let options: Options = parse_subcommand(NAME, USAGE, words)?;
     if let Some(word) = options.rest.first() {
-        return Err(mistake(
+        return Err(usage_error(
             NAME,
             &format!("unexpected word {word:?}: it accepts only flags, see {NAME} --help"),
         ));
     }
-    for (flag, url) in [("server", &options.server), ("sidecar", &options.sidecar)] {
-        let may_be_empty = flag == "sidecar" && url.is_empty();
-        if !may_be_empty && daemon::http::authority(url).is_none() {
-            return Err(mistake(
-                NAME,
-                &format!("--{flag} {url:?}: http://HOST:PORT is accepted"),
-            ));
-        }
+
+    check_url("server", &options.server)?;
+    if !options.sidecar.is_empty() {
+        check_url("sidecar", &options.sidecar)?;
     }
     if let Err(error) = options.dns.parse::<ServerAddr>() {
-        return Err(mistake(NAME, &format!("--dns {:?}: {error}", options.dns)));
+        let reason = format!("--dns {:?}: {error}", options.dns);
+        return Err(usage_error(NAME, &reason));
     }
     Ok(options)
 }
 
-async fn run(options: &Options) -> Vec<Check> {
-    let checking = checks(options);
-    tokio::time::timeout(TIME, checking)
-        .await
-        .unwrap_or_else(|_| {
-            vec![Check::failed(
-                "check",
-                format!("the checks were stopped: they took longer than {TIME:?}"),
-            )]
-        })
+fn check_url(flag: &str, url: &str) -> Result<(), Exit> {
+    match daemon::http::authority(url) {
+        Some(_) => Ok(()),
+        None => Err(usage_error(
+            NAME,
+            &format!("--{flag} {url:?}: http://HOST:PORT is accepted"),
+        )),
+    }
 }
 
-async fn checks(options: &Options) -> Vec<Check> {
-    let status = Status::read(&options.sidecar).await;
+/// All checks, or a single failed one if they take too long.
+async fn check_in_time(options: &Options) -> Vec<Check> {
+    let checks = tokio::time::timeout(TIMEOUT, check_all(options)).await;
+    checks.unwrap_or_else(|_| {
+        let text = format!("the checks were stopped: they took longer than {TIMEOUT:?}");
+        vec![Check::failed("check", text)]
+    })
+}
+
+async fn check_all(options: &Options) -> Vec<Check> {
+    let status = pod::read_status(&options.sidecar).await;
     let known = status.as_ref().ok();
-    let (readiness, of_status, (mut checks, cluster)) = tokio::join!(
-        pod::readiness(&options.server),
-        pod::of_status(options, &status),
-        api::checks(options, known),
+
+    let (readiness, of_status, api_server) = tokio::join!(
+        pod::check_readiness(&options.server),
+        pod::check_status(options, &status),
+        api::check_api_server(options, known),
     );
-    let stub_domains = known.map(Status::stub_domains).unwrap_or_default();
+    let stub_domains = known.map(SidecarStatus::stub_domains).unwrap_or_default();
+    let of_names = names::check_names(options, &api_server.services, &stub_domains).await;
+
+    // Several of these functions add checks to the same group, such as configuration.
+    let mut checks = api_server.checks;
     checks.push(readiness);
     checks.extend(of_status);
-    checks.extend(names::checks(options, &cluster, &stub_domains).await);
-    // Sort by group: several of these functions add checks to the same group, such as
-    // configuration.
-    let place = |check: &Check| {
-        ["API server", "pod", "upstreams", "configuration"]
-            .iter()
-            .position(|group| *group == check.group)
-    };
-    checks.sort_by_key(|check| place(check).unwrap_or(usize::MAX));
+    checks.extend(of_names);
+    checks.sort_by_key(|check| group_position(check.group));
     checks
+}
+
+/// The place of a group in the report.
+fn group_position(group: &str) -> usize {
+    ["API server", "pod", "upstreams", "configuration"]
+        .iter()
+        .position(|known| *known == group)
+        .unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

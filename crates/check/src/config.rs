@@ -3,8 +3,9 @@
 //! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
 //! invalid key does not hide errors in another.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 
@@ -26,7 +27,7 @@ The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line
 
 ";
 /// Bound of the file, in octets; a `ConfigMap` is smaller.
-const MAX_FILE: u64 = 8 << 20;
+const MAX_INPUT: u64 = 8 << 20;
 
 /// The command line.
 #[derive(Debug, clap::Parser)]
@@ -43,7 +44,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the command; `words` are the arguments after `check config`.
-pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
+pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let options: Options = match parse(NAME, Style::Pflag, words) {
         Ok(options) => options,
         Err(exit) if exit.status == 0 => {
@@ -55,25 +56,27 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if options.path.is_empty() || !options.rest.is_empty() {
-        return super::mistake(NAME, &format!("expected FILE, DIR or -, see {NAME} --help"));
+        let reason = format!("expected FILE, DIR or -, see {NAME} --help");
+        return super::usage_error(NAME, &reason);
     }
-    match read(&options.path) {
+
+    match read_maps(&options.path) {
         Ok(maps) => report(&maps, &options.domain),
-        Err(reason) => super::mistake(NAME, &format!("{}: {reason}", options.path)),
+        Err(reason) => super::usage_error(NAME, &format!("{}: {reason}", options.path)),
     }
 }
 
-/// A `ConfigMap`. `not_text` holds the keys whose values are not text.
+/// The data of a `ConfigMap`. `not_text` holds the keys whose values are not text.
 #[derive(Debug, Default)]
-pub(super) struct ConfigMap {
-    pub(super) name: String,
-    pub(super) data: RawData,
+pub(super) struct ConfigData {
+    name: String,
+    data: RawData,
     not_text: Vec<String>,
 }
 
-impl ConfigMap {
-    /// A `ConfigMap` whose values are text.
-    pub(super) fn of(name: &str, data: RawData) -> Self {
+impl ConfigData {
+    /// The data of a `ConfigMap` whose values are text.
+    pub(super) fn new(name: &str, data: RawData) -> Self {
         Self {
             name: name.to_owned(),
             data,
@@ -82,26 +85,31 @@ impl ConfigMap {
     }
 }
 
-fn read(path: &str) -> Result<Vec<ConfigMap>, String> {
+/// Reads a directory, a file, or standard input for `-`.
+fn read_maps(path: &str) -> Result<Vec<ConfigData>, String> {
     if path != "-" && Path::new(path).is_dir() {
         let data = dnsconfig::read_directory(Path::new(path))?;
-        return Ok(vec![ConfigMap::of(path, data)]);
+        return Ok(vec![ConfigData::new(path, data)]);
     }
-    let mut text = String::new();
-    let read = if path == "-" {
-        std::io::stdin()
-            .lock()
-            .take(MAX_FILE)
-            .read_to_string(&mut text)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
-    };
-    read.map_err(|error| error.to_string())?;
+
+    let text = read_text(path).map_err(|error| error.to_string())?;
     config_maps(&text)
 }
 
+fn read_text(path: &str) -> std::io::Result<String> {
+    let mut text = String::new();
+    if path == "-" {
+        let stdin = std::io::stdin().lock();
+        stdin.take(MAX_INPUT).read_to_string(&mut text)?;
+    } else {
+        let file = std::fs::File::open(path)?;
+        file.take(MAX_INPUT).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
 /// Returns all `ConfigMap`s among the documents of a YAML file, and among the items of its Lists.
-fn config_maps(text: &str) -> Result<Vec<ConfigMap>, String> {
+fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
     let mut maps = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
         let document =
@@ -119,10 +127,10 @@ fn config_maps(text: &str) -> Result<Vec<ConfigMap>, String> {
 /// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind
 /// of an item without one: the API server leaves it out in a `ConfigMapList`. The parser bounds the
 /// depth of nested Lists.
-fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigMap>) {
+fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigData>) {
     let kind = object.get("kind").and_then(Value::as_str).or(item_kind);
     match kind {
-        Some("ConfigMap") => maps.push(config_map(object)),
+        Some("ConfigMap") => maps.push(config_data(object)),
         Some(list @ ("List" | "ConfigMapList")) => {
             let item_kind = (list == "ConfigMapList").then_some("ConfigMap");
             let items = object.get("items").and_then(Value::as_sequence);
@@ -134,15 +142,11 @@ fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<C
     }
 }
 
-fn config_map(document: &Value) -> ConfigMap {
-    let name = document
-        .get("metadata")
-        .and_then(|metadata| metadata.get("name"))
-        .and_then(Value::as_str);
-    let mut map = ConfigMap {
-        name: name.unwrap_or("ConfigMap").to_owned(),
-        ..ConfigMap::default()
-    };
+fn config_data(document: &Value) -> ConfigData {
+    let metadata = document.get("metadata");
+    let name = metadata.and_then(|metadata| metadata.get("name")?.as_str());
+    let mut map = ConfigData::new(name.unwrap_or("ConfigMap"), RawData::new());
+
     let data = document.get("data").and_then(Value::as_mapping);
     for (key, value) in data.into_iter().flatten() {
         let key = key.as_str().unwrap_or_default().to_owned();
@@ -154,66 +158,60 @@ fn config_map(document: &Value) -> ConfigMap {
     map
 }
 
-fn report(maps: &[ConfigMap], domains: &ClusterDomains) -> Exit {
-    let mut lines = Vec::new();
+fn report(maps: &[ConfigData], domains: &ClusterDomains) -> Exit {
+    let mut mistakes = String::new();
+    let mut good = String::new();
     for map in maps {
-        lines.extend(
-            findings(map, domains)
-                .into_iter()
-                .map(|finding| format!("{}: {finding}\n", map.name)),
-        );
+        for mistake in find_mistakes(map, domains) {
+            let _ = writeln!(mistakes, "{}: {mistake}", map.name);
+        }
+        let keys: Vec<&str> = map.data.keys().map(String::as_str).collect();
+        let _ = writeln!(good, "{}: good ({})", map.name, keys.join(", "));
     }
-    if !lines.is_empty() {
-        return Exit {
-            status: 1,
-            stdout: lines.concat(),
-            stderr: String::new(),
-        };
-    }
-    let keys = |map: &ConfigMap| {
-        map.data
-            .keys()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let good = maps
-        .iter()
-        .map(|map| format!("{}: good ({})\n", map.name, keys(map)));
+
+    let has_mistakes = !mistakes.is_empty();
     Exit {
-        status: 0,
-        stdout: good.collect(),
+        status: u8::from(has_mistakes),
+        stdout: if has_mistakes { mistakes } else { good },
         stderr: String::new(),
     }
 }
 
-/// The findings for a cluster with these domains, one line each.
-pub(super) fn findings(map: &ConfigMap, domains: &ClusterDomains) -> Vec<String> {
-    let not_text = map.not_text.iter().map(|key| {
-        format!("error: {key} is not text: put the JSON in quotes, or indent it below \"{key}: |\"")
-    });
-    let domains = domains.bare();
-    let judge = |data: &RawData| {
-        dnsconfig::parse_for(data, &domains)
-            .err()
-            .map(|error| format!("error: {error}"))
-    };
-    let each = map
-        .data
-        .iter()
-        .map(|(key, value)| BTreeMap::from([(key.clone(), value.clone())]));
-    let mut refused: Vec<String> = each.filter_map(|alone| judge(&alone)).collect();
-    if refused.is_empty() {
-        refused.extend(judge(&map.data));
+/// The mistakes for a cluster with these domains, one line each.
+pub(super) fn find_mistakes(map: &ConfigData, domains: &ClusterDomains) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for key in &map.not_text {
+        mistakes.push(format!(
+            "error: {key} is not text: put the JSON in quotes, or indent it below \"{key}: |\""
+        ));
     }
-    let unknown = dnsconfig::unknown_keys(&map.data)
-        .into_iter()
-        .map(|key| format!("warning: {key}"));
-    not_text
-        .chain(refused)
-        .chain(unknown)
+    mistakes.extend(find_errors(&map.data, &domains.bare()));
+    for key in dnsconfig::unknown_keys(&map.data) {
+        mistakes.push(format!("warning: {key}"));
+    }
+
+    mistakes
+        .iter()
         .map(|line| line.replace(char::is_control, "?"))
         .collect()
+}
+
+/// The errors of each key; if there are none, the error of all keys together.
+fn find_errors(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
+    let mut errors = Vec::new();
+    for (key, value) in data {
+        let alone = RawData::from([(key.clone(), value.clone())]);
+        if let Err(error) = dnsconfig::parse_for(&alone, domains) {
+            errors.push(format!("error: {error}"));
+        }
+    }
+
+    if errors.is_empty()
+        && let Err(error) = dnsconfig::parse_for(data, domains)
+    {
+        errors.push(format!("error: {error}"));
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn each_finding_has_a_line() {
+    fn each_mistake_has_a_line() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("map.yaml");
         let of =
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_a_file_a_key() {
+    fn directory_has_one_file_per_key() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_str().unwrap();
         std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn own_names_are_outside_of_the_domains_of_the_cluster() {
+    fn own_names_in_cluster_domain_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_str().unwrap();
         for (name, flags, status) in [
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_on_the_command_line() {
+    fn wrong_command_line_exits_with_2() {
         for words in [
             &[][..],
             &["config"],

@@ -23,14 +23,14 @@ Checks a ConfigMap or a running kube-dns, with advice for each failure.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let mut words = words.into_iter();
     match words.next() {
-        Some(word) if word == "config" => config::command(words),
-        Some(word) if word == "cluster" => cluster::command(words),
+        Some(word) if word == "config" => config::run_command(words),
+        Some(word) if word == "cluster" => cluster::run_command(words),
         Some(word) if matches!(word.to_str(), Some("--help" | "-h" | "help")) => Exit {
             status: 0,
             stdout: String::new(),
             stderr: USAGE.to_owned(),
         },
-        _ => mistake(
+        _ => usage_error(
             NAME,
             &format!("expected config or cluster, see {NAME} --help"),
         ),
@@ -51,8 +51,8 @@ pub fn command_line() -> clap::Command {
         ])
 }
 
-/// The result of a command that cannot run.
-fn mistake(command: &str, reason: &str) -> Exit {
+/// The result of a command line that is wrong.
+fn usage_error(command: &str, reason: &str) -> Exit {
     Exit {
         status: 2,
         stdout: String::new(),

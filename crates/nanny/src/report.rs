@@ -1,4 +1,4 @@
-//! Events of the nanny, reported in one place: [`Status`], metrics, the status file, HTTP.
+//! Events of the nanny, reported in one place: [`StatusRecord`], metrics, the status file, HTTP.
 
 mod status;
 
@@ -20,7 +20,7 @@ use warp::Filter;
 use warp::http::StatusCode;
 use wire::Nameserver;
 
-use self::status::Status;
+use self::status::{StatusRecord, format_time};
 use crate::config::routes::{OmittedServer, Routes};
 use crate::dnsmasq::version::DnsmasqVersion;
 use crate::state_dir::StateDir;
@@ -64,7 +64,7 @@ pub(crate) enum PendingStep {
 /// Collects all events of the nanny. Clones share the state.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
-    status: Arc<Mutex<Status>>,
+    status: Arc<Mutex<StatusRecord>>,
     changed: Arc<Notify>,
     counters: Arc<NannyCounters>,
     metrics: Metrics,
@@ -208,13 +208,8 @@ impl Report {
     pub(crate) fn new() -> Result<Self, MetricError> {
         let metrics = Metrics::new("nanny")?;
         let counters = Arc::new(NannyCounters::new(&metrics)?);
-        let status = Status {
-            version: daemon::version::VERSION,
-            commit: daemon::version::COMMIT,
-            ..Status::default()
-        };
         Ok(Self {
-            status: Arc::new(Mutex::new(status)),
+            status: Arc::new(Mutex::new(StatusRecord::new())),
             changed: Arc::default(),
             counters,
             metrics,
@@ -243,37 +238,37 @@ impl Report {
         )?;
         lacking.set(to_gauge(missing_fixes.len()));
 
-        let mut status = self.lock_status();
-        dnsmasq.version.clone_into(&mut status.dnsmasq.version);
-        status.dnsmasq.missing_fixes = missing_fixes;
-        status.configuration.edits_by = edits_by;
+        let document = &mut self.lock_status().document;
+        document.dnsmasq.version = Some(dnsmasq.version.clone());
+        document.dnsmasq.missing_fixes = missing_fixes.into_iter().map(str::to_owned).collect();
+        document.configuration.edits_by = edits_by.into();
         Ok(())
     }
 
     /// Records a start; `restart` is the reason unless it is the first start.
     pub(crate) fn record_start(&self, pid: i32, restart: Option<RestartReason>) {
-        let mut status = self.lock_status();
-        status.dnsmasq.pid = Some(pid);
-        status.dnsmasq.started_at = Some(status::time(SystemTime::now()));
+        let dnsmasq = &mut self.lock_status().document.dnsmasq;
+        dnsmasq.pid = Some(pid).into();
+        dnsmasq.started_at = Some(format_time(SystemTime::now()));
 
         if let Some(reason) = restart {
             let reason = reason.label();
-            *status.dnsmasq.restarts.entry(reason).or_default() += 1;
+            *dnsmasq.restarts.entry(reason.to_owned()).or_default() += 1;
             self.counters.restarts.with_label_values(&[reason]).inc();
         }
     }
 
     pub(crate) fn mark_up(&self) {
         self.counters.up.set(1);
-        self.lock_status().dnsmasq.up = true;
+        self.lock_status().document.dnsmasq.up = true.into();
     }
 
     pub(crate) fn record_end(&self, how: &str) {
         self.counters.up.set(0);
-        let mut status = self.lock_status();
-        status.dnsmasq.up = false;
-        status.dnsmasq.pid = None;
-        status.dnsmasq.last_end = Some(how.to_owned());
+        let dnsmasq = &mut self.lock_status().document.dnsmasq;
+        dnsmasq.up = false.into();
+        dnsmasq.pid = None.into();
+        dnsmasq.last_end = Some(how.to_owned());
     }
 
     pub(crate) fn count_probe_failure(&self) {
@@ -289,9 +284,9 @@ impl Report {
         let now = SystemTime::now();
         self.counters.reloads.inc();
         self.counters.last_reload.set(unix_seconds(now));
-        let mut status = self.lock_status();
-        status.configuration.reloads += 1;
-        status.configuration.last_reload_at = Some(status::time(now));
+        let configuration = &mut self.lock_status().document.configuration;
+        configuration.reloads.increment();
+        configuration.last_reload_at = Some(format_time(now)).into();
     }
 
     /// Records a reload that removed servers while queries may have been waiting for them.
@@ -314,48 +309,48 @@ impl Report {
         let rejected = state.rejected.saturating_sub(counters.rejected.get());
         counters.rejected.inc_by(rejected);
 
-        self.lock_status().configuration.set(state);
+        self.lock_status().set_configuration(state);
     }
 
     pub(crate) fn set_routes(&self, routes: &Routes) {
         let mut status = self.lock_status();
-        status.routes.set(routes);
+        status.set_routes(routes);
 
         let stub_domains = to_gauge(routes.stub_domains.len());
         self.counters.stub_domains.set(stub_domains);
         self.counters
             .upstreams
             .set(to_gauge(routes.upstreams.len()));
-        let loops = to_gauge(status.routes.loops.len());
+        let loops = to_gauge(status.document.routes.loops.len());
         self.counters.loops.set(loops);
     }
 
     pub(crate) fn set_omitted(&self, omitted: &BTreeSet<OmittedServer>) {
         let mut status = self.lock_status();
-        status.routes.omit(omitted);
+        status.set_omissions(omitted);
 
-        let unresolved = to_gauge(status.routes.unresolved.len());
+        let unresolved = to_gauge(status.document.routes.unresolved.len());
         self.counters.unresolved.set(unresolved);
-        let loops = to_gauge(status.routes.loops.len());
+        let loops = to_gauge(status.document.routes.loops.len());
         self.counters.loops.set(loops);
     }
 
     /// Records the version of kubedns' configuration, and whether it differs from the nanny's.
     pub(crate) fn set_kubedns(&self, configuration: Option<String>, differs: bool) {
         self.counters.kubedns_differs.set(differs.into());
-        self.lock_status().routes.kubedns_configuration = configuration;
+        self.lock_status().document.routes.kubedns_configuration = configuration;
     }
 
     /// Records why dnsmasq does not have the newest routes.
     pub(crate) fn set_pending(&self, step: PendingStep, reason: &str) {
         self.set_pending_gauges(Some(step));
-        self.lock_status().routes.set_pending(Some(reason));
+        self.lock_status().set_pending(Some(reason));
     }
 
     /// Records that the newest routes are in force.
     pub(crate) fn clear_pending(&self) {
         self.set_pending_gauges(None);
-        self.lock_status().routes.set_pending(None);
+        self.lock_status().set_pending(None);
     }
 
     fn set_pending_gauges(&self, step: Option<PendingStep>) {
@@ -375,25 +370,25 @@ impl Report {
 
     /// Records the address of the SERVFAIL server.
     pub(crate) fn set_servfail_server(&self, server: Nameserver) {
-        self.lock_status().routes.servfail_server = Some(server.to_string());
+        self.lock_status().document.routes.servfail_server = Some(server.to_string());
     }
 
     /// Records a loop found by dnsmasq: queries to `server` come back to dnsmasq.
     pub(crate) fn add_loop(&self, server: Nameserver) {
         let mut status = self.lock_status();
-        status.routes.add_loop(server);
-        let loops = to_gauge(status.routes.loops.len());
+        status.add_loop(server);
+        let loops = to_gauge(status.document.routes.loops.len());
         self.counters.loops.set(loops);
     }
 
     /// Locks the status for a change, and wakes the writer of the status file.
-    fn lock_status(&self) -> MutexGuard<'_, Status> {
+    fn lock_status(&self) -> MutexGuard<'_, StatusRecord> {
         self.changed.notify_one();
         self.status.lock()
     }
 
     pub(crate) fn status_json(&self) -> String {
-        let status = self.status.lock().clone();
+        let status = self.status.lock().document.clone();
         serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
     }
 
@@ -459,7 +454,7 @@ impl Report {
     }
 
     fn health_reply(&self) -> warp::reply::Response {
-        if self.status.lock().dnsmasq.up {
+        if self.status.lock().document.dnsmasq.up == true.into() {
             http::text(StatusCode::OK, "ok\n")
         } else {
             http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")

@@ -1,14 +1,14 @@
 //! The value of `--probe`.
 
 use hickory_proto::op::{Message, MessageType, OpCode};
-use sidecar::spec::Spec;
+use sidecar::spec::ProbeSpec;
 
 /// Any value of `--probe` is rejected or accepted. In an accepted value the label is valid in a
 /// metric name, the interval is at least one second, and the query can be sent. The probe stays the
 /// same when it is written and parsed again.
 pub fn probe(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    let spec: Spec = match text.parse() {
+    let spec: ProbeSpec = match text.parse() {
         Ok(spec) => spec,
         Err(error) => {
             assert!(!error.to_string().is_empty());
@@ -26,7 +26,7 @@ pub fn probe(input: &[u8]) {
     );
     assert!(spec.interval.as_secs() >= 1, "{:?}", spec.interval);
     sent(&spec);
-    let Spec {
+    let ProbeSpec {
         label,
         server,
         question,
@@ -47,7 +47,7 @@ pub fn probe(input: &[u8]) {
 }
 
 /// Checks that the query of a probe can be sent, and that a server can parse it.
-fn sent(spec: &Spec) {
+fn sent(spec: &ProbeSpec) {
     let mut message = Message::new(1, MessageType::Query, OpCode::Query);
     message.add_query(spec.question.clone());
     let wire = message.to_vec();

@@ -75,7 +75,7 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
 /// Computes the verdict every few seconds, so that its metrics are current.
 async fn compute_verdict(parts: Arc<Parts>, stop: CancellationToken) {
     repeat(interval(VERDICT_INTERVAL), stop, || async {
-        drop(status::status(&parts, false).await);
+        drop(status::build_status(&parts, false).await);
     })
     .await;
 }

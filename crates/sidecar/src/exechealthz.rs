@@ -16,25 +16,25 @@ use wire::Transport;
 use crate::nslookup::Lookup;
 use crate::options::Options;
 use crate::probe::Probe;
-use crate::spec::{SECONDS, Spec};
+use crate::spec::{DEFAULT_INTERVAL, ProbeSpec};
 
 /// The path of a command without `--url`.
 const DEFAULT_PATH: &str = "/healthz";
 /// The port of exechealthz by default.
 const DEFAULT_PORT: u16 = 8080;
 /// A result is too old if its age exceeds the interval of the probe by more than this time.
-const LATENCY: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// All probes, and the probes that each path reports.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct HealthPlan {
     /// The probes of `--probe`, then the probes that replace commands.
-    pub(crate) specs: Vec<Spec>,
+    pub(crate) specs: Vec<ProbeSpec>,
     /// Paths with indices of `specs`; empty without exechealthz.
     paths: Vec<(String, Vec<usize>)>,
 }
 
-impl Plan {
+impl HealthPlan {
     /// Builds the plan. Fails if the numbers of paths and commands differ, if a path does not begin
     /// with a slash, or if there are no probes for `--exechealthz-port`.
     pub(crate) fn new(options: &Options) -> anyhow::Result<Self> {
@@ -42,6 +42,7 @@ impl Plan {
         if options.cmd.is_empty() && options.url.is_empty() {
             return Self::of_probes(specs, options.exechealthz_port != 0);
         }
+
         let mut urls = options.url.clone();
         if urls.is_empty() {
             urls.push(DEFAULT_PATH.to_owned());
@@ -53,6 +54,7 @@ impl Plan {
                 urls.len()
             );
         }
+
         let mut plan = Self {
             specs,
             paths: Vec::new(),
@@ -61,110 +63,112 @@ impl Plan {
             if !url.starts_with('/') {
                 bail!("--url: {url:?} does not begin with a slash");
             }
-            let probes = command
-                .0
-                .iter()
-                .map(|lookup| plan.probe(lookup, options))
-                .collect();
+            let lookups = command.0.iter();
+            let probes = lookups.map(|lookup| plan.probe_index(lookup, options));
+            let probes = probes.collect();
             plan.paths.push((url, probes));
         }
         Ok(plan)
     }
 
     /// Builds the plan without commands: one path per probe, and one path for all probes.
-    fn of_probes(specs: Vec<Spec>, wanted: bool) -> anyhow::Result<Self> {
-        if !wanted {
-            return Ok(Self {
-                specs,
-                paths: Vec::new(),
-            });
+    fn of_probes(specs: Vec<ProbeSpec>, is_wanted: bool) -> anyhow::Result<Self> {
+        let mut paths = Vec::new();
+        if !is_wanted {
+            return Ok(Self { specs, paths });
         }
         if specs.is_empty() {
             bail!("--exechealthz-port: there is nothing to check without a --probe or a --cmd");
         }
-        let each = specs
-            .iter()
-            .enumerate()
-            .map(|(i, spec)| (format!("/healthz-{}", spec.label), vec![i]));
-        let paths = each
-            .chain([(DEFAULT_PATH.to_owned(), (0..specs.len()).collect())])
-            .collect();
+
+        for (index, spec) in specs.iter().enumerate() {
+            paths.push((format!("/healthz-{}", spec.label), vec![index]));
+        }
+        paths.push((DEFAULT_PATH.to_owned(), (0..specs.len()).collect()));
         Ok(Self { specs, paths })
     }
 
     /// The index of the probe that replaces this `nslookup`: an existing probe, or a new one.
-    fn probe(&mut self, lookup: &Lookup, options: &Options) -> usize {
-        let same =
-            |spec: &Spec| spec.server == lookup.server && *spec.question.name() == lookup.name;
-        self.specs.iter().position(same).unwrap_or_else(|| {
-            self.specs.push(Spec {
-                label: self.label(lookup, options),
-                server: lookup.server.clone(),
-                question: Query::query(lookup.name.clone(), RecordType::A),
-                transport: Transport::Udp,
-                interval: SECONDS,
-            });
-            self.specs.len() - 1
-        })
+    fn probe_index(&mut self, lookup: &Lookup, options: &Options) -> usize {
+        let existing = self
+            .specs
+            .iter()
+            .position(|spec| spec.server == lookup.server && *spec.question.name() == lookup.name);
+        if let Some(index) = existing {
+            return index;
+        }
+
+        self.specs.push(ProbeSpec {
+            label: self.new_label(lookup, options),
+            server: lookup.server.clone(),
+            question: Query::query(lookup.name.clone(), RecordType::A),
+            transport: Transport::Udp,
+            interval: DEFAULT_INTERVAL,
+        });
+        self.specs.len() - 1
     }
 
     /// The usual label in manifests for this server, or a numbered label if the usual label is
     /// taken or unknown.
-    fn label(&self, lookup: &Lookup, options: &Options) -> String {
+    fn new_label(&self, lookup: &Lookup, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),
             server if *server == options.kubedns_addr => Some("kubedns"),
             _ => None,
         };
-        let taken = |label: &str| self.specs.iter().any(|spec| spec.label == label);
+
         match usual {
-            Some(label) if !taken(label) => label.to_owned(),
+            Some(label) if !self.specs.iter().any(|spec| spec.label == label) => label.to_owned(),
             _ => format!("healthz_{}", self.specs.len() + 1),
         }
     }
 
     /// The checks with their probes; `None` without exechealthz.
-    pub(crate) fn checks(self, options: &Options, probes: &[Arc<Probe>]) -> Option<Checks> {
+    pub(crate) fn into_checks(
+        self,
+        options: &Options,
+        probes: &[Arc<Probe>],
+    ) -> Option<HealthzChecks> {
+        if self.paths.is_empty() {
+            return None;
+        }
         let port = match options.exechealthz_port {
             0 => DEFAULT_PORT,
             port => port,
         };
-        let of = |indices: Vec<usize>| {
-            indices
-                .iter()
-                .filter_map(|i| probes.get(*i).cloned())
-                .collect()
-        };
-        let paths: Vec<_> = self
-            .paths
-            .into_iter()
-            .map(|(path, indices)| (path, of(indices)))
-            .collect();
-        (!paths.is_empty()).then_some(Checks { port, paths })
+
+        // The probes have the order of the plan.
+        let mut paths = Vec::with_capacity(self.paths.len());
+        for (path, indices) in self.paths {
+            let checked = indices.iter().filter_map(|index| probes.get(*index));
+            paths.push((path, checked.cloned().collect()));
+        }
+        Some(HealthzChecks { port, paths })
     }
 }
 
 /// The checks of each path on the port of exechealthz.
 #[derive(Debug)]
-pub(crate) struct Checks {
+pub(crate) struct HealthzChecks {
     pub(crate) port: u16,
     paths: Vec<(String, Vec<Arc<Probe>>)>,
 }
 
-impl Checks {
+impl HealthzChecks {
     /// Returns 200 if all probes of the path succeed, else 503. exechealthz returned 200 if its
     /// command exited with 0.
-    fn reply(&self, path: &str) -> Response {
+    fn reply_at(&self, path: &str) -> Response {
         let Some((_, probes)) = self.paths.iter().find(|(known, _)| known == path) else {
             // Differs from exechealthz, which answers every path with a page, and exits on `/quit`.
             return http::not_found();
         };
+
         let now = Instant::now();
-        match probes.iter().find_map(|probe| complaint(probe, now)) {
+        match probes.iter().find_map(|probe| probe_error(probe, now)) {
             None => http::text(StatusCode::OK, "ok"),
-            Some(what) => http::plain_error(
+            Some(error) => http::plain_error(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("Healthz probe on {path} error: {what}\n"),
+                format!("Healthz probe on {path} error: {error}\n"),
             ),
         }
     }
@@ -172,24 +176,25 @@ impl Checks {
 
 /// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until the
 /// result is overdue.
-fn complaint(probe: &Probe, now: Instant) -> Option<String> {
-    let (health, label) = (probe.health(), &probe.spec().label);
-    if health.age(now) > probe.spec().interval + LATENCY {
+fn probe_error(probe: &Probe, now: Instant) -> Option<String> {
+    let health = probe.health();
+    let label = &probe.spec().label;
+    if health.age(now) > probe.spec().interval + MAX_DELAY {
         return Some(format!("{label}: latest result too old to be useful"));
     }
-    health
-        .last
-        .state
+
+    let last = health.last;
+    last.state
         .is_failed()
-        .then(|| format!("{label}: {}", health.last.failure.error))
+        .then(|| format!("{label}: {}", last.failure.error))
 }
 
 /// The routes of the port of exechealthz.
 pub(crate) fn routes(
-    checks: Arc<Checks>,
+    checks: Arc<HealthzChecks>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     warp::path::full()
-        .map(move |path: warp::path::FullPath| checks.reply(path.as_str()))
+        .map(move |path: warp::path::FullPath| checks.reply_at(path.as_str()))
         .boxed()
 }
 

@@ -3,71 +3,48 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use dnsclient::ExchangeError;
+use reports::sidecar::{ProbeResult, ProbeState};
 use serde::{Serialize, Serializer};
 
 use crate::time::{Now, millis, milliseconds};
 
 /// Limit of results kept for the plot: twenty minutes at the default interval of five seconds.
-const REMEMBERED: usize = 240;
-
-/// Result of the last probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    Waiting,
-    /// The probed name was answered.
-    Ok,
-    /// The server answers, but not for the probed name.
-    Itself,
-    /// The server fails its health check.
-    Failed,
-}
-
-impl State {
-    /// Returns whether the server passes its health check.
-    pub(crate) fn is_healthy(self) -> bool {
-        matches!(self, Self::Ok | Self::Itself)
-    }
-
-    /// Returns whether the last probe failed.
-    pub(crate) fn is_failed(self) -> bool {
-        self == Self::Failed
-    }
-}
+const MAX_HISTORY: usize = 240;
 
 /// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) state: State,
+pub(crate) struct ProbeOutcome {
+    pub(crate) state: ProbeState,
     /// Latency of the answer that proves health; zero if the server is not healthy.
     pub(crate) latency: Duration,
     /// Empty when the probed name was answered.
-    pub(crate) failure: Failure,
+    pub(crate) failure: ProbeFailure,
 }
 
 /// The reason why the probed name was not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct ProbeFailure {
     /// The error text of kube-dns, which does not contain the RCODE.
     pub(crate) error: String,
     /// The RCODE; empty without a response.
     pub(crate) rcode: String,
 }
 
-/// One result, for `/status` and the plot.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Point {
-    /// The time, in milliseconds since 1970.
-    pub(crate) at: u64,
-    pub(crate) state: State,
-    /// Latency of the answer.
-    pub(crate) latency_ms: f64,
+impl ProbeFailure {
+    /// The failure of a query without a response.
+    pub(crate) fn of_error(error: &ExchangeError) -> Self {
+        Self {
+            error: error.to_string(),
+            rcode: String::new(),
+        }
+    }
 }
 
+/// The health of a probed server.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
-    pub(crate) last: Verdict,
+    pub(crate) last: ProbeOutcome,
     /// The time of the last change of `state`.
     pub(crate) since: Instant,
     /// The time of the last result, or of the start if there is no result.
@@ -75,20 +52,22 @@ pub(crate) struct Health {
     /// Probes in a row without an answer for the probed name, even if the server is healthy.
     pub(crate) failures: u32,
     /// The last results, newest last; bounded.
-    pub(crate) history: VecDeque<Point>,
+    pub(crate) history: VecDeque<ProbeResult>,
 }
 
 impl Health {
+    /// The health before the first result.
     pub(crate) fn waiting(now: Instant) -> Self {
-        let failure = Failure {
+        let failure = ProbeFailure {
             error: "waiting for first probe".to_owned(),
             rcode: String::new(),
         };
-        let last = Verdict {
-            state: State::Waiting,
+        let last = ProbeOutcome {
+            state: ProbeState::Waiting,
             latency: Duration::ZERO,
             failure,
         };
+
         Self {
             last,
             since: now,
@@ -99,28 +78,29 @@ impl Health {
     }
 
     /// Adds a result; returns whether the state changed.
-    pub(crate) fn record(&mut self, verdict: Verdict, now: Now) -> bool {
-        let changed = verdict.state != self.last.state;
-        if changed {
+    pub(crate) fn record(&mut self, outcome: ProbeOutcome, now: Now) -> bool {
+        let has_changed = outcome.state != self.last.state;
+        if has_changed {
             self.since = now.clock;
         }
         self.last_at = now.clock;
-        self.failures = if verdict.state == State::Ok {
+        self.failures = if outcome.state == ProbeState::Ok {
             0
         } else {
             self.failures.saturating_add(1)
         };
-        if self.history.len() == REMEMBERED {
+
+        if self.history.len() == MAX_HISTORY {
             self.history.pop_front();
         }
-        let latency_ms = milliseconds(verdict.latency);
-        self.history.push_back(Point {
+        self.history.push_back(ProbeResult {
             at: millis(now.time_of_day),
-            state: verdict.state,
-            latency_ms,
+            state: outcome.state,
+            latency_ms: milliseconds(outcome.latency),
         });
-        self.last = verdict;
-        changed
+
+        self.last = outcome;
+        has_changed
     }
 
     /// The time since the last result, or since the start if there is no result.
@@ -129,29 +109,28 @@ impl Health {
     }
 
     /// The body of `/healthcheck/<label>`.
-    pub(crate) fn check(&self) -> Check<'_> {
-        let healthy = self.last.state.is_healthy();
-        Check {
-            is_ok: healthy,
-            latency_seconds: if healthy {
-                self.last.latency.as_secs_f64()
-            } else {
-                0.0
-            },
-            // A healthy server has no error here, even if the probed name was not answered;
-            // `/status` shows that error.
-            error: if healthy {
-                ""
-            } else {
-                &self.last.failure.error
-            },
+    pub(crate) fn check(&self) -> HealthCheck<'_> {
+        // A healthy server has no error here, even if the probed name was not answered; `/status`
+        // shows that error.
+        if self.last.state.is_healthy() {
+            return HealthCheck {
+                is_ok: true,
+                latency_seconds: self.last.latency.as_secs_f64(),
+                error: "",
+            };
+        }
+
+        HealthCheck {
+            is_ok: false,
+            latency_seconds: 0.0,
+            error: &self.last.failure.error,
         }
     }
 }
 
 /// The body of `/healthcheck/<label>`, with the field names and the order of kube-dns.
 #[derive(Debug, Serialize)]
-pub(crate) struct Check<'a> {
+pub(crate) struct HealthCheck<'a> {
     #[serde(rename = "IsOk")]
     pub(crate) is_ok: bool,
     #[serde(rename = "LatencySeconds", serialize_with = "go_float")]

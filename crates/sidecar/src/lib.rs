@@ -8,8 +8,8 @@
 //!   old manifests.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: the metrics of kubedns and the status of the nanny.
-//! * [`verdict`]: the condition of the pod, and remedies.
-//! * [`document`], [`status`], [`page`]: the overview for an operator.
+//! * [`verdict`]: the faults of the pod, and how long they have lasted.
+//! * [`status`], [`page`]: the overview for an operator.
 //!
 //! # Health checks without needless restarts
 //!
@@ -32,7 +32,8 @@
 
 mod app;
 mod counters;
-mod document;
+#[cfg(test)]
+mod example;
 mod exechealthz;
 mod health;
 mod metric_name;
@@ -52,4 +53,4 @@ mod upstreams;
 mod verdict;
 
 pub use app::run;
-pub use options::{Mode, Options};
+pub use options::{HealthMode, Options};

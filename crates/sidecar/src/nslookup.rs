@@ -7,7 +7,7 @@ use hickory_proto::rr::Name;
 use thiserror::Error;
 use wire::{FlagAddrError, ServerAddr};
 
-use crate::spec::{SpecError, fully_qualified};
+use crate::spec::{ProbeSpecError, fully_qualified};
 
 /// A command of manifests up to Kubernetes 1.5: `nslookup NAME SERVER >/dev/null`, or several
 /// joined with `&&`.
@@ -31,7 +31,7 @@ pub enum CommandError {
     Form,
     /// Not a domain name.
     #[error(transparent)]
-    Name(#[from] SpecError),
+    Name(#[from] ProbeSpecError),
     /// Not a server.
     #[error(transparent)]
     Server(#[from] FlagAddrError),

@@ -8,7 +8,7 @@ use daemon::metrics::NamePrefix;
 use wire::ServerAddr;
 
 use crate::nslookup::Command;
-use crate::spec::Spec;
+use crate::spec::ProbeSpec;
 
 /// The help text of `--probe`: the text of kube-dns, with additions.
 const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
@@ -21,11 +21,11 @@ Commands, of the kubedns in the pod:
 
 /// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Mode {
+pub enum HealthMode {
     /// The part must answer, if not the probed name.
     #[default]
     #[value(name = "self")]
-    Itself,
+    SelfOnly,
     /// The probed name must be answered, as in kube-dns.
     Through,
 }
@@ -45,14 +45,14 @@ pub struct Options {
     pub dnsmasq_poll_interval_ms: i64,
     /// The probes; repeatable.
     #[arg(long, value_name = "string", help = PROBE)]
-    pub probe: Vec<Spec>,
+    pub probe: Vec<ProbeSpec>,
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "10000", value_parser = int::<u64>)]
     pub upstream_probe_interval_ms: u64,
     /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed
     /// name is answered)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
-    pub health: Mode,
+    pub health: HealthMode,
     /// address of kubedns; a probe of this address checks the health of kubedns
     #[arg(long, value_name = "string", default_value = "127.0.0.1:10053", value_parser = ServerAddr::from_flag)]
     pub kubedns_addr: ServerAddr,

@@ -1,4 +1,4 @@
-//! The page at `/`: [`Status`] as HTML.
+//! The page at `/`: [`SidecarStatus`] as HTML.
 //!
 //! The page is one document without external resources, complete without JavaScript. Its script
 //! fetches the page again every few seconds and replaces the content, so only this module renders.
@@ -14,10 +14,9 @@ mod upstreams;
 mod verdict;
 
 use maud::{Markup, PreEscaped, html};
+use reports::sidecar::{PodPart, ProbeState, ProbeStatus, SidecarStatus};
 
 use self::text::{ago, number};
-use crate::document::{ProbeStatus, Status};
-use crate::health::State;
 
 /// Content security policy of a page: the policy permits scripts and styles with the nonce, icons
 /// in `data:` URLs, and requests to the origin of the page.
@@ -33,7 +32,7 @@ const STYLE: PreEscaped<&str> = PreEscaped(include_str!("page/style.css"));
 const SCRIPT: PreEscaped<&str> = PreEscaped(include_str!("page/live.js"));
 
 /// The whole page. `nonce` must be the nonce in the [`policy`] of the response.
-pub(crate) fn render(status: &Status, nonce: &str) -> String {
+pub(crate) fn render(status: &SidecarStatus, nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -47,8 +46,8 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
             body {
                 p #lost role="status" {}
                 main {
-                    div.live { (glance(status)) }
-                    @if status.explains { (explain()) }
+                    div.live { (head(status)) }
+                    @if status.explains { (explain_form()) }
                     div.live { (details(status)) }
                 }
                 script nonce=(nonce) { (SCRIPT) }
@@ -60,9 +59,10 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
 
 /// The head of the page. The script replaces the head and the details every few seconds; the form
 /// between them keeps its input.
-fn glance(status: &Status) -> Markup {
+fn head(status: &SidecarStatus) -> Markup {
     let time =
         chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));
+
     html! {
         h1 { "kube-dns " small { (status.pod) } }
         p.when {
@@ -74,7 +74,7 @@ fn glance(status: &Status) -> Markup {
 }
 
 /// The form that asks kubedns to explain a name.
-fn explain() -> Markup {
+fn explain_form() -> Markup {
     html! {
         form #explain action="explain" method="get" {
             label for="name" { "Why does a name resolve, or not?" }
@@ -86,77 +86,80 @@ fn explain() -> Markup {
     }
 }
 
-fn details(status: &Status) -> Markup {
+fn details(status: &SidecarStatus) -> Markup {
     html! {
-        @if let Some(dnsmasq) = &status.dnsmasq { (upstreams::of_dnsmasq(status, dnsmasq)) }
-        (upstreams::of_kubedns(status))
+        @if let Some(dnsmasq) = &status.dnsmasq { (upstreams::dnsmasq_section(status, dnsmasq)) }
+        (upstreams::kubedns_section(status.kubedns.known.as_ref()))
         section.cards aria-label="parts" {
-            (card("kubedns", probed(status, "kubedns"), &facts::kubedns(status)))
+            (card(status, PodPart::Kubedns, &facts::kubedns_lines(status)))
             @if let Some(dnsmasq) = &status.dnsmasq {
-                (card("dnsmasq", probed(status, "dnsmasq"), &facts::dnsmasq(status, dnsmasq)))
+                (card(status, PodPart::Dnsmasq, &facts::dnsmasq_lines(status, dnsmasq)))
             }
         }
         section aria-label="probes" {
             h2 { "Probes" }
             @if status.probes.is_empty() { p { "No --probe is given." } }
-            @let axes = plot::Axes::of(&status.probes, status.time);
+            @let axes = plot::PlotAxes::of_probes(&status.probes, status.time);
             div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
         }
         @if status.dnsmasq.is_some() { (configuration::section(status)) }
         (top::section(status.top.as_deref()))
-        p.when { (facts::sidecar(status)) }
+        p.when { (facts::sidecar_line(status)) }
     }
 }
 
-/// The appearance of the worst probe of a part.
-fn probed(status: &Status, part: &str) -> Look {
-    match worst(&status.probes, |probe| probe.part == part) {
-        None => Look {
-            words: "not probed",
-            mark: "\u{2013}",
-            ..look(None)
-        },
-        state => look(state),
-    }
-}
-
-/// The worst state of the probes, if there are any.
-fn worst(probes: &[ProbeStatus], which: impl Fn(&ProbeStatus) -> bool) -> Option<State> {
-    let rank = |state: &State| match state {
-        State::Ok => 0,
-        State::Waiting => 1,
-        State::Itself => 2,
-        State::Failed => 3,
-    };
-    probes
-        .iter()
-        .filter(|probe| which(probe))
-        .map(|probe| probe.state)
-        .max_by_key(rank)
-}
-
-fn card(name: &str, look: Look, facts: &Markup) -> Markup {
+/// The card of a part, in the appearance of its worst probe.
+fn card(status: &SidecarStatus, part: PodPart, lines: &Markup) -> Markup {
+    let Look { class, mark, words } = part_look(&status.probes, part);
     html! {
-        article class=(look.class) {
-            h2 { (name) }
-            p.state { (look.mark) " " (look.words) }
-            ul { (facts) }
+        article class=(class) {
+            h2 { (part.label()) }
+            p.state { (mark) " " (words) }
+            ul { (lines) }
         }
     }
 }
 
+fn part_look(probes: &[ProbeStatus], part: PodPart) -> Look {
+    let of_part = probes.iter().filter(|probe| probe.part == part);
+    let worst = of_part
+        .map(|probe| probe.state)
+        .max_by_key(|state| severity(*state));
+    match worst {
+        Some(state) => state_look(state),
+        None => Look {
+            class: "waiting",
+            mark: "\u{2013}",
+            words: "not probed",
+        },
+    }
+}
+
+fn severity(state: ProbeState) -> u8 {
+    match state {
+        ProbeState::Ok => 0,
+        ProbeState::Waiting => 1,
+        ProbeState::SelfOnly => 2,
+        ProbeState::Failed => 3,
+    }
+}
+
 /// One probe with its plot.
-fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
-    let Look { class, mark, words } = look(Some(probe.state));
+fn figure(probe: &ProbeStatus, axes: &plot::PlotAxes, now: u64) -> Markup {
+    let Look { class, mark, words } = state_look(probe.state);
+    let age = ago(now.saturating_sub(probe.since) / 1000);
+    // Before the first result, the error says only this.
+    let has_error = !probe.error.is_empty() && probe.state != ProbeState::Waiting;
+
     html! {
         figure class=(class) {
             figcaption {
                 b { (probe.label) }
-                " " (mark) " " (words) " (" (ago(now.saturating_sub(probe.since) / 1000)) "); "
+                " " (mark) " " (words) " (" (age) "); "
                 (probe.name) " " (probe.kind) " at " (probe.server) " over " (probe.transport)
                 " every " (probe.interval_seconds) " s"
                 @if probe.state.is_healthy() { "; " (number(probe.latency_ms, "ms")) }
-                @if !probe.error.is_empty() && probe.state != State::Waiting {
+                @if has_error {
                     br;
                     code { (probe.error) @if !probe.rcode.is_empty() { " (" (probe.rcode) ")" } }
                 }
@@ -166,8 +169,7 @@ fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
     }
 }
 
-/// The appearance of a state: a CSS class for the colour, a sign for readers who do not see
-/// colours, and words.
+/// An appearance: a CSS class for the colour, a sign for readers who do not see colours, and words.
 #[derive(Clone, Copy)]
 struct Look {
     class: &'static str,
@@ -175,12 +177,12 @@ struct Look {
     words: &'static str,
 }
 
-fn look(state: Option<State>) -> Look {
+fn state_look(state: ProbeState) -> Look {
     let (class, mark, words) = match state {
-        None | Some(State::Waiting) => ("waiting", "\u{2026}", "not probed yet"),
-        Some(State::Ok) => ("ok", "\u{2713}", "answers"),
-        Some(State::Itself) => ("itself", "\u{25d0}", "answers for itself only"),
-        Some(State::Failed) => ("failed", "\u{2717}", "does not answer"),
+        ProbeState::Waiting => ("waiting", "\u{2026}", "not probed yet"),
+        ProbeState::Ok => ("ok", "\u{2713}", "answers"),
+        ProbeState::SelfOnly => ("itself", "\u{25d0}", "answers for itself only"),
+        ProbeState::Failed => ("failed", "\u{2717}", "does not answer"),
     };
     Look { class, mark, words }
 }

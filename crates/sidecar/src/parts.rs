@@ -8,13 +8,13 @@ use anyhow::bail;
 use daemon::metrics::{MetricError, Metrics};
 use wire::ServerAddr;
 
-use crate::counters::Counters;
-use crate::exechealthz::{Checks, Plan};
+use crate::counters::CounterReader;
+use crate::exechealthz::{HealthPlan, HealthzChecks};
 use crate::options::Options;
 use crate::peers::Peers;
-use crate::probe::{Part, Probe};
-use crate::spec::Spec;
-use crate::upstreams::Upstreams;
+use crate::probe::{Probe, probed_part};
+use crate::spec::ProbeSpec;
+use crate::upstreams::UpstreamProbes;
 use crate::verdict::Verdicts;
 
 /// State that the tasks and the routes share.
@@ -30,7 +30,7 @@ pub(crate) struct Parts {
     /// The probes of `--probe`, then the probes that replace commands of exechealthz.
     pub(crate) probes: Vec<Arc<Probe>>,
     /// The checks of exechealthz, if enabled.
-    pub(crate) exechealthz: Option<Arc<Checks>>,
+    pub(crate) exechealthz: Option<Arc<HealthzChecks>>,
     /// `None` in a pod without dnsmasq.
     pub(crate) dnsmasq: Option<Dnsmasq>,
     /// The registry of all metrics.
@@ -42,8 +42,8 @@ pub(crate) struct Parts {
 /// The readers of dnsmasq's counters and servers.
 #[derive(Debug)]
 pub(crate) struct Dnsmasq {
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) counters: Arc<CounterReader>,
+    pub(crate) upstreams: Arc<UpstreamProbes>,
 }
 
 impl Parts {
@@ -56,45 +56,26 @@ impl Parts {
             );
         }
         let metrics = Metrics::new("sidecar")?;
-        let namespace = options.prometheus_namespace.as_str();
-        let dnsmasq = options.dnsmasq();
-        let mut labels = BTreeSet::new();
-        let plan = Plan::new(&options)?;
-        let mut probes = Vec::with_capacity(plan.specs.len());
-        for spec in &plan.specs {
-            if !labels.insert(spec.label.as_str()) {
-                bail!("--probe: the label {} is used twice", spec.label);
-            }
-            let part = Part::of(spec, dnsmasq.as_ref(), &options.kubedns_addr);
-            probes.push(Arc::new(Probe::new(
-                spec.clone(),
-                part,
-                options.health,
-                namespace,
-                &metrics,
-            )?));
-        }
-        let known = probed_already(&options, &plan.specs);
-        let exechealthz = plan.checks(&options, &probes).map(Arc::new);
+        let plan = HealthPlan::new(&options)?;
+        let probes = new_probes(&options, &plan.specs, &metrics)?;
+        let others = probed_servers(&options, &plan.specs);
+        let exechealthz = plan.into_checks(&options, &probes).map(Arc::new);
+
         let peers = Arc::new(Peers::new(&options));
-        let dnsmasq = dnsmasq
-            .map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics))
-            .transpose()?;
+        let dnsmasq = match options.dnsmasq() {
+            Some(server) => Some(Dnsmasq::new(server, others, &options, &peers, &metrics)?),
+            None => None,
+        };
+        let namespace = options.prometheus_namespace.as_str();
         let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;
-        let started = std::time::Instant::now();
-        // If the file cannot be read, the page shows no name.
-        let pod = std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
-        let node = std::env::var("NODE_NAME")
-            .ok()
-            .filter(|node| !node.is_empty());
+
         Ok(Self {
             options,
-            started,
-            pod,
-            node,
+            started: std::time::Instant::now(),
+            pod: read_host_name(),
+            node: std::env::var("NODE_NAME")
+                .ok()
+                .filter(|node| !node.is_empty()),
             probes,
             exechealthz,
             dnsmasq,
@@ -105,20 +86,50 @@ impl Parts {
     }
 }
 
+/// The probes with these values of `--probe`. Fails if two have the same label.
+fn new_probes(
+    options: &Options,
+    specs: &[ProbeSpec],
+    metrics: &Metrics,
+) -> anyhow::Result<Vec<Arc<Probe>>> {
+    let namespace = options.prometheus_namespace.as_str();
+    let dnsmasq = options.dnsmasq();
+    let mut labels = BTreeSet::new();
+    let mut probes = Vec::with_capacity(specs.len());
+
+    for spec in specs {
+        if !labels.insert(spec.label.as_str()) {
+            bail!("--probe: the label {} is used twice", spec.label);
+        }
+        let part = probed_part(spec, dnsmasq.as_ref(), &options.kubedns_addr);
+        let probe = Probe::new(spec.clone(), part, options.health, namespace, metrics)?;
+        probes.push(Arc::new(probe));
+    }
+    Ok(probes)
+}
+
+/// The name of the pod. If the file cannot be read, the page shows no name.
+fn read_host_name() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    text.trim().to_owned()
+}
+
 impl Dnsmasq {
+    /// `others` are servers that need no probe as upstreams.
     fn new(
-        at: ServerAddr,
+        server: ServerAddr,
+        others: Vec<ServerAddr>,
         options: &Options,
-        known: Vec<ServerAddr>,
         peers: &Arc<Peers>,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let namespace = options.prometheus_namespace.as_str();
         let interval = options.dnsmasq_poll_interval();
-        let counters = Counters::new(at.clone(), interval, namespace, metrics)?;
-        let upstreams = Upstreams::new(
-            at,
-            known,
+        let counters = CounterReader::new(server.clone(), interval, namespace, metrics)?;
+
+        let upstreams = UpstreamProbes::new(
+            server,
+            others,
             Arc::clone(peers),
             Duration::from_millis(options.upstream_probe_interval_ms),
             namespace,
@@ -132,7 +143,7 @@ impl Dnsmasq {
 }
 
 /// Servers that need no probe as upstreams: those of `--probe`, kubedns and dnsmasq.
-fn probed_already(options: &Options, specs: &[Spec]) -> Vec<ServerAddr> {
+fn probed_servers(options: &Options, specs: &[ProbeSpec]) -> Vec<ServerAddr> {
     let probed = specs.iter().map(|spec| spec.server.clone());
     probed
         .chain([options.kubedns_addr.clone()])

@@ -3,50 +3,37 @@
 //! Each report is fetched on demand, at most once a second, bounded in size and time. Concurrent
 //! requests share one fetch. If a fetch fails, the report is unknown.
 
-mod exposition;
 mod fetch;
-mod kubedns;
-mod nanny;
 
 use std::time::{Duration, Instant};
 
 use querylog::ranking::RankingDocument;
-use serde::Serialize;
+use reports::kubedns::KubednsReport;
+use reports::nanny::NannyStatus;
+use reports::sidecar::PeerReport;
 use tokio::sync::Mutex;
 
 pub(crate) use self::fetch::fetch_page;
-use self::fetch::{FileReads, fetch};
+use self::fetch::{FileReads, fetch_text};
 use crate::options::Options;
-
-pub(crate) use self::kubedns::{Kubedns, Upstream};
-pub(crate) use self::nanny::{Configuration, Nanny};
 
 /// Time for which a report is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// The parts whose reports are fetched.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) top: Peer<RankingDocument>,
-    pub(crate) kubedns: Peer<Kubedns>,
-    pub(crate) nanny: Peer<Nanny>,
-}
-
-/// The report of another part, or the reason why there is none.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Fetched<T> {
-    /// The URL or file; empty for none.
-    pub(crate) source: String,
-    pub(crate) known: Option<T>,
-    pub(crate) error: Option<String>,
+    pub(crate) kubedns: Peer<KubednsReport>,
+    pub(crate) nanny: Peer<NannyStatus>,
 }
 
 /// A part, with its last report and the time of the fetch.
 #[derive(Debug)]
 pub(crate) struct Peer<T> {
     source: String,
-    read: fn(&str) -> Result<T, String>,
-    last: Mutex<Option<(Instant, Fetched<T>)>>,
+    parse: fn(&str) -> Result<T, String>,
+    last: Mutex<Option<(Instant, PeerReport<T>)>>,
     files: FileReads,
 }
 
@@ -58,76 +45,71 @@ impl Peers {
         } else {
             ""
         };
+
         Self {
-            top: top(&options.kubedns_top),
-            ..Self::at(&options.kubedns_metrics, nanny_status)
+            top: Peer::new(&options.kubedns_top, parse_ranking),
+            ..Self::without_ranking(&options.kubedns_metrics, nanny_status)
         }
     }
 
     /// Creates the peers without the ranking. The arguments are files or URLs; an empty argument
     /// means none.
-    pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
+    pub(crate) fn without_ranking(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
-            top: top(""),
-            kubedns: Peer::new(kubedns_metrics, |text| Ok(Kubedns::read(text))),
-            nanny: Peer::new(nanny_status, Nanny::read),
+            top: Peer::new("", parse_ranking),
+            kubedns: Peer::new(kubedns_metrics, parse_metrics),
+            nanny: Peer::new(nanny_status, NannyStatus::parse),
         }
     }
 }
 
-/// The top clients and names, from kubedns.
-fn top(source: &str) -> Peer<RankingDocument> {
-    Peer::new(source, |text| {
-        serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}"))
-    })
+/// Parses the top clients and names, from kubedns.
+fn parse_ranking(text: &str) -> Result<RankingDocument, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}"))
+}
+
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the signature of a peer's parser; malformed lines are skipped"
+)]
+fn parse_metrics(text: &str) -> Result<KubednsReport, String> {
+    Ok(KubednsReport::from_metrics(text))
 }
 
 impl<T: Clone> Peer<T> {
-    fn new(source: &str, read: fn(&str) -> Result<T, String>) -> Self {
+    fn new(source: &str, parse: fn(&str) -> Result<T, String>) -> Self {
         Self {
             source: source.to_owned(),
-            read,
+            parse,
             last: Mutex::default(),
             files: FileReads::default(),
         }
     }
 
     /// The report, no older than [`FRESH`].
-    pub(crate) async fn known(&self) -> Fetched<T> {
+    pub(crate) async fn report(&self) -> PeerReport<T> {
+        // Whoever waits for the lock gets the report of the fetch that holds it.
         let mut last = self.last.lock().await;
-        if let Some((at, fetched)) = &*last
+        if let Some((at, report)) = &*last
             && at.elapsed() < FRESH
         {
-            return fetched.clone();
+            return report.clone();
         }
-        let fetched = self.fetch().await;
-        *last = Some((Instant::now(), fetched.clone()));
-        fetched
+
+        let report = self.fetch_report().await;
+        *last = Some((Instant::now(), report.clone()));
+        report
     }
 
-    async fn fetch(&self) -> Fetched<T> {
-        let source = self.source.clone();
-        if source.is_empty() {
-            return Fetched {
-                source,
-                known: None,
-                error: None,
-            };
+    async fn fetch_report(&self) -> PeerReport<T> {
+        if self.source.is_empty() {
+            return PeerReport::not_read();
         }
-        let text = fetch(&source, &self.files)
-            .await
-            .map_err(|error| error.to_string());
-        match text.and_then(|text| (self.read)(&text)) {
-            Ok(known) => Fetched {
-                source,
-                known: Some(known),
-                error: None,
-            },
-            Err(error) => Fetched {
-                source,
-                known: None,
-                error: Some(error),
-            },
-        }
+
+        let text = fetch_text(&self.source, &self.files).await;
+        let result = text
+            .map_err(|error| error.to_string())
+            .and_then(|text| (self.parse)(&text));
+        PeerReport::of_request(self.source.clone(), result)
     }
 }

@@ -4,82 +4,77 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{DnsAnswer, ExchangeError, TIMEOUT, chaos, query_server, rcode_name};
+use dnsclient::{DnsAnswer, ExchangeError, TIMEOUT, query_server, chaos, rcode_name};
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntGauge};
+use reports::sidecar::{PodPart, ProbeState};
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 use wire::ServerAddr;
 
-use crate::health::{Failure, Health, State, Verdict};
+use crate::health::{Health, ProbeFailure, ProbeOutcome};
 use crate::metric_name::metric_name;
-use crate::options::Mode;
-use crate::spec::Spec;
-use crate::time::{Now, repeat};
+use crate::options::HealthMode;
+use crate::spec::ProbeSpec;
+use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of a first probe after the start.
-const STAGGER: Duration = Duration::from_secs(5);
+const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
 /// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous
 /// bound, up to 8192 ms.
 const BUCKETS: usize = 16;
 
-/// The part of the pod that a probe checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// The dnsmasq whose counters are exported.
-    Dnsmasq,
-    Kubedns,
-    /// Any other server.
-    Other,
-}
-
-impl Part {
-    /// The part that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests
-    /// decide, with any port. For other labels, the address decides.
-    pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
-        match spec.label.as_str() {
-            "kubedns" => Self::Kubedns,
-            "dnsmasq" => Self::Dnsmasq,
-            _ if Some(&spec.server) == dnsmasq => Self::Dnsmasq,
-            _ if spec.server == *kubedns => Self::Kubedns,
-            _ => Self::Other,
-        }
+/// The part of the pod that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests
+/// decide, with any port. For other labels, the address decides.
+pub(crate) fn probed_part(
+    spec: &ProbeSpec,
+    dnsmasq: Option<&ServerAddr>,
+    kubedns: &ServerAddr,
+) -> PodPart {
+    match spec.label.as_str() {
+        "kubedns" => PodPart::Kubedns,
+        "dnsmasq" => PodPart::Dnsmasq,
+        _ if Some(&spec.server) == dnsmasq => PodPart::Dnsmasq,
+        _ if spec.server == *kubedns => PodPart::Kubedns,
+        _ => PodPart::Other,
     }
 }
 
 /// A probe with its results.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    spec: Spec,
-    part: Part,
-    mode: Mode,
+    spec: ProbeSpec,
+    part: PodPart,
+    mode: HealthMode,
     metrics: ProbeMetrics,
     health: Mutex<Health>,
 }
 
 impl Probe {
     pub(crate) fn new(
-        spec: Spec,
-        part: Part,
-        mode: Mode,
+        spec: ProbeSpec,
+        part: PodPart,
+        mode: HealthMode,
         namespace: &str,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = ProbeMetrics::new(&spec.label, part, namespace, metrics)?;
+        let health = Health::waiting(std::time::Instant::now());
+
         Ok(Self {
             spec,
             part,
             mode,
             metrics,
-            health: Mutex::new(Health::waiting(std::time::Instant::now())),
+            health: Mutex::new(health),
         })
     }
 
-    pub(crate) fn spec(&self) -> &Spec {
+    pub(crate) fn spec(&self) -> &ProbeSpec {
         &self.spec
     }
 
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> PodPart {
         self.part
     }
 
@@ -90,65 +85,61 @@ impl Probe {
     /// Probes until `stop`. The first query waits for slot `index` of `count` slots, so that the
     /// probes are spread out. A query begins only after the previous query has ended.
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
-        let first = Instant::now() + stagger(self.spec.interval, index, count);
-        repeat(interval_at(first, self.spec.interval), stop, || self.once()).await;
+        let first = Instant::now() + first_delay(self.spec.interval, index, count);
+        let ticks = interval_at(first, self.spec.interval);
+        repeat(ticks, stop, || self.probe_once()).await;
     }
 
-    pub(crate) async fn once(&self) {
-        let Spec {
-            server,
-            transport,
-            question,
-            ..
-        } = &self.spec;
-        let asked = query_server(server, *transport, question, TIMEOUT).await;
-        let verdict = self.judge(asked).await;
-        self.record(verdict);
+    pub(crate) async fn probe_once(&self) {
+        let spec = &self.spec;
+        let asked = query_server(&spec.server, spec.transport, &spec.question, TIMEOUT).await;
+        let outcome = self.judge(asked).await;
+        self.record(outcome);
     }
 
-    async fn judge(&self, asked: Result<DnsAnswer, ExchangeError>) -> Verdict {
+    async fn judge(&self, asked: Result<DnsAnswer, ExchangeError>) -> ProbeOutcome {
         let (failure, latency) = match asked {
             Ok(DnsAnswer { message, latency }) if !message.answers.is_empty() => {
-                return Verdict {
-                    state: State::Ok,
+                return ProbeOutcome {
+                    state: ProbeState::Ok,
                     latency,
-                    failure: Failure::default(),
+                    failure: ProbeFailure::default(),
                 };
             }
-            Ok(answer) => {
-                let name = self.spec.question.name().to_ascii();
-                let error = format!("no RRs for domain {}", daemon::flags::quote(&name));
-                let rcode = rcode_name(answer.message.metadata.response_code);
-                (Failure { error, rcode }, Some(answer.latency))
-            }
-            Err(error) => (
-                Failure {
-                    error: error.to_string(),
-                    rcode: String::new(),
-                },
-                None,
-            ),
+            Ok(answer) => (self.missing_records(&answer), Some(answer.latency)),
+            Err(error) => (ProbeFailure::of_error(&error), None),
         };
-        let latency = match (self.mode, self.part) {
-            (Mode::Itself, Part::Dnsmasq) => self.dnsmasq_itself().await,
-            (Mode::Itself, Part::Kubedns) => latency,
-            _ => None,
+
+        // The probed name has no answer. Whether the server is healthy depends on the server.
+        let healthy_latency = match (self.mode, self.part) {
+            (HealthMode::SelfOnly, PodPart::Dnsmasq) => self.own_answer_latency().await,
+            (HealthMode::SelfOnly, PodPart::Kubedns) => latency,
+            (HealthMode::SelfOnly, PodPart::Other) | (HealthMode::Through, _) => None,
         };
-        let state = if latency.is_some() {
-            State::Itself
+        let state = if healthy_latency.is_some() {
+            ProbeState::SelfOnly
         } else {
-            State::Failed
+            ProbeState::Failed
         };
-        Verdict {
+        ProbeOutcome {
             state,
-            latency: latency.unwrap_or_default(),
+            latency: healthy_latency.unwrap_or_default(),
             failure,
+        }
+    }
+
+    /// The failure of a response without records.
+    fn missing_records(&self, answer: &DnsAnswer) -> ProbeFailure {
+        let name = self.spec.question.name().to_ascii();
+        ProbeFailure {
+            error: format!("no RRs for domain {}", daemon::flags::quote(&name)),
+            rcode: rcode_name(answer.message.metadata.response_code),
         }
     }
 
     /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
     /// answer.
-    async fn dnsmasq_itself(&self) -> Option<Duration> {
+    async fn own_answer_latency(&self) -> Option<Duration> {
         let question = chaos::txt_query("cachesize.bind.");
         let answer = query_server(&self.spec.server, self.spec.transport, &question, TIMEOUT)
             .await
@@ -156,24 +147,29 @@ impl Probe {
         chaos::txt_strings(&answer).next().map(|_| answer.latency)
     }
 
-    fn record(&self, verdict: Verdict) {
+    fn record(&self, outcome: ProbeOutcome) {
         let label = &self.spec.label;
-        let Verdict {
+        let ProbeOutcome {
             state,
             latency,
-            failure: Failure { error, rcode },
-        } = verdict.clone();
+            failure: ProbeFailure { error, rcode },
+        } = outcome.clone();
         tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
-        let (changed, failures) = {
-            let mut health = self.health.lock();
-            self.metrics.count(&verdict);
-            (health.record(verdict, Now::read()), health.failures)
-        };
+
+        // Metrics and health change together.
+        let mut health = self.health.lock();
+        self.metrics.count(&outcome);
+        let has_changed = health.record(outcome, Now::read());
+        let failures = health.failures;
+        drop(health);
         self.metrics.failures_in_a_row.set(failures.into());
+
         match state {
-            _ if !changed => {}
-            State::Ok | State::Waiting => tracing::info!(label, "the probed name is answered"),
-            State::Itself => {
+            _ if !has_changed => {}
+            ProbeState::Ok | ProbeState::Waiting => {
+                tracing::info!(label, "the probed name is answered");
+            }
+            ProbeState::SelfOnly => {
                 tracing::warn!(
                     label,
                     error,
@@ -181,16 +177,16 @@ impl Probe {
                     "answers for itself, but not for the probed name"
                 );
             }
-            State::Failed => tracing::warn!(label, error, rcode, "probe failed"),
+            ProbeState::Failed => tracing::warn!(label, error, rcode, "probe failed"),
         }
     }
 }
 
 /// Delay of the first probe.
-fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
-    let parts = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX);
-    let index = u32::try_from(index.saturating_add(1)).unwrap_or(u32::MAX);
-    (interval.min(STAGGER) / parts).saturating_mul(index)
+fn first_delay(interval: Duration, index: usize, count: usize) -> Duration {
+    let slots = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX);
+    let slot = u32::try_from(index.saturating_add(1)).unwrap_or(u32::MAX);
+    (interval.min(MAX_FIRST_DELAY) / slots).saturating_mul(slot)
 }
 
 #[derive(Debug)]
@@ -204,21 +200,23 @@ struct ProbeMetrics {
 impl ProbeMetrics {
     fn new(
         label: &str,
-        part: Part,
+        part: PodPart,
         namespace: &str,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let name = |what: &str| metric_name(namespace, &format!("probe_{label}_{what}"));
-        let buckets: Vec<f64> = std::iter::successors(Some(0.25), |bound| Some(bound * 2.0))
-            .take(BUCKETS)
-            .collect();
+        let bounds = std::iter::successors(Some(0.25), |bound| Some(bound * 2.0));
+        let buckets: Vec<f64> = bounds.take(BUCKETS).collect();
+
+        // Only these parts can answer for themselves.
         let backend_away = match part {
-            Part::Other => None,
-            Part::Dnsmasq | Part::Kubedns => Some(metrics.int_gauge(
+            PodPart::Other => None,
+            PodPart::Dnsmasq | PodPart::Kubedns => Some(metrics.int_gauge(
                 &name("backend_away"),
                 &format!("1 while {label} answers for itself but not for the probed name."),
             )?),
         };
+
         Ok(Self {
             latency: metrics.histogram(
                 &name("latency_ms"),
@@ -237,14 +235,15 @@ impl ProbeMetrics {
         })
     }
 
-    fn count(&self, verdict: &Verdict) {
+    fn count(&self, outcome: &ProbeOutcome) {
         if let Some(gauge) = &self.backend_away {
-            gauge.set(i64::from(verdict.state == State::Itself));
+            gauge.set(i64::from(outcome.state == ProbeState::SelfOnly));
         }
-        match verdict.state {
-            State::Ok => self.latency.observe(verdict.latency.as_secs_f64() * 1000.0),
-            State::Itself | State::Failed => self.errors.inc(),
-            State::Waiting => {}
+
+        match outcome.state {
+            ProbeState::Ok => self.latency.observe(milliseconds(outcome.latency)),
+            ProbeState::SelfOnly | ProbeState::Failed => self.errors.inc(),
+            ProbeState::Waiting => {}
         }
     }
 }

@@ -37,10 +37,10 @@ async fn reply(parts: &Parts, path: &str, query: &str, local: bool) -> Response 
         "/healthz" => healthz(parts),
         "/status" => fresh(http::json(
             StatusCode::OK,
-            &status::status(parts, local).await,
+            &status::build_status(parts, local).await,
         )),
         "/" => {
-            let status = status::status(parts, local).await;
+            let status = status::build_status(parts, local).await;
             fresh(html(|nonce| page::render(&status, nonce)))
         }
         "/runbook" => html(runbook::render),

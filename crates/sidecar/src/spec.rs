@@ -14,13 +14,13 @@ use wire::Transport;
 use wire::{FlagAddrError, ServerAddr};
 
 /// Default interval.
-pub(crate) const SECONDS: Duration = Duration::from_secs(5);
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 /// Limit of a label's length; labels become part of metric names and paths.
-const LONGEST_LABEL: usize = 128;
+const MAX_LABEL: usize = 128;
 
 /// One probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub struct ProbeSpec {
     /// The name in paths and metric names.
     pub label: String,
     /// The probed server.
@@ -35,7 +35,7 @@ pub struct Spec {
 
 /// The error for a `--probe` that cannot be parsed.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum SpecError {
+pub enum ProbeSpecError {
     /// Too few or too many parts.
     #[error("invalid format to --probe")]
     Format,
@@ -43,7 +43,7 @@ pub enum SpecError {
     #[error("label must be of format ^[a-zA-Z0-9_]+$")]
     Label,
     /// A label longer than 128 characters.
-    #[error("label must not be longer than {LONGEST_LABEL} characters")]
+    #[error("label must not be longer than {MAX_LABEL} characters")]
     LongLabel,
     /// Not a number of seconds.
     #[error(transparent)]
@@ -62,21 +62,28 @@ pub enum SpecError {
     Name(String),
 }
 
-impl FromStr for Spec {
-    type Err = SpecError;
+impl FromStr for ProbeSpec {
+    type Err = ProbeSpecError;
 
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    fn from_str(text: &str) -> Result<Self, ProbeSpecError> {
         let parts: Vec<&str> = text.split(',').collect();
         let (label, server, name, rest) = match parts.as_slice() {
             [label, server, name, rest @ ..] if rest.len() <= 2 => (*label, *server, *name, rest),
-            _ => return Err(SpecError::Format),
+            _ => return Err(ProbeSpecError::Format),
         };
+
+        // The order of these checks decides which of several mistakes is reported.
         check_label(label)?;
-        let interval = rest.first().map_or(Ok(SECONDS), |text| seconds(text))?;
-        let (kind, transport) = rest
-            .get(1)
-            .map_or(Ok((RecordType::ANY, Transport::Udp)), |text| kind(text))?;
+        let interval = match rest.first() {
+            Some(text) => parse_interval(text)?,
+            None => DEFAULT_INTERVAL,
+        };
+        let (kind, transport) = match rest.get(1) {
+            Some(text) => parse_type(text)?,
+            None => (RecordType::ANY, Transport::Udp),
+        };
         let question = Query::query(fully_qualified(name)?, kind);
+
         Ok(Self {
             label: label.to_owned(),
             server: ServerAddr::from_flag(server)?,
@@ -87,47 +94,48 @@ impl FromStr for Spec {
     }
 }
 
-fn check_label(label: &str) -> Result<(), SpecError> {
-    if label.is_empty()
-        || !label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    {
-        return Err(SpecError::Label);
+fn check_label(label: &str) -> Result<(), ProbeSpecError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if label.is_empty() || !label.bytes().all(is_allowed) {
+        return Err(ProbeSpecError::Label);
     }
-    if label.len() > LONGEST_LABEL {
-        return Err(SpecError::LongLabel);
+
+    if label.len() > MAX_LABEL {
+        return Err(ProbeSpecError::LongLabel);
     }
     Ok(())
 }
 
 /// Parses the interval. For a zero or negative interval, kube-dns panics and exits with status 2,
 /// the status for bad flags.
-fn seconds(text: &str) -> Result<Duration, SpecError> {
-    let number = atoi(text).map_err(SpecError::Seconds)?;
+fn parse_interval(text: &str) -> Result<Duration, ProbeSpecError> {
+    let number = atoi(text).map_err(ProbeSpecError::Seconds)?;
     match u64::try_from(number) {
         Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
-        _ => Err(SpecError::Interval(number)),
+        _ => Err(ProbeSpecError::Interval(number)),
     }
 }
 
-fn kind(text: &str) -> Result<(RecordType, Transport), SpecError> {
+/// Parses a record type with an optional transport, such as `A/tcp`.
+fn parse_type(text: &str) -> Result<(RecordType, Transport), ProbeSpecError> {
     let (name, transport) = match text.strip_suffix("/tcp") {
         Some(name) => (name, Transport::Tcp),
         None => (text.strip_suffix("/udp").unwrap_or(text), Transport::Udp),
     };
+
     let kind = match name {
         "ANY" => RecordType::ANY,
         "A" => RecordType::A,
         "AAAA" => RecordType::AAAA,
         "SRV" => RecordType::SRV,
-        _ => return Err(SpecError::Type(text.to_owned())),
+        _ => return Err(ProbeSpecError::Type(text.to_owned())),
     };
+
     Ok((kind, transport))
 }
 
-pub(crate) fn fully_qualified(text: &str) -> Result<Name, SpecError> {
-    let mut name = Name::from_ascii(text).map_err(|_| SpecError::Name(text.to_owned()))?;
+pub(crate) fn fully_qualified(text: &str) -> Result<Name, ProbeSpecError> {
+    let mut name = Name::from_ascii(text).map_err(|_| ProbeSpecError::Name(text.to_owned()))?;
     name.set_fqdn(true);
     Ok(name)
 }

@@ -11,10 +11,10 @@
 //! other names. REFUSED is a failure, unless the names that the upstream serves are unknown.
 //! REFUSED for the root is no outage in the verdict, because the upstream may serve other names.
 
-mod condition;
 mod listed;
 mod metrics;
 mod purpose;
+mod trouble;
 mod upstream;
 
 use std::collections::BTreeMap;
@@ -26,44 +26,42 @@ use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{DnsAnswer, ExchangeError, query_server};
 use hickory_proto::op::Query;
 use parking_lot::Mutex;
+use reports::nanny::NannyStatus;
+use reports::sidecar::DnsmasqUpstream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
-use wire::ServerAddr;
-use wire::Transport;
+use wire::{ServerAddr, Transport};
 
-use self::listed::{Listed, list};
+use self::listed::{ListedUpstream, list_upstreams};
 use self::metrics::UpstreamMetrics;
-use self::purpose::Purpose;
-use self::upstream::Upstream;
-use crate::peers::{Nanny, Peers};
+use self::purpose::UpstreamPurpose;
+use self::upstream::ProbedUpstream;
+use crate::peers::Peers;
 use crate::time::{Now, repeat};
 
-pub(crate) use self::condition::Condition;
-pub(crate) use self::upstream::UpstreamStatus;
-
 /// Limit of probed servers. The number of servers of dnsmasq is not limited.
-const MAX: usize = 64;
+const MAX_UPSTREAMS: usize = 64;
 /// The minimum interval of the probes.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of a probe: long enough for a resolver that answers SERVFAIL after its own timeouts.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay before the first round: dnsmasq may still be starting.
-const FIRST: Duration = Duration::from_secs(2);
+const FIRST_DELAY: Duration = Duration::from_secs(2);
 
 /// Probes of the upstreams of one dnsmasq.
 #[derive(Debug)]
-pub(crate) struct Upstreams {
+pub(crate) struct UpstreamProbes {
     dnsmasq: ServerAddr,
     /// Servers that need no probe as upstreams.
     others: Vec<ServerAddr>,
     peers: Arc<Peers>,
     interval: Duration,
     metrics: UpstreamMetrics,
-    known: Mutex<BTreeMap<SocketAddr, Upstream>>,
+    known: Mutex<BTreeMap<SocketAddr, ProbedUpstream>>,
 }
 
-impl Upstreams {
+impl UpstreamProbes {
     /// Starts without results. `others` are not probed; an `interval` of zero disables the probes.
     pub(crate) fn new(
         dnsmasq: ServerAddr,
@@ -73,22 +71,21 @@ impl Upstreams {
         namespace: &str,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
-        let metrics = UpstreamMetrics::new(namespace, metrics)?;
         Ok(Self {
             dnsmasq,
             others,
             peers,
             interval,
-            metrics,
+            metrics: UpstreamMetrics::new(namespace, metrics)?,
             known: Mutex::default(),
         })
     }
 
     /// The current state, by address.
-    pub(crate) fn status(&self) -> Vec<UpstreamStatus> {
+    pub(crate) fn status(&self) -> Vec<DnsmasqUpstream> {
         let now = Now::read();
-        self.known
-            .lock()
+        let known = self.known.lock();
+        known
             .values()
             .map(|upstream| upstream.status_at(now))
             .collect()
@@ -98,37 +95,39 @@ impl Upstreams {
         if self.interval.is_zero() {
             return stop.cancelled().await;
         }
-        let ticks = interval_at(Instant::now() + FIRST, self.interval.max(SHORTEST));
-        repeat(ticks, stop, || Arc::clone(&self).round()).await;
+
+        let first = Instant::now() + FIRST_DELAY;
+        let ticks = interval_at(first, self.interval.max(MIN_INTERVAL));
+        repeat(ticks, stop, || Arc::clone(&self).probe_all()).await;
     }
 
-    /// Reads dnsmasq's list and probes each upstream once. If dnsmasq does not answer, the previous
-    /// list is used.
-    async fn round(self: Arc<Self>) {
-        match list(&self.dnsmasq).await {
+    /// Reads dnsmasq's list and probes each upstream once.
+    async fn probe_all(self: Arc<Self>) {
+        self.update_list().await;
+
+        let mut probes = JoinSet::new();
+        for (address, question) in self.questions() {
+            let this = Arc::clone(&self);
+            probes.spawn(async move {
+                let server = ServerAddr::from(address);
+                let asked = query_server(&server, Transport::Udp, &question, TIMEOUT).await;
+                this.record(address, asked);
+            });
+        }
+        probes.join_all().await;
+    }
+
+    /// Reads dnsmasq's list. If dnsmasq does not answer, the previous list is used.
+    async fn update_list(&self) {
+        match list_upstreams(&self.dnsmasq).await {
             Ok(listed) => {
-                let nanny = self.peers.nanny.known().await.known.unwrap_or_default();
-                self.follow(&listed, &nanny);
+                let nanny = self.peers.nanny.report().await.known.unwrap_or_default();
+                self.apply_list(&listed, &nanny);
             }
             Err(error) => {
                 tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not list its servers");
             }
         }
-        let mut probes = JoinSet::new();
-        for (address, question) in self.questions() {
-            let this = Arc::clone(&self);
-            probes.spawn(async move {
-                let asked = query_server(
-                    &ServerAddr::from(address),
-                    Transport::Udp,
-                    &question,
-                    PATIENCE,
-                )
-                .await;
-                this.record(address, asked);
-            });
-        }
-        probes.join_all().await;
     }
 
     fn questions(&self) -> Vec<(SocketAddr, Query)> {
@@ -140,44 +139,47 @@ impl Upstreams {
     }
 
     /// Applies the list: adds new upstreams, and removes old ones with their results.
-    fn follow(&self, listed: &[Listed], nanny: &Nanny) {
-        let excluded = |address: SocketAddr| {
-            let servfail_server = nanny.routes.servfail_server.as_ref();
-            servfail_server.is_some_and(|server| *server == address.to_string())
-                || self.others.contains(&ServerAddr::from(address))
-        };
+    fn apply_list(&self, listed: &[ListedUpstream], nanny: &NannyStatus) {
         let wanted: BTreeMap<SocketAddr, u64> = listed
             .iter()
-            .filter(|server| !excluded(server.address))
-            .take(MAX)
+            .filter(|server| !self.is_excluded(server.address, nanny))
+            .take(MAX_UPSTREAMS)
             .map(|server| (server.address, server.queries))
             .collect();
+
         let mut known = self.known.lock();
-        let changed = !known.keys().eq(wanted.keys());
+        let has_changed = !known.keys().eq(wanted.keys());
         known.retain(|address, _| {
             let stays = wanted.contains_key(address);
             if !stays {
-                self.metrics.forget(*address);
+                self.metrics.remove_series(*address);
             }
             stays
         });
+
         for (address, queries) in &wanted {
-            let new = || Upstream::new(*address, self.metrics.series_of(*address));
-            known
+            let upstream = known
                 .entry(*address)
-                .or_insert_with(new)
-                .follow(Purpose::of(*address, nanny), *queries);
+                .or_insert_with(|| ProbedUpstream::new(*address, self.metrics.series_of(*address)));
+            upstream.update(UpstreamPurpose::in_routes(*address, nanny), *queries);
         }
-        if changed {
+
+        if has_changed {
             let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
-            tracing::info!(
-                upstreams = upstreams.join(" "),
-                "probing the upstreams of dnsmasq"
-            );
+            let upstreams = upstreams.join(" ");
+            tracing::info!(upstreams, "probing the upstreams of dnsmasq");
         }
     }
 
+    /// Whether the server needs no probe: the nanny's SERVFAIL server, or one with its own probe.
+    fn is_excluded(&self, address: SocketAddr, nanny: &NannyStatus) -> bool {
+        let servfail_server = nanny.routes.servfail_server.as_ref();
+        servfail_server.is_some_and(|server| *server == address.to_string())
+            || self.others.contains(&ServerAddr::from(address))
+    }
+
     fn record(&self, address: SocketAddr, asked: Result<DnsAnswer, ExchangeError>) {
+        // The upstream may have left the list meanwhile.
         if let Some(upstream) = self.known.lock().get_mut(&address) {
             let outcome = upstream.purpose.judge(asked);
             upstream.record(outcome, Now::read());

@@ -1,34 +1,36 @@
 //! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
-//! [`findings`] is a pure function of the status. [`Verdicts`] remembers the start of each finding,
-//! and hides a finding until it has lasted for [`Kind::passes_within`]. The metrics show all other
-//! findings. As in the critical alerts, a pod is down if clients get no answers for cluster names,
-//! or none for external names. A degraded pod still answers.
+//! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each fault,
+//! and hides a fault until it has lasted for [`FindingKind::passes_within`]. The metrics show all
+//! other faults. As in the critical alerts, a pod is down if clients get no answers for cluster
+//! names, or none for external names. A degraded pod still answers.
 
 mod routes;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
 use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
+use reports::finding::{FindingKind, FindingLevel, PodFinding};
+use reports::kubedns::KubednsReport;
+use reports::nanny::NannyStatus;
+use reports::sidecar::{PodPart, PodVerdict, ProbeState, ProbeStatus, SidecarStatus};
 
-use crate::document::{Kind, Lasting, Level, ProbeStatus, Status, Verdict};
-use crate::health::State;
 use crate::metric_name::metric_name;
-use crate::peers::{Kubedns, Nanny, Upstream};
 use crate::time::Now;
 
-/// Failed probes in a row that are a finding. A lost packet or a restart of the server causes fewer
+/// Failed probes in a row that are a fault. A lost packet or a restart of the server causes fewer
 /// failures.
-const IN_A_ROW: u32 = 3;
+const FAILURES_IN_A_ROW: u32 = 3;
 
-/// One fault.
+/// One fault: a finding whose duration is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) kind: Kind,
-    /// The object of the finding: a route, an upstream, a probe.
+pub(crate) struct PodFault {
+    pub(crate) kind: FindingKind,
+    /// The object of the fault: a route, an upstream, a probe.
     pub(crate) subject: String,
     /// The description for the operator.
     pub(crate) text: String,
@@ -36,25 +38,22 @@ pub(crate) struct Finding {
     pub(crate) detail: String,
 }
 
-/// The findings in a status.
-pub(crate) fn findings(status: &Status) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
-    probes(&status.probes, kubedns, &mut findings);
-    findings.extend(routes::findings(status));
-    if let Some(kubedns) = kubedns {
-        of_kubedns(kubedns, &mut findings);
-    }
-    if let Some(nanny) = nanny {
-        of_nanny(nanny, &mut findings);
-    }
-    configuration(kubedns, nanny, &mut findings);
-    unknown_keys(kubedns, nanny, &mut findings);
-    findings
+/// The faults in a status.
+pub(crate) fn find_faults(status: &SidecarStatus) -> Vec<PodFault> {
+    let kubedns = status.kubedns.known.as_ref();
+    let nanny = status.nanny.known.as_ref();
+
+    let mut faults = probe_faults(&status.probes, kubedns);
+    faults.extend(routes::route_faults(status));
+    faults.extend(kubedns.map(kubedns_faults).unwrap_or_default());
+    faults.extend(nanny.map(nanny_faults).unwrap_or_default());
+    faults.extend(rejected_config(kubedns, nanny));
+    faults.extend(unknown_keys(kubedns, nanny));
+    faults
 }
 
-impl Finding {
-    fn new(kind: Kind, subject: &str, text: impl Into<String>) -> Self {
+impl PodFault {
+    fn new(kind: FindingKind, subject: &str, text: impl Into<String>) -> Self {
         Self {
             kind,
             subject: subject.to_owned(),
@@ -63,182 +62,198 @@ impl Finding {
         }
     }
 
-    /// Adds an error text to the finding.
-    fn because(self, detail: &str) -> Self {
+    /// Adds an error text.
+    fn with_detail(self, detail: &str) -> Self {
         Self {
             detail: detail.to_owned(),
             ..self
         }
     }
+
+    /// The finding of a fault that began at `since`, in milliseconds since 1970.
+    fn into_finding(self, since: u64) -> PodFinding {
+        PodFinding::new(self.kind, self.text, self.detail, since)
+    }
 }
 
-fn probes(probes: &[ProbeStatus], kubedns: Option<&Kubedns>, findings: &mut Vec<Finding>) {
-    // kubedns refuses cluster names until its first lists are complete. [`of_kubedns`] reports this
-    // cause.
+fn probe_faults(probes: &[ProbeStatus], kubedns: Option<&KubednsReport>) -> Vec<PodFault> {
+    let mut faults = Vec::new();
+    if !probes.is_empty() && probes.iter().all(is_waiting) {
+        let text = "no probe has ended yet";
+        faults.push(PodFault::new(FindingKind::Starting, "probes", text));
+    }
+
+    let failing: Vec<&ProbeStatus> = probes
+        .iter()
+        .filter(|probe| probe.failures >= FAILURES_IN_A_ROW)
+        .collect();
+
+    // kubedns refuses cluster names until its first lists are complete: `kubedns_faults` reports
+    // this cause. If kubedns does not answer, dnsmasq in front of kubedns has no answer either. One
+    // finding is enough.
     let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
-    if !probes.is_empty() && probes.iter().all(|probe| probe.state == State::Waiting) {
-        findings.push(Finding::new(
-            Kind::Starting,
-            "probes",
-            "no probe has ended yet",
-        ));
+    let silent = failing
+        .iter()
+        .any(|probe| probe.part == PodPart::Kubedns && probe.state == ProbeState::Failed);
+
+    for probe in failing {
+        let cause_is_known = unsynced || silent;
+        if let Some(fault) = probe_fault(probe, cause_is_known) {
+            faults.push(fault.with_detail(&probe.error));
+        }
     }
-    let failing = || probes.iter().filter(|probe| probe.failures >= IN_A_ROW);
-    // If kubedns does not answer, dnsmasq in front of kubedns has no answer either. One finding is
-    // enough.
-    let silent = failing().any(|probe| probe.part == "kubedns" && probe.state == State::Failed);
-    for probe in failing() {
-        let (kind, text) = match (probe.part, probe.state) {
-            ("kubedns", State::Failed) => {
-                (Kind::KubednsSilent, "kubedns does not answer".to_owned())
-            }
-            ("dnsmasq", State::Failed) => {
-                (Kind::DnsmasqSilent, "dnsmasq does not answer".to_owned())
-            }
-            ("kubedns" | "dnsmasq", _) if unsynced || silent => continue,
-            (part @ ("kubedns" | "dnsmasq"), _) => (
-                Kind::NamesUnanswered,
-                format!("{part} does not answer {}", probe.name),
-            ),
-            _ => (Kind::ProbeFails, format!("the probe {} fails", probe.label)),
-        };
-        findings.push(Finding::new(kind, &probe.label, text).because(&probe.error));
-    }
+    faults
 }
 
-fn of_kubedns(kubedns: &Kubedns, findings: &mut Vec<Finding>) {
-    let mut find = |kind, text: &str| findings.push(Finding::new(kind, "kubedns", text));
-    match (kubedns.synced, kubedns.stale, kubedns.overdue) {
-        (_, Some(true), _) => find(
-            Kind::ServingStale,
-            "kubedns serves the records of its snapshot file",
+fn is_waiting(probe: &ProbeStatus) -> bool {
+    probe.state == ProbeState::Waiting
+}
+
+/// The fault of a failing probe. With `cause_is_known`, another finding says why a part that
+/// answers has no answer for the probed name.
+fn probe_fault(probe: &ProbeStatus, cause_is_known: bool) -> Option<PodFault> {
+    let (kind, text) = match (probe.part, probe.state) {
+        (PodPart::Kubedns, ProbeState::Failed) => (
+            FindingKind::KubednsSilent,
+            "kubedns does not answer".to_owned(),
         ),
-        (Some(false), _, Some(true)) => {
-            find(
-                Kind::NotSynced,
-                "kubedns refuses cluster names: its first lists are incomplete",
-            );
-        }
-        (Some(false), ..) => find(Kind::Starting, "kubedns waits for its first lists"),
-        _ if !kubedns.is_watching() => {
-            find(
-                Kind::ApiServerLost,
-                "kubedns does not see changes of the cluster: no watch is open",
-            );
-        }
-        _ => {}
-    }
+        (PodPart::Dnsmasq, ProbeState::Failed) => (
+            FindingKind::DnsmasqSilent,
+            "dnsmasq does not answer".to_owned(),
+        ),
+        (PodPart::Kubedns | PodPart::Dnsmasq, _) if cause_is_known => return None,
+        (part @ (PodPart::Kubedns | PodPart::Dnsmasq), _) => (
+            FindingKind::NamesUnanswered,
+            format!("{} does not answer {}", part.label(), probe.name),
+        ),
+        (PodPart::Other, _) => (
+            FindingKind::ProbeFails,
+            format!("the probe {} fails", probe.label),
+        ),
+    };
+    Some(PodFault::new(kind, &probe.label, text))
+}
+
+fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
+    let mut faults = Vec::from_iter(records_fault(kubedns));
+
     if kubedns.forward_loops > 0.0 {
-        find(
-            Kind::ForwardingLoop,
-            "an upstream of kubedns forwards to kubedns and is left out",
-        );
+        let text = "an upstream of kubedns forwards to kubedns and is left out";
+        faults.push(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text));
     }
     if kubedns.unresolved > 0.0 {
-        find(
-            Kind::StubServerUnresolved,
-            "names of stub domains' servers have no address for kubedns",
-        );
+        let text = "names of stub domains' servers have no address for kubedns";
+        let kind = FindingKind::StubServerUnresolved;
+        faults.push(PodFault::new(kind, "kubedns", text));
     }
-    for Upstream { address, .. } in kubedns
-        .upstreams
-        .iter()
-        .filter(|up| up.trusted == Some(false))
-    {
-        let text = format!("the TLS certificate of the upstream {address} is not trusted");
-        findings.push(Finding::new(Kind::UpstreamNotTrusted, address, text));
+
+    for upstream in &kubedns.upstreams {
+        if upstream.trusted == Some(false) {
+            let address = &upstream.address;
+            let text = format!("the TLS certificate of the upstream {address} is not trusted");
+            let kind = FindingKind::UpstreamNotTrusted;
+            faults.push(PodFault::new(kind, address, text));
+        }
     }
+    faults
 }
 
-fn of_nanny(nanny: &Nanny, findings: &mut Vec<Finding>) {
-    let Nanny {
-        routes,
-        configuration,
-        ..
-    } = nanny;
+/// The fault of kubedns' records, if they are incomplete or may be out of date.
+fn records_fault(kubedns: &KubednsReport) -> Option<PodFault> {
+    let (kind, text) = match (kubedns.synced, kubedns.stale, kubedns.overdue) {
+        (_, Some(true), _) => (
+            FindingKind::ServingStale,
+            "kubedns serves the records of its snapshot file",
+        ),
+        (Some(false), _, Some(true)) => (
+            FindingKind::NotSynced,
+            "kubedns refuses cluster names: its first lists are incomplete",
+        ),
+        (Some(false), ..) => (FindingKind::Starting, "kubedns waits for its first lists"),
+        _ if !kubedns.is_watching() => (
+            FindingKind::ApiServerLost,
+            "kubedns does not see changes of the cluster: no watch is open",
+        ),
+        _ => return None,
+    };
+    Some(PodFault::new(kind, "kubedns", text))
+}
+
+fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
+    let routes = &nanny.routes;
+    let mut faults = Vec::new();
+
     if let Some(pending) = &routes.pending {
+        let text = "dnsmasq does not have the newest servers";
         let reason = pending.reason.as_deref().unwrap_or("unknown why");
-        let finding = Finding::new(
-            Kind::RoutesPending,
-            "",
-            "dnsmasq does not have the newest servers",
-        );
-        findings.push(finding.because(reason));
+        faults.push(PodFault::new(FindingKind::RoutesPending, "", text).with_detail(reason));
     }
-    let mut find = |kind, text: String| findings.push(Finding::new(kind, "dnsmasq", text));
     if !routes.loops.is_empty() {
-        let loops = list(&routes.loops);
-        find(
-            Kind::ForwardingLoop,
-            format!("upstreams forward to dnsmasq and are left out: {loops}"),
-        );
+        let loops = join_words(&routes.loops);
+        let text = format!("upstreams forward to dnsmasq and are left out: {loops}");
+        faults.push(PodFault::new(FindingKind::ForwardingLoop, "dnsmasq", text));
     }
     if !routes.unresolved.is_empty() {
-        let names = list(&routes.unresolved);
-        find(
-            Kind::StubServerUnresolved,
-            format!("names of stub domains' servers have no address: {names}"),
-        );
+        let names = join_words(&routes.unresolved);
+        let text = format!("names of stub domains' servers have no address: {names}");
+        let kind = FindingKind::StubServerUnresolved;
+        faults.push(PodFault::new(kind, "dnsmasq", text));
     }
-    let other = routes.kubedns_configuration.as_ref();
-    if other.is_some_and(|other| configuration.version.as_ref() != Some(other)) {
-        find(
-            Kind::ConfigDiffers,
-            "kubedns and dnsmasq have different configurations in force".to_owned(),
-        );
+
+    let of_kubedns = routes.kubedns_configuration.as_ref();
+    if of_kubedns.is_some_and(|version| nanny.configuration.version.as_ref() != Some(version)) {
+        let text = "kubedns and dnsmasq have different configurations in force";
+        faults.push(PodFault::new(FindingKind::ConfigDiffers, "dnsmasq", text));
     }
+    faults
 }
 
-/// Adds one finding if the nanny or kubedns rejected the ConfigMap.
-fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
-    let found = || Finding::new(Kind::ConfigRejected, "", "the newest ConfigMap is rejected");
-    if let Some(rejection) = nanny.and_then(|nanny| nanny.configuration.error.as_ref()) {
-        findings.push(found().because(rejection.text.as_deref().unwrap_or("unknown why")));
-    } else if kubedns.is_some_and(|kubedns| kubedns.config_current == Some(false)) {
-        findings.push(found().because("by kubedns, see its log"));
-    }
-}
-
-/// Adds a finding if the ConfigMap has unknown keys, which are usually misspelt.
-fn unknown_keys(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
-    let found = || {
-        Finding::new(
-            Kind::ConfigUnknownKeys,
-            "",
-            "keys of the ConfigMap are unknown and ignored",
-        )
+/// One fault if the nanny or kubedns rejected the ConfigMap.
+fn rejected_config(
+    kubedns: Option<&KubednsReport>,
+    nanny: Option<&NannyStatus>,
+) -> Option<PodFault> {
+    let error = nanny.and_then(|nanny| nanny.configuration.error.as_ref());
+    let detail = match error {
+        Some(error) => error.text.as_deref().unwrap_or("unknown why"),
+        None if kubedns?.config_current == Some(false) => "by kubedns, see its log",
+        None => return None,
     };
-    let warnings = nanny
-        .map(|nanny| nanny.configuration.warnings.as_slice())
-        .unwrap_or_default();
-    if !warnings.is_empty() {
-        findings.push(found().because(&list(warnings)));
-    } else if kubedns.is_some_and(|kubedns| kubedns.unknown_keys > 0.0) {
-        findings.push(found().because("the log of kubedns names them"));
-    }
+
+    let text = "the newest ConfigMap is rejected";
+    Some(PodFault::new(FindingKind::ConfigRejected, "", text).with_detail(detail))
 }
 
-fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
-    items
-        .into_iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ")
+/// One fault if the ConfigMap has unknown keys, which are usually misspelt.
+fn unknown_keys(kubedns: Option<&KubednsReport>, nanny: Option<&NannyStatus>) -> Option<PodFault> {
+    let warnings = nanny.map(|nanny| &nanny.configuration.warnings);
+    let detail = match warnings {
+        Some(warnings) if !warnings.is_empty() => join_words(warnings),
+        _ if kubedns?.unknown_keys > 0.0 => "the log of kubedns names them".to_owned(),
+        _ => return None,
+    };
+
+    let text = "keys of the ConfigMap are unknown and ignored";
+    Some(PodFault::new(FindingKind::ConfigUnknownKeys, "", text).with_detail(&detail))
 }
 
-/// The start times of the present findings, and the exported metrics.
+fn join_words<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
+    let words: Vec<&str> = words.into_iter().map(String::as_str).collect();
+    words.join(", ")
+}
+
+/// The start times of the present faults, and the exported metrics.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
-    since: Mutex<BTreeMap<(Kind, String), Instant>>,
+    since: Mutex<BTreeMap<(FindingKind, String), Instant>>,
     level: IntGauge,
     found: IntGaugeVec,
     /// The exported kinds.
-    kinds: Vec<Kind>,
+    kinds: Vec<FindingKind>,
 }
 
 impl Verdicts {
-    /// Starts without findings. In a pod without dnsmasq, the finding `DnsmasqSilent` is not
-    /// exported.
+    /// Starts without faults. In a pod without dnsmasq, the kind `DnsmasqSilent` is not exported.
     pub(crate) fn new(
         namespace: &str,
         has_dnsmasq: bool,
@@ -248,78 +263,65 @@ impl Verdicts {
             &metric_name(namespace, "verdict"),
             "Verdict on the pod: 0 for well, 1 for degraded, 2 for down.",
         )?;
-        let name = metric_name(namespace, "verdict_findings");
         let found = metrics.int_gauge_vec(
-            &name,
+            &metric_name(namespace, "verdict_findings"),
             "Findings that make up the verdict, by kind.",
             &["kind"],
         )?;
-        let kinds = Kind::all()
-            .filter(|kind| has_dnsmasq || *kind != Kind::DnsmasqSilent)
+        let kinds = FindingKind::all()
+            .filter(|kind| has_dnsmasq || *kind != FindingKind::DnsmasqSilent)
             .collect();
+
         let verdicts = Self {
             since: Mutex::default(),
             level,
             found,
             kinds,
         };
-        verdicts.export(Level::Well, &[]);
+        // All series exist from the start.
+        verdicts.export(&PodVerdict::default());
         Ok(verdicts)
     }
 
-    /// The verdict on these findings. The numbers of probes and upstreams bound the number of
-    /// findings.
-    pub(crate) fn judge(&self, findings: Vec<Finding>, now: Now) -> Verdict {
+    /// The verdict on these faults. The numbers of probes and upstreams bound the number of faults.
+    pub(crate) fn judge(&self, faults: Vec<PodFault>, now: Now) -> PodVerdict {
+        // The lock is held until the metrics are set, so that they show the newest verdict.
         let mut known = self.since.lock();
         known.retain(|(kind, subject), _| {
-            findings
+            faults
                 .iter()
-                .any(|found| found.kind == *kind && found.subject == *subject)
+                .any(|fault| fault.kind == *kind && fault.subject == *subject)
         });
-        let lasting = findings.into_iter().filter_map(|finding| {
-            let since = *known
-                .entry((finding.kind, finding.subject.clone()))
-                .or_insert(now.clock);
-            let lasted = now.age(since);
-            (lasted >= finding.kind.passes_within())
-                .then(|| Lasting::new(finding, now.millis_of(since)))
-        });
-        let mut findings: Vec<Lasting> = lasting.collect();
-        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.level), finding.since));
-        let level = findings.first().map_or(Level::Well, |worst| worst.level);
-        self.export(level, &findings);
-        Verdict { level, findings }
+
+        let mut findings = Vec::new();
+        for fault in faults {
+            let object = (fault.kind, fault.subject.clone());
+            let since = *known.entry(object).or_insert(now.clock);
+            if now.age(since) >= fault.kind.passes_within() {
+                findings.push(fault.into_finding(now.millis_of(since)));
+            }
+        }
+
+        findings.sort_by_key(|finding| (Reverse(finding.level), finding.since));
+        let level = findings
+            .first()
+            .map_or(FindingLevel::Well, |worst| worst.level);
+        let verdict = PodVerdict { level, findings };
+        self.export(&verdict);
+        verdict
     }
 
-    fn export(&self, level: Level, findings: &[Lasting]) {
-        self.level.set(level as i64);
+    fn export(&self, verdict: &PodVerdict) {
+        self.level.set(verdict.level as i64);
         for kind in &self.kinds {
-            let count = findings
+            let count = verdict
+                .findings
                 .iter()
-                .filter(|finding| finding.kind == *kind)
+                .filter(|finding| finding.kind == Some(*kind))
                 .count();
             self.found
                 .with_label_values(&[kind.label()])
                 .set(gauge_value(count));
-        }
-    }
-}
-
-impl Lasting {
-    /// `since` is in milliseconds since 1970.
-    fn new(finding: Finding, since: u64) -> Self {
-        let Finding {
-            kind, text, detail, ..
-        } = finding;
-        let level = kind.level();
-        Self {
-            kind,
-            level,
-            text,
-            detail,
-            since,
-            action: kind.action(),
-            runbook: kind.runbook(),
         }
     }
 }

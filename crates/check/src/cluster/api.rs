@@ -1,29 +1,34 @@
 //! Checks that the API server responds, and that it lists the objects that kubedns needs.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ::cluster::connect::{Access, Connection};
 use ::cluster::watch::{RequestFailure, get_document};
 use dnsconfig::{Config, RawData};
 use futures::future::join_all;
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::apimachinery::pkg::version::Info;
+use reports::finding::FindingKind;
+use reports::sidecar::SidecarStatus;
 use serde_json::Value;
 
 use super::Options;
 use super::report::{Check, milliseconds};
-use super::sidecar::Status;
-use crate::config::{self, ConfigMap};
+use crate::config::{self, ConfigData};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each part of its body.
-const TIME: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound of the listed Services. The checks look among them for headless Services and
 /// `default/kubernetes`.
-const LOOKED_THROUGH: usize = 500;
+const MAX_SERVICES: usize = 500;
 /// Advice for a missing permission.
-const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";
+const GRANT_LIST: &str = "Give the ServiceAccount a role that may list and watch it.";
 
 /// The kinds of objects that kubedns may need, with the path of a list of one object.
 const KINDS: [(&str, &str); 7] = [
@@ -40,59 +45,67 @@ const KINDS: [(&str, &str); 7] = [
 ];
 
 /// Facts about the cluster for the DNS checks.
-#[derive(Debug, Default)]
-pub(super) struct Cluster {
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct KnownServices {
     /// The cluster IP of Service `default/kubernetes`.
     pub(super) kubernetes: Option<IpAddr>,
-    /// Namespace and name of each headless Service in the list.
-    pub(super) headless: Vec<(String, String)>,
+    /// The headless Services in the list.
+    pub(super) headless: Vec<HeadlessService>,
 }
 
-/// Checks the API server. [`Cluster`] is empty if the API server cannot be reached.
-pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<Check>, Cluster) {
-    let connection = match Connection::new(access(options)).await {
+/// The name of a headless Service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HeadlessService {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// The checks of the API server, and what the DNS checks need from it.
+#[derive(Debug)]
+pub(super) struct ApiServerChecks {
+    pub(super) checks: Vec<Check>,
+    /// Empty if the API server cannot be reached.
+    pub(super) services: KnownServices,
+}
+
+/// Checks the API server.
+pub(super) async fn check_api_server(
+    options: &Options,
+    status: Option<&SidecarStatus>,
+) -> ApiServerChecks {
+    let connection = match Connection::new(access_of(options)).await {
         Ok(connection) => connection,
         Err(error) => {
             let check = Check::failed(GROUP, "its address or credentials are unknown")
                 .with_detail(error.to_string());
             let action = "Run this in the container kubedns, or give --kubecfg-file.";
-            return (
-                vec![check.with_advice(action, "api-server-lost")],
-                Cluster::default(),
-            );
+            return ApiServerChecks {
+                checks: vec![check.with_advice(action, "api-server-lost")],
+                services: KnownServices::default(),
+            };
         }
     };
+
     let started = Instant::now();
-    let version = get_document(&connection, "/version", TIME).await;
-    let mut checks = vec![answers(
-        connection.url(),
-        version.as_ref(),
-        started.elapsed(),
-    )];
-    // An API server that refuses its version page may still list objects.
-    if matches!(
+    let version = get_document(&connection, "/version", TIMEOUT).await;
+    let took = started.elapsed();
+    let is_unreachable = matches!(
         &version,
-        Err(RequestFailure::Unreachable(_)
-            | RequestFailure::Silent(_)
-            | RequestFailure::Unauthorized(_))
-    ) {
-        return (checks, Cluster::default());
+        Err(RequestFailure::Unreachable(_) | RequestFailure::Silent(_) | RequestFailure::Unauthorized(_))
+    );
+
+    // An API server that refuses its version page may still list objects.
+    let mut checks = vec![check_version(connection.url(), version, took)];
+    let mut services = KnownServices::default();
+    if !is_unreachable {
+        checks.extend(check_permissions(&connection, status).await);
+        checks.extend(check_config_map(options, &connection, status).await);
+        services = read_services(&connection).await;
     }
-    checks.extend(permissions(&connection, status).await);
-    checks.extend(config_map(options, &connection, status).await);
-    let services = get_document(
-        &connection,
-        &format!("/api/v1/services?limit={LOOKED_THROUGH}"),
-        TIME,
-    )
-    .await;
-    (
-        checks,
-        services.map(|list| Cluster::of(&list)).unwrap_or_default(),
-    )
+    ApiServerChecks { checks, services }
 }
 
-fn access(options: &Options) -> Access {
+fn access_of(options: &Options) -> Access {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Access {
         kubeconfig: given(&options.kubecfg_file).map(PathBuf::from),
@@ -101,103 +114,131 @@ fn access(options: &Options) -> Access {
     }
 }
 
-fn answers(url: &str, version: Result<&Value, &RequestFailure>, took: Duration) -> Check {
+/// Checks that the API server responds.
+fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Duration) -> Check {
     let url = url.trim_end_matches('/');
-    match version {
+    let error = match version {
         Ok(document) => {
-            let version = document
-                .get("gitVersion")
-                .and_then(Value::as_str)
-                .unwrap_or("of an unknown version");
-            Check::passed(
-                GROUP,
-                format!(
-                    "{url} answers: Kubernetes {version} ({})",
-                    milliseconds(took)
-                ),
-            )
+            let version = serde_json::from_value(document)
+                .map(|info: Info| info.git_version)
+                .unwrap_or_default();
+            let version = match version.as_str() {
+                "" => "of an unknown version",
+                version => version,
+            };
+            let time = milliseconds(took);
+            let text = format!("{url} answers: Kubernetes {version} ({time})");
+            return Check::passed(GROUP, text);
         }
-        Err(error @ RequestFailure::Unauthorized(_)) => {
-            Check::failed(GROUP, format!("{url} does not accept the credentials"))
-                .with_detail(error.to_string())
-                .with_advice(
-                    "Check the token of the ServiceAccount, or the kubeconfig.",
-                    "api-server-lost",
-                )
-        }
-        Err(error) => Check::failed(GROUP, format!("{url} does not answer"))
-            .with_detail(error.to_string())
-            .with_advice(
-                "Check the API server, and the network to it; the last known records are served.",
-                "api-server-lost",
-            ),
-    }
+        Err(error) => error,
+    };
+
+    let (text, action) = match &error {
+        RequestFailure::Unauthorized(_) => (
+            format!("{url} does not accept the credentials"),
+            "Check the token of the ServiceAccount, or the kubeconfig.",
+        ),
+        _ => (
+            format!("{url} does not answer"),
+            "Check the API server, and the network to it; the last known records are served.",
+        ),
+    };
+    Check::failed(GROUP, text)
+        .with_detail(error.to_string())
+        .with_advice(action, "api-server-lost")
+}
+
+/// Kind of object -> whether kubedns has an open watch of it.
+type OpenWatches = BTreeMap<String, bool>;
+
+/// The result of a list of one kind.
+struct ListedKind {
+    kind: &'static str,
+    error: Option<RequestFailure>,
 }
 
 /// Checks that the `ServiceAccount` may list the watched kinds. Services and one kind of endpoints
 /// are always needed.
-async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Check> {
-    let watches = status
-        .and_then(|status| status.kubedns.known.as_ref())
-        .map(|kubedns| &kubedns.watches);
-    let is_needed = |kind: &str| {
-        matches!(kind, "services" | "endpoints" | "endpointslices")
-            || watches.is_some_and(|watches| watches.contains_key(kind))
-    };
-    let asked = KINDS
-        .into_iter()
-        .filter(|(kind, _)| is_needed(kind))
-        .map(|(kind, path)| async move { (kind, get_document(connection, path, TIME).await) });
-    let lists = join_all(asked).await;
-    let can = |wanted: &str| {
-        lists
-            .iter()
-            .any(|(kind, list)| *kind == wanted && list.is_ok())
-    };
-    let endpoints = can("endpoints") || can("endpointslices");
-    let judged = lists.iter().map(|(kind, list)| {
-        let error = match list {
-            Ok(_) => return Check::passed(GROUP, format!("{kind} can be listed")),
-            Err(error) => error.to_string(),
-        };
-        let is_watched = watches.is_some_and(|watches| watches.get(*kind) == Some(&true));
-        if is_watched || (kind.starts_with("endpoint") && endpoints) {
-            let why = if is_watched {
-                "kubedns watches some"
-            } else {
-                "the other kind of endpoints can be"
-            };
-            return Check::skipped(GROUP, format!("{kind} cannot be listed, and {why}"))
-                .with_detail(error);
+async fn check_permissions(connection: &Connection, status: Option<&SidecarStatus>) -> Vec<Check> {
+    let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
+    let watches = kubedns.map(|kubedns| &kubedns.watches);
+
+    let mut requests = Vec::new();
+    for (kind, path) in KINDS {
+        let is_watched = watches.is_some_and(|watches| watches.contains_key(kind));
+        if is_watched || matches!(kind, "services" | "endpoints" | "endpointslices") {
+            requests.push(list_one(connection, kind, path));
         }
-        Check::failed(GROUP, format!("{kind} cannot be listed"))
-            .with_detail(error)
-            .with_advice(GRANT, "not-synced")
-    });
-    judged.collect()
+    }
+
+    let lists = join_all(requests).await;
+    lists
+        .iter()
+        .map(|list| check_permission(list, &lists, watches))
+        .collect()
+}
+
+async fn list_one(connection: &Connection, kind: &'static str, path: &str) -> ListedKind {
+    let list = get_document(connection, path, TIMEOUT).await;
+    ListedKind {
+        kind,
+        error: list.err(),
+    }
+}
+
+fn check_permission(
+    list: &ListedKind,
+    lists: &[ListedKind],
+    watches: Option<&OpenWatches>,
+) -> Check {
+    let kind = list.kind;
+    let Some(error) = &list.error else {
+        return Check::passed(GROUP, format!("{kind} can be listed"));
+    };
+
+    // kubedns may have permissions that the caller of this command lacks.
+    let is_watched = watches.is_some_and(|watches| watches.get(kind) == Some(&true));
+    let has_other_endpoints = kind.starts_with("endpoint")
+        && lists
+            .iter()
+            .any(|other| other.kind.starts_with("endpoint") && other.error.is_none());
+    let excuse = if is_watched {
+        "kubedns watches some"
+    } else if has_other_endpoints {
+        "the other kind of endpoints can be"
+    } else {
+        return Check::failed(GROUP, format!("{kind} cannot be listed"))
+            .with_detail(error.to_string())
+            .with_advice(GRANT_LIST, "not-synced");
+    };
+    Check::skipped(GROUP, format!("{kind} cannot be listed, and {excuse}"))
+        .with_detail(error.to_string())
 }
 
 /// Checks that the ConfigMap is valid and in force. Reads the mounted directory if it exists, else
 /// the API server.
-async fn config_map(
+async fn check_config_map(
     options: &Options,
     connection: &Connection,
-    status: Option<&Status>,
+    status: Option<&SidecarStatus>,
 ) -> Vec<Check> {
-    let directory = std::path::Path::new(&options.config_dir);
+    let in_force = status.and_then(SidecarStatus::configuration_version);
+    let directory = Path::new(&options.config_dir);
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
-            Ok(data) => judge(&options.config_dir, data, options, status),
+            Ok(data) => check_config(&options.config_dir, data, options, in_force),
             Err(error) => vec![Check::failed(CONFIGURATION, error)],
         };
     }
-    let (namespace, name) = (&options.config_map_namespace, &options.config_map);
+
+    let namespace = &options.config_map_namespace;
+    let name = &options.config_map;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let name = format!("ConfigMap {namespace}/{name}");
-    match get_document(connection, &path, TIME).await {
-        Ok(map) => judge(&name, data_of(&map), options, status),
+    match read_config_map(connection, &path).await {
+        Ok(data) => check_config(&name, data, options, in_force),
         Err(RequestFailure::Refused(error)) if error.contains("not found") => {
-            vec![missing(&name, status.and_then(Status::configuration))]
+            vec![check_defaults(&name, in_force)]
         }
         Err(error) => {
             let check = Check::skipped(CONFIGURATION, "the ConfigMap cannot be read from here");
@@ -206,115 +247,111 @@ async fn config_map(
     }
 }
 
-/// Checks that the pod uses the defaults, because the ConfigMap does not exist.
-fn missing(name: &str, in_force: Option<&str>) -> Check {
-    let text = format!("there is no {name}");
-    match in_force {
-        None => Check::skipped(
-            CONFIGURATION,
-            format!("{text}, and the version in the pod is unknown"),
-        ),
-        Some(version) if version == Config::default().version().to_string() => {
-            Check::passed(CONFIGURATION, format!("{text}: the defaults are in force"))
-        }
-        Some(version) => Check::warning(
-            CONFIGURATION,
-            format!("{text}, but the pod has a configuration, version {version}"),
-        )
-        .with_advice(
-            "Name the ConfigMap of the pod with --config-map.",
-            "configuration-differs",
-        ),
-    }
+/// The data of the ConfigMap at `path`. Values of `binaryData` are not keys of kube-dns.
+async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData, RequestFailure> {
+    let document = get_document(connection, path, TIMEOUT).await?;
+    let map: ConfigMap =
+        serde_json::from_value(document).map_err(|error| RequestFailure::Garbage(error.to_string()))?;
+
+    let data = map.data.unwrap_or_default();
+    Ok(data
+        .into_iter()
+        .map(|(key, value)| (key, value.into_bytes()))
+        .collect())
 }
 
-fn data_of(map: &Value) -> RawData {
-    let data = map
-        .get("data")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    let text = |value: &Value| value.as_str().unwrap_or_default().as_bytes().to_vec();
-    data.map(|(key, value)| (key.clone(), text(value)))
-        .collect()
+/// Checks that the pod uses the defaults, because the ConfigMap does not exist.
+fn check_defaults(name: &str, in_force: Option<&str>) -> Check {
+    let text = format!("there is no {name}");
+    let Some(version) = in_force else {
+        let text = format!("{text}, and the version in the pod is unknown");
+        return Check::skipped(CONFIGURATION, text);
+    };
+
+    if version == Config::default().version().to_string() {
+        return Check::passed(CONFIGURATION, format!("{text}: the defaults are in force"));
+    }
+    let text = format!("{text}, but the pod has a configuration, version {version}");
+    Check::warning(CONFIGURATION, text).with_advice(
+        "Name the ConfigMap of the pod with --config-map.",
+        "configuration-differs",
+    )
 }
 
 /// Checks that the content of a ConfigMap is valid and in force.
-fn judge(name: &str, data: RawData, options: &Options, status: Option<&Status>) -> Vec<Check> {
+fn check_config(
+    name: &str,
+    data: RawData,
+    options: &Options,
+    in_force: Option<&str>,
+) -> Vec<Check> {
     let version = dnsconfig::parse(&data)
         .ok()
         .map(|config| config.version().to_string());
-    let findings = config::findings(&ConfigMap::of(name, data), &options.domain);
-    if !findings.is_empty() {
-        return findings
+    let mistakes = config::find_mistakes(&ConfigData::new(name, data), &options.domain);
+    if !mistakes.is_empty() {
+        let checks = mistakes
             .iter()
-            .map(|finding| mistake(name, finding))
-            .collect();
+            .map(|mistake| check_of_mistake(name, mistake));
+        return checks.collect();
     }
-    let in_force = status.and_then(Status::configuration);
-    if let (Some(in_force), Some(version)) = (in_force, version)
-        && in_force != version
-    {
-        let text = format!(
-            "{name} is good, but not in force: it has version {version}, the pod {in_force}"
-        );
-        return vec![Check::warning(CONFIGURATION, text).with_advice(
-            "Wait: the kubelet takes up to two minutes to update the mounted files.",
-            "configuration-rejected",
-        )];
-    }
-    vec![Check::passed(CONFIGURATION, format!("{name} is good"))]
-}
 
-/// A finding of `check config` as a check.
-fn mistake(name: &str, finding: &str) -> Check {
-    let (check, advice, section) = match finding.strip_prefix("warning: ") {
-        Some(warning) => (
-            Check::warning(CONFIGURATION, format!("{name}: {warning}")),
-            "Correct the keys of the ConfigMap, or remove them.",
-            "unknown-keys",
-        ),
-        None => (
-            Check::failed(
-                CONFIGURATION,
-                format!("{name}: {}", finding.trim_start_matches("error: ")),
-            ),
-            "Fix the ConfigMap soon: a restarted container starts without it.",
-            "configuration-rejected",
-        ),
+    let check = match (in_force, version) {
+        (Some(in_force), Some(version)) if in_force != version => {
+            let text = format!(
+                "{name} is good, but not in force: it has version {version}, the pod {in_force}"
+            );
+            Check::warning(CONFIGURATION, text).with_advice(
+                "Wait: the kubelet takes up to two minutes to update the mounted files.",
+                "configuration-rejected",
+            )
+        }
+        _ => Check::passed(CONFIGURATION, format!("{name} is good")),
     };
-    check.with_advice(advice, section)
+    vec![check]
 }
 
-impl Cluster {
-    /// Collects the facts from a list of Services.
-    fn of(list: &Value) -> Self {
-        let text = |service: &Value, path: &str| {
-            service
-                .pointer(path)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-        };
-        let mut cluster = Self::default();
-        for service in list
-            .get("items")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            let name = text(service, "/metadata/namespace").zip(text(service, "/metadata/name"));
-            let address = text(service, "/spec/clusterIP");
-            match (name, address) {
-                (Some(name), Some(address)) if address == "None" => cluster.headless.push(name),
-                (Some((namespace, name)), Some(address))
-                    if namespace == "default" && name == "kubernetes" =>
-                {
-                    cluster.kubernetes = address.parse().ok();
+/// A line of `check config` as a check.
+fn check_of_mistake(name: &str, mistake: &str) -> Check {
+    if let Some(warning) = mistake.strip_prefix("warning: ") {
+        return Check::warning(CONFIGURATION, format!("{name}: {warning}"))
+            .with_advice_for(FindingKind::ConfigUnknownKeys);
+    }
+
+    let error = mistake.trim_start_matches("error: ");
+    Check::failed(CONFIGURATION, format!("{name}: {error}"))
+        .with_advice_for(FindingKind::ConfigRejected)
+}
+
+/// The Services that the DNS checks query; none if they cannot be listed.
+async fn read_services(connection: &Connection) -> KnownServices {
+    let path = format!("/api/v1/services?limit={MAX_SERVICES}");
+    let Ok(document) = get_document(connection, &path, TIMEOUT).await else {
+        return KnownServices::default();
+    };
+    match serde_json::from_value::<List<Service>>(document) {
+        Ok(list) => KnownServices::among(list.items),
+        Err(_) => KnownServices::default(),
+    }
+}
+
+impl KnownServices {
+    fn among(services: Vec<Service>) -> Self {
+        let mut known = Self::default();
+        for service in services {
+            let name = service.metadata.name.unwrap_or_default();
+            let namespace = service.metadata.namespace.unwrap_or_default();
+            let cluster_ip = service.spec.and_then(|spec| spec.cluster_ip);
+
+            match cluster_ip.as_deref() {
+                Some("None") => known.headless.push(HeadlessService { namespace, name }),
+                Some(address) if namespace == "default" && name == "kubernetes" => {
+                    known.kubernetes = address.parse().ok();
                 }
                 _ => {}
             }
         }
-        cluster
+        known
     }
 }
 

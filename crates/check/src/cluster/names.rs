@@ -11,305 +11,320 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use wire::ServerAddr;
 
 use super::Options;
-use super::api::Cluster;
+use super::api::{HeadlessService, KnownServices};
 use super::report::{Check, counted, milliseconds};
 
 const GROUP: &str = "names";
 /// Bound of the headless Services to query until one has addresses.
-const HEADLESS: usize = 5;
+const MAX_HEADLESS: usize = 5;
 /// Bound of the stub domains to query.
-const STUB_DOMAINS: usize = 20;
+const MAX_STUB_DOMAINS: usize = 20;
 
 /// The DNS server to query, and the cluster domain without a dot at the end.
-struct Names<'a> {
+struct NameChecks<'a> {
     server: ServerAddr,
     domain: &'a str,
 }
 
 /// The records of an answer, and its latency.
-struct Answer {
+struct RecordAnswer {
     records: Vec<RData>,
     time: Duration,
 }
 
+/// The addresses of a name, and the latency of the answer.
+struct AddressAnswer {
+    addresses: Vec<IpAddr>,
+    time: Duration,
+}
+
 /// The failure of a query: the RCODE, if there was a response, and a description.
-struct Missing {
+struct QueryFailure {
     rcode: Option<ResponseCode>,
     words: String,
 }
 
+/// A check, and an address that it found.
+struct AddressCheck {
+    check: Check,
+    address: Option<IpAddr>,
+}
+
+/// An address of a headless Service, with the namespace of that Service.
+struct ServiceMember {
+    address: IpAddr,
+    namespace: String,
+}
+
 /// Checks names of all kinds.
-pub(super) async fn checks(
+pub(super) async fn check_names(
     options: &Options,
-    cluster: &Cluster,
+    services: &KnownServices,
     stub_domains: &[String],
 ) -> Vec<Check> {
     let Ok(server) = ServerAddr::from_str(&options.dns) else {
         return Vec::new();
     };
-    let names = Names {
+    let names = NameChecks {
         server,
         domain: options.domain.first.bare(),
     };
-    let (mut checks, address) = names.of_kubernetes(cluster).await;
-    checks.push(names.srv().await);
-    checks.push(match address {
-        Some(address) => names.pointer(address).await,
-        None => Check::skipped(
-            GROUP,
-            "the PTR record of a cluster IP: there is none to ask for",
-        ),
-    });
-    let (check, member) = names.headless(cluster).await;
-    checks.push(check);
-    checks.push(names.pod(member).await);
+
+    // A later query may be for what an earlier answer contains.
+    let kubernetes = names.check_cluster_ip(services.kubernetes).await;
+    let srv = names.check_named_port().await;
+    let pointer = names.check_pointer(kubernetes.address).await;
+    let (headless, member) = names.check_headless(&services.headless).await;
+    let pod = names.check_pod_name(member).await;
+    let mut checks = vec![kubernetes.check, srv, pointer, headless, pod];
+
     if !options.external_name.is_empty() {
-        checks.push(
-            names
-                .external(&options.external_name, RecordType::A, "an external name")
-                .await,
-        );
+        let name = &options.external_name;
+        let external = names.check_forwarded(name, RecordType::A, "an external name");
+        checks.push(external.await);
     }
-    let stubs = stub_domains.iter().take(STUB_DOMAINS);
-    checks.extend(
-        join_all(stubs.map(|stub| names.external(stub, RecordType::SOA, "a stub domain"))).await,
-    );
+    let stubs = stub_domains.iter().take(MAX_STUB_DOMAINS);
+    let stubs = stubs.map(|stub| names.check_forwarded(stub, RecordType::SOA, "a stub domain"));
+    checks.extend(join_all(stubs).await);
     checks
 }
 
-impl Names<'_> {
-    async fn ask(&self, name: &str, kind: RecordType) -> Result<Answer, Missing> {
-        let wrong = |words: String| Missing { rcode: None, words };
-        let parsed = Name::from_ascii(format!("{}.", name.trim_end_matches('.')));
-        let parsed = parsed.map_err(|error| wrong(error.to_string()))?;
-        let asked = query_with_tcp_retry(&self.server, &Query::query(parsed, kind), TIMEOUT).await;
-        let answer = asked.map_err(|error| wrong(error.to_string()))?;
-        let rcode = answer.message.metadata.response_code;
-        let of_kind = answer
-            .message
-            .answers
-            .iter()
-            .filter(|record| record.record_type() == kind);
-        let records: Vec<RData> = of_kind.map(|record| record.data.clone()).collect();
-        if rcode == ResponseCode::NoError && !records.is_empty() {
-            return Ok(Answer {
-                records,
-                time: answer.latency,
-            });
+impl QueryFailure {
+    fn without_response(error: &impl ToString) -> Self {
+        Self {
+            rcode: None,
+            words: error.to_string(),
         }
-        let words = format!(
-            "{} {}",
-            rcode_name(rcode),
-            if rcode == ResponseCode::NoError {
-                "without records"
-            } else {
-                ""
-            }
-        );
-        Err(Missing {
+    }
+
+    fn of_response(rcode: ResponseCode) -> Self {
+        let name = rcode_name(rcode);
+        let words = if rcode == ResponseCode::NoError {
+            format!("{name} without records")
+        } else {
+            name
+        };
+        Self {
             rcode: Some(rcode),
-            words: words.trim_end().to_owned(),
+            words,
+        }
+    }
+
+    /// Whether the response says that there are no such records.
+    fn is_negative_answer(&self) -> bool {
+        matches!(
+            self.rcode,
+            Some(ResponseCode::NoError | ResponseCode::NXDomain)
+        )
+    }
+}
+
+impl NameChecks<'_> {
+    async fn query(&self, name: &str, kind: RecordType) -> Result<RecordAnswer, QueryFailure> {
+        let name = Name::from_ascii(format!("{}.", name.trim_end_matches('.')))
+            .map_err(|error| QueryFailure::without_response(&error))?;
+        let answer = query_with_tcp_retry(&self.server, &Query::query(name, kind), TIMEOUT)
+            .await
+            .map_err(|error| QueryFailure::without_response(&error))?;
+
+        let rcode = answer.message.metadata.response_code;
+        let mut records = Vec::new();
+        for record in &answer.message.answers {
+            if record.record_type() == kind {
+                records.push(record.data.clone());
+            }
+        }
+        if rcode != ResponseCode::NoError || records.is_empty() {
+            return Err(QueryFailure::of_response(rcode));
+        }
+        Ok(RecordAnswer {
+            records,
+            time: answer.latency,
         })
     }
 
     /// Queries A, and AAAA if A is NODATA.
-    async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), Missing> {
-        let asked = match self.ask(name, RecordType::A).await {
-            Err(Missing {
-                rcode: Some(ResponseCode::NoError),
-                ..
-            }) => self.ask(name, RecordType::AAAA).await,
-            asked => asked,
+    async fn query_addresses(&self, name: &str) -> Result<AddressAnswer, QueryFailure> {
+        let answer = match self.query(name, RecordType::A).await {
+            Err(failure) if failure.rcode == Some(ResponseCode::NoError) => {
+                self.query(name, RecordType::AAAA).await?
+            }
+            answer => answer?,
         };
-        let Answer { records, time } = asked?;
-        Ok((records.iter().filter_map(RData::ip_addr).collect(), time))
+        Ok(AddressAnswer {
+            addresses: answer.records.iter().filter_map(RData::ip_addr).collect(),
+            time: answer.time,
+        })
     }
 
-    /// Checks Service `default/kubernetes`, which exists in every cluster, and returns its address.
-    async fn of_kubernetes(&self, cluster: &Cluster) -> (Vec<Check>, Option<IpAddr>) {
+    /// Checks Service `default/kubernetes`, which exists in every cluster. `known` is its address at
+    /// the API server.
+    async fn check_cluster_ip(&self, known: Option<IpAddr>) -> AddressCheck {
+        const KIND: &str = "a cluster IP";
         let name = format!("kubernetes.default.svc.{}", self.domain);
-        let (addresses, time) = match self.addresses(&name).await {
-            Ok(found) => found,
-            Err(missing) => {
-                return (
-                    vec![failed("a cluster IP", &name, &missing)],
-                    cluster.kubernetes,
-                );
+        let answer = match self.query_addresses(&name).await {
+            Ok(answer) => answer,
+            Err(failure) => {
+                return AddressCheck {
+                    check: failed_check(KIND, &name, &failure),
+                    address: known,
+                };
             }
         };
-        let known = cluster.kubernetes;
-        let shown = addresses
-            .iter()
-            .map(IpAddr::to_string)
-            .collect::<Vec<_>>()
-            .join(", ");
-        let check = if known.is_some_and(|known| !addresses.contains(&known)) {
-            let right = known.map(|known| known.to_string()).unwrap_or_default();
-            Check::failed(
-                GROUP,
-                format!("a cluster IP: {name} is {shown}, and {right} at the API server"),
-            )
-            .with_advice(
-                "Check that the pod watches this cluster, and when it last received a change.",
-                "records-late",
-            )
-        } else {
-            Check::passed(
-                GROUP,
-                format!("a cluster IP: {name} is {shown} ({})", milliseconds(time)),
-            )
+
+        let shown = join_texts(&answer.addresses);
+        let check = match known {
+            Some(known) if !answer.addresses.contains(&known) => {
+                let text = format!("{KIND}: {name} is {shown}, and {known} at the API server");
+                Check::failed(GROUP, text).with_advice(
+                    "Check that the pod watches this cluster, and when it last received a change.",
+                    "records-late",
+                )
+            }
+            _ => {
+                let time = milliseconds(answer.time);
+                Check::passed(GROUP, format!("{KIND}: {name} is {shown} ({time})"))
+            }
         };
-        (vec![check], addresses.first().copied().or(known))
+        AddressCheck {
+            check,
+            address: answer.addresses.first().copied().or(known),
+        }
     }
 
-    async fn srv(&self) -> Check {
+    async fn check_named_port(&self) -> Check {
+        const KIND: &str = "a named port";
         let name = format!("_https._tcp.kubernetes.default.svc.{}", self.domain);
-        match self.ask(&name, RecordType::SRV).await {
-            Ok(Answer { records, time }) => {
-                let ports: Vec<String> = records
-                    .iter()
-                    .filter_map(|data| match data {
-                        RData::SRV(srv) => Some(srv.port.to_string()),
-                        _ => None,
-                    })
-                    .collect();
-                let ports = ports.join(", ");
-                Check::passed(
-                    GROUP,
-                    format!(
-                        "a named port: {name} is port {ports} ({})",
-                        milliseconds(time)
-                    ),
-                )
+        let answer = match self.query(&name, RecordType::SRV).await {
+            Ok(answer) => answer,
+            Err(failure) => return failed_check(KIND, &name, &failure),
+        };
+
+        let mut ports = Vec::new();
+        for record in &answer.records {
+            if let RData::SRV(srv) = record {
+                ports.push(srv.port);
             }
-            Err(missing) => failed("a named port", &name, &missing),
+        }
+        let ports = join_texts(&ports);
+        let time = milliseconds(answer.time);
+        Check::passed(GROUP, format!("{KIND}: {name} is port {ports} ({time})"))
+    }
+
+    async fn check_pointer(&self, address: Option<IpAddr>) -> Check {
+        const KIND: &str = "the name of an address";
+        let Some(address) = address else {
+            let text = "the PTR record of a cluster IP: there is none to ask for";
+            return Check::skipped(GROUP, text);
+        };
+
+        let name = Name::from(address).to_ascii();
+        let name = name.trim_end_matches('.');
+        match self.query(name, RecordType::PTR).await {
+            Ok(RecordAnswer { records, time }) => {
+                let targets = join_texts(&records);
+                let time = milliseconds(time);
+                Check::passed(GROUP, format!("{KIND}: {address} is {targets} ({time})"))
+            }
+            Err(failure) => failed_check(KIND, name, &failure),
         }
     }
 
-    async fn pointer(&self, address: IpAddr) -> Check {
-        let name = Name::from(address)
-            .to_ascii()
-            .trim_end_matches('.')
-            .to_owned();
-        match self.ask(&name, RecordType::PTR).await {
-            Ok(Answer { records, time }) => {
-                let targets = records
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                Check::passed(
-                    GROUP,
-                    format!(
-                        "the name of an address: {address} is {targets} ({})",
-                        milliseconds(time)
-                    ),
-                )
-            }
-            Err(missing) => failed("the name of an address", &name, &missing),
-        }
-    }
-
-    /// Checks the first headless Service that has addresses. Returns its namespace and one of its
-    /// addresses.
-    async fn headless(&self, cluster: &Cluster) -> (Check, Option<(IpAddr, String)>) {
+    /// Checks the first headless Service that has addresses, and returns one of them.
+    async fn check_headless(&self, services: &[HeadlessService]) -> (Check, Option<ServiceMember>) {
         const KIND: &str = "a headless Service";
-        if cluster.headless.is_empty() {
-            return (
-                Check::skipped(GROUP, format!("{KIND}: none is known")),
-                None,
-            );
+        if services.is_empty() {
+            let check = Check::skipped(GROUP, format!("{KIND}: none is known"));
+            return (check, None);
         }
-        for (namespace, service) in cluster.headless.iter().take(HEADLESS) {
-            let name = format!("{service}.{namespace}.svc.{}", self.domain);
-            match self.addresses(&name).await {
-                Ok((addresses, time)) => {
+
+        for HeadlessService { namespace, name } in services.iter().take(MAX_HEADLESS) {
+            let name = format!("{name}.{namespace}.svc.{}", self.domain);
+            match self.query_addresses(&name).await {
+                Ok(AddressAnswer { addresses, time }) => {
                     let count = counted(addresses.len(), "address", "addresses");
                     let text = format!("{KIND}: {name} has {count} ({})", milliseconds(time));
-                    let member = addresses
-                        .first()
-                        .map(|address| (*address, namespace.clone()));
+                    let member = addresses.first().map(|address| ServiceMember {
+                        address: *address,
+                        namespace: namespace.clone(),
+                    });
                     return (Check::passed(GROUP, text), member);
                 }
                 // This Service has no ready endpoints; try the next.
-                Err(Missing {
-                    rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain),
-                    ..
-                }) => {}
-                Err(missing) => return (failed(KIND, &name, &missing), None),
+                Err(failure) if failure.is_negative_answer() => {}
+                Err(failure) => return (failed_check(KIND, &name, &failure), None),
             }
         }
-        (
-            Check::skipped(
-                GROUP,
-                format!("{KIND}: no queried Service has ready endpoints"),
-            ),
-            None,
-        )
+
+        let text = format!("{KIND}: no queried Service has ready endpoints");
+        (Check::skipped(GROUP, text), None)
     }
 
-    async fn pod(&self, member: Option<(IpAddr, String)>) -> Check {
-        let (address, namespace) =
-            member.unwrap_or((IpAddr::from([10, 0, 0, 1]), "default".to_owned()));
+    /// Checks the name that a pod has because of its address.
+    async fn check_pod_name(&self, member: Option<ServiceMember>) -> Check {
+        const KIND: &str = "a pod";
+        let ServiceMember { address, namespace } = member.unwrap_or_else(|| ServiceMember {
+            address: IpAddr::from([10, 0, 0, 1]),
+            namespace: "default".to_owned(),
+        });
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
-        let kind = if address.is_ipv4() {
+        let record_type = if address.is_ipv4() {
             RecordType::A
         } else {
             RecordType::AAAA
         };
-        match self.ask(&name, kind).await {
-            Ok(Answer { time, .. }) => Check::passed(
+
+        match self.query(&name, record_type).await {
+            Ok(RecordAnswer { time, .. }) => {
+                let time = milliseconds(time);
+                Check::passed(GROUP, format!("{KIND}: {name} is {address} ({time})"))
+            }
+            Err(failure) if failure.rcode == Some(ResponseCode::NXDomain) => Check::skipped(
                 GROUP,
-                format!("a pod: {name} is {address} ({})", milliseconds(time)),
+                format!("{KIND}: {name} does not exist, as with --pods=disabled or verified"),
             ),
-            Err(Missing {
-                rcode: Some(ResponseCode::NXDomain),
-                ..
-            }) => Check::skipped(
-                GROUP,
-                format!("a pod: {name} does not exist, as with --pods=disabled or verified"),
-            ),
-            Err(missing) => failed("a pod", &name, &missing),
+            Err(failure) => failed_check(KIND, &name, &failure),
         }
     }
 
     /// Checks a forwarded name. NXDOMAIN and NODATA count as answers.
-    async fn external(&self, name: &str, kind: RecordType, what: &str) -> Check {
-        match self.ask(name, kind).await {
-            Ok(Answer { time, .. }) => Check::passed(
-                GROUP,
-                format!("{what}: {name} is answered ({})", milliseconds(time)),
-            ),
-            Err(Missing {
-                rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain),
-                words,
-            }) => Check::passed(GROUP, format!("{what}: {name} is answered ({words})")),
-            Err(Missing { words, .. }) => {
-                Check::failed(GROUP, format!("{what}: {name} is not answered"))
-                    .with_detail(words)
+    async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> Check {
+        let how = match self.query(name, record_type).await {
+            Ok(answer) => milliseconds(answer.time),
+            Err(failure) if failure.is_negative_answer() => failure.words,
+            Err(failure) => {
+                return Check::failed(GROUP, format!("{kind}: {name} is not answered"))
+                    .with_detail(failure.words)
                     .with_advice(
                         "Ask the upstreams with dig from the node; see the group upstreams.",
                         "upstream-down",
-                    )
+                    );
             }
-        }
+        };
+        Check::passed(GROUP, format!("{kind}: {name} is answered ({how})"))
     }
 }
 
 /// A failed check of a cluster name.
-fn failed(kind: &str, name: &str, missing: &Missing) -> Check {
-    let section = match missing.rcode {
+fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> Check {
+    let section = match failure.rcode {
         Some(ResponseCode::Refused) => "not-synced",
         Some(ResponseCode::ServFail) => "servfail",
         Some(ResponseCode::NoError | ResponseCode::NXDomain) => "a-name-is-missing",
         _ => "no-answers",
     };
-    let action = match missing.rcode {
+    let action = match failure.rcode {
         Some(_) => format!("Ask why: kube-dns explain {name}."),
         None => "See above which part does not answer.".to_owned(),
     };
+
     Check::failed(GROUP, format!("{kind}: {name} is not answered"))
-        .with_detail(&missing.words)
+        .with_detail(failure.words.as_str())
         .with_advice(action, section)
+}
+
+fn join_texts<T: ToString>(values: &[T]) -> String {
+    let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }

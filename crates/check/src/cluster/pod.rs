@@ -1,264 +1,233 @@
 //! Checks the status pages of the containers: readiness, probes, upstreams and configuration.
 
 use futures::future::join_all;
+use reports::finding::{FindingGroup, FindingKind, PodFinding};
+use reports::kubedns::{KubednsReport, RouteServer};
+use reports::sidecar::{DnsmasqUpstream, ProbeStatus, SidecarStatus, UpstreamCondition};
 
 use super::Options;
-use super::page::page;
+use super::page::read_page;
 use super::report::{Check, milliseconds};
-use super::sidecar::{DnsmasqUpstream, Finding, Status};
 
 const GROUP: &str = "pod";
 const UPSTREAMS: &str = "upstreams";
 const CONFIGURATION: &str = "configuration";
 /// Bound of a page in octets, except for the sidecar's status.
-const SIZE: usize = 64 << 10;
+const MAX_PAGE: usize = 64 << 10;
+/// Bound of the sidecar's status, in octets.
+const MAX_STATUS: usize = 8 << 20;
+
+/// Reads the status from a sidecar, given as `http://HOST:PORT`.
+pub(super) async fn read_status(sidecar: &str) -> Result<SidecarStatus, String> {
+    let page = read_page(sidecar, "/status", MAX_STATUS).await?;
+    serde_json::from_slice(&page.body)
+        .map_err(|error| format!("not a status of the sidecar: {error}"))
+}
 
 /// Checks that kubedns is ready; Services send queries to ready pods alone.
-pub(super) async fn readiness(server: &str) -> Check {
-    let page = match page(server, "/readiness", SIZE).await {
+pub(super) async fn check_readiness(server: &str) -> Check {
+    let page = match read_page(server, "/readiness", MAX_PAGE).await {
         Ok(page) => page,
         Err(error) => {
             return Check::failed(GROUP, format!("kubedns does not answer at {server}"))
                 .with_detail(error)
-                .with_advice(
-                    "Read the log of kubedns and its CPU limit; the kubelet restarts it.",
-                    "no-answers",
-                );
+                .with_advice_for(FindingKind::KubednsSilent);
         }
     };
     if page.status == 200 {
         return Check::passed(GROUP, "kubedns is ready");
     }
-    let said = String::from_utf8_lossy(&page.body).trim().to_owned();
+
+    let reason = String::from_utf8_lossy(&page.body).trim().to_owned();
     Check::failed(GROUP, "kubedns is not ready")
-        .with_detail(said)
-        .with_advice(
-            "Read the log of kubedns: it says why the API server gives no lists.",
-            "not-synced",
-        )
+        .with_detail(reason)
+        .with_advice_for(FindingKind::NotSynced)
 }
 
 /// The checks of the sidecar's status. A missing status leads to a single check.
-pub(super) async fn of_status(options: &Options, status: &Result<Status, String>) -> Vec<Check> {
+pub(super) async fn check_status(
+    options: &Options,
+    status: &Result<SidecarStatus, String>,
+) -> Vec<Check> {
     if options.sidecar.is_empty() {
         return vec![Check::skipped(
             GROUP,
             "no sidecar is asked: dnsmasq, upstreams and configuration are not checked",
         )];
     }
-    match status {
-        Ok(status) => {
-            let mut checks = probes(&options.sidecar, status).await;
-            checks.extend(nanny(status));
-            checks.extend(findings(status, GROUP));
-            checks.extend(upstreams(status));
-            checks.extend(configuration(status));
-            checks
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => {
+            let text = format!("the sidecar does not answer at {}", options.sidecar);
+            let action =
+                "Read the log of the sidecar. Upstreams and configuration are not checked.";
+            let check = Check::failed(GROUP, text).with_detail(error);
+            return vec![check.with_advice(action, "no-answers")];
         }
-        Err(error) => vec![
-            Check::failed(
-                GROUP,
-                format!("the sidecar does not answer at {}", options.sidecar),
-            )
-            .with_detail(error)
-            .with_advice(
-                "Read the log of the sidecar. Upstreams and configuration are not checked.",
-                "no-answers",
-            ),
-        ],
-    }
+    };
+
+    let mut checks = check_probes(&options.sidecar, status).await;
+    checks.extend(check_nanny(status));
+    checks.extend(findings_in(status, FindingGroup::Pod));
+    checks.extend(check_upstreams(status));
+    checks.extend(check_configuration(status));
+    checks
 }
 
 /// Requests the health check of each probe, as the kubelet does.
-async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
-    let asked = status.probes.iter().map(|probe| async move {
-        let target = format!("/healthcheck/{}", probe.label);
-        let said = match page(sidecar, &target, SIZE).await {
-            Ok(page) if page.status == 200 => {
-                let time = probe.latency();
-                return Check::passed(GROUP, format!("{target} passes ({})", milliseconds(time)));
-            }
-            Ok(page) => String::from_utf8_lossy(&page.body).trim().to_owned(),
-            Err(error) => error,
-        };
-        Check::failed(
-            GROUP,
-            format!("{target} fails: the kubelet restarts the container"),
-        )
-        .with_detail(said)
-        .with_advice("Check below which part does not answer.", "no-answers")
-    });
-    join_all(asked).await
+async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<Check> {
+    let probes = status.probes.iter();
+    join_all(probes.map(|probe| check_probe(sidecar, probe))).await
 }
 
-fn nanny(status: &Status) -> Option<Check> {
-    if status.nanny.source.is_empty() {
+async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> Check {
+    let target = format!("/healthcheck/{}", probe.label);
+    let reason = match read_page(sidecar, &target, MAX_PAGE).await {
+        Ok(page) if page.status == 200 => {
+            let time = milliseconds(probe.latency());
+            return Check::passed(GROUP, format!("{target} passes ({time})"));
+        }
+        Ok(page) => String::from_utf8_lossy(&page.body).trim().to_owned(),
+        Err(error) => error,
+    };
+
+    let text = format!("{target} fails: the kubelet restarts the container");
+    Check::failed(GROUP, text)
+        .with_detail(reason)
+        .with_advice("Check below which part does not answer.", "no-answers")
+}
+
+/// Checks that the nanny answers, if the sidecar reads it.
+fn check_nanny(status: &SidecarStatus) -> Option<Check> {
+    let report = &status.nanny;
+    if report.source.is_empty() {
         return None;
     }
-    let Some(nanny) = &status.nanny.known else {
-        let error = status.nanny.error.clone().unwrap_or_default();
-        return Some(
-            Check::failed(
-                GROUP,
-                format!("the nanny does not answer at {}", status.nanny.source),
-            )
-            .with_detail(error)
-            .with_advice("Read the log of the container dnsmasq.", "no-answers"),
-        );
+
+    let Some(nanny) = &report.known else {
+        let text = format!("the nanny does not answer at {}", report.source);
+        let check = Check::failed(GROUP, text)
+            .with_detail(report.error.clone().unwrap_or_default())
+            .with_advice("Read the log of the container dnsmasq.", "no-answers");
+        return Some(check);
     };
-    let version = nanny
-        .dnsmasq
-        .version
-        .as_deref()
-        .unwrap_or("of an unknown version");
+    let version = nanny.dnsmasq.version.as_deref();
+    let version = version.unwrap_or("of an unknown version");
     Some(Check::passed(
         GROUP,
         format!("the nanny answers, and runs dnsmasq {version}"),
     ))
 }
 
-/// The group of the report for a kind of finding.
-fn group_of(kind: &str) -> &'static str {
-    match kind {
-        "upstreams_down"
-        | "stub_domain_down"
-        | "upstream_down"
-        | "upstream_not_trusted"
-        | "forwarding_loop"
-        | "stub_server_unresolved" => UPSTREAMS,
-        "config_rejected" | "config_unknown_keys" | "config_differs" | "routes_pending" => {
-            CONFIGURATION
-        }
-        _ => GROUP,
-    }
-}
-
 /// The findings of one group, with the text of the sidecar.
-fn findings(status: &Status, group: &'static str) -> impl Iterator<Item = Check> {
-    let of_group = status
-        .verdict
-        .findings
-        .iter()
-        .filter(move |finding| group_of(&finding.kind) == group);
-    of_group.map(move |finding| found(group, finding))
+fn findings_in(status: &SidecarStatus, group: FindingGroup) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for finding in &status.verdict.findings {
+        // A kind that only the sidecar's version knows may be about anything.
+        let group_of_kind = finding.kind.map_or(FindingGroup::Pod, FindingKind::group);
+        if group_of_kind == group {
+            checks.push(check_of_finding(finding, group));
+        }
+    }
+    checks
 }
 
-fn found(group: &'static str, finding: &Finding) -> Check {
-    let Finding {
-        kind,
-        text,
-        detail,
-        action,
-        runbook,
-    } = finding.clone();
-    // DNS names still resolve with these findings, so they are warnings.
-    let passes = matches!(
-        kind.as_str(),
-        "starting" | "upstream_down" | "config_unknown_keys"
-    );
-    let check = if passes {
+fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> Check {
+    let group = match group {
+        FindingGroup::Pod => GROUP,
+        FindingGroup::Upstreams => UPSTREAMS,
+        FindingGroup::Configuration => CONFIGURATION,
+    };
+
+    let text = finding.text.as_str();
+    let check = if finding.kind.is_some_and(FindingKind::keeps_answers) {
         Check::warning(group, text)
     } else {
         Check::failed(group, text)
     };
+
     // The sidecar links to sections of its own page; the report links to the same sections of the
     // online runbooks.
-    let section = runbook.rsplit_once('#').map_or("", |(_, section)| section);
-    Check { detail, ..check }.with_advice(action, section)
+    check
+        .with_detail(finding.detail.as_str())
+        .with_advice(finding.action.as_str(), finding.section())
 }
 
 /// Checks each upstream, and appends the sidecar's findings about upstreams.
-fn upstreams(status: &Status) -> Vec<Check> {
-    let by_kubedns = status.is_forwarding_by_kubedns();
-    let mut checks: Vec<Check> = match &status.dnsmasq {
-        Some(dnsmasq) => dnsmasq
-            .upstreams
-            .iter()
-            .filter(|up| !up.serves.is_empty())
-            .map(of_dnsmasq)
-            .collect(),
-        None => Vec::new(),
-    };
-    if by_kubedns {
-        checks.extend(of_kubedns(status));
+fn check_upstreams(status: &SidecarStatus) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(dnsmasq) = &status.dnsmasq {
+        let serving = dnsmasq.upstreams.iter().filter(|up| !up.serves.is_empty());
+        checks.extend(serving.map(check_dnsmasq_upstream));
+    }
+    if let Some(kubedns) = &status.kubedns.known
+        && status.forwards_by_kubedns()
+    {
+        let servers = kubedns.routes.iter();
+        checks.extend(servers.map(|server| check_route_server(kubedns, server)));
     }
     if checks.is_empty() {
-        checks.push(Check::warning(
-            UPSTREAMS,
-            "there are none, or they are not known yet",
-        ));
+        let text = "there are none, or they are not known yet";
+        checks.push(Check::warning(UPSTREAMS, text));
     }
-    checks.extend(findings(status, UPSTREAMS));
-    if !status
-        .verdict
-        .findings
-        .iter()
-        .any(|finding| finding.kind == "forwarding_loop")
-    {
+
+    checks.extend(findings_in(status, FindingGroup::Upstreams));
+    let mut findings = status.verdict.findings.iter();
+    if !findings.any(|finding| finding.kind == Some(FindingKind::ForwardingLoop)) {
         checks.push(Check::passed(UPSTREAMS, "none forwards back to this pod"));
     }
     checks
 }
 
-fn of_dnsmasq(upstream: &DnsmasqUpstream) -> Check {
-    let DnsmasqUpstream {
-        address,
-        serves,
-        condition,
-        latency_ms,
-        error,
-    } = upstream;
-    let names = serves
+fn check_dnsmasq_upstream(upstream: &DnsmasqUpstream) -> Check {
+    let address = &upstream.address;
+    let names: Vec<String> = upstream
+        .serves
         .iter()
-        .map(|domain| names_of(domain))
-        .collect::<Vec<_>>()
-        .join(", ");
-    match condition.as_str() {
-        "answers" => {
-            let time = latency_ms
-                .map(|time| format!(" in {time:.1} ms"))
-                .unwrap_or_default();
+        .map(|domain| route_names(domain))
+        .collect();
+    let names = names.join(", ");
+
+    match upstream.condition {
+        UpstreamCondition::Answers => {
+            let time = match upstream.latency_ms {
+                Some(time) => format!(" in {time:.1} ms"),
+                None => String::new(),
+            };
             Check::passed(UPSTREAMS, format!("{address} answers{time}, for {names}"))
         }
-        "waiting" => Check::skipped(
+        UpstreamCondition::Waiting => Check::skipped(
             UPSTREAMS,
             format!("{address} has not been probed yet, for {names}"),
         ),
-        _ => Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}"))
-            .with_detail(error),
+        UpstreamCondition::Fails | UpstreamCondition::Silent => {
+            Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}"))
+                .with_detail(upstream.error.as_str())
+        }
     }
 }
 
-fn of_kubedns(status: &Status) -> Vec<Check> {
-    let Some(kubedns) = &status.kubedns.known else {
-        return Vec::new();
+fn check_route_server(kubedns: &KubednsReport, server: &RouteServer) -> Check {
+    let address = &server.address;
+    let names = route_names(&server.route);
+    if !server.is_up {
+        let text = format!("kubedns: {address} does not answer, for {names}");
+        return Check::warning(UPSTREAMS, text);
+    }
+
+    let mut upstreams = kubedns.upstreams.iter();
+    let upstream = upstreams.find(|upstream| upstream.address == *address);
+    let time = match upstream.and_then(|upstream| upstream.mean_ms) {
+        Some(time) => format!(" in {time:.1} ms on average"),
+        None => String::new(),
     };
-    let routes = kubedns.routes.iter().map(|(route, address, up)| {
-        let names = names_of(route);
-        let known = kubedns
-            .upstreams
-            .iter()
-            .find(|upstream| upstream.address == *address);
-        let mean = known.and_then(|upstream| upstream.mean_ms);
-        let mean = mean
-            .map(|time| format!(" in {time:.1} ms on average"))
-            .unwrap_or_default();
-        if *up {
-            Check::passed(
-                UPSTREAMS,
-                format!("kubedns: {address} answers{mean}, for {names}"),
-            )
-        } else {
-            Check::warning(
-                UPSTREAMS,
-                format!("kubedns: {address} does not answer, for {names}"),
-            )
-        }
-    });
-    routes.collect()
+    Check::passed(
+        UPSTREAMS,
+        format!("kubedns: {address} answers{time}, for {names}"),
+    )
 }
 
-fn names_of(route: &str) -> String {
+fn route_names(route: &str) -> String {
     if route == "." {
         "external names".to_owned()
     } else {
@@ -266,19 +235,19 @@ fn names_of(route: &str) -> String {
     }
 }
 
-fn configuration(status: &Status) -> Vec<Check> {
-    let found: Vec<Check> = findings(status, CONFIGURATION).collect();
-    if !found.is_empty() {
-        return found;
+/// The findings about the configuration, or that the newest version is in force.
+fn check_configuration(status: &SidecarStatus) -> Vec<Check> {
+    let findings = findings_in(status, FindingGroup::Configuration);
+    if !findings.is_empty() {
+        return findings;
     }
-    let version = status
-        .configuration()
-        .map(|version| format!(" (version {version})"))
-        .unwrap_or_default();
-    vec![Check::passed(
-        CONFIGURATION,
-        format!("the newest version in the pod is in force{version}"),
-    )]
+
+    let version = match status.configuration_version() {
+        Some(version) => format!(" (version {version})"),
+        None => String::new(),
+    };
+    let text = format!("the newest version in the pod is in force{version}");
+    vec![Check::passed(CONFIGURATION, text)]
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use daemon::version::RUNBOOKS;
+use reports::finding::FindingKind;
 use serde::Serialize;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
+pub(super) enum CheckOutcome {
     Passed,
     /// The part works, but needs attention.
     Warning,
@@ -22,7 +23,7 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) group: &'static str,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CheckOutcome,
     pub(super) text: String,
     /// The reason for the outcome; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -35,7 +36,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    fn new(outcome: Outcome, group: &'static str, text: impl Into<String>) -> Self {
+    fn new(outcome: CheckOutcome, group: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
             group,
@@ -48,19 +49,19 @@ impl Check {
     }
 
     pub(super) fn passed(group: &'static str, text: impl Into<String>) -> Self {
-        Self::new(Outcome::Passed, group, text)
+        Self::new(CheckOutcome::Passed, group, text)
     }
 
     pub(super) fn warning(group: &'static str, text: impl Into<String>) -> Self {
-        Self::new(Outcome::Warning, group, text)
+        Self::new(CheckOutcome::Warning, group, text)
     }
 
     pub(super) fn failed(group: &'static str, text: impl Into<String>) -> Self {
-        Self::new(Outcome::Failed, group, text)
+        Self::new(CheckOutcome::Failed, group, text)
     }
 
     pub(super) fn skipped(group: &'static str, text: impl Into<String>) -> Self {
-        Self::new(Outcome::Skipped, group, text)
+        Self::new(CheckOutcome::Skipped, group, text)
     }
 
     pub(super) fn with_detail(self, detail: impl Into<String>) -> Self {
@@ -78,12 +79,17 @@ impl Check {
         }
     }
 
+    /// Adds the remedy of such a finding.
+    pub(super) fn with_advice_for(self, kind: FindingKind) -> Self {
+        self.with_advice(kind.action(), kind.section())
+    }
+
     fn mark(&self) -> &'static str {
         match self.outcome {
-            Outcome::Passed => "\u{221a}",
-            Outcome::Warning => "\u{203c}",
-            Outcome::Failed => "\u{d7}",
-            Outcome::Skipped => "-",
+            CheckOutcome::Passed => "\u{221a}",
+            CheckOutcome::Warning => "\u{203c}",
+            CheckOutcome::Failed => "\u{d7}",
+            CheckOutcome::Skipped => "-",
         }
     }
 }
@@ -98,7 +104,7 @@ pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-fn count(checks: &[Check], outcome: Outcome) -> usize {
+fn count(checks: &[Check], outcome: CheckOutcome) -> usize {
     checks
         .iter()
         .filter(|check| check.outcome == outcome)
@@ -107,59 +113,64 @@ fn count(checks: &[Check], outcome: Outcome) -> usize {
 
 /// Whether no check failed.
 pub(super) fn is_well(checks: &[Check]) -> bool {
-    count(checks, Outcome::Failed) == 0
+    count(checks, CheckOutcome::Failed) == 0
 }
 
 /// The report as text: one line per check in groups, then a summary. Control characters are
 /// replaced, because parts of the text come from other servers.
-pub(super) fn text(checks: &[Check]) -> String {
+pub(super) fn render_text(checks: &[Check]) -> String {
     let mut text = String::new();
     let mut group = "";
     for check in checks {
         if check.group != group {
+            if !text.is_empty() {
+                text.push('\n');
+            }
             group = check.group;
-            let _ = writeln!(text, "{}{group}", if text.is_empty() { "" } else { "\n" });
+            let _ = writeln!(text, "{group}");
         }
-        let _ = writeln!(text, "{} {}", check.mark(), clean(&check.text));
-        let advice = [&check.action, &check.runbook].map(String::as_str);
-        let advice = advice
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(" See ");
-        for line in [check.detail.as_str(), &advice]
-            .into_iter()
-            .filter(|line| !line.is_empty())
-        {
-            let _ = writeln!(text, "    {}", clean(line));
+        write_check(&mut text, check);
+    }
+
+    let _ = writeln!(text, "\n{}", summary(checks));
+    text
+}
+
+/// Writes the line of a check, and its details below.
+fn write_check(text: &mut String, check: &Check) {
+    let _ = writeln!(text, "{} {}", check.mark(), without_controls(&check.text));
+
+    let advice = match (check.action.as_str(), check.runbook.as_str()) {
+        (action, "") => action.to_owned(),
+        ("", runbook) => runbook.to_owned(),
+        (action, runbook) => format!("{action} See {runbook}"),
+    };
+    for line in [&check.detail, &advice] {
+        if !line.is_empty() {
+            let _ = writeln!(text, "    {}", without_controls(line));
         }
     }
-    let [passed, warnings, failed, skipped] = [
-        Outcome::Passed,
-        Outcome::Warning,
-        Outcome::Failed,
-        Outcome::Skipped,
-    ]
-    .map(|outcome| count(checks, outcome));
-    let verdict = if failed == 0 {
+}
+
+fn summary(checks: &[Check]) -> String {
+    let verdict = if is_well(checks) {
         "kube-dns is well"
     } else {
         "kube-dns is not well"
     };
-    let warnings = counted(warnings, "warning", "warnings");
-    let _ = writeln!(
-        text,
-        "\n{verdict}: {passed} passed, {warnings}, {failed} failed, {skipped} skipped"
-    );
-    text
+    let passed = count(checks, CheckOutcome::Passed);
+    let warnings = counted(count(checks, CheckOutcome::Warning), "warning", "warnings");
+    let failed = count(checks, CheckOutcome::Failed);
+    let skipped = count(checks, CheckOutcome::Skipped);
+    format!("{verdict}: {passed} passed, {warnings}, {failed} failed, {skipped} skipped")
 }
 
-fn clean(line: &str) -> String {
+fn without_controls(line: &str) -> String {
     line.replace(char::is_control, "?")
 }
 
 /// The report as JSON: `{"well": ..., "checks": [...]}`.
-pub(super) fn json(checks: &[Check]) -> String {
+pub(super) fn render_json(checks: &[Check]) -> String {
     let document = serde_json::json!({ "well": is_well(checks), "checks": checks });
     format!("{document:#}\n")
 }
@@ -180,23 +191,23 @@ mod tests {
     }
 
     #[test]
-    fn each_check_has_a_line_and_failed_ones_say_what_to_do() {
+    fn failed_check_says_what_to_do() {
         let expected = format!(
             "API server\n\u{221a} it answers\n\npod\n\u{203c} one of two\n    a?b\n    Wait. See {RUNBOOKS}no-answers\n\
              \u{d7} it is silent\n\nnames\n- none\n\n\
              kube-dns is not well: 1 passed, 1 warning, 1 failed, 1 skipped\n"
         );
-        assert_eq!(text(&checks()), expected);
+        assert_eq!(render_text(&checks()), expected);
         let well: Vec<Check> = checks()
             .into_iter()
-            .filter(|check| check.outcome != Outcome::Failed)
+            .filter(|check| check.outcome != CheckOutcome::Failed)
             .collect();
-        assert!(is_well(&well) && text(&well).contains("\nkube-dns is well: "));
+        assert!(is_well(&well) && render_text(&well).contains("\nkube-dns is well: "));
     }
 
     #[test]
-    fn the_same_as_json() {
-        let document: serde_json::Value = serde_json::from_str(&json(&checks())).unwrap();
+    fn json_has_the_same_checks() {
+        let document: serde_json::Value = serde_json::from_str(&render_json(&checks())).unwrap();
         assert_eq!(document["well"], false);
         assert_eq!(
             document["checks"][0],

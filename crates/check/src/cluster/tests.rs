@@ -1,21 +1,22 @@
 use super::*;
 
 fn mistake(words: &[&str]) -> (u8, String) {
-    let exit = read(words.iter().map(OsString::from)).unwrap_err();
+    let exit = parse_options(words.iter().map(OsString::from)).unwrap_err();
     (exit.status, exit.stderr)
 }
 
 #[test]
-fn command_lines() {
+fn command_line_is_parsed_or_rejected() {
     let options =
-        read(["--output=json", "--sidecar=", "--dns", "[::1]:5300"].map(OsString::from)).unwrap();
+        parse_options(["--output=json", "--sidecar=", "--dns", "[::1]:5300"].map(OsString::from))
+            .unwrap();
     assert_eq!(
         (
             options.output,
             options.sidecar.as_str(),
             options.dns.as_str()
         ),
-        (Output::Json, "", "[::1]:5300")
+        (ReportForm::Json, "", "[::1]:5300")
     );
     let (status, help) = mistake(&["--help"]);
     assert!(

@@ -23,10 +23,10 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
     .await
 }
 
-/// Counters for which the time [`STARTING`] is over.
-fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> Counters {
-    let counters = Counters::new(server.into(), Duration::ZERO, "kubedns", metrics).unwrap();
-    Counters {
+/// Counters for which the time [`START_TIME`] is over.
+fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> CounterReader {
+    let counters = CounterReader::new(server.into(), Duration::ZERO, "kubedns", metrics).unwrap();
+    CounterReader {
         started_by: Instant::now(),
         ..counters
     }
@@ -46,7 +46,7 @@ fn exported(metrics: &Metrics, name: &str) -> u64 {
 async fn what_is_asked_is_what_the_reference_asks() {
     let server = dnsmasq(Arc::default()).await;
     counters(server.addr(), &Metrics::new("x").unwrap())
-        .once()
+        .read_once()
         .await;
     let asked: Vec<String> = server
         .asked()
@@ -81,7 +81,7 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
         (3, 140),
     ] {
         at.store(reading, Ordering::Relaxed);
-        counters.once().await;
+        counters.read_once().await;
         for name in ["hits", "misses", "evictions", "insertions"] {
             assert_eq!(exported(&metrics, name), total, "{name} after {reading}");
         }
@@ -98,7 +98,8 @@ async fn a_dnsmasq_that_is_not_up_at_once_is_no_news_and_no_error() {
         Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
     let metrics = Metrics::new("x").unwrap();
     let mut counters = counters(server.addr(), &metrics);
-    let (now, later) = (Instant::now(), Instant::now() + STARTING);
+    let now = Instant::now();
+    let later = now + START_TIME;
     for (started_by, complained, errors) in [
         (later, false, 0),
         (later, false, 0),
@@ -106,9 +107,12 @@ async fn a_dnsmasq_that_is_not_up_at_once_is_no_news_and_no_error() {
         (now, true, 2),
     ] {
         counters.started_by = started_by;
-        counters.once().await;
+        counters.read_once().await;
         assert_eq!(
-            (counters.known().complained, exported(&metrics, "errors")),
+            (
+                counters.known().is_failure_logged,
+                exported(&metrics, "errors")
+            ),
             (complained, errors)
         );
         assert_eq!(exported(&metrics, "up"), 0);
@@ -152,7 +156,7 @@ async fn strange_answers_are_errors_and_change_nothing() {
         let server = Upstream::start(react).await;
         let metrics = Metrics::new("x").unwrap();
         let counters = counters(server.addr(), &metrics);
-        counters.once().await;
+        counters.read_once().await;
         assert_eq!(exported(&metrics, "errors"), 1, "{at}");
         assert_eq!(exported(&metrics, "hits"), 0, "{at}");
         assert_eq!(exported(&metrics, "up"), 0, "{at}");
@@ -166,8 +170,8 @@ async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let metrics = Metrics::new("x").unwrap();
     let counters = counters(server, &metrics);
-    counters.once().await;
-    counters.once().await;
+    counters.read_once().await;
+    counters.read_once().await;
     assert_eq!(
         ["errors", "hits", "up"].map(|name| exported(&metrics, name)),
         [2, 0, 0]
@@ -177,7 +181,7 @@ async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
         error.starts_with("hits.bind.: read udp ") && error.ends_with(": read: connection refused"),
         "{error}"
     );
-    assert!(counters.interval >= SHORTEST);
+    assert!(counters.interval >= MIN_INTERVAL);
 }
 
 proptest! {

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use daemon::flags::Style;
 use daemon::metrics::Metrics;
+use reports::sidecar::PodPart;
 
 use super::*;
-use crate::options::Mode;
-use crate::probe::Part;
+use crate::options::HealthMode;
 
 const NAME: &str = "kubernetes.default.svc.cluster.local";
 
@@ -18,7 +18,7 @@ fn plan(words: &[&str]) -> Result<Vec<String>, String> {
         .map(|word| OsString::from(word.replace("NAME", NAME)));
     let options: Options =
         daemon::flags::parse("sidecar", Style::Pflag, words).map_err(|exit| exit.stderr)?;
-    let plan = Plan::new(&options).map_err(|error| error.to_string())?;
+    let plan = HealthPlan::new(&options).map_err(|error| error.to_string())?;
     let shown = |i: &usize| format!(" {}@{}", plan.specs[*i].label, plan.specs[*i].server);
     let lines = plan
         .paths
@@ -131,13 +131,20 @@ fn mistakes() {
 
 #[test]
 fn a_result_that_is_overdue() {
-    let spec: Spec = format!("kubedns,127.0.0.1:10053,{NAME},5,A")
+    let spec: ProbeSpec = format!("kubedns,127.0.0.1:10053,{NAME},5,A")
         .parse()
         .unwrap();
     let metrics = Metrics::new("sidecar").unwrap();
-    let probe = Probe::new(spec, Part::Kubedns, Mode::Itself, "kubedns", &metrics).unwrap();
+    let probe = Probe::new(
+        spec,
+        PodPart::Kubedns,
+        HealthMode::SelfOnly,
+        "kubedns",
+        &metrics,
+    )
+    .unwrap();
     let waiting = probe.health().since;
-    let after = |seconds| complaint(&probe, waiting + Duration::from_secs(seconds));
+    let after = |seconds| probe_error(&probe, waiting + Duration::from_secs(seconds));
     assert_eq!(after(35), None, "waiting for the first result");
     assert_eq!(
         after(36).as_deref(),

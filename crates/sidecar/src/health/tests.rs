@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn body(verdict: Option<Verdict>) -> String {
+fn body(verdict: Option<ProbeOutcome>) -> String {
     let mut health = Health::waiting(Instant::now());
     if let Some(verdict) = verdict {
         health.record(verdict, Now::read());
@@ -10,16 +10,16 @@ fn body(verdict: Option<Verdict>) -> String {
     serde_json::to_string(&health.check()).unwrap()
 }
 
-fn verdict(state: State, latency: Duration, failure: Failure) -> Verdict {
-    Verdict {
+fn verdict(state: ProbeState, latency: Duration, failure: ProbeFailure) -> ProbeOutcome {
+    ProbeOutcome {
         state,
         latency,
         failure,
     }
 }
 
-fn failure(error: &str, rcode: &str) -> Failure {
-    Failure {
+fn failure(error: &str, rcode: &str) -> ProbeFailure {
+    ProbeFailure {
         error: error.to_owned(),
         rcode: rcode.to_owned(),
     }
@@ -44,9 +44,9 @@ fn bodies_are_the_captured_ones() {
     );
     assert_eq!(
         body(Some(verdict(
-            State::Ok,
+            ProbeState::Ok,
             Duration::from_nanos(894_024),
-            Failure::default()
+            ProbeFailure::default()
         ))),
         captured(include_str!(
             "../../tests/data/sidecar-http-healthcheck-good.txt"
@@ -54,7 +54,7 @@ fn bodies_are_the_captured_ones() {
     );
     assert_eq!(
         body(Some(verdict(
-            State::Failed,
+            ProbeState::Failed,
             Duration::ZERO,
             failure("no RRs for domain \"v4only.outside.test.\"", "NOERROR")
         ))),
@@ -64,7 +64,7 @@ fn bodies_are_the_captured_ones() {
     );
     assert_eq!(
         body(Some(verdict(
-            State::Failed,
+            ProbeState::Failed,
             Duration::ZERO,
             failure(
                 "read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout",
@@ -80,7 +80,7 @@ fn bodies_are_the_captured_ones() {
 #[test]
 fn a_part_that_answers_for_itself_is_healthy() {
     let itself = verdict(
-        State::Itself,
+        ProbeState::SelfOnly,
         Duration::from_millis(1),
         failure("no RRs", "REFUSED"),
     );
@@ -94,8 +94,8 @@ fn a_part_that_answers_for_itself_is_healthy() {
 fn states_last_and_history_is_bounded() {
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let mut health = Health::waiting(at(0).clock);
-    let ok = || verdict(State::Ok, Duration::ZERO, Failure::default());
-    let failed = || verdict(State::Failed, Duration::ZERO, Failure::default());
+    let ok = || verdict(ProbeState::Ok, Duration::ZERO, ProbeFailure::default());
+    let failed = || verdict(ProbeState::Failed, Duration::ZERO, ProbeFailure::default());
     assert!(health.record(ok(), at(1)));
     assert!(!health.record(ok(), at(2)));
     assert_eq!(health.since, at(1).clock);
@@ -104,7 +104,7 @@ fn states_last_and_history_is_bounded() {
         health.record(failed(), at(second));
     }
     assert_eq!(health.since, at(3).clock);
-    assert_eq!(health.history.len(), REMEMBERED);
+    assert_eq!(health.history.len(), MAX_HISTORY);
     assert_eq!(health.history.back().unwrap().at, 1_999_000);
 }
 
@@ -113,7 +113,7 @@ fn set_clock_changes_no_age() {
     let result = Now::at(Duration::from_secs(100));
     let mut health = Health::waiting(result.clock);
     health.record(
-        verdict(State::Ok, Duration::ZERO, Failure::default()),
+        verdict(ProbeState::Ok, Duration::ZERO, ProbeFailure::default()),
         result,
     );
     for time_of_day in [0, 50, 1_000_000].map(Duration::from_secs) {

@@ -29,7 +29,7 @@ fn the_manifests_command_line() {
     assert_eq!(Some(&options.probe[1].server), options.dnsmasq().as_ref());
     assert_eq!(parse(&["--dnsmasq-addr="]).unwrap().dnsmasq(), None);
     assert_eq!(options.probe[0].server, options.kubedns_addr);
-    assert_eq!(options.health, Mode::Itself);
+    assert_eq!(options.health, HealthMode::SelfOnly);
     assert_eq!(
         (options.prometheus_addr.as_str(), options.prometheus_port),
         ("0.0.0.0", 10054)
@@ -76,8 +76,14 @@ fn odd_values_of_dnsmasq_are_bounded() {
 
 #[test]
 fn health_is_chosen() {
-    assert_eq!(parse(&["--health=through"]).unwrap().health, Mode::Through);
-    assert_eq!(parse(&["--health", "self"]).unwrap().health, Mode::Itself);
+    assert_eq!(
+        parse(&["--health=through"]).unwrap().health,
+        HealthMode::Through
+    );
+    assert_eq!(
+        parse(&["--health", "self"]).unwrap().health,
+        HealthMode::SelfOnly
+    );
     let exit = parse(&["--health=x"]).unwrap_err();
     assert_eq!(
         exit.stderr.lines().last(),

@@ -3,59 +3,67 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
+use reports::nanny::{ConfigurationStatus, NannyStatus, RoutesStatus};
+use reports::sidecar::SidecarStatus;
 
-use super::facts::unknown;
-use crate::document::Status;
-use crate::peers::{Configuration, Nanny};
+use super::facts::unknown_text;
 
 const HEADS: [&str; 3] = ["names", "servers", "as configured"];
 
-pub(super) fn section(status: &Status) -> Markup {
+pub(super) fn section(status: &SidecarStatus) -> Markup {
     html! {
         section aria-label="configuration" {
             h2 { "Configuration" }
             @match &status.nanny.known {
-                Some(nanny) => { (in_force(nanny)) (trouble(nanny)) (refused(&nanny.configuration)) }
-                None => p { (unknown("configuration", &status.nanny)) }
+                Some(nanny) => { (in_force(nanny)) (unused_servers(nanny)) (rejection(&nanny.configuration)) }
+                None => p { (unknown_text("configuration", &status.nanny)) }
             }
         }
     }
 }
 
-fn in_force(nanny: &Nanny) -> Markup {
-    let (configuration, routes) = (&nanny.configuration, &nanny.routes);
-    // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub domains.
-    let other = if routes.by_way_of_kubedns() {
-        routes.upstreams.as_slice()
-    } else {
-        &[]
-    };
-    let now = |domain| {
-        routes
-            .stub_domains
-            .get(domain)
-            .map_or(other, Vec::as_slice)
-            .join(" ")
-    };
-    let from = match configuration.upstream_nameservers.as_slice() {
+fn in_force(nanny: &NannyStatus) -> Markup {
+    let configuration = &nanny.configuration;
+    let routes = &nanny.routes;
+    let version = or_unknown(configuration.version.as_ref());
+    let loaded_at = or_unknown(configuration.loaded_at.as_ref());
+
+    html! {
+        p { "version " (version) " in force since " (loaded_at) }
+        table {
+            tr { @for head in HEADS { th { (head) } } }
+            @for (domain, servers) in &configuration.stub_domains {
+                (row([domain, &stub_servers(routes, domain), &servers.join(" ")]))
+            }
+            (row(["everything else", &routes.upstreams.join(" "), &configured_upstreams(nanny)]))
+        }
+    }
+}
+
+/// The servers in force for a stub domain.
+fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
+    let servers = routes.stub_domains.get(domain);
+    match servers {
+        Some(servers) => servers.join(" "),
+        // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub
+        // domains.
+        None if routes.forwards_to_kubedns() => routes.upstreams.join(" "),
+        None => String::new(),
+    }
+}
+
+/// The source of the servers for all other names.
+fn configured_upstreams(nanny: &NannyStatus) -> String {
+    let routes = &nanny.routes;
+    match nanny.configuration.upstream_nameservers.as_slice() {
         // With --no-resolv and without upstreamNameservers, dnsmasq has only the servers of its
         // command line.
         [] if routes.upstreams.is_empty() => "the arguments of dnsmasq".to_owned(),
-        [] if routes.by_way_of_kubedns() => {
+        [] if routes.forwards_to_kubedns() => {
             "--nameservers of kubedns, or its resolv.conf".to_owned()
         }
         [] => routes.upstreams_from.clone().unwrap_or_default(),
         servers => servers.join(" "),
-    };
-    html! {
-        p { "version " (known(configuration.version.as_ref())) " in force since " (known(configuration.loaded_at.as_ref())) }
-        table {
-            tr { @for head in HEADS { th { (head) } } }
-            @for (domain, servers) in &configuration.stub_domains {
-                (row([domain, &now(domain), &servers.join(" ")]))
-            }
-            (row(["everything else", &routes.upstreams.join(" "), &from]))
-        }
     }
 }
 
@@ -70,47 +78,41 @@ fn row(cells: [&str; 3]) -> Markup {
 }
 
 /// Reasons why servers are not used.
-fn trouble(nanny: &Nanny) -> Markup {
-    let Nanny {
-        routes,
-        configuration,
-        ..
-    } = nanny;
-    let other = routes
+fn unused_servers(nanny: &NannyStatus) -> Markup {
+    let routes = &nanny.routes;
+    let own_version = nanny.configuration.version.as_ref();
+    let other_version = routes
         .kubedns_configuration
         .as_ref()
-        .filter(|version| configuration.version.as_ref() != Some(version));
-    let joined = |servers: &BTreeSet<String>| {
-        servers
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
+        .filter(|version| own_version != Some(version));
+
     html! {
-        @for (words, servers) in [
-            ("servers whose names have no address: ", &routes.unresolved),
-            ("servers left out because their queries come back: ", &routes.loops),
-        ] {
-            @if !servers.is_empty() { p.failed { (words) (joined(servers)) } }
-        }
-        @if let Some(version) = other {
+        (server_list("servers whose names have no address: ", &routes.unresolved))
+        (server_list("servers left out because their queries come back: ", &routes.loops))
+        @if let Some(version) = other_version {
             p.failed { "kubedns and the nanny have different configurations; kubedns has version " (version) }
         }
         @if let Some(pending) = &routes.pending {
             p.failed {
-                "dnsmasq does not have the newest servers since " (known(pending.since.as_ref())) ": " (known(pending.reason.as_ref()))
+                "dnsmasq does not have the newest servers since " (or_unknown(pending.since.as_ref()))
+                ": " (or_unknown(pending.reason.as_ref()))
             }
         }
     }
 }
 
-fn refused(configuration: &Configuration) -> Markup {
+fn server_list(words: &str, servers: &BTreeSet<String>) -> Markup {
+    let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+    html! { @if !servers.is_empty() { p.failed { (words) (servers.join(" ")) } } }
+}
+
+/// The last rejected edit.
+fn rejection(configuration: &ConfigurationStatus) -> Markup {
     html! {
         @match (&configuration.error, configuration.rejected) {
-            (Some(refusal), _) => {
-                p.failed { "the newest one was rejected " (refusal.at.as_deref().unwrap_or_default()) }
-                pre { (refusal.text.as_deref().unwrap_or("unknown why")) }
+            (Some(error), _) => {
+                p.failed { "the newest one was rejected " (error.at.as_deref().unwrap_or_default()) }
+                pre { (error.text.as_deref().unwrap_or("unknown why")) }
             }
             (None, 0) => p { "none was rejected" }
             (None, 1) => p { "the newest one is in force; 1 earlier edit rejected" },
@@ -119,6 +121,6 @@ fn refused(configuration: &Configuration) -> Markup {
     }
 }
 
-fn known(text: Option<&String>) -> &str {
+fn or_unknown(text: Option<&String>) -> &str {
     text.map_or("unknown", String::as_str)
 }

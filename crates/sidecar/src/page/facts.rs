@@ -1,76 +1,90 @@
 //! Texts of the cards of the three parts, line by line.
 
 use maud::{Markup, Render, html};
+use reports::kubedns::KubednsReport;
+use reports::nanny::{DnsmasqProcess, NannyStatus};
+use reports::sidecar::{DnsmasqReport, PeerReport, SidecarStatus, UpstreamCondition};
 
 use super::text::{ago, number};
-use crate::document::{DnsmasqStatus, Status};
-use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::upstreams::Condition;
 
 /// A line about a fault.
-fn bad(text: impl Render) -> Markup {
+fn fault_line(text: impl Render) -> Markup {
     html! { li.bad { "\u{26a0} " (text) } }
 }
 
 /// Lines about kubedns.
-pub(super) fn kubedns(status: &Status) -> Markup {
-    let Some(known) = &status.kubedns.known else {
+pub(super) fn kubedns_lines(status: &SidecarStatus) -> Markup {
+    let Some(kubedns) = &status.kubedns.known else {
         return unknown_line("metrics", &status.kubedns);
     };
+    // Zero is exported before the first event.
+    let last_event = kubedns.last_event.filter(|at| *at > 0.0);
+
     html! {
-        (sync(known))
-        (watches(known))
-        @if let Some(at) = known.last_event.filter(|at| *at > 0.0) {
-            li { "last event of the API server " (since(status.time, at)) " ago" }
+        (sync_line(kubedns))
+        (watch_line(kubedns))
+        @if let Some(at) = last_event {
+            li { "last event of the API server " (age_of(status.time, at)) " ago" }
         }
-        @if known.config_current == Some(false) {
-            (bad("newest configuration rejected, the previous one is in force"))
+        @if kubedns.config_current == Some(false) {
+            (fault_line("newest configuration rejected, the previous one is in force"))
         }
-        @if let Some(requests) = known.requests { li { (number(requests, "")) " queries answered" } }
+        @if let Some(requests) = kubedns.requests { li { (number(requests, "")) " queries answered" } }
     }
 }
 
-fn sync(kubedns: &Kubedns) -> Markup {
+fn sync_line(kubedns: &KubednsReport) -> Markup {
     match (kubedns.synced, kubedns.stale) {
-        (_, Some(true)) => bad("serving the records of an earlier run"),
+        (_, Some(true)) => fault_line("serving the records of an earlier run"),
         (Some(true), _) => html! { li { "records complete" } },
-        (Some(false), _) => bad("first lists of the API server incomplete"),
+        (Some(false), _) => fault_line("first lists of the API server incomplete"),
         (None, _) => html! { li { "staleness unknown" } },
     }
 }
 
-fn watches(kubedns: &Kubedns) -> Markup {
-    let is_open = |kind: &str| kubedns.watches.get(kind).copied().unwrap_or_default();
-    // kubedns watches either Endpoints or EndpointSlices.
-    let has_endpoints = is_open("endpoints") || is_open("endpointslices");
-    let of_endpoints = |kind: &str| matches!(kind, "endpoints" | "endpointslices");
-    let closed = kubedns
-        .watches
-        .iter()
-        .filter(|(_, open)| !**open)
-        .map(|(kind, _)| kind.as_str());
-    let lost: Vec<&str> = closed
-        .filter(|kind| !(has_endpoints && of_endpoints(kind)))
-        .collect();
+fn watch_line(kubedns: &KubednsReport) -> Markup {
     if kubedns.watches.is_empty() {
-        html! { li { "watches of the API server unknown" } }
-    } else if lost.is_empty() {
-        html! { li { "watching the API server" } }
-    } else {
-        bad(format!(
-            "no watch of {} is open: changes are not seen",
-            lost.join(", ")
-        ))
+        return html! { li { "watches of the API server unknown" } };
     }
+
+    let lost = lost_watches(kubedns);
+    if lost.is_empty() {
+        return html! { li { "watching the API server" } };
+    }
+    fault_line(format!(
+        "no watch of {} is open: changes are not seen",
+        lost.join(", ")
+    ))
+}
+
+/// The kinds of objects without an open watch. kubedns watches either Endpoints or EndpointSlices.
+fn lost_watches(kubedns: &KubednsReport) -> Vec<&str> {
+    let endpoints = ["endpoints", "endpointslices"];
+    let has_endpoints = endpoints
+        .iter()
+        .any(|kind| kubedns.watches.get(*kind) == Some(&true));
+
+    let mut lost = Vec::new();
+    for (kind, is_open) in &kubedns.watches {
+        let is_replaced = has_endpoints && endpoints.contains(&kind.as_str());
+        if !is_open && !is_replaced {
+            lost.push(kind.as_str());
+        }
+    }
+    lost
 }
 
 /// Lines about dnsmasq.
-pub(super) fn dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
+pub(super) fn dnsmasq_lines(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
+    let hit_ratio = match dnsmasq.hit_ratio {
+        Some(ratio) => format!("{:.1} %", ratio * 100.0),
+        None => "unknown".to_owned(),
+    };
+    let silent = addresses_in(dnsmasq, UpstreamCondition::Silent);
+    let failing = addresses_in(dnsmasq, UpstreamCondition::Fails);
+
     html! {
-        li {
-            "hit ratio "
-            @match dnsmasq.hit_ratio { Some(ratio) => (format!("{:.1} %", ratio * 100.0)), None => "unknown" }
-        }
+        li { "hit ratio " (hit_ratio) }
         @if let Some(counters) = dnsmasq.counters {
             li { (counters.hits) " hits, " (counters.misses) " misses" }
             li {
@@ -78,43 +92,43 @@ pub(super) fn dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
                 (counters.evictions) " evictions"
             }
         }
-        @if let Some(error) = &dnsmasq.error { (bad(format!("counters: {error}"))) }
-        (upstreams(dnsmasq, Condition::Silent, "upstreams that do not answer"))
-        (upstreams(dnsmasq, Condition::Fails, "upstreams that fail"))
+        @if let Some(error) = &dnsmasq.error { (fault_line(format!("counters: {error}"))) }
+        @if let Some(silent) = silent { (fault_line(format!("upstreams that do not answer: {silent}"))) }
+        @if let Some(failing) = failing { (fault_line(format!("upstreams that fail: {failing}"))) }
         @match &status.nanny.known {
-            Some(nanny) => (process(nanny)),
+            Some(nanny) => (process_lines(&nanny.dnsmasq)),
             None => (unknown_line("process", &status.nanny)),
         }
     }
 }
 
-/// A line with the upstreams in this condition, if there are any.
-fn upstreams(dnsmasq: &DnsmasqStatus, condition: Condition, words: &str) -> Markup {
-    let all = dnsmasq
-        .upstreams
-        .iter()
-        .filter(|upstream| upstream.condition == condition);
-    let addresses: Vec<&str> = all.map(|upstream| upstream.address.as_str()).collect();
-    html! { @if !addresses.is_empty() { (bad(format!("{words}: {}", addresses.join(", ")))) } }
+/// The upstreams in this condition, if there are any.
+fn addresses_in(dnsmasq: &DnsmasqReport, condition: UpstreamCondition) -> Option<String> {
+    let upstreams = dnsmasq.upstreams.iter();
+    let addresses: Vec<&str> = upstreams
+        .filter(|upstream| upstream.condition == condition)
+        .map(|upstream| upstream.address.as_str())
+        .collect();
+    (!addresses.is_empty()).then(|| addresses.join(", "))
 }
 
-fn process(nanny: &Nanny) -> Markup {
-    let process = &nanny.dnsmasq;
-    let restarts: u64 = process
-        .restarts
-        .values()
-        .fold(0, |sum, count| sum.saturating_add(*count));
+fn process_lines(process: &DnsmasqProcess) -> Markup {
+    let counts = process.restarts.values();
+    let restarts = counts.fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let noun = if restarts == 1 { "restart" } else { "restarts" };
+    let last_end = process.last_end.as_ref().filter(|_| restarts > 0);
+
     html! {
-        li { (restarts) (if restarts == 1 { " restart" } else { " restarts" }) }
-        @if let (true, Some(end)) = (restarts > 0, &process.last_end) { li { "last end: " (end) } }
+        li { (restarts) " " (noun) }
+        @if let Some(end) = last_end { li { "last end: " (end) } }
         @if !process.missing_fixes.is_empty() {
-            (bad(format!("lacks fixes: {}", process.missing_fixes.join(", "))))
+            (fault_line(format!("lacks fixes: {}", process.missing_fixes.join(", "))))
         }
     }
 }
 
 /// The sidecar in one line.
-pub(super) fn sidecar(status: &Status) -> String {
+pub(super) fn sidecar_line(status: &SidecarStatus) -> String {
     format!(
         "sidecar running for {}, health mode: {}",
         ago(status.uptime_seconds),
@@ -123,59 +137,62 @@ pub(super) fn sidecar(status: &Status) -> String {
 }
 
 /// The node, the cluster domain and the versions of the parts. Unknown values are left out.
-pub(super) fn identity(status: &Status) -> Vec<String> {
-    let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
-    let built = |version: &Option<String>, commit: &Option<String>| {
-        let commit = commit.as_ref().filter(|commit| *commit != "unknown");
-        Some(
-            version.clone()?
-                + &commit
-                    .map(|commit| format!(" ({commit})"))
-                    .unwrap_or_default(),
-        )
+pub(super) fn identity(status: &SidecarStatus) -> Vec<String> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        facts.extend(value.map(|value| format!("{name} {value}")));
     };
-    let (version, commit) = (
-        Some(status.version.to_owned()),
-        Some(status.commit.to_owned()),
+
+    let kubedns = status.kubedns.known.as_ref();
+    let nanny = status.nanny.known.as_ref();
+    add("node", status.node.clone());
+    add("domain", kubedns.and_then(|kubedns| kubedns.domain.clone()));
+    add("kubedns", kubedns.and_then(kubedns_build));
+    add("nanny", nanny.and_then(nanny_build));
+    add(
+        "sidecar",
+        Some(build(&status.version, Some(&status.commit))),
     );
-    let facts = [
-        ("node", status.node.clone()),
-        ("domain", kubedns.and_then(|kubedns| kubedns.domain.clone())),
-        (
-            "kubedns",
-            kubedns.and_then(|kubedns| built(&kubedns.version, &kubedns.commit)),
-        ),
-        (
-            "nanny",
-            nanny.and_then(|nanny| built(&nanny.version, &nanny.commit)),
-        ),
-        ("sidecar", built(&version, &commit)),
-        (
-            "dnsmasq",
-            nanny.and_then(|nanny| nanny.dnsmasq.version.clone()),
-        ),
-    ];
+    add(
+        "dnsmasq",
+        nanny.and_then(|nanny| nanny.dnsmasq.version.clone()),
+    );
     facts
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name} {}", value?)))
-        .collect()
+}
+
+fn kubedns_build(kubedns: &KubednsReport) -> Option<String> {
+    let version = kubedns.version.as_deref()?;
+    Some(build(version, kubedns.commit.as_deref()))
+}
+
+fn nanny_build(nanny: &NannyStatus) -> Option<String> {
+    let version = nanny.version.as_deref()?;
+    Some(build(version, nanny.commit.as_deref()))
+}
+
+/// A version with its commit, if the commit is known.
+fn build(version: &str, commit: Option<&str>) -> String {
+    match commit {
+        Some(commit) if commit != "unknown" => format!("{version} ({commit})"),
+        _ => version.to_owned(),
+    }
 }
 
 /// The line for a part that is unknown.
-fn unknown_line<T>(what: &str, fetched: &Fetched<T>) -> Markup {
-    let text = unknown(what, fetched);
-    if fetched.error.is_some() {
-        bad(text)
+fn unknown_line<T>(what: &str, report: &PeerReport<T>) -> Markup {
+    let text = unknown_text(what, report);
+    if report.error.is_some() {
+        fault_line(text)
     } else {
         html! { li { (text) } }
     }
 }
 
 /// The reason why a part is unknown.
-pub(super) fn unknown<T>(what: &str, fetched: &Fetched<T>) -> String {
-    match &fetched.error {
+pub(super) fn unknown_text<T>(what: &str, report: &PeerReport<T>) -> String {
+    match &report.error {
         None => format!("{what} unknown: no source given"),
-        Some(error) => format!("{what} unknown: {}: {error}", fetched.source),
+        Some(error) => format!("{what} unknown: {}: {error}", report.source),
     }
 }
 
@@ -186,6 +203,6 @@ pub(super) fn unknown<T>(what: &str, fetched: &Fetched<T>) -> String {
     clippy::cast_sign_loss,
     reason = "seconds for people to read; a cast of a float saturates"
 )]
-fn since(now: u64, then: f64) -> String {
+fn age_of(now: u64, then: f64) -> String {
     ago((now as f64 / 1000.0 - then).max(0.0) as u64)
 }

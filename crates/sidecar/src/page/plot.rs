@@ -2,10 +2,9 @@
 //! same scale.
 
 use maud::{Markup, html};
+use reports::sidecar::{ProbeResult, ProbeState, ProbeStatus};
 
 use super::text::number;
-use crate::document::ProbeStatus;
-use crate::health::{Point, State};
 
 /// The size of the drawing, in SVG units.
 const WIDTH: f64 = 360.0;
@@ -16,17 +15,13 @@ const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
 
 /// The plot of a probe.
-pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
-    let failures = probe
-        .history
-        .iter()
-        .filter(|point| point.state == State::Failed);
+pub(super) fn svg(probe: &ProbeStatus, axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
     html! {
         svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, axes)) {
             (axes.grid())
-            @for run in runs(&probe.history) { (line(run, axes)) }
-            @for point in failures {
+            @for run in healthy_runs(&probe.history) { (line(run, axes)) }
+            @for point in failures(&probe.history) {
                 path.failed d=(format!("M{:.1} {ABOVE}V{bottom}", axes.x(point.at))) {}
             }
         }
@@ -34,58 +29,53 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
 }
 
 /// A line through neighbouring points of the same state, or a dot for a single point.
-fn line(run: &[Point], axes: &Axes) -> Markup {
-    let at = |point: &Point| {
-        (
-            format!("{:.1}", axes.x(point.at)),
-            format!("{:.1}", axes.y(point.latency_ms)),
-        )
-    };
-    let points: Vec<String> = run
-        .iter()
-        .map(at)
-        .map(|(x, y)| format!("{x},{y}"))
-        .collect();
-    let class = if run.iter().all(|point| point.state == State::Ok) {
-        "ok"
-    } else {
-        "itself"
-    };
+fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
+    let is_ok = run.iter().all(|point| point.state == ProbeState::Ok);
+    let class = if is_ok { "ok" } else { "itself" };
+
+    let mut points = Vec::with_capacity(run.len());
+    for point in run {
+        let x = axes.x(point.at);
+        let y = axes.y(point.latency_ms);
+        points.push(format!("{x:.1},{y:.1}"));
+    }
+
     html! {
         polyline class=(class) points=(points.join(" ")) {}
         @if let [only] = run {
-            @let (x, y) = at(only);
+            @let x = format!("{:.1}", axes.x(only.at));
+            @let y = format!("{:.1}", axes.y(only.latency_ms));
             circle class=(class) cx=(x) cy=(y) r="1.5" {}
         }
     }
 }
 
 /// The text alternative of the plot.
-fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
-    let failed = probe
-        .history
-        .iter()
-        .filter(|point| point.state == State::Failed)
-        .count();
+fn summary(probe: &ProbeStatus, axes: &PlotAxes) -> String {
     format!(
-        "latency of {} over the last {} minutes: {} probes, {failed} failed, {} at most",
+        "latency of {} over the last {} minutes: {} probes, {} failed, {} at most",
         probe.label,
         axes.minutes(),
         probe.history.len(),
-        number(worst(&probe.history), "ms")
+        failures(&probe.history).count(),
+        number(worst_latency(&probe.history), "ms")
     )
+}
+
+fn failures(history: &[ProbeResult]) -> impl Iterator<Item = &ProbeResult> {
+    history.iter().filter(|point| point.state.is_failed())
 }
 
 /// Slices of neighbouring points with the same state. Failed probes have no latency and are left
 /// out.
-fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
+fn healthy_runs(history: &[ProbeResult]) -> impl Iterator<Item = &[ProbeResult]> {
     history
         .chunk_by(|a, b| a.state == b.state)
         .filter(|run| run.iter().all(|point| point.state.is_healthy()))
 }
 
 /// The largest latency, in milliseconds.
-fn worst(history: &[Point]) -> f64 {
+fn worst_latency(history: &[ProbeResult]) -> f64 {
     history
         .iter()
         .map(|point| point.latency_ms)
@@ -93,7 +83,7 @@ fn worst(history: &[Point]) -> f64 {
 }
 
 /// The common range of the axes of all plots.
-pub(super) struct Axes {
+pub(super) struct PlotAxes {
     /// Milliseconds since 1970 at the right end.
     now: u64,
     /// Milliseconds from left to right.
@@ -102,25 +92,23 @@ pub(super) struct Axes {
     top: f64,
 }
 
-impl Axes {
+impl PlotAxes {
     /// The axes that fit all probes; `now` in milliseconds since 1970.
-    pub(super) fn of(probes: &[ProbeStatus], now: u64) -> Self {
-        let first = probes
-            .iter()
-            .filter_map(|probe| probe.history.first())
-            .map(|point| point.at)
-            .min();
-        let first = first.unwrap_or(now);
-        // The axis spans at least two minutes, so that the first points do not spread over the
-        // whole width.
-        let span = now.saturating_sub(first).max(120_000);
-        let worst = probes
-            .iter()
-            .map(|probe| worst(&probe.history))
-            .fold(0.0, f64::max);
+    pub(super) fn of_probes(probes: &[ProbeStatus], now: u64) -> Self {
+        let mut first = now;
+        let mut worst: f64 = 0.0;
+        for probe in probes {
+            worst = worst.max(worst_latency(&probe.history));
+            if let Some(point) = probe.history.first() {
+                first = first.min(point.at);
+            }
+        }
+
         Self {
             now,
-            span,
+            // The axis spans at least two minutes, so that the first points do not spread over the
+            // whole width.
+            span: now.saturating_sub(first).max(120_000),
             top: round_up(worst),
         }
     }
@@ -141,7 +129,9 @@ impl Axes {
     }
 
     fn grid(&self) -> Markup {
-        let (right, below) = (WIDTH - 4.0, HEIGHT - 4.0);
+        let right = WIDTH - 4.0;
+        let below = HEIGHT - 4.0;
+
         html! {
             @for value in [0.0, self.top * 0.5, self.top] {
                 @let y = self.y(value);
@@ -157,6 +147,8 @@ impl Axes {
 /// The next number that is 1, 2 or 5 times a power of ten; at least 1.
 fn round_up(value: f64) -> f64 {
     let mut size = 1.0;
+
+    // Larger latencies do not occur; the bound ends the loop for a number that is none.
     while size < 1e9 {
         for step in [1.0, 2.0, 5.0] {
             if value <= size * step {
@@ -165,6 +157,7 @@ fn round_up(value: f64) -> f64 {
         }
         size *= 10.0;
     }
+
     size
 }
 

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use daemon::metrics::Metrics;
 use querylog::ranking::{ClientOwner, RankingDocument, RankingRow};
+use reports::finding::FindingLevel;
+use reports::kubedns::KubednsReport;
+use reports::nanny::NannyStatus;
+use reports::sidecar::{
+    DnsmasqUpstream, PeerReport, PodPart, PodVerdict, ProbeStatus, SidecarStatus, UpstreamCondition,
+};
 
-use crate::document::example::{good, probe, told, upstream};
-use crate::document::{Level, ProbeStatus, Status, Verdict};
-use crate::peers::{Fetched, Kubedns, Nanny};
+use crate::example::{good, probe, told, upstream};
 use crate::time::Now;
-use crate::upstreams::{Condition, UpstreamStatus};
-use crate::verdict::{Verdicts, findings};
+use crate::verdict::{Verdicts, find_faults};
 
 use super::*;
 
@@ -32,16 +35,16 @@ fn words(page: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn page(status: &Status) -> String {
+fn page(status: &SidecarStatus) -> String {
     render(&judged(status), "0123456789abcdef")
 }
 
 /// The status with its verdict; the findings have lasted for 55 seconds.
-fn judged(status: &Status) -> Status {
+fn judged(status: &SidecarStatus) -> SidecarStatus {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let since = Now::at(Duration::from_millis(status.time - 55_000));
-    Status {
-        verdict: verdicts.judge(findings(status), since),
+    SidecarStatus {
+        verdict: verdicts.judge(find_faults(status), since),
         ..status.clone()
     }
 }
@@ -58,8 +61,8 @@ fn says(page: &str, texts: &[&str]) {
 fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
-    let mut status = Status {
-        nanny: told(Nanny::read(nanny).unwrap()),
+    let mut status = SidecarStatus {
+        nanny: told(NannyStatus::parse(nanny).unwrap()),
         ..good()
     };
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
@@ -108,19 +111,31 @@ fn a_good_day() {
 fn a_bad_day() {
     let mut status = good();
     status.probes = vec![
-        probe("kubedns", State::Failed, "read udp A->B: i/o timeout"),
+        probe(
+            PodPart::Kubedns,
+            ProbeState::Failed,
+            "read udp A->B: i/o timeout",
+        ),
         ProbeStatus {
             rcode: "REFUSED".to_owned(),
-            ..probe("dnsmasq", State::Itself, "no RRs for domain \"x.\"")
+            ..probe(
+                PodPart::Dnsmasq,
+                ProbeState::SelfOnly,
+                "no RRs for domain \"x.\"",
+            )
         },
-        probe("other", State::Waiting, "waiting for first probe"),
+        probe(
+            PodPart::Other,
+            ProbeState::Waiting,
+            "waiting for first probe",
+        ),
     ];
-    status.kubedns = Fetched {
+    status.kubedns = PeerReport {
         source: "http://127.0.0.1:10055/metrics".to_owned(),
         known: None,
         error: Some("refused".to_owned()),
     };
-    status.nanny = Fetched {
+    status.nanny = PeerReport {
         source: String::new(),
         known: None,
         error: None,
@@ -151,7 +166,7 @@ fn a_refused_configuration() {
     let nanny = r#"{"configuration":{"error":{"text":"stubDomains: <not JSON>","at":"2026-11-21T02:00:00Z"}},
                     "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"],
                               "pending":{"reason":"cannot write <it>","since":"2026-11-21T03:00:00Z"}}}"#;
-    status.nanny = told(Nanny::read(nanny).unwrap());
+    status.nanny = told(NannyStatus::parse(nanny).unwrap());
     says(
         &page(&status),
         &[
@@ -167,7 +182,7 @@ fn a_refused_configuration() {
 fn a_lost_watch_and_records_of_an_earlier_run() {
     let mut status = good();
     let text = "kubedns_synced 0\nkubedns_stale 1\nkubedns_config_current 0\nkubedns_watch_connected{kind=\"endpoints\"} 0\n";
-    status.kubedns = told(Kubedns::read(text));
+    status.kubedns = told(KubednsReport::from_metrics(text));
     says(
         &page(&status),
         &["\u{26a0} serving the records of an earlier run \
@@ -188,7 +203,7 @@ fn one_watch_of_endpoints_is_enough() {
         ),
     ] {
         let mut status = good();
-        status.kubedns = told(Kubedns::read(&format!(
+        status.kubedns = told(KubednsReport::from_metrics(&format!(
             "kubedns_synced 1\nkubedns_watch_connected{{kind=\"services\"}} 1\n\
              kubedns_watch_connected{{kind=\"endpoints\"}} {endpoints}\n\
              kubedns_watch_connected{{kind=\"endpointslices\"}} {slices}\n"
@@ -215,8 +230,9 @@ fn a_part_without_a_probe_is_not_said_to_wait_for_one() {
 #[test]
 fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
     let mut status = good();
-    status.nanny =
-        told(Nanny::read(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap());
+    status.nanny = told(
+        NannyStatus::parse(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap(),
+    );
     says(
         &page(&status),
         &["everything else - the arguments of dnsmasq"],
@@ -226,8 +242,8 @@ fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
 #[test]
 fn upstreams_that_do_not_do_their_work_are_named_twice() {
     let mut status = good();
-    let refusing = UpstreamStatus {
-        condition: Condition::Fails,
+    let refusing = DnsmasqUpstream {
+        condition: UpstreamCondition::Fails,
         ..upstream(
             "192.0.2.2:53",
             &["acme.local", "beta.local"],
@@ -265,7 +281,7 @@ fn an_upstream_that_is_not_trusted_shows() {
             "kubedns_forward_requests_total{labels} 7\nkubedns_forward_tls_trusted{labels} {trusted}\n"
         )
     };
-    status.kubedns = told(Kubedns::read(&(of(1, 0) + &of(2, 1))));
+    status.kubedns = told(KubednsReport::from_metrics(&(of(1, 0) + &of(2, 1))));
     let not = "tls://192.0.2.1:853 \u{2717} not asked: its TLS certificate is not trusted 7 0 -";
     says(
         &page(&status),
@@ -283,11 +299,11 @@ fn a_hundred_of_everything_fits() {
         "{{\"configuration\":{{\"stubDomains\":{{{}}}}}}}",
         domains.join(",")
     );
-    status.nanny = told(Nanny::read(&nanny).unwrap());
+    status.nanny = told(NannyStatus::parse(&nanny).unwrap());
     let metrics: Vec<String> = (0..100)
         .map(|n| format!("kubedns_forward_requests_total{{upstream=\"192.0.2.{n}:53\"}} {n}\n"))
         .collect();
-    status.kubedns = told(Kubedns::read(&metrics.concat()));
+    status.kubedns = told(KubednsReport::from_metrics(&metrics.concat()));
     let page = page(&status);
     says(
         &page,
@@ -307,7 +323,7 @@ fn a_hundred_of_everything_fits() {
 fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     let mut status = good();
     let evil = "<img src=x onerror=alert(1)>\"'&";
-    let mut bad = probe("other", State::Failed, evil);
+    let mut bad = probe(PodPart::Other, ProbeState::Failed, evil);
     bad.label = evil.to_owned();
     bad.name = evil.to_owned();
     bad.server = evil.to_owned();
@@ -319,7 +335,7 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
         .unwrap()
         .upstreams
         .push(upstream(evil, &[evil], evil));
-    status.kubedns = Fetched {
+    status.kubedns = PeerReport {
         source: evil.to_owned(),
         known: None,
         error: Some(evil.to_owned()),
@@ -330,7 +346,7 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
         \"routes\":{{\"upstreams\":[{0}],\"upstreamsFrom\":{0},\"unresolved\":[{0}],\"loops\":[{0}]}}}}",
         serde_json::to_string(evil).unwrap()
     );
-    status.nanny = told(Nanny::read(&all).unwrap());
+    status.nanny = told(NannyStatus::parse(&all).unwrap());
     let page = page(&status);
     assert!(!page.contains("<img"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);
@@ -368,10 +384,14 @@ fn what_is_typed_into_the_field_outlives_a_refresh() {
 
 #[test]
 fn each_level_has_a_title_and_an_icon_of_its_own() {
-    let levels = [Level::Well, Level::Degraded, Level::Down];
+    let levels = [
+        FindingLevel::Well,
+        FindingLevel::Degraded,
+        FindingLevel::Down,
+    ];
     let heads = levels.map(|level| {
-        let status = Status {
-            verdict: Verdict {
+        let status = SidecarStatus {
+            verdict: PodVerdict {
                 level,
                 findings: Vec::new(),
             },
@@ -426,7 +446,7 @@ fn who_asks_most_is_shown_from_within_the_pod() {
         nxdomain: vec![row("<b>.example.", ClientOwner::default())],
         ..RankingDocument::default()
     };
-    let page = page(&Status {
+    let page = page(&SidecarStatus {
         top: Some(Box::new(told(ranking))),
         ..good()
     });

@@ -2,19 +2,18 @@
 
 use maud::{Markup, html};
 use querylog::ranking::{RankingDocument, RankingRow};
-
-use crate::peers::Fetched;
+use reports::sidecar::PeerReport;
 
 /// Rows of each table.
 const ROWS: usize = 10;
 
-pub(super) fn section(top: Option<&Fetched<RankingDocument>>) -> Markup {
+pub(super) fn section(top: Option<&PeerReport<RankingDocument>>) -> Markup {
     html! {
         section aria-label="who asks most" {
             h2 { "Who asks most" }
             @match top.map(|top| (&top.known, &top.error)) {
                 None => p { "Shown to requests from within the pod alone, such as those of kubectl port-forward." },
-                Some((Some(ranking), _)) => (tables(ranking)),
+                Some((Some(ranking), _)) => (ranking_tables(ranking)),
                 Some((None, Some(error))) => p { "unknown: " code { (error) } },
                 Some((None, None)) => p { "kubedns is not asked" },
             }
@@ -22,19 +21,19 @@ pub(super) fn section(top: Option<&Fetched<RankingDocument>>) -> Markup {
     }
 }
 
-fn tables(ranking: &RankingDocument) -> Markup {
+fn ranking_tables(ranking: &RankingDocument) -> Markup {
     html! {
         p {
             "About " (ranking.queries) " queries of kubedns in the last " (ranking.seconds) " s, estimated."
             @if let Some(note) = &ranking.note { " " (note) "." }
         }
         @for (title, rows) in ranking.tables() {
-            @if !rows.is_empty() { (table(title, rows)) }
+            @if !rows.is_empty() { (ranking_table(title, rows)) }
         }
     }
 }
 
-fn table(title: &str, rows: &[RankingRow]) -> Markup {
+fn ranking_table(title: &str, rows: &[RankingRow]) -> Markup {
     html! {
         table {
             tr { th { (title) } th.n { "share" } th.n { "queries" } }

@@ -9,31 +9,35 @@ use daemon::blocking_read::BlockingRead;
 use daemon::http::{GetError, Page, get};
 
 /// Timeout of a fetch.
-const TIME: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit of a report, in bytes.
-const SIZE: usize = 2 * 1024 * 1024;
+const MAX_SIZE: usize = 2 * 1024 * 1024;
 
 /// Runs the reads of a file, one at a time.
 pub(crate) type FileReads = BlockingRead<Result<Vec<u8>, GetError>>;
 
 /// Reads a file, or the body of an `http://` URL. Fails unless the status is 200.
-pub(crate) async fn fetch(source: &str, files: &FileReads) -> anyhow::Result<String> {
-    let reading = async {
-        if !source.contains("://") {
-            let path = source.to_owned();
-            return Ok(files
-                .run(move || file(&path))
-                .await
-                .ok_or(GetError::Slow(TIME))??);
-        }
+pub(crate) async fn fetch_text(source: &str, files: &FileReads) -> anyhow::Result<String> {
+    let bytes = tokio::time::timeout(TIMEOUT, fetch_bytes(source, files))
+        .await
+        .map_err(|_| GetError::Slow(TIMEOUT))??;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+async fn fetch_bytes(source: &str, files: &FileReads) -> anyhow::Result<Vec<u8>> {
+    if source.contains("://") {
         let page = fetch_page(source).await?;
         ensure!(page.status == 200, "answered {:?}", page.status_line);
-        Ok(page.body)
-    };
-    let bytes = tokio::time::timeout(TIME, reading)
+        return Ok(page.body);
+    }
+
+    // A read of a file on a dead mount never ends. No second read is started meanwhile.
+    let path = source.to_owned();
+    let bytes = files
+        .run(move || read_file(&path))
         .await
-        .map_err(|_| GetError::Slow(TIME))??;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+        .ok_or(GetError::Slow(TIMEOUT))??;
+    Ok(bytes)
 }
 
 /// Sends a GET to an `http://` URL. Returns the page, whatever its status.
@@ -48,21 +52,23 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
     if authority.contains('@') {
         bail!("not an http URL: {rest}");
     }
+
     let address = if authority.contains(':') {
         authority.to_owned()
     } else {
         format!("{authority}:80")
     };
-    Ok(get(&address, path, TIME, SIZE).await?)
+    Ok(get(&address, path, TIMEOUT, MAX_SIZE).await?)
 }
 
-fn file(path: &str) -> Result<Vec<u8>, GetError> {
+fn read_file(path: &str) -> Result<Vec<u8>, GetError> {
     let mut bytes = Vec::new();
     File::open(path)?
-        .take(SIZE as u64 + 1)
+        .take(MAX_SIZE as u64 + 1)
         .read_to_end(&mut bytes)?;
-    if bytes.len() > SIZE {
-        Err(GetError::Large(SIZE))
+
+    if bytes.len() > MAX_SIZE {
+        Err(GetError::Large(MAX_SIZE))
     } else {
         Ok(bytes)
     }

@@ -11,7 +11,13 @@ fn metrics() -> Metrics {
     Metrics::new("sidecar").unwrap()
 }
 
-fn probe(upstream: &Upstream, part: Part, mode: Mode, kind: &str, metrics: &Metrics) -> Probe {
+fn probe(
+    upstream: &Upstream,
+    part: PodPart,
+    mode: HealthMode,
+    kind: &str,
+    metrics: &Metrics,
+) -> Probe {
     let spec = format!("it,{},{NAME},5,{kind}", upstream.addr())
         .parse()
         .unwrap();
@@ -41,79 +47,95 @@ fn refused(asked: &Asked) -> Reaction {
 #[tokio::test]
 async fn verdicts() {
     type Server = fn(&Asked) -> Reaction;
-    let cases: [(&str, Server, Part, Mode, State); 9] = [
-        ("all is well", fine, Part::Dnsmasq, Mode::Itself, State::Ok),
-        ("all is well", fine, Part::Other, Mode::Through, State::Ok),
+    let cases: [(&str, Server, PodPart, HealthMode, ProbeState); 9] = [
+        (
+            "all is well",
+            fine,
+            PodPart::Dnsmasq,
+            HealthMode::SelfOnly,
+            ProbeState::Ok,
+        ),
+        (
+            "all is well",
+            fine,
+            PodPart::Other,
+            HealthMode::Through,
+            ProbeState::Ok,
+        ),
         (
             "backend away",
             backend_away,
-            Part::Dnsmasq,
-            Mode::Itself,
-            State::Itself,
+            PodPart::Dnsmasq,
+            HealthMode::SelfOnly,
+            ProbeState::SelfOnly,
         ),
         (
             "backend away, as kube-dns judged",
             backend_away,
-            Part::Dnsmasq,
-            Mode::Through,
-            State::Failed,
+            PodPart::Dnsmasq,
+            HealthMode::Through,
+            ProbeState::Failed,
         ),
         (
             "backend away, another server",
             backend_away,
-            Part::Other,
-            Mode::Itself,
-            State::Failed,
+            PodPart::Other,
+            HealthMode::SelfOnly,
+            ProbeState::Failed,
         ),
         (
             "dnsmasq without an answer of its own",
             refused,
-            Part::Dnsmasq,
-            Mode::Itself,
-            State::Failed,
+            PodPart::Dnsmasq,
+            HealthMode::SelfOnly,
+            ProbeState::Failed,
         ),
         (
             "kubedns before the first lists",
             refused,
-            Part::Kubedns,
-            Mode::Itself,
-            State::Itself,
+            PodPart::Kubedns,
+            HealthMode::SelfOnly,
+            ProbeState::SelfOnly,
         ),
         (
             "kubedns before the first lists, as kube-dns judged",
             refused,
-            Part::Kubedns,
-            Mode::Through,
-            State::Failed,
+            PodPart::Kubedns,
+            HealthMode::Through,
+            ProbeState::Failed,
         ),
         (
             "any other server",
             refused,
-            Part::Other,
-            Mode::Itself,
-            State::Failed,
+            PodPart::Other,
+            HealthMode::SelfOnly,
+            ProbeState::Failed,
         ),
     ];
     for (case, server, part, mode, state) in cases {
         for kind in ["A", "A/tcp"] {
             let upstream = Upstream::start(server).await;
             let probe = probe(&upstream, part, mode, kind, &metrics());
-            assert_eq!(probe.health().last.state, State::Waiting, "{case}");
-            probe.once().await;
+            assert_eq!(probe.health().last.state, ProbeState::Waiting, "{case}");
+            probe.probe_once().await;
             let last = probe.health().last;
             assert_eq!(last.state, state, "{case} {kind}: {last:?}");
             assert_eq!(
                 last.latency.is_zero(),
-                state == State::Failed,
+                state == ProbeState::Failed,
                 "{case} {kind}"
             );
-            let error = if state == State::Ok {
+            let error = if state == ProbeState::Ok {
                 ""
             } else {
                 &format!("no RRs for domain \"{NAME}\"")
             };
             assert_eq!(last.failure.error, error, "{case} {kind}");
-            let rcode = if state == State::Ok { "" } else { "REFUSED" };
+            let rcode = if state == ProbeState::Ok {
+                ""
+            } else {
+                "REFUSED"
+            };
             assert_eq!(last.failure.rcode, rcode, "{case} {kind}");
         }
     }
@@ -121,12 +143,12 @@ async fn verdicts() {
 
 #[tokio::test]
 async fn silence_fails_every_part() {
-    for part in [Part::Dnsmasq, Part::Kubedns, Part::Other] {
+    for part in [PodPart::Dnsmasq, PodPart::Kubedns, PodPart::Other] {
         let upstream = Upstream::start(|_: &Asked| Reaction::silence()).await;
-        let probe = probe(&upstream, part, Mode::Itself, "A", &metrics());
-        probe.once().await;
+        let probe = probe(&upstream, part, HealthMode::SelfOnly, "A", &metrics());
+        probe.probe_once().await;
         let last = probe.health().last;
-        assert_eq!(last.state, State::Failed, "{part:?}");
+        assert_eq!(last.state, ProbeState::Failed, "{part:?}");
         assert!(
             last.failure.error.ends_with(": i/o timeout"),
             "{}",
@@ -139,9 +161,15 @@ async fn silence_fails_every_part() {
 async fn only_answers_to_the_name_are_measured() {
     let metrics = metrics();
     let upstream = Upstream::start(backend_away).await;
-    let probe = probe(&upstream, Part::Dnsmasq, Mode::Itself, "A", &metrics);
-    probe.once().await;
-    probe.once().await;
+    let probe = probe(
+        &upstream,
+        PodPart::Dnsmasq,
+        HealthMode::SelfOnly,
+        "A",
+        &metrics,
+    );
+    probe.probe_once().await;
+    probe.probe_once().await;
     let text = metrics.render().unwrap();
     for line in [
         "kubedns_probe_it_errors 2",
@@ -165,12 +193,18 @@ async fn a_server_that_recovers_is_healthy_again() {
     })
     .await;
     let metrics = metrics();
-    let probe = probe(&upstream, Part::Dnsmasq, Mode::Itself, "A", &metrics);
-    probe.once().await;
-    assert_eq!(probe.health().last.state, State::Itself);
+    let probe = probe(
+        &upstream,
+        PodPart::Dnsmasq,
+        HealthMode::SelfOnly,
+        "A",
+        &metrics,
+    );
+    probe.probe_once().await;
+    assert_eq!(probe.health().last.state, ProbeState::SelfOnly);
     away.store(false, std::sync::atomic::Ordering::Relaxed);
-    probe.once().await;
-    assert_eq!(probe.health().last.state, State::Ok);
+    probe.probe_once().await;
+    assert_eq!(probe.health().last.state, ProbeState::Ok);
     assert!(
         metrics
             .render()
@@ -184,16 +218,16 @@ fn the_label_or_the_address_says_what_is_probed() {
     let [dnsmasq, kubedns] =
         ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| ServerAddr::from_flag(at).unwrap());
     for (spec, part) in [
-        ("kubedns,127.0.0.1:10053,x,5,A", Part::Kubedns),
-        ("kubedns,127.0.0.1:1053,x,5,A", Part::Kubedns),
-        ("dnsmasq,127.0.0.1:53,x,5,A", Part::Dnsmasq),
-        ("dnsmasq,127.0.0.1:1053,x,5,A", Part::Dnsmasq),
-        ("cluster,127.0.0.1:10053,x,5,A", Part::Kubedns),
-        ("outside,127.0.0.1,x,5,A", Part::Dnsmasq),
-        ("outside,192.0.2.1:53,x,5,A", Part::Other),
+        ("kubedns,127.0.0.1:10053,x,5,A", PodPart::Kubedns),
+        ("kubedns,127.0.0.1:1053,x,5,A", PodPart::Kubedns),
+        ("dnsmasq,127.0.0.1:53,x,5,A", PodPart::Dnsmasq),
+        ("dnsmasq,127.0.0.1:1053,x,5,A", PodPart::Dnsmasq),
+        ("cluster,127.0.0.1:10053,x,5,A", PodPart::Kubedns),
+        ("outside,127.0.0.1,x,5,A", PodPart::Dnsmasq),
+        ("outside,192.0.2.1:53,x,5,A", PodPart::Other),
     ] {
         assert_eq!(
-            Part::of(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns),
+            probed_part(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns),
             part,
             "{spec}"
         );
@@ -203,11 +237,13 @@ fn the_label_or_the_address_says_what_is_probed() {
 #[test]
 fn probes_do_not_start_together() {
     let second = Duration::from_secs(1);
-    let starts: Vec<Duration> = (0..4).map(|index| stagger(5 * second, index, 4)).collect();
+    let starts: Vec<Duration> = (0..4)
+        .map(|index| first_delay(5 * second, index, 4))
+        .collect();
     assert_eq!(starts, [second, 2 * second, 3 * second, 4 * second]);
     // An interval of ten minutes does not delay a liveness check.
-    assert!(stagger(600 * second, 0, 1) <= 5 * second);
-    assert!(stagger(Duration::MAX, usize::MAX, usize::MAX) <= 5 * second);
+    assert!(first_delay(600 * second, 0, 1) <= 5 * second);
+    assert!(first_delay(Duration::MAX, usize::MAX, usize::MAX) <= 5 * second);
 }
 
 #[tokio::test]
@@ -218,7 +254,8 @@ async fn probes_never_overlap() {
     let spec = format!("it,{},{NAME},1,A", upstream.addr())
         .parse()
         .unwrap();
-    let probe = Arc::new(Probe::new(spec, Part::Other, Mode::Itself, "", &metrics()).unwrap());
+    let probe =
+        Arc::new(Probe::new(spec, PodPart::Other, HealthMode::SelfOnly, "", &metrics()).unwrap());
     let stop = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&probe).run(0, 1, stop.clone()));

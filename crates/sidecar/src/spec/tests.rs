@@ -29,10 +29,10 @@ fn probes_of_the_manifests_and_more() {
         ("l,dns.example,.", "l dns.example:53 . ANY udp 5s"),
     ];
     for (text, expected) in cases {
-        let spec: Spec = text
+        let spec: ProbeSpec = text
             .parse()
             .unwrap_or_else(|error| panic!("{text}: {error}"));
-        let Spec {
+        let ProbeSpec {
             label,
             server,
             question,
@@ -99,30 +99,30 @@ fn mistakes() {
         ("l,127.0.0.1,a..b", "invalid DNS name \"a..b\""),
     ];
     for (text, expected) in cases {
-        let error = text.parse::<Spec>().unwrap_err().to_string();
+        let error = text.parse::<ProbeSpec>().unwrap_err().to_string();
         assert_eq!(error, expected, "{text}");
     }
     let label = "l".repeat(129);
     assert_eq!(
-        format!("{label},127.0.0.1,x").parse::<Spec>(),
-        Err(SpecError::LongLabel)
+        format!("{label},127.0.0.1,x").parse::<ProbeSpec>(),
+        Err(ProbeSpecError::LongLabel)
     );
     let name = "x".repeat(64);
     assert_eq!(
-        format!("l,127.0.0.1,{name}").parse::<Spec>(),
-        Err(SpecError::Name(name))
+        format!("l,127.0.0.1,{name}").parse::<ProbeSpec>(),
+        Err(ProbeSpecError::Name(name))
     );
 }
 
 #[test]
 fn an_interval_beyond_reason_does_not_overflow() {
-    let spec: Spec = format!("l,127.0.0.1,x,{}", i64::MAX).parse().unwrap();
+    let spec: ProbeSpec = format!("l,127.0.0.1,x,{}", i64::MAX).parse().unwrap();
     assert_eq!(spec.interval.as_secs(), i64::MAX.unsigned_abs());
 }
 
 proptest! {
     #[test]
     fn nothing_panics(text in "\\PC{0,60}|[a-z]{1,3},[0-9.:\\[\\]a-f]{0,12},[a-z.\\\\0-9*_-]{0,70}(,[-+0-9]{0,3}(,[A-Z/a-z]{0,8})?)?") {
-        let _ = text.parse::<Spec>();
+        let _ = text.parse::<ProbeSpec>();
     }
 }

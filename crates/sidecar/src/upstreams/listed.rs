@@ -3,46 +3,47 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use dnsclient::{DnsAnswer, TIMEOUT, chaos, query_with_tcp_retry};
+use dnsclient::{DnsAnswer, TIMEOUT, query_with_tcp_retry, chaos};
 use wire::{Nameserver, ServerAddr};
 
+/// An upstream in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListedUpstream {
     pub(super) address: SocketAddr,
     /// Queries from dnsmasq since dnsmasq started.
     pub(super) queries: u64,
 }
 
 /// Queries dnsmasq for its upstreams, over TCP if the list does not fit into a datagram.
-pub(super) async fn list(dnsmasq: &ServerAddr) -> Result<Vec<Listed>, String> {
+pub(super) async fn list_upstreams(dnsmasq: &ServerAddr) -> Result<Vec<ListedUpstream>, String> {
     let question = chaos::txt_query("servers.bind.");
     let answer = query_with_tcp_retry(dnsmasq, &question, TIMEOUT)
         .await
         .map_err(|error| error.to_string())?;
-    listed(&answer).ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
+
+    parse_answer(&answer)
+        .ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
 }
 
 /// The upstreams in an answer, without duplicates. `None` if the answer has no TXT records.
 /// Malformed texts are skipped.
-fn listed(answer: &DnsAnswer) -> Option<Vec<Listed>> {
-    let mut seen = HashSet::new();
+fn parse_answer(answer: &DnsAnswer) -> Option<Vec<ListedUpstream>> {
     let mut texts = chaos::txt_strings(answer).peekable();
     texts.peek()?;
-    let servers = texts.filter_map(|text| parse(&text));
-    Some(
-        servers
-            .filter(|server| seen.insert(server.address))
-            .collect(),
-    )
+
+    let mut seen = HashSet::new();
+    let servers = texts
+        .filter_map(|text| parse_text(&text))
+        .filter(|server| seen.insert(server.address))
+        .collect();
+    Some(servers)
 }
 
 /// Parses `192.0.2.1#53 12 0` or `fe80::1%eth0#53 12 0`: address, port, queries, failures.
-pub(super) fn parse(text: &str) -> Option<Listed> {
+pub(super) fn parse_text(text: &str) -> Option<ListedUpstream> {
     let mut words = text.split(' ');
     let (ip, port) = words.next()?.split_once('#')?;
     let address = Nameserver::with_interface(ip, port.parse().ok()?)?.socket_addr();
-    Some(Listed {
-        address,
-        queries: words.next()?.parse().ok()?,
-    })
+    let queries = words.next()?.parse().ok()?;
+    Some(ListedUpstream { address, queries })
 }

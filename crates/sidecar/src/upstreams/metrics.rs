@@ -7,7 +7,7 @@ use std::time::Duration;
 use daemon::metrics::{MetricError, Metrics};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::condition::{Cause, Trouble};
+use super::trouble::{TroubleCause, UpstreamTrouble};
 use crate::metric_name::metric_name;
 
 /// Histogram buckets of the latency, in seconds.
@@ -15,11 +15,11 @@ const BUCKETS: [f64; 13] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0,
 ];
 
-const CAUSES: [Cause; 4] = [
-    Cause::Timeout,
-    Cause::Unreachable,
-    Cause::Servfail,
-    Cause::Refused,
+const CAUSES: [TroubleCause; 4] = [
+    TroubleCause::Timeout,
+    TroubleCause::Unreachable,
+    TroubleCause::Servfail,
+    TroubleCause::Refused,
 ];
 
 /// The metrics of all upstreams.
@@ -31,10 +31,11 @@ pub(super) struct UpstreamMetrics {
     queries: IntCounterVec,
 }
 
+/// The series of one upstream.
 #[derive(Debug)]
-pub(super) struct SeriesOf {
+pub(super) struct UpstreamSeries {
     probes: IntCounter,
-    errors: [(Cause, IntCounter); CAUSES.len()],
+    errors: [(TroubleCause, IntCounter); CAUSES.len()],
     duration: Histogram,
     queries: IntCounter,
 }
@@ -42,6 +43,7 @@ pub(super) struct SeriesOf {
 impl UpstreamMetrics {
     pub(super) fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
         let name = |what: &str| metric_name(namespace, &format!("dnsmasq_upstream_{what}"));
+
         Ok(Self {
             probes: metrics.int_counter_vec(
                 &name("probes_total"),
@@ -68,52 +70,51 @@ impl UpstreamMetrics {
     }
 
     /// Creates and exports the series of an upstream.
-    pub(super) fn series_of(&self, upstream: SocketAddr) -> SeriesOf {
+    pub(super) fn series_of(&self, upstream: SocketAddr) -> UpstreamSeries {
         let upstream = upstream.to_string();
-        SeriesOf {
+        let errors = CAUSES.map(|cause| {
+            let labels = [upstream.as_str(), cause.label()];
+            (cause, self.errors.with_label_values(&labels))
+        });
+
+        UpstreamSeries {
             probes: self.probes.with_label_values(&[&upstream]),
-            errors: CAUSES.map(|cause| {
-                (
-                    cause,
-                    self.errors
-                        .with_label_values(&[upstream.as_str(), cause.label()]),
-                )
-            }),
+            errors,
             duration: self.duration.with_label_values(&[&upstream]),
             queries: self.queries.with_label_values(&[&upstream]),
         }
     }
 
     /// Removes the series of an upstream that dnsmasq no longer has. A missing series is no error.
-    pub(super) fn forget(&self, upstream: SocketAddr) {
+    pub(super) fn remove_series(&self, upstream: SocketAddr) {
         let upstream = upstream.to_string();
+
         let _ = self.probes.remove_label_values(&[&upstream]);
         let _ = self.duration.remove_label_values(&[&upstream]);
         let _ = self.queries.remove_label_values(&[&upstream]);
         for cause in CAUSES {
-            let _ = self
-                .errors
-                .remove_label_values(&[upstream.as_str(), cause.label()]);
+            let labels = [upstream.as_str(), cause.label()];
+            let _ = self.errors.remove_label_values(&labels);
         }
     }
 }
 
-impl SeriesOf {
-    pub(super) fn probed(&self, outcome: &Result<Duration, Trouble>) {
+impl UpstreamSeries {
+    pub(super) fn count_probe(&self, outcome: &Result<Duration, UpstreamTrouble>) {
         self.probes.inc();
         match outcome {
             Ok(latency) => self.duration.observe(latency.as_secs_f64()),
             Err(trouble) => {
-                let errors = self
-                    .errors
-                    .iter()
-                    .find(|(cause, _)| *cause == trouble.cause);
-                errors.inspect(|(_, errors)| errors.inc());
+                for (cause, errors) in &self.errors {
+                    if *cause == trouble.cause {
+                        errors.inc();
+                    }
+                }
             }
         }
     }
 
-    pub(super) fn asked(&self, more: u64) {
+    pub(super) fn add_queries(&self, more: u64) {
         self.queries.inc_by(more);
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use dnsclient::{DnsAnswer, ExchangeError, rcode_name};
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
+use reports::nanny::NannyStatus;
 
-use super::condition::{Cause, Trouble};
-use crate::peers::Nanny;
+use super::trouble::{TroubleCause, UpstreamTrouble};
 
 /// The query of a probe, and the names that the upstream serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Purpose {
+pub(super) struct UpstreamPurpose {
     /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if
     /// unknown.
     pub(super) domains: Vec<String>,
@@ -23,38 +23,42 @@ pub(super) struct Purpose {
     must_know: bool,
 }
 
-impl Purpose {
+impl UpstreamPurpose {
     /// The purpose of an upstream with unknown names. The query is for the name servers of the
     /// root.
     pub(super) fn unknown() -> Self {
-        let question = Query::query(Name::root(), RecordType::NS);
         Self {
             domains: Vec::new(),
-            question,
+            question: Query::query(Name::root(), RecordType::NS),
             must_know: false,
         }
     }
 
     /// The purpose of this server in the nanny's routes. The purpose is unknown for servers from
     /// dnsmasq's command line.
-    pub(super) fn of(address: SocketAddr, nanny: &Nanny) -> Self {
-        let (text, routes) = (address.to_string(), &nanny.routes);
+    pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus) -> Self {
+        let address = address.to_string();
+        let routes = &nanny.routes;
         let mut this = Self::unknown();
+
         for (domain, servers) in &routes.stub_domains {
-            if !servers.contains(&text) {
+            if !servers.contains(&address) {
                 continue;
             }
-            if let (true, Ok(name)) = (
-                this.domains.is_empty(),
-                Name::from_ascii(format!("{domain}.")),
-            ) {
+
+            // The query is for the first stub domain.
+            if this.domains.is_empty()
+                && let Ok(name) = Name::from_ascii(format!("{domain}."))
+            {
                 this.question = Query::query(name, RecordType::SOA);
                 this.must_know = true;
             }
             this.domains.push(domain.clone());
         }
-        if routes.upstreams.contains(&text) {
-            (this.question, this.must_know) = (Self::unknown().question, false);
+
+        if routes.upstreams.contains(&address) {
+            this.question = Self::unknown().question;
+            this.must_know = false;
             this.domains.push(".".to_owned());
         }
         this
@@ -64,23 +68,22 @@ impl Purpose {
     pub(super) fn judge(
         &self,
         asked: Result<DnsAnswer, ExchangeError>,
-    ) -> Result<Duration, Trouble> {
-        let trouble = |cause, text: String| Err(Trouble { cause, text });
-        let answer = match asked {
-            Ok(answer) => answer,
-            Err(error) if error.is_timeout() => return trouble(Cause::Timeout, error.to_string()),
-            Err(error) => return trouble(Cause::Unreachable, error.to_string()),
-        };
+    ) -> Result<Duration, UpstreamTrouble> {
+        let answer = asked.map_err(|error| UpstreamTrouble::of_error(&error))?;
+
         let rcode = answer.message.metadata.response_code;
         let cause = match rcode {
-            ResponseCode::ServFail if self.must_know => Cause::Servfail,
-            ResponseCode::Refused if !self.domains.is_empty() => Cause::Refused,
+            ResponseCode::ServFail if self.must_know => TroubleCause::Servfail,
+            ResponseCode::Refused if !self.domains.is_empty() => TroubleCause::Refused,
             _ => return Ok(answer.latency),
         };
-        let (rcode, question) = (rcode_name(rcode), &self.question);
-        trouble(
+
+        let rcode = rcode_name(rcode);
+        let name = self.question.name();
+        let kind = self.question.query_type();
+        Err(UpstreamTrouble {
             cause,
-            format!("{rcode} for {} {}", question.name(), question.query_type()),
-        )
+            text: format!("{rcode} for {name} {kind}"),
+        })
     }
 }

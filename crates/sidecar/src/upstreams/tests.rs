@@ -10,7 +10,7 @@ use super::*;
 /// A dnsmasq that lists scripted upstreams, and the probes of these upstreams.
 struct Lab {
     _dnsmasq: Server,
-    upstreams: Arc<Upstreams>,
+    upstreams: Arc<UpstreamProbes>,
     metrics: Metrics,
     texts: Arc<Mutex<Vec<String>>>,
     _directory: tempfile::TempDir,
@@ -37,9 +37,9 @@ impl Lab {
         std::fs::write(&status, nanny).unwrap();
         let metrics = Metrics::new("x").unwrap();
         let (dnsmasq_at, every) = (ServerAddr::from(dnsmasq.addr()), Duration::from_secs(10));
-        let peers = Arc::new(Peers::at("", status.to_str().unwrap()));
+        let peers = Arc::new(Peers::without_ranking("", status.to_str().unwrap()));
         let upstreams =
-            Upstreams::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
+            UpstreamProbes::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
         Self {
             _dnsmasq: dnsmasq,
             upstreams: Arc::new(upstreams),
@@ -51,15 +51,15 @@ impl Lab {
 
     async fn rounds(&self, number: u32) {
         for _ in 0..number {
-            Arc::clone(&self.upstreams).round().await;
+            Arc::clone(&self.upstreams).probe_all().await;
         }
     }
 
     /// One text per upstream: condition, served names, failures, probes, queries, and the error
     /// without its varying parts.
     fn said(&self) -> Vec<String> {
-        let said = |status: UpstreamStatus| {
-            let UpstreamStatus {
+        let said = |status: DnsmasqUpstream| {
+            let DnsmasqUpstream {
                 condition,
                 serves,
                 probes,
@@ -345,7 +345,7 @@ async fn so_many_servers_are_probed_and_no_more() {
     lab.rounds(1).await;
     assert_eq!(
         (lab.upstreams.status().len(), asked.load(Ordering::Relaxed)),
-        (MAX, 1)
+        (MAX_UPSTREAMS, 1)
     );
 }
 
@@ -354,10 +354,10 @@ async fn an_interval_of_zero_asks_nobody() {
     let server = answering("NOERROR").await;
     let dnsmasq = ServerAddr::from(server.addr());
     let metrics = Metrics::new("x").unwrap();
-    let upstreams = Upstreams::new(
+    let upstreams = UpstreamProbes::new(
         dnsmasq,
         Vec::new(),
-        Arc::new(Peers::at("", "")),
+        Arc::new(Peers::without_ranking("", "")),
         Duration::ZERO,
         "kubedns",
         &metrics,
@@ -382,7 +382,8 @@ fn lines_of_dnsmasq() {
         ("#53 1 0", None),
         ("", None),
     ] {
-        let parsed = listed::parse(line).map(|server| (server.address.to_string(), server.queries));
+        let parsed =
+            listed::parse_text(line).map(|server| (server.address.to_string(), server.queries));
         let expected = expected.map(|(address, queries)| (address.to_owned(), queries));
         assert_eq!(parsed, expected, "{line:?}");
     }

@@ -3,132 +3,114 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use reports::sidecar::{DnsmasqUpstream, UpstreamCondition};
 
-use super::condition::{Condition, Trouble};
-use super::metrics::SeriesOf;
-use super::purpose::Purpose;
+use super::metrics::UpstreamSeries;
+use super::purpose::UpstreamPurpose;
+use super::trouble::UpstreamTrouble;
 use crate::monotonic::Monotonic;
 use crate::time::{Now, milliseconds};
 
 /// Failures in a row that change the condition. A single lost packet does not change the condition.
-const IN_A_ROW: u32 = 2;
+const FAILURES_IN_A_ROW: u32 = 2;
 
 /// State of one upstream.
 #[derive(Debug)]
-pub(super) struct Upstream {
-    pub(super) purpose: Purpose,
-    pub(super) status: UpstreamStatus,
+pub(super) struct ProbedUpstream {
+    pub(super) purpose: UpstreamPurpose,
+    pub(super) status: DnsmasqUpstream,
     since: Instant,
     failures_in_a_row: u32,
-    asked: Monotonic,
-    series: SeriesOf,
+    queries: Monotonic,
+    series: UpstreamSeries,
 }
 
-/// One upstream for `/status` and the page.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct UpstreamStatus {
-    pub(crate) address: String,
-    /// The stub domains that the upstream serves; `.` for all other names. Empty if unknown.
-    pub(crate) serves: Vec<String>,
-    pub(crate) condition: Condition,
-    /// The time of the last change of the condition, in milliseconds since 1970.
-    pub(crate) since: u64,
-    /// Latency of the last successful probe.
-    pub(crate) latency_ms: Option<f64>,
-    /// The error of the last probe; empty if it succeeded.
-    pub(crate) error: String,
-    pub(crate) probes: u64,
-    /// Failed probes: no answer, SERVFAIL or REFUSED.
-    pub(crate) failures: u64,
-    /// Queries to this upstream since dnsmasq started.
-    pub(crate) queries: u64,
-}
-
-impl Upstream {
-    pub(super) fn new(address: SocketAddr, series: SeriesOf) -> Self {
-        let address = address.to_string();
-        let since = Instant::now();
-        let status = UpstreamStatus {
-            address,
-            ..UpstreamStatus::default()
+impl ProbedUpstream {
+    pub(super) fn new(address: SocketAddr, series: UpstreamSeries) -> Self {
+        let status = DnsmasqUpstream {
+            address: address.to_string(),
+            ..DnsmasqUpstream::default()
         };
-        let asked = Monotonic::default();
         Self {
-            purpose: Purpose::unknown(),
+            purpose: UpstreamPurpose::unknown(),
             status,
-            since,
+            since: Instant::now(),
             failures_in_a_row: 0,
-            asked,
+            queries: Monotonic::default(),
             series,
         }
     }
 
     /// The status for a reader.
-    pub(super) fn status_at(&self, now: Now) -> UpstreamStatus {
-        UpstreamStatus {
+    pub(super) fn status_at(&self, now: Now) -> DnsmasqUpstream {
+        DnsmasqUpstream {
             since: now.millis_of(self.since),
             ..self.status.clone()
         }
     }
 
     /// Updates the purpose, and the number of queries since dnsmasq started.
-    pub(super) fn follow(&mut self, purpose: Purpose, queries: u64) {
-        self.series.asked(self.asked.increase(queries));
-        (self.status.serves, self.status.queries) = (purpose.domains.clone(), queries);
+    pub(super) fn update(&mut self, purpose: UpstreamPurpose, queries: u64) {
+        self.series.add_queries(self.queries.increase(queries));
+        self.status.queries = queries;
+        self.status.serves.clone_from(&purpose.domains);
         self.purpose = purpose;
     }
 
     /// Records the outcome of a probe.
-    pub(super) fn record(&mut self, outcome: Result<Duration, Trouble>, now: Now) {
-        let status = &mut self.status;
-        status.probes += 1;
-        self.series.probed(&outcome);
+    pub(super) fn record(&mut self, outcome: Result<Duration, UpstreamTrouble>, now: Now) {
+        self.status.probes += 1;
+        self.series.count_probe(&outcome);
         let condition = match outcome {
-            Ok(latency) => {
-                (self.failures_in_a_row, status.latency_ms) = (0, Some(milliseconds(latency)));
-                status.error.clear();
-                Condition::Answers
-            }
-            Err(Trouble { cause, text }) => {
-                status.failures += 1;
-                self.failures_in_a_row += 1;
-                status.error = text;
-                if self.failures_in_a_row < IN_A_ROW {
-                    return;
-                }
-                cause.condition()
-            }
+            Ok(latency) => self.record_answer(latency),
+            Err(trouble) => self.record_trouble(trouble),
         };
-        let before = std::mem::replace(&mut status.condition, condition);
-        if before != condition {
-            self.tell(before, now);
+
+        if condition != self.status.condition {
+            let before = std::mem::replace(&mut self.status.condition, condition);
+            self.log_change(before, now);
             self.since = now.clock;
         }
     }
 
+    fn record_answer(&mut self, latency: Duration) -> UpstreamCondition {
+        self.failures_in_a_row = 0;
+        self.status.latency_ms = Some(milliseconds(latency));
+        self.status.error.clear();
+        UpstreamCondition::Answers
+    }
+
+    /// The condition stays as it is until enough probes in a row have failed.
+    fn record_trouble(&mut self, trouble: UpstreamTrouble) -> UpstreamCondition {
+        self.failures_in_a_row += 1;
+        self.status.failures += 1;
+        self.status.error = trouble.text;
+
+        if self.failures_in_a_row < FAILURES_IN_A_ROW {
+            self.status.condition
+        } else {
+            trouble.cause.condition()
+        }
+    }
+
     /// Logs a change of the condition. The first answer is not logged.
-    fn tell(&self, before: Condition, now: Now) {
-        let UpstreamStatus {
-            address: upstream,
-            error,
-            condition,
-            ..
-        } = &self.status;
+    fn log_change(&self, before: UpstreamCondition, now: Now) {
+        let upstream = &self.status.address;
+        let error = &self.status.error;
         let serves = self.status.serves.join(" ");
-        match condition {
-            Condition::Answers if before != Condition::Waiting => {
+
+        match self.status.condition {
+            UpstreamCondition::Answers if before != UpstreamCondition::Waiting => {
                 let lasted = now.age(self.since);
                 tracing::info!(%upstream, serves, ?lasted, "upstream of dnsmasq answers again");
             }
-            Condition::Fails => {
+            UpstreamCondition::Fails => {
                 tracing::warn!(%upstream, serves, error, "upstream of dnsmasq fails");
             }
-            Condition::Silent => {
+            UpstreamCondition::Silent => {
                 tracing::warn!(%upstream, serves, error, "upstream of dnsmasq does not answer");
             }
-            Condition::Answers | Condition::Waiting => {}
+            UpstreamCondition::Answers | UpstreamCondition::Waiting => {}
         }
     }
 }

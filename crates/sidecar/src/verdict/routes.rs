@@ -1,104 +1,109 @@
-//! Findings about upstreams that do not answer, per route.
+//! Faults of upstreams that do not answer, per route.
 
 use std::collections::BTreeMap;
 
-use super::Finding;
-use crate::document::{DnsmasqStatus, Kind, Status};
-use crate::peers::Kubedns;
-use crate::upstreams::Condition;
+use reports::finding::FindingKind;
+use reports::kubedns::KubednsReport;
+use reports::sidecar::{DnsmasqReport, SidecarStatus, UpstreamCondition};
+
+use super::PodFault;
 
 /// The route of all names outside stub domains.
-const OTHERS: &str = ".";
+const EXTERNAL_NAMES: &str = ".";
 
 /// Route -> server -> whether the server answers.
-type Routes = BTreeMap<String, BTreeMap<String, bool>>;
+type RouteServers = BTreeMap<String, BTreeMap<String, bool>>;
 
-/// Findings about upstreams.
-pub(super) fn findings(status: &Status) -> Vec<Finding> {
-    let mut routes = Routes::new();
-    status
-        .dnsmasq
-        .iter()
-        .for_each(|dnsmasq| of_dnsmasq(dnsmasq, &mut routes));
+/// Faults of upstreams.
+pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
+    let mut routes = RouteServers::new();
+    if let Some(dnsmasq) = &status.dnsmasq {
+        add_dnsmasq_routes(dnsmasq, &mut routes);
+    }
+
     // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out: they are
     // the same servers, or dnsmasq, which has a probe.
-    let by_kubedns = status
-        .nanny
-        .known
-        .as_ref()
-        .is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
-    if let Some(kubedns) = status
-        .kubedns
-        .known
-        .as_ref()
-        .filter(|_| by_kubedns || status.dnsmasq.is_none())
+    if let Some(kubedns) = &status.kubedns.known
+        && status.forwards_by_kubedns()
     {
-        of_kubedns(kubedns, &mut routes);
+        add_kubedns_routes(kubedns, &mut routes);
     }
+
     routes
         .iter()
-        .filter_map(|(route, servers)| finding(route, servers))
+        .filter_map(|(route, servers)| route_fault(route, servers))
         .collect()
 }
 
-fn of_dnsmasq(dnsmasq: &DnsmasqStatus, routes: &mut Routes) {
+fn add_dnsmasq_routes(dnsmasq: &DnsmasqReport, routes: &mut RouteServers) {
+    let external_names = EXTERNAL_NAMES.to_owned();
     for upstream in &dnsmasq.upstreams {
-        // A server that refuses the query for the root may serve other names. So such a server
-        // counts as up for external names.
-        let fails = upstream.condition == Condition::Fails;
-        let others = OTHERS.to_owned();
-        for domain in if upstream.serves.is_empty() {
-            std::slice::from_ref(&others)
-        } else {
-            &upstream.serves
-        } {
-            let up = upstream.condition != Condition::Silent && !(fails && domain != OTHERS);
-            routes
-                .entry(domain.clone())
-                .or_default()
-                .insert(upstream.address.clone(), up);
+        let domains = match upstream.serves.as_slice() {
+            // A server with unknown names is one of dnsmasq's command line.
+            [] => std::slice::from_ref(&external_names),
+            domains => domains,
+        };
+
+        for domain in domains {
+            let servers = routes.entry(domain.clone()).or_default();
+            let is_up = serves_domain(upstream.condition, domain);
+            servers.insert(upstream.address.clone(), is_up);
         }
     }
 }
 
-fn of_kubedns(kubedns: &Kubedns, routes: &mut Routes) {
-    for (route, upstream, up) in &kubedns.routes {
-        routes
-            .entry(route.clone())
-            .or_default()
-            .insert(upstream.clone(), *up);
+fn serves_domain(condition: UpstreamCondition, domain: &str) -> bool {
+    match condition {
+        UpstreamCondition::Waiting | UpstreamCondition::Answers => true,
+        // A server that refuses the query for the root may serve other names. So such a server
+        // counts as up for external names.
+        UpstreamCondition::Fails => domain == EXTERNAL_NAMES,
+        UpstreamCondition::Silent => false,
     }
 }
 
-fn finding(route: &str, servers: &BTreeMap<String, bool>) -> Option<Finding> {
+fn add_kubedns_routes(kubedns: &KubednsReport, routes: &mut RouteServers) {
+    for server in &kubedns.routes {
+        let servers = routes.entry(server.route.clone()).or_default();
+        servers.insert(server.address.clone(), server.is_up);
+    }
+}
+
+fn route_fault(route: &str, servers: &BTreeMap<String, bool>) -> Option<PodFault> {
     let down: Vec<&str> = servers
         .iter()
-        .filter(|(_, up)| !**up)
+        .filter(|(_, is_up)| !**is_up)
         .map(|(server, _)| server.as_str())
         .collect();
-    let names = if route == OTHERS {
+    let count = down.len();
+    let all = servers.len();
+    let list = down.join(", ");
+
+    let is_external = route == EXTERNAL_NAMES;
+    let names = if is_external {
         "external names".to_owned()
     } else {
         format!("names of {route}")
     };
-    let (count, all, list) = (down.len(), servers.len(), down.join(", "));
-    let (kind, text) = match route {
-        _ if count == 0 => return None,
-        _ if count < all => {
-            let verb = if count == 1 { "does" } else { "do" };
-            (
-                Kind::UpstreamDown,
-                format!("{count} of {all} upstreams for {names} {verb} not answer: {list}"),
-            )
-        }
-        OTHERS => (
-            Kind::UpstreamsDown,
+
+    let (kind, text) = if count == 0 {
+        return None;
+    } else if count < all {
+        let verb = if count == 1 { "does" } else { "do" };
+        (
+            FindingKind::UpstreamDown,
+            format!("{count} of {all} upstreams for {names} {verb} not answer: {list}"),
+        )
+    } else if is_external {
+        (
+            FindingKind::UpstreamsDown,
             format!("{names} are not answered: no upstream answers ({list})"),
-        ),
-        _ => (
-            Kind::StubDomainDown,
+        )
+    } else {
+        (
+            FindingKind::StubDomainDown,
             format!("{names} are not answered: none of their servers answers ({list})"),
-        ),
+        )
     };
-    Some(Finding::new(kind, route, text))
+    Some(PodFault::new(kind, route, text))
 }

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use reports::sidecar::{DnsmasqUpstream, PeerReport, UpstreamCondition};
+
 use super::*;
-use crate::document::example::{good, probe, told, upstream};
-use crate::document::kind::ROWS;
-use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::upstreams::{Condition, UpstreamStatus};
+use crate::example::{good, probe, told, upstream};
 
 /// The kinds and texts of the findings.
-fn found(status: &Status) -> Vec<String> {
-    let show = |found: &Finding| {
+fn found(status: &SidecarStatus) -> Vec<String> {
+    let show = |found: &PodFault| {
         let detail = if found.detail.is_empty() {
             String::new()
         } else {
@@ -18,43 +17,43 @@ fn found(status: &Status) -> Vec<String> {
         };
         format!("{}: {}{detail}", found.kind.label(), found.text)
     };
-    findings(status).iter().map(show).collect()
+    find_faults(status).iter().map(show).collect()
 }
 
-fn kubedns(text: &str) -> Status {
+fn kubedns(text: &str) -> SidecarStatus {
     let base = "kubedns_synced 1\nkubedns_watch_connected{kind=\"services\"} 1\n";
-    Status {
-        kubedns: told(Kubedns::read(&format!("{base}{text}"))),
+    SidecarStatus {
+        kubedns: told(KubednsReport::from_metrics(&format!("{base}{text}"))),
         ..good()
     }
 }
 
-fn nanny(json: &str) -> Status {
-    Status {
-        nanny: told(Nanny::read(json).unwrap()),
+fn nanny(json: &str) -> SidecarStatus {
+    SidecarStatus {
+        nanny: told(NannyStatus::parse(json).unwrap()),
         ..good()
     }
 }
 
-fn probed(probes: Vec<ProbeStatus>) -> Status {
-    Status { probes, ..good() }
+fn probed(probes: Vec<ProbeStatus>) -> SidecarStatus {
+    SidecarStatus { probes, ..good() }
 }
 
 /// dnsmasq with these upstreams.
-fn forwarding(upstreams: Vec<UpstreamStatus>) -> Status {
+fn forwarding(upstreams: Vec<DnsmasqUpstream>) -> SidecarStatus {
     let mut status = good();
     status.dnsmasq.as_mut().unwrap().upstreams = upstreams;
     status
 }
 
 /// kubedns with these routes and upstreams, each up (1) or down (0).
-fn routes(routes: &[(&str, &str, u8)]) -> Status {
+fn routes(routes: &[(&str, &str, u8)]) -> SidecarStatus {
     let lines = routes.iter().map(|(route, upstream, up)| {
         format!("kubedns_forward_upstream_up{{route=\"{route}\",upstream=\"{upstream}\"}} {up}\n")
     });
     let status = kubedns(&lines.collect::<String>());
-    Status {
-        nanny: told(Nanny::read(r#"{"routes":{"upstreamsFrom":"kubedns"}}"#).unwrap()),
+    SidecarStatus {
+        nanny: told(NannyStatus::parse(r#"{"routes":{"upstreamsFrom":"kubedns"}}"#).unwrap()),
         dnsmasq: None,
         ..status
     }
@@ -63,13 +62,13 @@ fn routes(routes: &[(&str, &str, u8)]) -> Status {
 #[test]
 fn a_pod_that_is_well_has_no_findings() {
     assert_eq!(found(&good()), Vec::<String>::new());
-    let unknown = |status: Status| Status {
-        kubedns: Fetched {
+    let unknown = |status: SidecarStatus| SidecarStatus {
+        kubedns: PeerReport {
             source: String::new(),
             known: None,
             error: None,
         },
-        nanny: Fetched {
+        nanny: PeerReport {
             source: String::new(),
             known: None,
             error: Some("refused".to_owned()),
@@ -87,12 +86,12 @@ fn a_pod_that_is_well_has_no_findings() {
 fn probes_tell_who_does_not_answer() {
     let lost = ProbeStatus {
         failures: 2,
-        ..probe("kubedns", State::Failed, "i/o timeout")
+        ..probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout")
     };
     let refused = || {
         vec![
-            probe("kubedns", State::Itself, "no RRs"),
-            probe("dnsmasq", State::Itself, "no RRs"),
+            probe(PodPart::Kubedns, ProbeState::SelfOnly, "no RRs"),
+            probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "no RRs"),
         ]
     };
     let cases = [
@@ -100,16 +99,16 @@ fn probes_tell_who_does_not_answer() {
         (
             "kubedns hangs",
             probed(vec![
-                probe("kubedns", State::Failed, "i/o timeout"),
-                probe("dnsmasq", State::Itself, "i/o timeout"),
+                probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout"),
+                probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "i/o timeout"),
             ]),
             vec!["kubedns_silent: kubedns does not answer (i/o timeout)"],
         ),
         (
             "dnsmasq is cut off from kubedns",
             probed(vec![
-                probe("kubedns", State::Ok, ""),
-                probe("dnsmasq", State::Itself, "i/o timeout"),
+                probe(PodPart::Kubedns, ProbeState::Ok, ""),
+                probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "i/o timeout"),
             ]),
             vec![
                 "names_unanswered: dnsmasq does not answer kubernetes.default.svc.cluster.local. (i/o timeout)",
@@ -117,25 +116,29 @@ fn probes_tell_who_does_not_answer() {
         ),
         (
             "dnsmasq hangs",
-            probed(vec![probe("dnsmasq", State::Failed, "i/o timeout")]),
+            probed(vec![probe(
+                PodPart::Dnsmasq,
+                ProbeState::Failed,
+                "i/o timeout",
+            )]),
             vec!["dnsmasq_silent: dnsmasq does not answer (i/o timeout)"],
         ),
         (
             "a probe of the user's own",
-            probed(vec![probe("other", State::Failed, "no RRs")]),
+            probed(vec![probe(PodPart::Other, ProbeState::Failed, "no RRs")]),
             vec!["probe_fails: the probe other fails (no RRs)"],
         ),
         (
             "the first seconds",
             probed(vec![ProbeStatus {
                 failures: 0,
-                ..probe("kubedns", State::Waiting, "")
+                ..probe(PodPart::Kubedns, ProbeState::Waiting, "")
             }]),
             vec!["starting: no probe has ended yet"],
         ),
         (
             "not synced",
-            Status {
+            SidecarStatus {
                 probes: refused(),
                 ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n")
             },
@@ -143,7 +146,7 @@ fn probes_tell_who_does_not_answer() {
         ),
         (
             "not synced yet",
-            Status {
+            SidecarStatus {
                 probes: refused(),
                 ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n")
             },
@@ -159,8 +162,8 @@ fn probes_tell_who_does_not_answer() {
 fn upstreams_are_judged_by_the_names_they_are_there_for() {
     let [live, other] = ["192.0.2.1:53", "192.0.2.2:53"];
     let silent = |address, serves: &[&str]| upstream(address, serves, "i/o timeout");
-    let fails = |address, serves: &[&str]| UpstreamStatus {
-        condition: Condition::Fails,
+    let fails = |address, serves: &[&str]| DnsmasqUpstream {
+        condition: UpstreamCondition::Fails,
         ..silent(address, serves)
     };
     let none =
@@ -231,7 +234,7 @@ fn upstreams_are_judged_by_the_names_they_are_there_for() {
 #[test]
 fn what_kubedns_and_the_nanny_say_is_found() {
     let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
-    let cases = [
+    let cases = vec![
         (
             nanny(rejected),
             "config_rejected: the newest ConfigMap is rejected (bad IP)",
@@ -291,7 +294,7 @@ fn what_kubedns_and_the_nanny_say_is_found() {
     for (status, expected) in cases {
         assert_eq!(found(&status), [expected]);
     }
-    let both = Status {
+    let both = SidecarStatus {
         nanny: nanny(rejected).nanny,
         ..kubedns("kubedns_config_current 0\n")
     };
@@ -309,27 +312,27 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
         let lines = lines.filter_map(|line| line.strip_prefix("kubedns_verdict"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(verdicts.judge(Vec::new(), at(0)).level, Level::Well);
+    assert_eq!(verdicts.judge(Vec::new(), at(0)).level, FindingLevel::Well);
     assert_eq!(exported(), [" 0"]);
 
-    let finding = |kind, text: &str| Finding::new(kind, "it", text);
-    let rejected = || finding(Kind::ConfigRejected, "rejected");
+    let finding = |kind, text: &str| PodFault::new(kind, "it", text);
+    let rejected = || finding(FindingKind::ConfigRejected, "rejected");
     verdicts.judge(vec![rejected()], at(10));
-    let silent = finding(Kind::KubednsSilent, "silent, from port 1");
+    let silent = finding(FindingKind::KubednsSilent, "silent, from port 1");
     verdicts.judge(vec![rejected(), silent], at(20));
-    let silent = finding(Kind::KubednsSilent, "silent, from port 2");
+    let silent = finding(FindingKind::KubednsSilent, "silent, from port 2");
     let verdict = verdicts.judge(vec![rejected(), silent], at(30));
-    assert_eq!(verdict.level, Level::Down);
+    assert_eq!(verdict.level, FindingLevel::Down);
     let kept: Vec<_> = verdict
         .findings
         .iter()
-        .map(|found| (found.kind, found.since))
+        .map(|found| (found.kind.unwrap(), found.since))
         .collect();
     assert_eq!(
         kept,
         [
-            (Kind::KubednsSilent, 20_000),
-            (Kind::ConfigRejected, 10_000)
+            (FindingKind::KubednsSilent, 20_000),
+            (FindingKind::ConfigRejected, 10_000)
         ]
     );
     assert_eq!(
@@ -343,7 +346,7 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
 
     assert_eq!(
         verdicts.judge(vec![rejected()], at(40)).level,
-        Level::Degraded
+        FindingLevel::Degraded
     );
     verdicts.judge(Vec::new(), at(50));
     assert_eq!(
@@ -356,27 +359,27 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
 #[test]
 fn what_passes_by_itself_is_no_finding_at_once() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
-    let lost = || vec![Finding::new(Kind::ApiServerLost, "", "lost")];
+    let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));
-    assert_eq!(verdicts.judge(lost(), at(0)).level, Level::Well);
-    assert_eq!(verdicts.judge(lost(), at(29)).level, Level::Well);
+    assert_eq!(verdicts.judge(lost(), at(0)).level, FindingLevel::Well);
+    assert_eq!(verdicts.judge(lost(), at(29)).level, FindingLevel::Well);
     let verdict = verdicts.judge(lost(), at(30));
     assert_eq!(
         (verdict.level, verdict.findings[0].since),
-        (Level::Degraded, 0)
+        (FindingLevel::Degraded, 0)
     );
 }
 
 #[test]
 fn set_clock_hides_no_finding() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
-    let lost = || vec![Finding::new(Kind::ApiServerLost, "", "lost")];
+    let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let day = std::time::UNIX_EPOCH + Duration::from_hours(24);
-    assert_eq!(verdicts.judge(lost(), at(3600)).level, Level::Well);
+    assert_eq!(verdicts.judge(lost(), at(3600)).level, FindingLevel::Well);
     assert_eq!(
         verdicts.judge(lost(), at(3601).set_to(day)).level,
-        Level::Well,
+        FindingLevel::Well,
         "set forward"
     );
     let verdict = verdicts.judge(
@@ -385,30 +388,7 @@ fn set_clock_hides_no_finding() {
     );
     assert_eq!(
         (verdict.level, verdict.findings[0].since),
-        (Level::Degraded, 30_000),
+        (FindingLevel::Degraded, 30_000),
         "set back"
     );
-}
-
-#[test]
-fn each_kind_has_a_section_of_the_runbook() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubleshooting.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let anchors: Vec<String> = page
-        .lines()
-        .filter(|line| line.starts_with("##"))
-        .map(|line| {
-            line.trim_start_matches('#')
-                .trim()
-                .to_lowercase()
-                .replace(' ', "-")
-        })
-        .collect();
-    for (at, (kind, _, _, anchor, _)) in ROWS.iter().enumerate() {
-        assert_eq!(*kind as usize, at, "the rows are in the order of the kinds");
-        assert!(
-            anchors.iter().any(|found| found == anchor),
-            "{kind:?}: no section {anchor}"
-        );
-    }
 }

@@ -1,50 +1,61 @@
 use serde_json::json;
 
-use super::super::report::Outcome;
+use super::super::report::CheckOutcome;
 use super::*;
 
 #[test]
-fn services_tell_what_to_ask_for() {
+fn services_are_sorted_by_address() {
     let list = json!({"items": [
         {"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"clusterIP": "10.96.0.1"}},
         {"metadata": {"namespace": "apps", "name": "db"}, "spec": {"clusterIP": "None"}},
         {"metadata": {"namespace": "apps", "name": "elsewhere"}, "spec": {}},
     ]});
-    let cluster = Cluster::of(&list);
-    assert_eq!(cluster.kubernetes, Some([10, 96, 0, 1].into()));
-    assert_eq!(cluster.headless, [("apps".to_owned(), "db".to_owned())]);
+    let list: List<Service> = serde_json::from_value(list).unwrap();
+    let known = KnownServices::among(list.items);
+    assert_eq!(known.kubernetes, Some([10, 96, 0, 1].into()));
+
+    let db = HeadlessService {
+        namespace: "apps".to_owned(),
+        name: "db".to_owned(),
+    };
+    assert_eq!(known.headless, [db]);
 }
 
 #[test]
-fn a_config_map_is_judged_and_compared_with_the_one_in_force() {
+fn config_map_is_compared_with_version_in_force() {
     let options = <Options as clap::Parser>::parse_from(["check"]);
     let data =
         |key: &str, value: &str| RawData::from([(key.to_owned(), value.as_bytes().to_vec())]);
     let good = data("upstreamNameservers", "[\"192.0.2.1\"]");
     let version = dnsconfig::parse(&good).unwrap().version().to_string();
-    let status = |version: &str| -> Status {
-        let known = json!({"configuration": {"version": version}});
-        serde_json::from_value(json!({"nanny": {"known": known}})).unwrap()
-    };
-    let (same, other) = (status(&version), status("00ff"));
-    for (data, status, outcome, text) in [
-        (good.clone(), None, Outcome::Passed, "map is good"),
-        (good.clone(), Some(&same), Outcome::Passed, "map is good"),
+    for (data, in_force, outcome, text) in [
+        (good.clone(), None, CheckOutcome::Passed, "map is good"),
+        (
+            good.clone(),
+            Some(version.as_str()),
+            CheckOutcome::Passed,
+            "map is good",
+        ),
         (
             good,
-            Some(&other),
-            Outcome::Warning,
+            Some("00ff"),
+            CheckOutcome::Warning,
             "map is good, but not in force",
         ),
         (
             data("upstreamNameserver", "[]"),
             None,
-            Outcome::Warning,
+            CheckOutcome::Warning,
             "map: unknown key \"upstreamNameserver\"",
         ),
-        (data("stubDomains", "["), None, Outcome::Failed, "map: "),
+        (
+            data("stubDomains", "["),
+            None,
+            CheckOutcome::Failed,
+            "map: ",
+        ),
     ] {
-        let checks = judge("map", data, &options, status);
+        let checks = check_config("map", data, &options, in_force);
         let [check] = checks.as_slice() else {
             panic!("{checks:?}")
         };
@@ -56,13 +67,17 @@ fn a_config_map_is_judged_and_compared_with_the_one_in_force() {
 }
 
 #[test]
-fn a_config_map_is_missing_where_the_defaults_are_in_force() {
+fn missing_config_map_needs_defaults_in_force() {
     let defaults = Config::default().version().to_string();
     for (in_force, outcome) in [
-        (Some(&*defaults), Outcome::Passed),
-        (Some("00ff"), Outcome::Warning),
-        (None, Outcome::Skipped),
+        (Some(&*defaults), CheckOutcome::Passed),
+        (Some("00ff"), CheckOutcome::Warning),
+        (None, CheckOutcome::Skipped),
     ] {
-        assert_eq!(missing("map", in_force).outcome, outcome, "{in_force:?}");
+        assert_eq!(
+            check_defaults("map", in_force).outcome,
+            outcome,
+            "{in_force:?}"
+        );
     }
 }

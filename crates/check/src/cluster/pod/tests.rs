@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::report::Outcome;
+use super::super::report::CheckOutcome;
 use super::*;
 
-fn status(document: Value) -> Status {
+fn status(document: Value) -> SidecarStatus {
     serde_json::from_value(document).unwrap()
 }
 
-fn lines(checks: &[Check]) -> Vec<(Outcome, &str)> {
+fn lines(checks: &[Check]) -> Vec<(CheckOutcome, &str)> {
     checks
         .iter()
         .map(|check| (check.outcome, check.text.as_str()))
@@ -17,32 +17,32 @@ fn lines(checks: &[Check]) -> Vec<(Outcome, &str)> {
 }
 
 #[test]
-fn each_upstream_has_a_line_and_findings_keep_their_advice() {
+fn findings_of_upstreams_keep_their_advice() {
     let dnsmasq = |condition: &str, error: &str| json!({"address": "192.0.2.9:53", "serves": ["."], "condition": condition, "latencyMs": 4.25, "error": error});
     let well = status(json!({"dnsmasq": {"upstreams": [dnsmasq("answers", "")]}}));
     assert_eq!(
-        lines(&upstreams(&well)),
+        lines(&check_upstreams(&well)),
         [
             (
-                Outcome::Passed,
+                CheckOutcome::Passed,
                 "192.0.2.9:53 answers in 4.2 ms, for external names"
             ),
-            (Outcome::Passed, "none forwards back to this pod"),
+            (CheckOutcome::Passed, "none forwards back to this pod"),
         ]
     );
     let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "runbook#upstream-down"});
     let dead = status(json!({
         "dnsmasq": {"upstreams": [dnsmasq("silent", "i/o timeout")]}, "verdict": {"findings": [finding]}
     }));
-    let checks = upstreams(&dead);
+    let checks = check_upstreams(&dead);
     assert_eq!(
         lines(&checks)[..2],
         [
             (
-                Outcome::Warning,
+                CheckOutcome::Warning,
                 "192.0.2.9:53 does not answer, for external names"
             ),
-            (Outcome::Failed, "external names are not answered"),
+            (CheckOutcome::Failed, "external names are not answered"),
         ]
     );
     assert_eq!(
@@ -56,7 +56,7 @@ fn each_upstream_has_a_line_and_findings_keep_their_advice() {
 }
 
 #[test]
-fn a_latency_may_be_any_number() {
+fn any_number_is_a_latency() {
     for (latency_ms, expected) in [
         (2.5, Duration::from_micros(2500)),
         (-1.0, Duration::ZERO),
@@ -68,19 +68,19 @@ fn a_latency_may_be_any_number() {
 }
 
 #[test]
-fn without_dnsmasq_the_upstreams_are_those_of_kubedns() {
+fn without_dnsmasq_kubedns_has_the_upstreams() {
     let known = json!({"routes": [[".", "192.0.2.1:53", true], ["acme.example", "192.0.2.2:53", false]],
                        "upstreams": [{"address": "192.0.2.1:53", "meanMs": 2.5}]});
     let alone = status(json!({"dnsmasq": null, "kubedns": {"known": known}}));
     assert_eq!(
-        lines(&upstreams(&alone))[..2],
+        lines(&check_upstreams(&alone))[..2],
         [
             (
-                Outcome::Passed,
+                CheckOutcome::Passed,
                 "kubedns: 192.0.2.1:53 answers in 2.5 ms on average, for external names"
             ),
             (
-                Outcome::Warning,
+                CheckOutcome::Warning,
                 "kubedns: 192.0.2.2:53 does not answer, for names of acme.example"
             ),
         ]
@@ -89,38 +89,62 @@ fn without_dnsmasq_the_upstreams_are_those_of_kubedns() {
 }
 
 #[test]
-fn findings_stand_in_their_group_and_fail_but_for_those_with_answers() {
+fn findings_are_shown_in_their_group() {
     for (kind, group, outcome) in [
-        ("upstream_down", UPSTREAMS, Outcome::Warning),
-        ("stub_domain_down", UPSTREAMS, Outcome::Failed),
-        ("forwarding_loop", UPSTREAMS, Outcome::Failed),
-        ("config_rejected", CONFIGURATION, Outcome::Failed),
-        ("config_unknown_keys", CONFIGURATION, Outcome::Warning),
-        ("api_server_lost", GROUP, Outcome::Failed),
-        ("starting", GROUP, Outcome::Warning),
-        ("something_new", GROUP, Outcome::Failed),
+        (
+            "upstream_down",
+            FindingGroup::Upstreams,
+            CheckOutcome::Warning,
+        ),
+        (
+            "stub_domain_down",
+            FindingGroup::Upstreams,
+            CheckOutcome::Failed,
+        ),
+        (
+            "forwarding_loop",
+            FindingGroup::Upstreams,
+            CheckOutcome::Failed,
+        ),
+        (
+            "config_rejected",
+            FindingGroup::Configuration,
+            CheckOutcome::Failed,
+        ),
+        (
+            "config_unknown_keys",
+            FindingGroup::Configuration,
+            CheckOutcome::Warning,
+        ),
+        ("api_server_lost", FindingGroup::Pod, CheckOutcome::Failed),
+        ("starting", FindingGroup::Pod, CheckOutcome::Warning),
+        ("something_new", FindingGroup::Pod, CheckOutcome::Failed),
     ] {
         let status = status(json!({"verdict": {"findings": [{"kind": kind, "text": "t"}]}}));
-        for other in [GROUP, UPSTREAMS, CONFIGURATION] {
-            let found: Vec<Check> = findings(&status, other).collect();
+        for other in [
+            FindingGroup::Pod,
+            FindingGroup::Upstreams,
+            FindingGroup::Configuration,
+        ] {
+            let found: Vec<Check> = findings_in(&status, other);
             let expected = if other == group {
                 vec![(outcome, "t")]
             } else {
                 Vec::new()
             };
-            assert_eq!(lines(&found), expected, "{kind} in {other}");
+            assert_eq!(lines(&found), expected, "{kind} in {other:?}");
         }
     }
 }
 
 #[test]
-fn a_configuration_without_findings_is_in_force() {
+fn configuration_without_findings_is_in_force() {
     let nanny = json!({"source": "x", "known": {"configuration": {"version": "00ff"}, "dnsmasq": {"version": "2.90"}}});
     let status = status(json!({"nanny": nanny}));
     assert_eq!(
-        lines(&configuration(&status)),
+        lines(&check_configuration(&status)),
         [(
-            Outcome::Passed,
+            CheckOutcome::Passed,
             "the newest version in the pod is in force (version 00ff)"
         )]
     );
@@ -130,6 +154,6 @@ fn a_configuration_without_findings_is_in_force() {
     );
 }
 
-fn nanny_line(status: &Status) -> String {
-    nanny(status).unwrap().text
+fn nanny_line(status: &SidecarStatus) -> String {
+    check_nanny(status).unwrap().text
 }

@@ -1,10 +1,12 @@
 //! Tests of the plots.
 
-use super::*;
-use crate::document::example::probe;
+use reports::sidecar::PodPart;
 
-fn point(at: u64, state: State, latency_ms: f64) -> Point {
-    Point {
+use super::*;
+use crate::example::probe;
+
+fn point(at: u64, state: ProbeState, latency_ms: f64) -> ProbeResult {
+    ProbeResult {
         at,
         state,
         latency_ms,
@@ -12,24 +14,24 @@ fn point(at: u64, state: State, latency_ms: f64) -> Point {
 }
 
 /// The plot of a probe with this history.
-fn drawn(history: Vec<Point>, now: u64) -> String {
+fn drawn(history: Vec<ProbeResult>, now: u64) -> String {
     let probe = ProbeStatus {
         label: "it<".to_owned(),
         history,
-        ..probe("other", State::Ok, "")
+        ..probe(PodPart::Other, ProbeState::Ok, "")
     };
     let probes = [probe];
-    svg(&probes[0], &Axes::of(&probes, now)).into_string()
+    svg(&probes[0], &PlotAxes::of_probes(&probes, now)).into_string()
 }
 
 #[test]
 fn a_line_per_run_and_a_bar_per_failure() {
     let history = vec![
-        point(0, State::Ok, 1.0),
-        point(60_000, State::Ok, 3.0),
-        point(120_000, State::Failed, 0.0),
-        point(180_000, State::Itself, 0.5),
-        point(240_000, State::Ok, 2.0),
+        point(0, ProbeState::Ok, 1.0),
+        point(60_000, ProbeState::Ok, 3.0),
+        point(120_000, ProbeState::Failed, 0.0),
+        point(180_000, ProbeState::SelfOnly, 0.5),
+        point(240_000, ProbeState::Ok, 2.0),
     ];
     let svg = drawn(history, 240_000);
     assert_eq!(svg.matches("<polyline class=\"ok\"").count(), 2);
@@ -61,9 +63,9 @@ fn nothing_yet() {
 #[test]
 fn clocks_that_jump_draw_something() {
     let history = vec![
-        point(500, State::Ok, 1.0),
-        point(0, State::Ok, f64::MAX),
-        point(u64::MAX, State::Ok, 0.0),
+        point(500, ProbeState::Ok, 1.0),
+        point(0, ProbeState::Ok, f64::MAX),
+        point(u64::MAX, ProbeState::Ok, 0.0),
     ];
     for now in [0, 1000, u64::MAX] {
         let svg = drawn(history.clone(), now);

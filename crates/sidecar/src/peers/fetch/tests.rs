@@ -25,7 +25,7 @@ async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
 
 async fn answer(reply: impl Into<Vec<u8>>, hold: bool) -> Result<String, String> {
     let (url, _task) = server(reply.into(), hold).await;
-    fetch(&url, &FileReads::default())
+    fetch_text(&url, &FileReads::default())
         .await
         .map_err(|error| error.to_string())
 }
@@ -70,7 +70,7 @@ async fn files_and_what_is_neither() {
     let path = directory.path().join("status.json");
     std::fs::write(&path, "{}").unwrap();
     let files = FileReads::default();
-    let fetch = async |source| fetch(source, &files).await;
+    let fetch = async |source| fetch_text(source, &files).await;
     assert_eq!(fetch(path.to_str().unwrap()).await.unwrap(), "{}");
     let missing = fetch("/nonexistent/status.json")
         .await
@@ -97,7 +97,7 @@ async fn a_file_whose_read_hangs_is_silence() {
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let files = FileReads::default();
     for attempt in 1..=2 {
-        let error = fetch(path.to_str().unwrap(), &files)
+        let error = fetch_text(path.to_str().unwrap(), &files)
             .await
             .unwrap_err()
             .to_string();
@@ -108,7 +108,7 @@ async fn a_file_whose_read_hangs_is_silence() {
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "{}").unwrap();
     testkit::eventually(Duration::from_secs(10), async || {
-        fetch(path.to_str().unwrap(), &files)
+        fetch_text(path.to_str().unwrap(), &files)
             .await
             .is_ok_and(|text| text == "{}")
     })

@@ -1,12 +1,15 @@
 //! The status of a healthy pod, for tests to change.
 
-use super::*;
-use crate::peers::Nanny;
-use crate::upstreams::Condition;
+use reports::kubedns::KubednsReport;
+use reports::nanny::NannyStatus;
+use reports::sidecar::{
+    DnsmasqCounters, DnsmasqReport, DnsmasqUpstream, PeerReport, PodPart, PodVerdict, ProbeResult,
+    ProbeState, ProbeStatus, SidecarStatus, UpstreamCondition,
+};
 
-pub(crate) fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
+pub(crate) fn probe(part: PodPart, state: ProbeState, error: &str) -> ProbeStatus {
     ProbeStatus {
-        label: part.to_owned(),
+        label: part.label().to_owned(),
         part,
         server: "127.0.0.1:53".to_owned(),
         name: "kubernetes.default.svc.cluster.local.".to_owned(),
@@ -16,10 +19,10 @@ pub(crate) fn probe(part: &'static str, state: State, error: &str) -> ProbeStatu
         state,
         since: 1_795_208_000_000,
         latency_ms: 0.7,
-        failures: if state == State::Ok { 0 } else { 3 },
+        failures: if state == ProbeState::Ok { 0 } else { 3 },
         error: error.to_owned(),
         rcode: String::new(),
-        history: vec![Point {
+        history: vec![ProbeResult {
             at: 1_795_208_050_000,
             state,
             latency_ms: 0.7,
@@ -27,14 +30,14 @@ pub(crate) fn probe(part: &'static str, state: State, error: &str) -> ProbeStatu
     }
 }
 
-pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamStatus {
-    UpstreamStatus {
+pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> DnsmasqUpstream {
+    DnsmasqUpstream {
         address: address.to_owned(),
         serves: serves.iter().map(|domain| (*domain).to_owned()).collect(),
         condition: if error.is_empty() {
-            Condition::Answers
+            UpstreamCondition::Answers
         } else {
-            Condition::Silent
+            UpstreamCondition::Silent
         },
         since: 1_795_208_000_000,
         latency_ms: error.is_empty().then_some(4.25),
@@ -45,7 +48,7 @@ pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamS
     }
 }
 
-pub(crate) fn good() -> Status {
+pub(crate) fn good() -> SidecarStatus {
     let kubedns = "kubedns_synced 1\nkubedns_stale 0\nkubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.9:53\"} 1\n\
                    kubedns_watch_connected{kind=\"services\"} 1\n\
                    kubedns_last_event_timestamp_seconds{kind=\"services\"} 1795208050\n\
@@ -56,23 +59,23 @@ pub(crate) fn good() -> Status {
     let nanny = r#"{"dnsmasq":{"version":"2.90","restarts":{"died":2},"lastEnd":"signal 9"},
                     "configuration":{"version":"00ff","loadedAt":"2026-11-21T01:00:00Z","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"stubDomains":{"acme.local":["192.0.2.1#53"]},"upstreams":["192.0.2.9#53"],"upstreamsFrom":"resolv.conf"}}"#;
-    Status {
-        verdict: Verdict::default(),
+    SidecarStatus {
+        verdict: PodVerdict::default(),
         pod: "kube-dns-abc".to_owned(),
         node: Some("node-1".to_owned()),
         explains: true,
-        version: "1.2.3",
-        commit: "abc1234",
+        version: "1.2.3".to_owned(),
+        commit: "abc1234".to_owned(),
         time: 1_795_208_055_000,
         uptime_seconds: 3725,
-        health: "self",
+        health: "self".to_owned(),
         probes: vec![
-            probe("kubedns", State::Ok, ""),
-            probe("dnsmasq", State::Ok, ""),
+            probe(PodPart::Kubedns, ProbeState::Ok, ""),
+            probe(PodPart::Dnsmasq, ProbeState::Ok, ""),
         ],
-        dnsmasq: Some(DnsmasqStatus {
+        dnsmasq: Some(DnsmasqReport {
             server: "127.0.0.1:53".to_owned(),
-            counters: Some(Reading {
+            counters: Some(DnsmasqCounters {
                 hits: 30,
                 misses: 10,
                 evictions: 1,
@@ -84,16 +87,12 @@ pub(crate) fn good() -> Status {
             error: None,
             upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
         }),
-        kubedns: told(Kubedns::read(kubedns)),
-        nanny: told(Nanny::read(nanny).unwrap()),
+        kubedns: told(KubednsReport::from_metrics(kubedns)),
+        nanny: told(NannyStatus::parse(nanny).unwrap()),
         top: None,
     }
 }
 
-pub(crate) fn told<T>(known: T) -> Fetched<T> {
-    Fetched {
-        source: "http://127.0.0.1/".to_owned(),
-        known: Some(known),
-        error: None,
-    }
+pub(crate) fn told<T>(known: T) -> PeerReport<T> {
+    PeerReport::of_request("http://127.0.0.1/".to_owned(), Ok(known))
 }

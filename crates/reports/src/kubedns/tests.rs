@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_whole_exposition() {
+fn exposition_is_read_whole() {
     let text = "\
 kube_dns_build_info{program=\"kubedns\",version=\"1.2.3\"} 1
 kubedns_synced 1
@@ -25,7 +25,7 @@ kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.1:53\"} 4
 kubedns_forward_requests_total{upstream=\"tls://192.0.2.3:853\",transport=\"udp\"} 1
 kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0
 ";
-    let kubedns = Kubedns::read(text);
+    let kubedns = KubednsReport::from_metrics(text);
     assert_eq!(kubedns.version.as_deref(), Some("1.2.3"));
     assert_eq!(
         (kubedns.synced, kubedns.stale, kubedns.config_current),
@@ -42,7 +42,7 @@ kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0
         (kubedns.last_event, kubedns.requests),
         (Some(150.5), Some(15.0))
     );
-    let upstream = |address: &str, requests, errors, mean_ms, trusted| Upstream {
+    let upstream = |address: &str, requests, errors, mean_ms, trusted| KubednsUpstream {
         address: address.to_owned(),
         requests,
         errors,
@@ -58,17 +58,30 @@ kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0
 }
 
 #[test]
-fn what_is_not_exported_is_unknown() {
-    assert_eq!(Kubedns::read("go_threads 7\n"), Kubedns::default());
-    assert_eq!(Kubedns::read(""), Kubedns::default());
+fn missing_metrics_are_unknown() {
+    assert_eq!(
+        KubednsReport::from_metrics("go_threads 7\n"),
+        KubednsReport::default()
+    );
+    assert_eq!(KubednsReport::from_metrics(""), KubednsReport::default());
 }
 
 #[test]
-fn upstreams_are_bounded() {
+fn many_upstreams_are_bounded() {
     let lines: Vec<String> = (0..1000)
         .map(|at| format!("kubedns_forward_requests_total{{upstream=\"{at}\"}} {at}"))
         .collect();
-    let upstreams = Kubedns::read(&lines.join("\n")).upstreams;
-    assert_eq!(upstreams.len(), SHOWN);
+    let upstreams = KubednsReport::from_metrics(&lines.join("\n")).upstreams;
+    assert_eq!(upstreams.len(), MAX_UPSTREAMS);
     assert_eq!(upstreams[0].address, "999");
+}
+
+#[test]
+fn route_server_is_written_as_array() {
+    let text = "kubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.1:53\"} 1\n";
+    let report = KubednsReport::from_metrics(text);
+    let written = serde_json::to_string(&report.routes).unwrap();
+    assert_eq!(written, "[[\".\",\"192.0.2.1:53\",true]]");
+    let read: Vec<RouteServer> = serde_json::from_str(&written).unwrap();
+    assert_eq!(read, report.routes);
 }

@@ -1,0 +1,433 @@
+//! The kinds of findings: level, remedy, section of the runbook, and place in reports.
+//!
+//! The sidecar decides which findings a pod has. Whoever shows them takes their facts from here.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The level of a finding, and of the pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", from = "String")]
+pub enum FindingLevel {
+    /// The pod has no fault.
+    #[default]
+    Well,
+    /// The pod answers, but has a fault.
+    Degraded,
+    /// Cluster names, or all external names, are not answered.
+    Down,
+}
+
+impl From<String> for FindingLevel {
+    /// The level with this label. The level of another version counts as none.
+    fn from(label: String) -> Self {
+        match label.as_str() {
+            "degraded" => Self::Degraded,
+            "down" => Self::Down,
+            _ => Self::Well,
+        }
+    }
+}
+
+/// The part of a report in which a finding is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingGroup {
+    /// The containers, and what they serve.
+    Pod,
+    /// The servers that queries are forwarded to.
+    Upstreams,
+    /// The ConfigMap, and the servers in it.
+    Configuration,
+}
+
+/// The kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// kubedns does not answer its probe.
+    KubednsSilent,
+    /// dnsmasq does not answer its probe.
+    DnsmasqSilent,
+    /// A part answers, but not for the probed name.
+    NamesUnanswered,
+    /// The first lists of the API server are overdue.
+    NotSynced,
+    /// No upstream for external names answers.
+    UpstreamsDown,
+    /// No server of a stub domain answers.
+    StubDomainDown,
+    /// Some upstreams do not answer.
+    UpstreamDown,
+    /// The TLS certificate of an upstream is not trusted.
+    UpstreamNotTrusted,
+    /// An upstream forwards back to the pod.
+    ForwardingLoop,
+    /// The newest ConfigMap is rejected.
+    ConfigRejected,
+    /// The ConfigMap has unknown keys.
+    ConfigUnknownKeys,
+    /// dnsmasq does not have the newest servers.
+    RoutesPending,
+    /// kubedns and the nanny have different configurations.
+    ConfigDiffers,
+    /// A server's name has no address.
+    StubServerUnresolved,
+    /// kubedns serves the records of its snapshot file.
+    ServingStale,
+    /// kubedns has no watch of the API server.
+    ApiServerLost,
+    /// A probe of another server fails.
+    ProbeFails,
+    /// The pod has just started.
+    Starting,
+}
+
+/// What is known of a kind of finding.
+#[derive(Debug)]
+struct FindingFacts {
+    kind: FindingKind,
+    level: FindingLevel,
+    group: FindingGroup,
+    /// The label in metrics and JSON.
+    label: &'static str,
+    /// The section of the runbook.
+    section: &'static str,
+    /// The remedy.
+    action: &'static str,
+}
+
+impl FindingFacts {
+    const fn down(
+        kind: FindingKind,
+        group: FindingGroup,
+        label: &'static str,
+        section: &'static str,
+        action: &'static str,
+    ) -> Self {
+        Self {
+            kind,
+            level: FindingLevel::Down,
+            group,
+            label,
+            section,
+            action,
+        }
+    }
+
+    const fn degraded(
+        kind: FindingKind,
+        group: FindingGroup,
+        label: &'static str,
+        section: &'static str,
+        action: &'static str,
+    ) -> Self {
+        Self {
+            level: FindingLevel::Degraded,
+            ..Self::down(kind, group, label, section, action)
+        }
+    }
+}
+
+/// All kinds, in the order of the enum.
+const FINDINGS: [FindingFacts; 18] = [
+    FindingFacts::down(
+        FindingKind::KubednsSilent,
+        FindingGroup::Pod,
+        "kubedns_silent",
+        "no-answers",
+        "Read the log of kubedns and its CPU limit; the kubelet restarts it.",
+    ),
+    FindingFacts::down(
+        FindingKind::DnsmasqSilent,
+        FindingGroup::Pod,
+        "dnsmasq_silent",
+        "no-answers",
+        "Read the log of the container dnsmasq; the nanny restarts it.",
+    ),
+    FindingFacts::down(
+        FindingKind::NamesUnanswered,
+        FindingGroup::Pod,
+        "names_unanswered",
+        "no-answers",
+        "Check below which part answers; run explain for the probed name.",
+    ),
+    FindingFacts::down(
+        FindingKind::NotSynced,
+        FindingGroup::Pod,
+        "not_synced",
+        "not-synced",
+        "Read the log of kubedns: it says why the API server gives no lists.",
+    ),
+    FindingFacts::down(
+        FindingKind::UpstreamsDown,
+        FindingGroup::Upstreams,
+        "upstreams_down",
+        "upstream-down",
+        "Ask the upstreams with dig from the node; name others in upstreamNameservers.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::StubDomainDown,
+        FindingGroup::Upstreams,
+        "stub_domain_down",
+        "upstream-down",
+        "Ask the servers of the stub domain with dig from the node.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::UpstreamDown,
+        FindingGroup::Upstreams,
+        "upstream_down",
+        "upstream-down",
+        "Ask it with dig from the node; the other servers answer meanwhile.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::UpstreamNotTrusted,
+        FindingGroup::Upstreams,
+        "upstream_not_trusted",
+        "upstreams-over-tls",
+        "Read the log of kubedns: it says what is wrong with the certificate.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ForwardingLoop,
+        FindingGroup::Upstreams,
+        "forwarding_loop",
+        "forwarding-loop",
+        "Name the real resolver instead of one that forwards to the cluster.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ConfigRejected,
+        FindingGroup::Configuration,
+        "config_rejected",
+        "configuration-rejected",
+        "Fix the ConfigMap soon: a restarted container starts without it.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ConfigUnknownKeys,
+        FindingGroup::Configuration,
+        "config_unknown_keys",
+        "unknown-keys",
+        "Correct the keys of the ConfigMap, or remove them.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::RoutesPending,
+        FindingGroup::Configuration,
+        "routes_pending",
+        "servers-not-delivered",
+        "Remove the cause; the nanny tries again every few seconds.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ConfigDiffers,
+        FindingGroup::Configuration,
+        "config_differs",
+        "configuration-differs",
+        "Give kubedns the ConfigMap of the nanny: --config-dir or --config-map.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::StubServerUnresolved,
+        FindingGroup::Upstreams,
+        "stub_server_unresolved",
+        "stub-server-unresolved",
+        "Check the names of the servers in stubDomains.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ServingStale,
+        FindingGroup::Pod,
+        "serving_stale",
+        "serving-stale",
+        "Check the API server; the records from before the restart are served.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ApiServerLost,
+        FindingGroup::Pod,
+        "api_server_lost",
+        "api-server-lost",
+        "Check the API server; the last known records are served.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ProbeFails,
+        FindingGroup::Pod,
+        "probe_fails",
+        "no-answers",
+        "Ask the probed server with dig.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::Starting,
+        FindingGroup::Pod,
+        "starting",
+        "not-synced",
+        "Wait some seconds.",
+    ),
+];
+
+impl FindingKind {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FINDINGS.iter().map(|facts| facts.kind)
+    }
+
+    /// The kind with this label; `None` for a label of another version.
+    pub fn with_label(label: &str) -> Option<Self> {
+        let facts = FINDINGS.iter().find(|facts| facts.label == label)?;
+        Some(facts.kind)
+    }
+
+    /// [`FINDINGS`] has the order of the enum.
+    fn facts(self) -> &'static FindingFacts {
+        &FINDINGS[self as usize]
+    }
+
+    /// The label in metrics and JSON.
+    pub fn label(self) -> &'static str {
+        self.facts().label
+    }
+
+    /// The level of a pod with such a finding.
+    pub fn level(self) -> FindingLevel {
+        self.facts().level
+    }
+
+    /// The part of a report in which such a finding is shown.
+    pub fn group(self) -> FindingGroup {
+        self.facts().group
+    }
+
+    /// The section of the runbook.
+    pub fn section(self) -> &'static str {
+        self.facts().section
+    }
+
+    /// The remedy.
+    pub fn action(self) -> &'static str {
+        self.facts().action
+    }
+
+    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, and an
+    /// edit reaches kubedns and the nanny at different times.
+    pub fn passes_within(self) -> Duration {
+        match self {
+            Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),
+            Self::ConfigDiffers => Duration::from_secs(90),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether all names still resolve in a pod with such a finding.
+    pub fn keeps_answers(self) -> bool {
+        matches!(
+            self,
+            Self::Starting | Self::UpstreamDown | Self::ConfigUnknownKeys
+        )
+    }
+}
+
+impl Serialize for FindingKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.label())
+    }
+}
+
+/// A finding in a report, with its remedy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodFinding {
+    /// `None` for a kind that only another version knows.
+    #[serde(deserialize_with = "read_known_kind")]
+    pub kind: Option<FindingKind>,
+    /// The level.
+    pub level: FindingLevel,
+    /// The description for the operator.
+    pub text: String,
+    /// The error text of the part; may be empty.
+    pub detail: String,
+    /// The start of the finding, in milliseconds since 1970.
+    pub since: u64,
+    /// The remedy.
+    pub action: String,
+    /// The link to the section of the sidecar's runbook.
+    pub runbook: String,
+}
+
+impl PodFinding {
+    /// A finding with the facts of its kind. `since` is in milliseconds since 1970.
+    pub fn new(kind: FindingKind, text: String, detail: String, since: u64) -> Self {
+        Self {
+            kind: Some(kind),
+            level: kind.level(),
+            text,
+            detail,
+            since,
+            action: kind.action().to_owned(),
+            runbook: format!("runbook#{}", kind.section()),
+        }
+    }
+
+    /// The section of the runbook.
+    pub fn section(&self) -> &str {
+        let section = self.runbook.rsplit_once('#');
+        section.map_or("", |(_, section)| section)
+    }
+}
+
+/// Reads the label of a kind.
+fn read_known_kind<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<FindingKind>, D::Error> {
+    let label = String::deserialize(deserializer)?;
+    Ok(FindingKind::with_label(&label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_order_of_kinds() {
+        for (at, facts) in FINDINGS.iter().enumerate() {
+            assert_eq!(facts.kind as usize, at, "{facts:?}");
+            assert_eq!(FindingKind::with_label(facts.label), Some(facts.kind));
+        }
+    }
+
+    #[test]
+    fn each_kind_has_runbook_section() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubleshooting.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let headings = page.lines().filter(|line| line.starts_with("##"));
+        let anchors: Vec<String> = headings
+            .map(|line| line.trim_start_matches('#').trim())
+            .map(|heading| heading.to_lowercase().replace(' ', "-"))
+            .collect();
+
+        for kind in FindingKind::all() {
+            let section = kind.section();
+            assert!(
+                anchors.iter().any(|anchor| anchor == section),
+                "{kind:?}: no section {section}"
+            );
+        }
+    }
+
+    #[test]
+    fn finding_is_written_with_its_facts() {
+        let text = "no lists".to_owned();
+        let finding = PodFinding::new(FindingKind::NotSynced, text, String::new(), 7);
+        let written = serde_json::to_string(&finding).unwrap();
+        assert_eq!(
+            written,
+            "{\"kind\":\"not_synced\",\"level\":\"down\",\"text\":\"no lists\",\"detail\":\"\",\
+             \"since\":7,\"action\":\"Read the log of kubedns: it says why the API server gives \
+             no lists.\",\"runbook\":\"runbook#not-synced\"}"
+        );
+        assert_eq!(
+            serde_json::from_str::<PodFinding>(&written).unwrap(),
+            finding
+        );
+        assert_eq!(finding.section(), "not-synced");
+    }
+
+    #[test]
+    fn unknown_labels_are_read() {
+        let text = r#"{"kind": "something_new", "level": "worse", "text": "t", "new": []}"#;
+        let finding: PodFinding = serde_json::from_str(text).unwrap();
+        assert_eq!((finding.kind, finding.text.as_str()), (None, "t"));
+    }
+}

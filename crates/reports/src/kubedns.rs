@@ -1,0 +1,215 @@
+//! The state of kubedns according to its metrics.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exposition::{MetricSample, metric_samples};
+
+/// Bound of the upstreams in a report.
+const MAX_UPSTREAMS: usize = 10;
+
+/// The state of kubedns. Values that this version of kubedns does not export are unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubednsReport {
+    /// The version of kubedns.
+    pub version: Option<String>,
+    /// The commit that kubedns was built from, or `unknown`.
+    pub commit: Option<String>,
+    /// The cluster domain.
+    pub domain: Option<String>,
+    /// The first lists of the API server are complete.
+    pub synced: Option<bool>,
+    /// kubedns serves the records of its snapshot file, written before its last start.
+    pub stale: Option<bool>,
+    /// The first lists are missing after `--initial-sync-timeout`.
+    pub overdue: Option<bool>,
+    /// Kind of object -> whether its watch is open.
+    pub watches: BTreeMap<String, bool>,
+    /// The time of the last event from the API server, in seconds since 1970.
+    pub last_event: Option<f64>,
+    /// The newest configuration is in force.
+    pub config_current: Option<bool>,
+    /// Queries answered since kubedns started.
+    pub requests: Option<f64>,
+    /// The upstreams with the most queries, the busiest first.
+    pub upstreams: Vec<KubednsUpstream>,
+    /// The servers of each route.
+    pub routes: Vec<RouteServer>,
+    /// The number of ignored keys of the ConfigMap.
+    pub unknown_keys: f64,
+    /// The number of upstreams left out because they forward to kubedns.
+    pub forward_loops: f64,
+    /// The number of unresolved names of stub servers.
+    pub unresolved: f64,
+}
+
+/// One upstream of kubedns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubednsUpstream {
+    /// The address, with a scheme for TLS.
+    pub address: String,
+    /// Queries that kubedns sent to this upstream.
+    pub requests: f64,
+    /// Failed queries.
+    pub errors: f64,
+    /// Mean latency of the responses of this upstream.
+    pub mean_ms: Option<f64>,
+    /// The TLS certificate of this upstream is trusted; `None` without TLS.
+    pub trusted: Option<bool>,
+}
+
+/// A server of a route; in JSON an array of the three.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(String, String, bool)", into = "(String, String, bool)")]
+pub struct RouteServer {
+    /// The stub domain, or `.` for all other names.
+    pub route: String,
+    /// The address of the server.
+    pub address: String,
+    /// The server answers.
+    pub is_up: bool,
+}
+
+impl From<(String, String, bool)> for RouteServer {
+    fn from((route, address, is_up): (String, String, bool)) -> Self {
+        Self {
+            route,
+            address,
+            is_up,
+        }
+    }
+}
+
+impl From<RouteServer> for (String, String, bool) {
+    fn from(server: RouteServer) -> Self {
+        (server.route, server.address, server.is_up)
+    }
+}
+
+/// Sums over the series of one upstream.
+#[derive(Default)]
+struct UpstreamSums {
+    requests: f64,
+    errors: f64,
+    seconds: f64,
+    answers: f64,
+    trusted: Option<bool>,
+}
+
+impl KubednsReport {
+    /// Reads an exposition.
+    pub fn from_metrics(text: &str) -> Self {
+        let mut report = Self::default();
+        let mut upstreams: BTreeMap<String, UpstreamSums> = BTreeMap::new();
+
+        for sample in metric_samples(text) {
+            report.add_sample(&sample);
+            if let Some(upstream) = sample.label("upstream") {
+                upstreams.entry(upstream).or_default().add_sample(&sample);
+            }
+        }
+
+        report.upstreams = busiest_upstreams(upstreams);
+        report
+    }
+
+    /// Whether watches of Services and of Endpoints or EndpointSlices are open. A kind without a
+    /// metric counts as watched.
+    pub fn is_watching(&self) -> bool {
+        self.is_any_open(&["services"]) && self.is_any_open(&["endpoints", "endpointslices"])
+    }
+
+    fn is_any_open(&self, kinds: &[&str]) -> bool {
+        let mut watches = kinds
+            .iter()
+            .filter_map(|kind| self.watches.get(*kind))
+            .peekable();
+        watches.peek().is_none() || watches.any(|open| *open)
+    }
+
+    fn add_sample(&mut self, sample: &MetricSample<'_>) {
+        match sample.name {
+            "kube_dns_build_info" => {
+                self.version = sample.label("version");
+                self.commit = sample.label("commit");
+            }
+            "kubedns_info" => self.domain = sample.label("domain"),
+
+            "kubedns_synced" => self.synced = Some(sample.is_set()),
+            "kubedns_stale" => self.stale = Some(sample.is_set()),
+            "kubedns_initial_sync_overdue" => self.overdue = Some(sample.is_set()),
+            "kubedns_watch_connected" => {
+                if let Some(kind) = sample.label("kind") {
+                    self.watches.insert(kind, sample.is_set());
+                }
+            }
+            "kubedns_last_event_timestamp_seconds" => {
+                let latest = self.last_event.unwrap_or_default().max(sample.value);
+                self.last_event = Some(latest);
+            }
+
+            "kubedns_config_current" => self.config_current = Some(sample.is_set()),
+            "kubedns_config_unknown_keys" => self.unknown_keys = sample.value,
+
+            "kubedns_forward_loops" => self.forward_loops = sample.value,
+            "kubedns_stub_servers_unresolved" => self.unresolved = sample.value,
+            "kubedns_forward_upstream_up" => self.routes.extend(RouteServer::of_sample(sample)),
+
+            // Namespace and subsystem of this name are options of kubedns.
+            name if name.ends_with("_dns_request_count_total") => {
+                self.requests = Some(self.requests.unwrap_or_default() + sample.value);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl RouteServer {
+    fn of_sample(sample: &MetricSample<'_>) -> Option<Self> {
+        Some(Self {
+            route: sample.label("route")?,
+            address: sample.label("upstream")?,
+            is_up: sample.is_set(),
+        })
+    }
+}
+
+impl UpstreamSums {
+    fn add_sample(&mut self, sample: &MetricSample<'_>) {
+        match sample.name {
+            "kubedns_forward_requests_total" => self.requests += sample.value,
+            "kubedns_forward_errors_total" => self.errors += sample.value,
+            "kubedns_forward_tls_trusted" => self.trusted = Some(sample.is_set()),
+            "kubedns_forward_request_duration_seconds_sum" => self.seconds += sample.value,
+            "kubedns_forward_request_duration_seconds_count" => self.answers += sample.value,
+            _ => {}
+        }
+    }
+
+    fn into_upstream(self, address: String) -> KubednsUpstream {
+        let mean_ms = (self.answers > 0.0).then(|| self.seconds / self.answers * 1000.0);
+        KubednsUpstream {
+            address,
+            requests: self.requests,
+            errors: self.errors,
+            mean_ms,
+            trusted: self.trusted,
+        }
+    }
+}
+
+fn busiest_upstreams(sums: BTreeMap<String, UpstreamSums>) -> Vec<KubednsUpstream> {
+    let mut upstreams: Vec<KubednsUpstream> = sums
+        .into_iter()
+        .map(|(address, sums)| sums.into_upstream(address))
+        .collect();
+    upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));
+    upstreams.truncate(MAX_UPSTREAMS);
+    upstreams
+}
+
+#[cfg(test)]
+mod tests;

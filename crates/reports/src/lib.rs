@@ -1,0 +1,20 @@
+//! The documents with which the containers of the pod report to each other and to operators.
+//!
+//! Each document is declared once, for its writer and for its readers. During a rollout the writer
+//! and the reader may have different versions: every field may be missing, unknown fields are
+//! ignored, and so are unknown labels.
+//!
+//! * [`finding`]: the kinds of findings about a pod, with level, remedy and runbook. The sidecar's
+//!   `/status`, its page and metrics, and `kube-dns check cluster` take them from there.
+//! * [`sidecar`]: the sidecar's `/status`, which `kube-dns check cluster` reads.
+//! * [`nanny`]: the nanny's `/status`, which the sidecar reads.
+//! * [`kubedns`]: the state of kubedns, which the sidecar reads from the metrics of kubedns.
+//! * [`exposition`]: Prometheus' text format.
+//!
+//! This crate fetches nothing and judges nothing.
+
+pub mod exposition;
+pub mod finding;
+pub mod kubedns;
+pub mod nanny;
+pub mod sidecar;

@@ -1,0 +1,278 @@
+//! The nanny's `/status`: dnsmasq, the configuration, and the routes in force in dnsmasq.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// A field that only the nanny's own page has. A reader leaves it out, so that the sidecar, whose
+/// status contains that of the nanny, does not pass it on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct NannyOnly<T>(Option<T>);
+
+impl<T> NannyOnly<T> {
+    /// The value; `None` in a status that was read.
+    pub fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+
+    /// Whether the status was read.
+    fn is_left_out(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl NannyOnly<u64> {
+    /// Adds one.
+    pub fn increment(&mut self) {
+        self.0 = Some(self.0.unwrap_or_default() + 1);
+    }
+}
+
+impl<T> From<T> for NannyOnly<T> {
+    fn from(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+/// The whole document. Absent values are null, so that every field is always present.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NannyStatus {
+    /// The version of the nanny.
+    pub version: Option<String>,
+    /// The commit that the nanny was built from, or `unknown`.
+    pub commit: Option<String>,
+    /// The dnsmasq that the nanny supervises.
+    pub dnsmasq: DnsmasqProcess,
+    /// The configuration in force, and its edits.
+    pub configuration: ConfigurationStatus,
+    /// The servers for each name.
+    pub routes: RoutesStatus,
+}
+
+/// The process of dnsmasq.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsmasqProcess {
+    /// The version of dnsmasq.
+    pub version: Option<String>,
+    /// Security fixes that this dnsmasq lacks.
+    pub missing_fixes: Vec<String>,
+    /// The process ID.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub pid: NannyOnly<Option<i32>>,
+    /// dnsmasq has started and answers probes.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub up: NannyOnly<bool>,
+    /// The time of the last start.
+    pub started_at: Option<String>,
+    /// Restarts by reason: `died`, `hung`, `configuration`.
+    pub restarts: BTreeMap<String, u64>,
+    /// The way in which the last process ended.
+    pub last_end: Option<String>,
+}
+
+/// The configuration in force, and its edits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigurationStatus {
+    /// The effect of an edit: `reload` or `restart`; `none` when edits are not applied.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub edits_by: NannyOnly<&'static str>,
+    /// The version of the configuration in force.
+    pub version: Option<String>,
+    /// The time when that version was loaded.
+    pub loaded_at: Option<String>,
+    /// Edits since the start that came into force.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub edits: NannyOnly<u64>,
+    /// Edits rejected since the start.
+    pub rejected: u64,
+    /// The error of the newest configuration; null if that configuration is in force.
+    pub error: Option<ConfigurationFault>,
+    /// Ignored keys of the ConfigMap, one line each, with the key that was probably meant.
+    pub warnings: Vec<String>,
+    /// Stub domains and their servers, as configured.
+    pub stub_domains: BTreeMap<String, Vec<String>>,
+    /// The servers for all other names, as configured.
+    pub upstream_nameservers: Vec<String>,
+    /// Reloads of the servers by dnsmasq.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub reloads: NannyOnly<u64>,
+    /// The time of the last reload.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub last_reload_at: NannyOnly<Option<String>>,
+}
+
+/// The error of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigurationFault {
+    /// The mistake, and the accepted form.
+    pub text: Option<String>,
+    /// The key, if a value was wrong.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub key: NannyOnly<Option<String>>,
+    /// The wrong value.
+    #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
+    pub value: NannyOnly<Option<String>>,
+    /// The time of the edit.
+    pub at: Option<String>,
+}
+
+/// The servers for each name that are in force in dnsmasq.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RoutesStatus {
+    /// Stub domain -> addresses; server names are resolved.
+    pub stub_domains: BTreeMap<String, Vec<String>>,
+    /// The servers for all other names.
+    pub upstreams: Vec<String>,
+    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
+    /// only upstream is kubedns or the SERVFAIL server.
+    pub upstreams_from: Option<String>,
+    /// Names of stub servers that have no address yet.
+    pub unresolved: BTreeSet<String>,
+    /// Servers left out because their queries come back to dnsmasq.
+    pub loops: BTreeSet<String>,
+    /// The server for stub domains without a usable server: the nanny itself, which answers
+    /// SERVFAIL.
+    #[serde(rename = "nowhere")]
+    pub servfail_server: Option<String>,
+    /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
+    pub kubedns_configuration: Option<String>,
+    /// The reason why the newest routes are pending; null when dnsmasq has them.
+    pub pending: Option<PendingRoutes>,
+}
+
+/// Routes that are not yet in force in dnsmasq.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PendingRoutes {
+    /// The reason.
+    pub reason: Option<String>,
+    /// The time since when dnsmasq lacks the newest routes.
+    pub since: Option<String>,
+}
+
+impl NannyStatus {
+    /// The status of a nanny that has just started.
+    pub fn of_start(version: &str, commit: &str) -> Self {
+        Self {
+            version: Some(version.to_owned()),
+            commit: Some(commit.to_owned()),
+            dnsmasq: DnsmasqProcess {
+                version: Some(String::new()),
+                pid: None.into(),
+                up: false.into(),
+                ..DnsmasqProcess::default()
+            },
+            configuration: ConfigurationStatus {
+                edits_by: "".into(),
+                version: Some(String::new()),
+                edits: 0.into(),
+                reloads: 0.into(),
+                last_reload_at: None.into(),
+                ..ConfigurationStatus::default()
+            },
+            routes: RoutesStatus {
+                upstreams_from: Some(String::new()),
+                ..RoutesStatus::default()
+            },
+        }
+    }
+
+    /// Parses a document.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| format!("not a status of the nanny: {error}"))
+    }
+}
+
+impl RoutesStatus {
+    /// Whether dnsmasq forwards external names to kubedns.
+    pub fn forwards_to_kubedns(&self) -> bool {
+        self.upstreams_from.as_deref() == Some("kubedns")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_fields_have_defaults() {
+        assert_eq!(NannyStatus::parse("{}"), Ok(NannyStatus::default()));
+        assert_eq!(
+            NannyStatus::parse("{\"dnsmasq\":{},\"configuration\":{\"error\":null},\"new\":[1]}"),
+            Ok(NannyStatus::default())
+        );
+
+        let error = NannyStatus::parse("<html>").unwrap_err();
+        assert!(error.starts_with("not a status of the nanny: "), "{error}");
+        assert!(NannyStatus::parse("7").is_err());
+    }
+
+    #[test]
+    fn rejected_configuration_is_read() {
+        let text = r#"{
+            "dnsmasq": {"version": "2.90", "pid": 7, "up": true, "restarts": {"died": 1, "hung": 0}, "missingFixes": []},
+            "configuration": {
+                "version": "00ff", "loadedAt": "2026-11-21T01:00:00.000Z", "edits": 3, "rejected": 1,
+                "error": {"text": "stubDomains: not JSON", "key": "stubDomains", "value": "[", "at": "2026-11-21T02:00:00.000Z"},
+                "stubDomains": {"acme.local": ["192.0.2.1"]}, "upstreamNameservers": []
+            },
+            "routes": {"stubDomains": {"acme.local": ["192.0.2.1#53"]}, "upstreams": ["192.0.2.9"], "upstreamsFrom": "resolv.conf",
+                       "unresolved": [], "loops": ["127.0.0.53"]}
+        }"#;
+        let nanny = NannyStatus::parse(text).unwrap();
+        assert_eq!(nanny.dnsmasq.restarts["died"], 1);
+        assert_eq!(
+            nanny.configuration.error.unwrap().text.as_deref(),
+            Some("stubDomains: not JSON")
+        );
+        assert_eq!(
+            nanny.configuration.stub_domains["acme.local"],
+            ["192.0.2.1"]
+        );
+        assert!(nanny.routes.loops.contains("127.0.0.53"));
+    }
+
+    /// The nanny's document has each field, also the absent ones; what the sidecar passes on lacks
+    /// those of the nanny alone.
+    #[test]
+    fn readers_leave_out_nanny_fields() {
+        let mut status = NannyStatus::of_start("1.2.3", "abc1234");
+        status.configuration.error = Some(ConfigurationFault {
+            text: Some("not JSON".to_owned()),
+            key: Some("stubDomains".to_owned()).into(),
+            value: None.into(),
+            at: Some("noon".to_owned()),
+        });
+        let written = serde_json::to_string(&status).unwrap();
+        let whole = "{\"version\":\"1.2.3\",\"commit\":\"abc1234\",\
+            \"dnsmasq\":{\"version\":\"\",\"missingFixes\":[],\"pid\":null,\"up\":false,\
+            \"startedAt\":null,\"restarts\":{},\"lastEnd\":null},\
+            \"configuration\":{\"editsBy\":\"\",\"version\":\"\",\"loadedAt\":null,\"edits\":0,\
+            \"rejected\":0,\"error\":{\"text\":\"not JSON\",\"key\":\"stubDomains\",\
+            \"value\":null,\"at\":\"noon\"},\"warnings\":[],\"stubDomains\":{},\
+            \"upstreamNameservers\":[],\"reloads\":0,\"lastReloadAt\":null},\
+            \"routes\":{\"stubDomains\":{},\"upstreams\":[],\"upstreamsFrom\":\"\",\
+            \"unresolved\":[],\"loops\":[],\"nowhere\":null,\"kubednsConfiguration\":null,\
+            \"pending\":null}}";
+        assert_eq!(written, whole);
+
+        let mut passed_on = whole.to_owned();
+        for left_out in [
+            "\"pid\":null,\"up\":false,",
+            "\"editsBy\":\"\",",
+            "\"edits\":0,",
+            "\"key\":\"stubDomains\",\"value\":null,",
+            ",\"reloads\":0,\"lastReloadAt\":null",
+        ] {
+            passed_on = passed_on.replacen(left_out, "", 1);
+        }
+        let read = NannyStatus::parse(&written).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), passed_on);
+    }
+}

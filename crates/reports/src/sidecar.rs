@@ -1,0 +1,386 @@
+//! The sidecar's `/status`: the verdict on the pod, and what it is made of.
+
+use std::time::Duration;
+
+use querylog::ranking::RankingDocument;
+use serde::{Deserialize, Serialize};
+
+use crate::finding::{FindingLevel, PodFinding};
+use crate::kubedns::KubednsReport;
+use crate::nanny::NannyStatus;
+
+/// The document behind `/status` and the page.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SidecarStatus {
+    /// The verdict on the pod.
+    pub verdict: PodVerdict,
+    /// The name of the pod: its host name.
+    pub pod: String,
+    /// The node of the pod, if the manifest sets `NODE_NAME`.
+    pub node: Option<String>,
+    /// The version of the sidecar.
+    pub version: String,
+    /// The commit that the sidecar was built from, or `unknown`.
+    pub commit: String,
+    /// The time of this document, in milliseconds since 1970.
+    pub time: u64,
+    /// The time since the sidecar started, in seconds.
+    pub uptime_seconds: u64,
+    /// True if kubedns can be asked to explain names; for the page alone.
+    #[serde(skip)]
+    pub explains: bool,
+    /// The rule for health checks: `self` or `through`.
+    pub health: String,
+    /// The probes, in the order of the command line.
+    pub probes: Vec<ProbeStatus>,
+    /// `None` in a pod without dnsmasq.
+    pub dnsmasq: Option<DnsmasqReport>,
+    /// kubedns, according to its metrics.
+    pub kubedns: PeerReport<KubednsReport>,
+    /// The status of the nanny.
+    pub nanny: PeerReport<NannyStatus>,
+    /// Top clients and names; only for requests from within the pod. A reader has its own request
+    /// for them.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub top: Option<Box<PeerReport<RankingDocument>>>,
+}
+
+/// The verdict on the pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodVerdict {
+    /// The level of the worst finding.
+    pub level: FindingLevel,
+    /// The findings, worst first; empty for a healthy pod.
+    pub findings: Vec<PodFinding>,
+}
+
+/// A probe with its last results.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbeStatus {
+    /// The label of `--probe`.
+    pub label: String,
+    /// The part of the pod that the probe checks.
+    pub part: PodPart,
+    /// The probed server.
+    pub server: String,
+    /// The probed name.
+    pub name: String,
+    /// The type of the query.
+    pub kind: String,
+    /// `udp` or `tcp`.
+    pub transport: String,
+    /// The interval of the probe, in seconds.
+    pub interval_seconds: u64,
+    /// The last result.
+    pub state: ProbeState,
+    /// The time of the last change of the state, in milliseconds since 1970.
+    pub since: u64,
+    /// The latency of the answer.
+    pub latency_ms: f64,
+    /// Probes in a row without an answer for the probed name.
+    pub failures: u32,
+    /// The reason why the probed name was not answered.
+    pub error: String,
+    /// The RCODE of that response.
+    pub rcode: String,
+    /// The last results, oldest first.
+    pub history: Vec<ProbeResult>,
+}
+
+impl ProbeStatus {
+    /// The latency; the longest `Duration` if the number is too large.
+    pub fn latency(&self) -> Duration {
+        let seconds = (self.latency_ms / 1000.0).max(0.0);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+}
+
+/// The part of the pod that a probe checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PodPart {
+    /// kubedns.
+    Kubedns,
+    /// The dnsmasq whose counters are exported.
+    Dnsmasq,
+    /// Any other server.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl PodPart {
+    /// The word for the part in JSON and texts.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Kubedns => "kubedns",
+            Self::Dnsmasq => "dnsmasq",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Result of a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeState {
+    /// The probed name was answered.
+    Ok,
+    /// The server answers, but not for the probed name.
+    #[serde(rename = "itself")]
+    SelfOnly,
+    /// The server fails its health check.
+    Failed,
+    /// The first probe has not ended.
+    #[default]
+    #[serde(other)]
+    Waiting,
+}
+
+impl ProbeState {
+    /// Whether the server passes its health check.
+    pub fn is_healthy(self) -> bool {
+        matches!(self, Self::Ok | Self::SelfOnly)
+    }
+
+    /// Whether the last probe failed.
+    pub fn is_failed(self) -> bool {
+        self == Self::Failed
+    }
+}
+
+/// One result, for the plot.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbeResult {
+    /// The time, in milliseconds since 1970.
+    pub at: u64,
+    /// The result.
+    pub state: ProbeState,
+    /// The latency of the answer.
+    pub latency_ms: f64,
+}
+
+/// dnsmasq, as the sidecar sees it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsmasqReport {
+    /// The address of dnsmasq.
+    pub server: String,
+    /// The counters of the last successful reading.
+    pub counters: Option<DnsmasqCounters>,
+    /// Hits divided by hits and misses, between 0 and 1.
+    pub hit_ratio: Option<f64>,
+    /// The time of the last successful reading, in milliseconds since 1970.
+    pub read_at: Option<u64>,
+    /// The error of the last reading, if it failed.
+    pub error: Option<String>,
+    /// The servers that dnsmasq forwards to.
+    pub upstreams: Vec<DnsmasqUpstream>,
+}
+
+/// Counters of dnsmasq at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsmasqCounters {
+    /// Answers from the cache.
+    pub hits: u64,
+    /// Queries that dnsmasq forwarded.
+    pub misses: u64,
+    /// Names evicted from the cache before they expired.
+    pub evictions: u64,
+    /// Names inserted into the cache.
+    pub insertions: u64,
+    /// Capacity of the cache, in names.
+    pub cache_size: u64,
+}
+
+impl DnsmasqCounters {
+    /// Hits divided by hits and misses; `None` before the first query.
+    #[allow(clippy::cast_precision_loss, reason = "a ratio for people to read")]
+    pub fn hit_ratio(self) -> Option<f64> {
+        let queries = self.hits.saturating_add(self.misses);
+        (queries > 0).then(|| self.hits as f64 / queries as f64)
+    }
+}
+
+/// One upstream of dnsmasq, with its probes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsmasqUpstream {
+    /// The address.
+    pub address: String,
+    /// The stub domains that the upstream serves; `.` for all other names. Empty if unknown.
+    pub serves: Vec<String>,
+    /// The condition according to the last probes.
+    pub condition: UpstreamCondition,
+    /// The time of the last change of the condition, in milliseconds since 1970.
+    pub since: u64,
+    /// Latency of the last successful probe.
+    pub latency_ms: Option<f64>,
+    /// The error of the last probe; empty if it succeeded.
+    pub error: String,
+    /// The number of probes.
+    pub probes: u64,
+    /// Failed probes: no answer, SERVFAIL or REFUSED.
+    pub failures: u64,
+    /// Queries to this upstream since dnsmasq started.
+    pub queries: u64,
+}
+
+/// Condition of an upstream of dnsmasq.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamCondition {
+    /// No probe has decided the condition yet.
+    #[default]
+    Waiting,
+    /// The upstream answers.
+    Answers,
+    /// The upstream answers REFUSED for names that dnsmasq forwards to it, or SERVFAIL for its stub
+    /// domain.
+    Fails,
+    /// The upstream does not answer.
+    #[serde(other)]
+    Silent,
+}
+
+/// The report of another container, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PeerReport<T> {
+    /// The URL or file; empty if the sidecar does not read this container.
+    pub source: String,
+    /// The report; `None` if it is unknown.
+    pub known: Option<T>,
+    /// The error of the request.
+    pub error: Option<String>,
+}
+
+impl<T> Default for PeerReport<T> {
+    fn default() -> Self {
+        Self::not_read()
+    }
+}
+
+impl<T> PeerReport<T> {
+    /// The report of a container that is not read.
+    pub fn not_read() -> Self {
+        Self {
+            source: String::new(),
+            known: None,
+            error: None,
+        }
+    }
+
+    /// The result of a request to `source`.
+    pub fn of_request(source: String, result: Result<T, String>) -> Self {
+        let (known, error) = match result {
+            Ok(known) => (Some(known), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self {
+            source,
+            known,
+            error,
+        }
+    }
+}
+
+impl SidecarStatus {
+    /// Whether kubedns, behind dnsmasq or without one, forwards external names to the upstreams.
+    pub fn forwards_by_kubedns(&self) -> bool {
+        let nanny = self.nanny.known.as_ref();
+        self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns())
+    }
+
+    /// The version of the configuration in force in the nanny.
+    pub fn configuration_version(&self) -> Option<&str> {
+        self.nanny.known.as_ref()?.configuration.version.as_deref()
+    }
+
+    /// The stub domains in force in the nanny or in kubedns, sorted.
+    pub fn stub_domains(&self) -> Vec<String> {
+        let mut domains = Vec::new();
+        if let Some(nanny) = &self.nanny.known {
+            domains.extend(nanny.routes.stub_domains.keys().map(String::as_str));
+        }
+        if let Some(kubedns) = &self.kubedns.known {
+            domains.extend(kubedns.routes.iter().map(|server| server.route.as_str()));
+        }
+
+        let mut domains: Vec<String> = domains
+            .into_iter()
+            .filter(|domain| *domain != ".")
+            .map(|domain| domain.trim_end_matches('.').to_owned())
+            .collect();
+        domains.sort();
+        domains.dedup();
+        domains
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn missing_fields_have_defaults() {
+        let status: SidecarStatus = serde_json::from_value(json!({"new": 1})).unwrap();
+        assert!(status.forwards_by_kubedns());
+        assert_eq!(status.configuration_version(), None);
+        assert!(status.stub_domains().is_empty());
+    }
+
+    #[test]
+    fn unknown_labels_are_read() {
+        let status: SidecarStatus = serde_json::from_value(json!({
+            "probes": [{"part": "new", "state": "new"}, {"part": "kubedns", "state": "itself"}],
+            "dnsmasq": {"upstreams": [{"condition": "new"}, {"condition": "answers"}]},
+        }))
+        .unwrap();
+        let probes = status.probes.iter().map(|probe| (probe.part, probe.state));
+        assert_eq!(
+            probes.collect::<Vec<_>>(),
+            [
+                (PodPart::Other, ProbeState::Waiting),
+                (PodPart::Kubedns, ProbeState::SelfOnly)
+            ]
+        );
+        let upstreams = status.dnsmasq.unwrap().upstreams;
+        assert_eq!(upstreams[0].condition, UpstreamCondition::Silent);
+        assert_eq!(upstreams[1].condition, UpstreamCondition::Answers);
+    }
+
+    #[test]
+    fn labels_are_those_of_json() {
+        for part in [PodPart::Kubedns, PodPart::Dnsmasq, PodPart::Other] {
+            assert_eq!(serde_json::to_value(part).unwrap(), part.label());
+        }
+        for (state, label) in [
+            (ProbeState::Waiting, "waiting"),
+            (ProbeState::Ok, "ok"),
+            (ProbeState::SelfOnly, "itself"),
+            (ProbeState::Failed, "failed"),
+        ] {
+            assert_eq!(serde_json::to_value(state).unwrap(), label);
+        }
+    }
+
+    #[test]
+    fn empty_status_is_written_whole() {
+        let written = serde_json::to_string(&SidecarStatus::default()).unwrap();
+        let peer = "{\"source\":\"\",\"known\":null,\"error\":null}";
+        let whole = format!(
+            "{{\"verdict\":{{\"level\":\"well\",\"findings\":[]}},\"pod\":\"\",\"node\":null,\
+             \"version\":\"\",\"commit\":\"\",\"time\":0,\"uptimeSeconds\":0,\"health\":\"\",\
+             \"probes\":[],\"dnsmasq\":null,\"kubedns\":{peer},\"nanny\":{peer}}}"
+        );
+        assert_eq!(written, whole);
+    }
+}

@@ -1,0 +1,53 @@
+//! Causes of failed probes, and what they say about the upstream.
+
+use dnsclient::ExchangeError;
+use reports::sidecar::UpstreamCondition;
+
+/// The failure of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UpstreamTrouble {
+    pub(super) cause: TroubleCause,
+    pub(super) text: String,
+}
+
+/// The cause of a failure, as a metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TroubleCause {
+    Timeout,
+    Unreachable,
+    Servfail,
+    Refused,
+}
+
+impl UpstreamTrouble {
+    /// The failure of a query without a response.
+    pub(super) fn of_error(error: &ExchangeError) -> Self {
+        let cause = if error.is_timeout() {
+            TroubleCause::Timeout
+        } else {
+            TroubleCause::Unreachable
+        };
+        Self {
+            cause,
+            text: error.to_string(),
+        }
+    }
+}
+
+impl TroubleCause {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Servfail => "servfail",
+            Self::Refused => "refused",
+        }
+    }
+
+    pub(super) fn condition(self) -> UpstreamCondition {
+        match self {
+            Self::Timeout | Self::Unreachable => UpstreamCondition::Silent,
+            Self::Servfail | Self::Refused => UpstreamCondition::Fails,
+        }
+    }
+}
