@@ -454,7 +454,7 @@ impl Report {
     }
 
     fn health_reply(&self) -> warp::reply::Response {
-        if self.status.lock().document.dnsmasq.up == true.into() {
+        if self.status.lock().document.dnsmasq.up.get() == Some(&true) {
             http::text(StatusCode::OK, "ok\n")
         } else {
             http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")

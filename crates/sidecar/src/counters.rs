@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{TIMEOUT, query_server, chaos};
+use dnsclient::{TIMEOUT, chaos, query_server};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use reports::sidecar::DnsmasqCounters;

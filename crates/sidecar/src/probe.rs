@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{DnsAnswer, ExchangeError, TIMEOUT, query_server, chaos, rcode_name};
+use dnsclient::{DnsAnswer, ExchangeError, TIMEOUT, chaos, query_server, rcode_name};
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use reports::sidecar::{PodPart, ProbeState};

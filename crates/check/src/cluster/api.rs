@@ -91,7 +91,9 @@ pub(super) async fn check_api_server(
     let took = started.elapsed();
     let is_unreachable = matches!(
         &version,
-        Err(RequestFailure::Unreachable(_) | RequestFailure::Silent(_) | RequestFailure::Unauthorized(_))
+        Err(RequestFailure::Unreachable(_)
+            | RequestFailure::Silent(_)
+            | RequestFailure::Unauthorized(_))
     );
 
     // An API server that refuses its version page may still list objects.
@@ -250,8 +252,8 @@ async fn check_config_map(
 /// The data of the ConfigMap at `path`. Values of `binaryData` are not keys of kube-dns.
 async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData, RequestFailure> {
     let document = get_document(connection, path, TIMEOUT).await?;
-    let map: ConfigMap =
-        serde_json::from_value(document).map_err(|error| RequestFailure::Garbage(error.to_string()))?;
+    let map: ConfigMap = serde_json::from_value(document)
+        .map_err(|error| RequestFailure::Garbage(error.to_string()))?;
 
     let data = map.data.unwrap_or_default();
     Ok(data

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use dnsclient::{DnsAnswer, TIMEOUT, query_with_tcp_retry, chaos};
+use dnsclient::{DnsAnswer, TIMEOUT, chaos, query_with_tcp_retry};
 use wire::{Nameserver, ServerAddr};
 
 /// An upstream in the list.
