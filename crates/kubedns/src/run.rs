@@ -21,6 +21,8 @@ use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
+use warp::filters::BoxedFilter;
+use warp::reply::Response;
 
 use crate::config::{ConfigFeed, ConfigFlags, Configuration};
 use crate::etcd::EtcdZones;
@@ -98,9 +100,9 @@ impl Kubedns {
     /// Binds the sockets, reads the configuration and the snapshot file, and makes all tasks.
     async fn bind(options: Options, shutdown: &Shutdown) -> anyhow::Result<Self> {
         // Mistakes in flags end the start before anything is bound.
+        let exposition = metrics_variables();
         let checked = CheckedOptions::new(&options)?;
         let scope = checked.scope;
-        let exposition = metrics_variables();
         let connection = connect(&options).await?;
         let registry = daemon::metrics::Metrics::new("kubedns")?;
         let metrics = Metrics::new(&registry)?;
@@ -173,20 +175,12 @@ impl Kubedns {
         let mut tasks = Tasks::new(stop.clone());
         let endpoints_source = self.index_task.index.source();
         let in_force = self.configuration.subscribe();
+        let forwarder = Arc::clone(&self.dns.forwarder);
 
         // Pages and views of the queries.
-        let routes = self
-            .status
-            .routes()
-            .or(self.explainer.route())
-            .unify()
-            .or(self
-                .queries
-                .routes(&self.dns.published, self.options.topology, stop.clone()))
-            .unify();
-        let metrics_route = self.registry.route(&self.exposition.path);
-        self.http
-            .serve(&mut tasks, routes.boxed(), metrics_route.boxed(), stop);
+        let pages = self.pages(stop);
+        let metrics_page = self.registry.route(&self.exposition.path).boxed();
+        self.http.serve(&mut tasks, pages, metrics_page, stop);
         follow_queries(
             &mut tasks,
             &self.queries,
@@ -216,17 +210,13 @@ impl Kubedns {
             &self.index_inputs.zones,
             stop,
         )?;
-        if self.options.topology == Topology::Direct {
-            let emptying = forget::empty_cache_on_edits(
-                Arc::clone(&self.dns.forwarder),
-                in_force,
-                stop.clone(),
-            );
-            tasks.lasting("emptying the cache after edits", emptying);
-        }
         self.dns.start(&mut tasks, stop);
 
-        // The configuration.
+        // The configuration, and what follows its edits.
+        if self.options.topology == Topology::Direct {
+            let emptying = forget::empty_cache_on_edits(forwarder, in_force, stop.clone());
+            tasks.lasting("emptying the cache after edits", emptying);
+        }
         tasks.lasting(
             "looking for forwarding loops",
             self.loop_finder.run(stop.clone()),
@@ -236,6 +226,17 @@ impl Kubedns {
             self.configuration.run(stop.clone()),
         );
         Ok(tasks)
+    }
+
+    /// The pages of the status port.
+    fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
+        let topology = self.options.topology;
+        let queries = self
+            .queries
+            .routes(&self.dns.published, topology, stop.clone());
+        let status = self.status.routes();
+        let explain = self.explainer.route();
+        status.or(explain).unify().or(queries).unify().boxed()
     }
 }
 

@@ -100,6 +100,7 @@ async fn feed_data_of(
     let mut is_listed = false;
     while let Some(ReceivedEvent { event, .. }) = changes.recv().await {
         match event {
+            // A list without the `ConfigMap` reports that none exists.
             Change::RelistStarted => is_listed = false,
             Change::Apply(map) if map.key == *key => {
                 is_listed = true;

@@ -138,6 +138,7 @@ impl InForce {
         let own_servers = own_servers(&servers, flags);
         let zone = ZoneSettings::compute(inputs, &servers, &own_servers);
 
+        // Until a name has an address, its server is not used.
         let server_names = servers::server_names(config, flags.topology);
         let unresolved = server_names
             .iter()
@@ -278,6 +279,7 @@ fn route_texts(
     search: Option<&Search>,
 ) -> Arc<[String]> {
     let config = inputs.config;
+    // Keys without a value are left out, so that the hash is that of a version without them.
     let mut hash = DefaultHasher::new();
     servers.hash(&mut hash);
     if let Some(search) = search {

@@ -75,6 +75,7 @@ pub(super) fn server_names(config: &Config, topology: Topology) -> BTreeSet<Stri
         if is_left_to_dnsmasq(topology, servers.iter().all(is_plain)) {
             continue;
         }
+        // An address needs no look-up.
         for server in servers {
             if let ServerAddr::Name { name, .. } = server {
                 names.insert(name.clone());

@@ -257,6 +257,7 @@ struct ServiceProtocols<'a> {
 impl Serialize for ServiceProtocols<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { service, zone } = *self;
+
         // The ports are sorted by protocol and name.
         let protocols = service
             .ports
@@ -289,6 +290,8 @@ impl Serialize for ProtocolPorts<'_> {
             zone,
             ports,
         } = *self;
+
+        // Endpoints may have several port numbers of one name.
         let names = ports.chunk_by(|one, next| one.path[1] == next.path[1]);
         serializer.collect_map(names.filter_map(|ports| {
             let [_, name] = &ports.first()?.path;
