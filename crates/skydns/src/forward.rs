@@ -277,6 +277,7 @@ impl Forwarder {
             key: Arc::clone(&key),
             over_tcp: true,
         };
+        // The query over UDP has used a part of the budget.
         let outcome = match self.join_or_start_query(query, client, Transport::Tcp) {
             Ok(waiter) => timeout_at(deadline, waiter.outcome())
                 .await
@@ -327,6 +328,7 @@ impl Forwarder {
             }
             JoinOutcome::Joined(waiter) => Ok(waiter),
             JoinOutcome::Started(owner, waiter) => {
+                // A task of its own: the query goes on if this caller goes away.
                 let state = Arc::clone(&self.state);
                 let running = run_query(state, query, transport, owner);
                 self.state.tasks.spawn(running);
@@ -380,6 +382,7 @@ impl Forwarder {
         let probe = state.loops.start_probe(domain)?;
         let query = probe.query();
         let metrics = state.metrics.upstream(upstream);
+        // The probe takes the way of a client's query, but has no health and no metrics to record.
         let exchange = UpstreamExchange {
             query: &query,
             upstream,

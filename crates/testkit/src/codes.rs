@@ -70,12 +70,12 @@ pub fn type_code(name: &str) -> Option<u16> {
 }
 
 /// `IN`, `CH`, ...; `CLASS0` for a class without a mnemonic (RFC 3597).
-pub fn class_name(code: u16) -> String {
+pub(crate) fn class_name(code: u16) -> String {
     name_of(CLASSES, "CLASS", code)
 }
 
 /// The number of a class in the form of [`class_name`].
-pub fn class_code(name: &str) -> Option<u16> {
+pub(crate) fn class_code(name: &str) -> Option<u16> {
     code_of(CLASSES, "CLASS", name)
 }
 
@@ -85,7 +85,7 @@ pub fn opcode_name(code: u8) -> String {
 }
 
 /// The number of an opcode in the form of [`opcode_name`].
-pub fn opcode_code(name: &str) -> Option<u8> {
+pub(crate) fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
 
@@ -96,7 +96,7 @@ pub fn rcode_name(code: u16) -> String {
 }
 
 /// The number of an RCODE in the form of [`rcode_name`].
-pub fn rcode_code(name: &str) -> Option<u16> {
+pub(crate) fn rcode_code(name: &str) -> Option<u16> {
     known_code(RCODES, name).or_else(|| mnemonic::parse_rcode(name).ok())
 }
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_codes_are_written_as_numbers_and_read_back() {
+    fn unknown_codes_round_trip() {
         for code in [0, 1, 33, 255, 256, 65_280, 65_535] {
             assert_eq!(type_code(&type_name(code)), Some(code));
             assert_eq!(class_code(&class_name(code)), Some(code));

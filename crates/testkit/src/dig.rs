@@ -10,7 +10,7 @@ use crate::message::{Edns, Message};
 /// The message in wire order, with its TTLs and serials. A malformed message is shown up to the
 /// defect.
 pub fn show(wire: &[u8]) -> String {
-    render(wire, |records| {
+    render_message(wire, |records| {
         records.iter().map(ToString::to_string).collect()
     })
 }
@@ -18,7 +18,7 @@ pub fn show(wire: &[u8]) -> String {
 /// The message with each section sorted and SOA serials blanked, so that equal answers give equal
 /// texts.
 pub fn show_sorted(wire: &[u8]) -> String {
-    render(wire, |records| {
+    render_message(wire, |records| {
         let mut lines: Vec<String> = records
             .iter()
             .map(crate::record::Record::normalised)
@@ -28,12 +28,16 @@ pub fn show_sorted(wire: &[u8]) -> String {
     })
 }
 
-fn render(wire: &[u8], lines_of: impl Fn(&[crate::record::Record]) -> Vec<String>) -> String {
+fn render_message(
+    wire: &[u8],
+    lines_of: impl Fn(&[crate::record::Record]) -> Vec<String>,
+) -> String {
     let (message, defect) = Message::read(wire);
-    let mut text = header(&message);
+    let mut text = header_text(&message);
     for question in &message.questions {
-        line(&mut text, &format!(";{question}"));
+        push_line(&mut text, &format!(";{question}"));
     }
+
     let sections = [
         ("ANSWER", &message.answer),
         ("AUTHORITY", &message.authority),
@@ -41,25 +45,26 @@ fn render(wire: &[u8], lines_of: impl Fn(&[crate::record::Record]) -> Vec<String
     ];
     for (title, records) in sections {
         if !records.is_empty() {
-            line(&mut text, &format!(";; {title}"));
+            push_line(&mut text, &format!(";; {title}"));
         }
         for record in lines_of(records) {
-            line(&mut text, &record);
+            push_line(&mut text, &record);
         }
     }
+
     if message.trailing > 0 {
-        line(
+        push_line(
             &mut text,
             &format!(";; {} octets after the last record", message.trailing),
         );
     }
     if let Some(defect) = defect {
-        line(&mut text, &format!(";; malformed at {defect}"));
+        push_line(&mut text, &format!(";; malformed at {defect}"));
     }
     text
 }
 
-fn header(message: &Message) -> String {
+fn header_text(message: &Message) -> String {
     let opcode = match message.opcode() {
         0 => String::new(),
         other => format!("{} ", codes::opcode_name(other)),
@@ -70,7 +75,7 @@ fn header(message: &Message) -> String {
         message.flags()
     );
     if let Some(edns) = &message.edns {
-        line(&mut text, &format!(";; {}", opt(edns)));
+        push_line(&mut text, &format!(";; {}", opt(edns)));
     }
     text
 }
@@ -87,7 +92,7 @@ pub fn opt(edns: &Edns) -> String {
     text
 }
 
-fn line(text: &mut String, line: &str) {
+fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }
@@ -100,7 +105,7 @@ mod tests {
     use crate::reply::Reply;
 
     #[test]
-    fn an_answer_reads_like_dig() {
+    fn answer_reads_like_dig() {
         let query = Query::new("WEB.x.", "SRV").edns(1232).wire();
         let wire = Reply::to(&query)
             .answer("WEB.x. 30 IN SRV 10 50 80 b.x.")
@@ -130,7 +135,7 @@ a.x. 30 IN A 10.0.0.1
     }
 
     #[test]
-    fn broken_messages_are_shown_as_far_as_they_go() {
+    fn broken_message_is_shown_to_defect() {
         let cases = [
             ("", ";; NOERROR, flags: \n;; malformed at octet 0: header\n"),
             (

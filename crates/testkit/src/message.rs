@@ -104,50 +104,58 @@ impl Message {
             ..Self::default()
         };
         let mut reader = Reader { wire, at: 0 };
-        let defect = message.fill(&mut reader).err();
+        let defect = message.read_sections(&mut reader).err();
         (message, defect)
     }
 
-    fn fill(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    fn read_sections(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
         let mut words = [0; 6];
         for word in &mut words {
             *word = reader.u16("header")?;
         }
         let [id, bits, questions, answers, authorities, additionals] = words;
-        (self.id, self.bits) = (id, bits);
+        self.id = id;
+        self.bits = bits;
+
         for _ in 0..questions {
             self.questions.push(reader.question()?);
         }
         for _ in 0..answers {
-            self.answer.push(reader.record()?.0);
+            self.answer.push(reader.record()?.record);
         }
         for _ in 0..authorities {
-            self.authority.push(reader.record()?.0);
+            self.authority.push(reader.record()?.record);
         }
+
         for _ in 0..additionals {
-            let (record, data) = reader.record()?;
-            if codes::type_code("OPT") == Some(record.rtype) && self.edns.is_none() {
-                self.take_opt(&record, data);
+            let read = reader.record()?;
+            // A second OPT record is a defect, which the test sees as an additional record.
+            if codes::type_code("OPT") == Some(read.record.rtype) && self.edns.is_none() {
+                self.set_opt(&read);
             } else {
-                self.additional.push(record);
+                self.additional.push(read.record);
             }
         }
         self.trailing = reader.wire.len() - reader.at;
         Ok(())
     }
 
-    fn take_opt(&mut self, record: &Record, mut data: &[u8]) {
-        let [extended, version, high, _] = record.ttl.to_be_bytes();
+    fn set_opt(&mut self, opt: &ReadRecord<'_>) {
+        let [extended, version, high, _] = opt.record.ttl.to_be_bytes();
+        self.extended_rcode = extended;
+
         let mut options = Vec::new();
+        let mut data = opt.raw;
         while let [c0, c1, l0, l1, rest @ ..] = data {
+            // An option that is cut off is shown as far as it goes.
             let length = usize::from(u16::from_be_bytes([*l0, *l1]));
             let (value, behind) = rest.split_at(length.min(rest.len()));
             options.push((u16::from_be_bytes([*c0, *c1]), value.to_vec()));
             data = behind;
         }
-        self.extended_rcode = extended;
+
         self.edns = Some(Edns {
-            udp: record.class,
+            udp: opt.record.class,
             dnssec_ok: high & 0x80 != 0,
             version,
             options,
@@ -206,6 +214,12 @@ struct Reader<'a> {
     at: usize,
 }
 
+/// A record, and the octets of its data.
+struct ReadRecord<'a> {
+    record: Record,
+    raw: &'a [u8],
+}
+
 impl<'a> Reader<'a> {
     fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
         let octets = self
@@ -237,29 +251,30 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn record(&mut self) -> Result<(Record, &'a [u8]), Malformed> {
+    fn record(&mut self) -> Result<ReadRecord<'a>, Malformed> {
         let name = self.name("name of a record")?;
         let rtype = self.u16("type of a record")?;
         let class = self.u16("class of a record")?;
         let ttl = self.u32("TTL of a record")?;
         let length = usize::from(self.u16("length of a record")?);
-        let (from, to) = (self.at, self.at + length);
+
+        let start = self.at;
+        let end = start + length;
         let malformed = Malformed {
-            at: from,
+            at: start,
             what: "data of a record",
         };
-        let raw = self.wire.get(from..to).ok_or(malformed.clone())?;
-        let data = data_text(self.wire, from, to, &codes::type_name(rtype)).ok_or(malformed)?;
-        self.at = to;
-        Ok((
-            Record {
-                name,
-                ttl,
-                class,
-                rtype,
-                data,
-            },
-            raw,
-        ))
+        let raw = self.wire.get(start..end).ok_or(malformed.clone())?;
+        let data = data_text(self.wire, start, end, &codes::type_name(rtype)).ok_or(malformed)?;
+        self.at = end;
+
+        let record = Record {
+            name,
+            ttl,
+            class,
+            rtype,
+            data,
+        };
+        Ok(ReadRecord { record, raw })
     }
 }

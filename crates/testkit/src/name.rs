@@ -12,12 +12,13 @@ use std::fmt::Write as _;
 /// If a label is empty or has more than 63 octets, or if an escape is malformed. An escape is a
 /// backslash with either a character or three digits up to 255 (RFC 1035 section 5.1).
 pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
-    let mut wire = Vec::with_capacity(name.len() + 2);
-    let mut label = Vec::new();
-    let mut rest = name.bytes();
     if matches!(name, "" | ".") {
         return Ok(vec![0]);
     }
+
+    let mut wire = Vec::with_capacity(name.len() + 2);
+    let mut label = Vec::new();
+    let mut rest = name.bytes();
     while let Some(octet) = rest.next() {
         match octet {
             b'.' => push_label(&mut wire, &mut label, name)?,
@@ -27,6 +28,8 @@ pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
             other => label.push(other),
         }
     }
+
+    // The final dot may be missing.
     if !label.is_empty() {
         push_label(&mut wire, &mut label, name)?;
     }
@@ -79,12 +82,14 @@ pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
                 if target >= position {
                     return None;
                 }
+                // The name ends behind its first pointer, wherever this leads.
                 behind.get_or_insert(position + 2);
                 position = target;
             }
             _ => return None,
         }
     }
+
     *at = behind.unwrap_or(position + 1);
     if text.is_empty() {
         text.push('.');
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn presentation_and_wire_agree() {
+    fn name_text_round_trips() {
         for (given, shown) in [
             ("web.apps.svc.cluster.local.", "web.apps.svc.cluster.local."),
             ("WEB.apps", "WEB.apps."),
@@ -131,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_names_are_told() {
+    fn broken_name_is_error() {
         for (name, expected) in [
             ("a..b.", "label of 0 octets in \"a..b.\""),
             (&"x".repeat(64), "label of 64 octets in \"xxx"),
@@ -144,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_are_followed_backwards_only() {
+    fn forward_pointer_is_rejected() {
         let message = [1, b'a', 0, 1, b'b', 0xc0, 0, 9];
         let mut at = 3;
         assert_eq!(from_wire(&message, &mut at).as_deref(), Some("b.a."));

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use wire::Header;
+
 use crate::message::Edns;
 use crate::{codes, name};
 
@@ -94,40 +96,43 @@ impl Query {
     /// The query in wire format.
     #[track_caller]
     pub fn wire(&self) -> Vec<u8> {
-        let bits = u16::from(self.opcode) << 11 | self.bits;
-        let words = [self.id, bits, 1, 0, 0, u16::from(self.edns.is_some())];
-        let mut wire: Vec<u8> = words.into_iter().flat_map(u16::to_be_bytes).collect();
+        let header = Header {
+            id: self.id,
+            flags: u16::from(self.opcode) << 11 | self.bits,
+            counts: [1, 0, 0, u16::from(self.edns.is_some())],
+        };
+        let mut wire = header.octets().to_vec();
+
+        // The name may be longer than a name of the crate `wire` can be.
         let name = name::to_wire(&self.name);
         wire.extend(name.unwrap_or_else(|error| panic!("{error}")));
         wire.extend(self.rtype.to_be_bytes());
         wire.extend(self.class.to_be_bytes());
+
         if let Some(edns) = &self.edns {
-            wire.extend(opt_to_wire(edns, 0));
+            append_opt(edns, 0, &mut wire);
         }
         wire
     }
 }
 
-/// The wire format of an OPT record; `extended_rcode` holds the upper eight bits of the RCODE.
-pub(crate) fn opt_to_wire(edns: &Edns, extended_rcode: u8) -> Vec<u8> {
-    let mut data = Vec::new();
+/// Appends an OPT record for a message with this RCODE.
+pub(crate) fn append_opt(edns: &Edns, rcode: u16, wire: &mut Vec<u8>) {
+    let mut options = Vec::new();
     for (code, value) in &edns.options {
         let length = u16::try_from(value.len()).expect("an option below 64 KiB");
-        data.extend(code.to_be_bytes());
-        data.extend(length.to_be_bytes());
-        data.extend(value);
+        options.extend(code.to_be_bytes());
+        options.extend(length.to_be_bytes());
+        options.extend(value);
     }
-    let high = if edns.dnssec_ok { 0x80 } else { 0 };
-    let mut wire = vec![0, 0, 41];
-    wire.extend(edns.udp.to_be_bytes());
-    wire.extend([extended_rcode, edns.version, high, 0]);
-    wire.extend(
-        u16::try_from(data.len())
-            .expect("options below 64 KiB")
-            .to_be_bytes(),
-    );
-    wire.extend(data);
-    wire
+
+    let opt = wire::Edns {
+        udp_size: edns.udp,
+        version: edns.version,
+        dnssec_ok: edns.dnssec_ok,
+        options: &options[..],
+    };
+    opt.append(rcode, wire);
 }
 
 #[cfg(test)]
@@ -136,7 +141,7 @@ mod tests {
     use crate::message::Message;
 
     #[test]
-    fn every_field_arrives() {
+    fn query_fields_are_encoded() {
         let opt = Edns {
             udp: 4096,
             dnssec_ok: true,

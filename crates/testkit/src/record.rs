@@ -22,7 +22,8 @@ pub struct Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (class, rtype) = (codes::class_name(self.class), codes::type_name(self.rtype));
+        let class = codes::class_name(self.class);
+        let rtype = codes::type_name(self.rtype);
         write!(
             f,
             "{} {} {class} {rtype} {}",
@@ -37,6 +38,7 @@ impl Record {
         if codes::type_code("SOA") != Some(self.rtype) {
             return self.to_string();
         }
+
         let mut fields: Vec<&str> = self.data.split(' ').collect();
         if let Some(serial) = fields.get_mut(2) {
             *serial = "<serial>";
@@ -51,7 +53,7 @@ impl Record {
 
 /// The format of a field of record data.
 #[derive(Clone, Copy)]
-enum Field {
+enum DataField {
     V4,
     V6,
     U16,
@@ -62,8 +64,8 @@ enum Field {
 }
 
 /// The fields of the data of a type; `None` for types that this table does not have.
-fn fields(rtype: &str) -> Option<&'static [Field]> {
-    use Field::{Name, Strings, U16, U32, V4, V6};
+fn fields(rtype: &str) -> Option<&'static [DataField]> {
+    use DataField::{Name, Strings, U16, U32, V4, V6};
     Some(match rtype {
         "A" => &[V4],
         "AAAA" => &[V6],
@@ -95,7 +97,7 @@ pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> 
     Some(texts?.join(" ")).filter(|_| at == to)
 }
 
-impl Field {
+impl DataField {
     /// Parses the field at offset `at` of `message`, and moves `at` past the field. A name may be
     /// compressed.
     fn text(self, message: &[u8], at: &mut usize, end: usize) -> Option<String> {
@@ -145,7 +147,8 @@ fn strings_text(mut raw: &[u8]) -> Option<String> {
 
 fn caa_text(raw: &[u8]) -> Option<String> {
     let (head, rest) = raw.split_at_checked(2)?;
-    let (flags, length) = (head.first()?, usize::from(*head.last()?));
+    let flags = head.first()?;
+    let length = usize::from(*head.last()?);
     let (tag, value) = rest.split_at_checked(length)?;
     Some(format!(
         "{flags} {} {}",
@@ -190,6 +193,7 @@ fn try_to_wire(text: &str) -> Option<Vec<u8>> {
     let class = codes::class_code(fields.next()?)?;
     let rtype = fields.next()?;
     let data = data_to_wire(rtype, fields.next()?)?;
+
     wire.extend(codes::type_code(rtype)?.to_be_bytes());
     wire.extend(class.to_be_bytes());
     wire.extend(ttl.to_be_bytes());
@@ -230,7 +234,7 @@ mod tests {
     use crate::message::Message;
 
     #[test]
-    fn text_to_wire_to_text() {
+    fn record_text_round_trips() {
         for text in [
             "www.outside.test. 120 IN A 198.51.100.10",
             "www.outside.test. 0 IN AAAA 2001:db8::10",
@@ -252,7 +256,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not a record")]
-    fn nonsense_is_refused() {
+    fn malformed_record_text_panics() {
         to_wire("www.outside.test. 120 IN A 300.1.1.1");
     }
 }

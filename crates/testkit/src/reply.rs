@@ -1,7 +1,9 @@
 //! Builds correct and wrong answers to a query.
 
+use wire::Header;
+
 use crate::message::{Edns, Message};
-use crate::query::opt_to_wire;
+use crate::query::append_opt;
 use crate::{codes, name, record};
 
 /// An answer under construction. A new answer has NOERROR and RA, and the ID, opcode, RD, CD and
@@ -26,10 +28,11 @@ impl Reply {
             wire.extend(question.class.to_be_bytes());
             wire
         });
-        let bits = 0x8080 | read.bits & 0x7910;
+
         Self {
             id: read.id,
-            bits,
+            // QR and RA; opcode, RD and CD are those of the query.
+            bits: 0x8080 | read.bits & 0x7910,
             rcode: 0,
             question,
             sections: [Vec::new(), Vec::new(), Vec::new()],
@@ -41,25 +44,25 @@ impl Reply {
     #[track_caller]
     #[must_use]
     pub fn answer(self, record: &str) -> Self {
-        self.with(0, record)
+        self.push_record(0, record)
     }
 
     /// Adds a record to the authority section.
     #[track_caller]
     #[must_use]
     pub fn authority(self, record: &str) -> Self {
-        self.with(1, record)
+        self.push_record(1, record)
     }
 
     /// Adds a record to the additional section.
     #[track_caller]
     #[must_use]
     pub fn additional(self, record: &str) -> Self {
-        self.with(2, record)
+        self.push_record(2, record)
     }
 
     #[track_caller]
-    fn with(mut self, section: usize, text: &str) -> Self {
+    fn push_record(mut self, section: usize, text: &str) -> Self {
         if let Some(records) = self.sections.get_mut(section) {
             records.push(record::to_wire(text));
         }
@@ -124,27 +127,30 @@ impl Reply {
 
     /// The answer in wire format.
     pub fn wire(&self) -> Vec<u8> {
-        let count = |section: &Vec<Vec<u8>>| {
-            u16::try_from(section.len()).expect("fewer than 65536 records")
-        };
         let [answer, authority, additional] = &self.sections;
-        let words = [
-            self.id,
-            self.bits | self.rcode & 0x0f,
-            u16::from(!self.question.is_empty()),
-            count(answer),
-            count(authority),
-            count(additional) + u16::from(self.edns.is_some()),
-        ];
-        let mut wire: Vec<u8> = words.into_iter().flat_map(u16::to_be_bytes).collect();
+        let header = Header {
+            id: self.id,
+            flags: self.bits | self.rcode & Header::MAX_RCODE,
+            counts: [
+                u16::from(!self.question.is_empty()),
+                record_count(answer),
+                record_count(authority),
+                record_count(additional) + u16::from(self.edns.is_some()),
+            ],
+        };
+
+        let mut wire = header.octets().to_vec();
         wire.extend(&self.question);
         wire.extend(self.sections.iter().flatten().flatten());
         if let Some(edns) = &self.edns {
-            let extended = u8::try_from(self.rcode >> 4).expect("an RCODE of twelve bits");
-            wire.extend(opt_to_wire(edns, extended));
+            append_opt(edns, self.rcode, &mut wire);
         }
         wire
     }
+}
+
+fn record_count(records: &[Vec<u8>]) -> u16 {
+    u16::try_from(records.len()).expect("fewer than 65536 records")
 }
 
 #[cfg(test)]
@@ -153,7 +159,7 @@ mod tests {
     use crate::query::Query;
 
     #[test]
-    fn errors_and_lies() {
+    fn reply_errors_and_lies_are_encoded() {
         let query = Query::new("a.b.", "A").id(0x1234).wire();
         let read = |reply: Reply| Message::parse(&reply.wire()).expect("a message");
         let refused = read(Reply::to(&query).rcode("BADVERS").edns(512));

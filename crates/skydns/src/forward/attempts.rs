@@ -86,6 +86,7 @@ impl UpstreamAttempts {
         let key = &query.key;
         let order = state.health.order(&key.upstreams, now);
 
+        // Dead upstreams are probed while there are queries for them.
         for probe in order.probes {
             let question = probe.question.unwrap_or_else(|| Arc::clone(key));
             spawn_probe(&state, &probe.upstream, question);
@@ -116,6 +117,7 @@ impl UpstreamAttempts {
             }
 
             tokio::select! {
+                // Replies come before timers: a reply at the deadline still counts.
                 biased;
                 Some(finished) = self.running.next() => {
                     if let Some(reply) = self.finish_attempt(finished) {
@@ -251,6 +253,7 @@ impl UpstreamAttempts {
             return;
         }
 
+        // One further round: a third would exceed the budget.
         self.retry_all = false;
         self.next_attempt = Instant::now() + self.state.limits.retry_pause;
         for (upstream, _) in &self.failures {
@@ -304,6 +307,7 @@ async fn run_attempt(
         pool: &state.pool,
         metrics: &metrics,
     };
+    // The exchange limits its retries alone, not its first attempt.
     let result = timeout_at(until, exchange.run(client))
         .await
         .unwrap_or(Err(UpstreamFailure::Timeout));
@@ -386,6 +390,7 @@ async fn probe_upstream(
         pool: &state.pool,
         metrics: &metrics,
     };
+    // A shutdown says nothing about the upstream.
     let Some(result) = state
         .stop
         .run_until_cancelled(exchange_probe(exchange))
@@ -424,6 +429,7 @@ async fn exchange_probe(exchange: UpstreamExchange<'_>) -> Result<UpstreamReply,
     }
 
     let deadline = Instant::now() + exchange.limits.budget;
+    // Silence to the first query may have used the whole budget.
     let without_edns = UpstreamExchange {
         edns: false,
         deadline,

@@ -134,6 +134,7 @@ impl ReplyCache {
         options
             .weight_capacity(octets)
             .estimated_items_capacity(limits.entries);
+        // Each shard must have room for the largest reply.
         options.shards((limits.entries / MIN_SHARD).clamp(1, MAX_SHARDS));
 
         let table = quick_cache::sync::Cache::with_options(
@@ -188,6 +189,7 @@ impl ReplyCache {
             return None;
         };
 
+        // Of all callers, one refreshes the reply. The others only use it.
         let due = state == EntryState::Stale { due: true };
         let refresh = due && entry.claim_retry(self.limits.recheck, now);
         let reply = self.count_use(entry, state).to_reply(key);
@@ -205,6 +207,7 @@ impl ReplyCache {
         }
 
         match entry.state_when_failing(&self.limits, now)? {
+            // A query to dead upstreams would fail in the end, after the budget.
             EntryState::Stale { .. } if are_dead() => Some(EntryState::Stale { due: true }),
             EntryState::Stale { .. } | EntryState::Fresh(_) => None,
         }

@@ -144,6 +144,7 @@ impl UpstreamHealth {
         state.silent_to = None;
         state.probing = false;
         state.failures = 0;
+        // Other RCODEs may depend on the name, so such a query is no good probe.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             state.known = Some(Arc::clone(question));
         }
@@ -206,6 +207,7 @@ impl UpstreamHealth {
     ) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
+        // A client's query was answered while the probe waited.
         if !state.probing || state.answered_since(asked) {
             return;
         }
@@ -215,6 +217,7 @@ impl UpstreamHealth {
             return;
         }
 
+        // A further failed probe does not restart the time since which the upstream is dead.
         let since = state.dead.map_or(now, |dead| dead.since);
         if state.dead.is_none() {
             tracing::warn!(%upstream, "upstream server does not answer, trying it last until it does");
@@ -291,6 +294,7 @@ fn state_of<'a>(
     upstream: &Upstream,
     now: Instant,
 ) -> &'a mut HealthState {
+    // The number of upstreams grows with edits of the configuration.
     if states.len() >= MAX_REMEMBERED && !states.contains_key(upstream) {
         let stalest = states
             .iter()

@@ -99,12 +99,14 @@ impl InFlightQueries {
         let route = table.routes.get(upstreams).cloned();
         let route =
             route.unwrap_or_else(|| ClientShares::new(self.max_per_route, self.max_per_route));
+        // A client needs a share of both limits. The first is returned if the second is taken.
         let (Some(of_all), Some(of_route)) =
             (self.all.take_share(client), route.take_share(client))
         else {
             return JoinOutcome::Overloaded;
         };
 
+        // From here on, identical queries join this one.
         let (sender, outcome) = watch::channel(None);
         table.routes.insert(Arc::clone(upstreams), route);
         table.queries.insert(query.clone(), outcome.clone());

@@ -64,6 +64,7 @@ impl<'a> BorrowedQueryKey<'a> {
             .edns
             .map(|edns| options::forwarded_options(edns.options));
         let plain = forwarded.is_none_or(|options| options.is_empty());
+        // Forwarded options, such as a client subnet, may change the reply.
         if !plain || QUESTIONS_ONLY.contains(&query.qtype) {
             return None;
         }

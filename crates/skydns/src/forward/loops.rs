@@ -36,6 +36,7 @@ impl LoopProbes {
     /// Creates a probe for a name below `domain`; `None` if the name would be too long. The probe
     /// is recognized until it is dropped.
     pub(super) fn start_probe(&self, domain: &Name) -> Option<LoopProbe<'_>> {
+        // A random name is in no cache on the way, and nobody can guess it.
         let nonce: u64 = rand::random();
         let digits = format!("{nonce:016x}");
         let name = [&[DIGITS], digits.as_bytes(), LABEL, domain.wire()].concat();

@@ -104,6 +104,7 @@ impl ForwardMetrics {
             return Arc::clone(known);
         }
 
+        // Metrics of earlier upstreams stay: counters must not disappear.
         if upstreams.len() >= MAX_LABELLED {
             return Arc::new(UpstreamMetrics::new(self, OTHER.into()));
         }

@@ -158,6 +158,7 @@ impl ConnectionPool {
         questions: mpsc::Receiver<PendingQuery>,
         permit: OwnedSemaphorePermit,
     ) {
+        // The task outlives the query that opens the connection.
         let pool = self.clone();
         let upstream = upstream.clone();
         let metrics = Arc::clone(metrics);
@@ -224,6 +225,7 @@ impl ConnectionPool {
             return Ok(Box::new(stream));
         }
 
+        // A failed handshake fails the query: it is never sent in plain text.
         let stream = self.tls.handshake(upstream, stream, metrics).await?;
         metrics.record_trust(true);
         Ok(Box::new(stream))
@@ -242,6 +244,7 @@ impl ConnectionPool {
             .as_ref()
             .map(|error| (Instant::now() + PAUSE, error.failure));
 
+        // The same reason again is not logged.
         let reason = tls_error.map(|error| error.reason);
         if reason == slot.logged_reason {
             return;

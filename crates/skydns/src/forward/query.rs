@@ -120,6 +120,7 @@ impl UpstreamQuery {
         out.extend_from_slice(&header.octets());
         self.question().append(&mut out);
 
+        // The UDP size is ours, whatever the client can receive.
         if let Some(options) = options {
             let ours = Edns::ours(self.kind.dnssec_ok);
             Edns { options, ..ours }.append(0, &mut out);

@@ -36,6 +36,7 @@ impl UpstreamReply {
         let header = message.header();
         let opt = message.records().find(is_opt);
         let upper_rcode = opt.as_ref().map_or(0, extended_rcode);
+        // Each client gets an OPT record of its own.
         let without_opt = remove_opt(message, octets, opt.as_ref());
         let end_to_end = opt.map(|opt| {
             Edns::from_record(&opt).map_options(|octets| options::without_hop_by_hop(octets).into())
@@ -93,6 +94,7 @@ fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) ->
     let before = additional.take_while(|record| !is_opt(record)).count();
     let after = append_records_after_opt(message, before, &mut out);
 
+    // The counts change with the records.
     let header = message.header();
     let [questions, answers, authorities, _] = header.counts;
     let additional = u16::try_from(before + after).unwrap_or(u16::MAX);

@@ -98,6 +98,7 @@ impl TlsClient {
             .await
             .map_err(|error| handshake_error(&error))?;
 
+        // Pins and expiry are checked on the certificate of this session, new or resumed.
         let connection = stream.get_ref().1;
         let first = connection.peer_certificates().and_then(<[_]>::first);
         let certificate = first
@@ -126,6 +127,7 @@ impl TlsClient {
             ));
         }
 
+        // A pinned key must match even if a trusted CA has signed another one.
         if !self.has_pinned_key(upstream, certificate) {
             return Err(untrusted(
                 "the key of the certificate is not the pinned one",
@@ -257,6 +259,7 @@ fn handshake_error(error: &std::io::Error) -> OpenError {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    // A certificate that is not trusted is shown as such; all else may be a fault of the network.
     let failure = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             UpstreamFailure::Certificate

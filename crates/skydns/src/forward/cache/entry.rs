@@ -67,6 +67,7 @@ impl CacheEntry {
             .filter_map(|record| u16::try_from(record.ttl_range().start).ok())
             .collect();
 
+        // The size of an entry counts against the limit of the cache.
         let octets = reply.message.len() + 2 * ttls.len() + query.name().len();
         let options = reply.opt.as_ref().map_or(0, |opt| opt.options.len());
         let fixed = size_of::<Self>() + size_of::<UpstreamReply>() + size_of::<QueryKey>();
@@ -181,6 +182,7 @@ impl CacheEntry {
         self.write_age(state, &mut message);
 
         let expired = matches!(state, EntryState::Stale { .. });
+        // The client must learn that the answer is stale (RFC 8914).
         let opt = if expired {
             Some(self.stale_opt(query.kind.dnssec_ok))
         } else {
@@ -266,6 +268,7 @@ impl ReplyLifetime {
         let shortest = ttls.min()?;
 
         let mut answers = message.section(Section::Answer);
+        // An alias without a target of the type is a negative answer, too.
         let positive = code == rcode::NOERROR && answers.any(|record| record.rtype == qtype);
         let lifetime = if positive {
             Self {

@@ -28,6 +28,7 @@ impl StaleOutages {
         let mut outages = self.0.lock();
         if let Some(outage) = outages.get_mut(upstreams) {
             outage.last_failure = now;
+        // Only the first failure is logged.
         } else if outages.len() < MAX_LOGGED {
             outages.insert(
                 Arc::clone(upstreams),
@@ -54,6 +55,7 @@ impl StaleOutages {
         else {
             return;
         };
+        // The outage lasted until its last failure, not until this answer.
         if now.saturating_duration_since(last_failure) >= quiet {
             outages.remove(upstreams);
             let lasted = last_failure.saturating_duration_since(began);

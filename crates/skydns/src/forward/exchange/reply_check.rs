@@ -30,9 +30,11 @@ pub fn check_reply(
         return ReplyCheck::Mismatch;
     }
 
+    // The ID fits, so the packet is the upstream's, even if it cannot be read.
     let Ok(header) = Header::parse(bytes) else {
         return ReplyCheck::Malformed;
     };
+    // An upstream may return the query itself, or its own query.
     if !header.is_response() || header.opcode() != 0 {
         return ReplyCheck::Mismatch;
     }
@@ -96,6 +98,7 @@ pub(super) fn check_stream_reply(
             ..reply
         }),
 
+        // A connection delivers one message for each ID: the reply will not come.
         ReplyCheck::Mismatch => {
             exchange.metrics.count_mismatch();
             Err(UpstreamFailure::Garbage)

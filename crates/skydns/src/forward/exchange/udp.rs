@@ -37,6 +37,7 @@ pub(super) async fn query_upstream(
     let query = exchange.query.encode(id, edns);
     send_datagram(&socket, &query).await?;
 
+    // A packet may be lost in either direction. One repetition is enough for a busy network.
     let resend_due = sleep_until(Instant::now() + exchange.limits.resend_after);
     tokio::pin!(resend_due);
     let mut resent = false;
@@ -55,6 +56,7 @@ pub(super) async fn query_upstream(
         match checked {
             ReplyCheck::Valid(reply) => return Ok(reply),
             ReplyCheck::Malformed => return Err(UpstreamFailure::Garbage),
+            // The reply may still arrive behind forged packets.
             ReplyCheck::Mismatch => {
                 exchange.metrics.count_mismatch();
                 mismatches += 1;
@@ -75,6 +77,7 @@ async fn open_socket(upstream: SocketAddr) -> Result<UdpSocket, UpstreamFailure>
     };
     let socket = UdpSocket::bind((any, 0))
         .await
+        // This machine lacks a socket or a port; the upstream is not at fault.
         .map_err(|_| UpstreamFailure::NoSocket)?;
 
     socket

@@ -187,6 +187,7 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         let failure = self.serve_until_end().await;
         self.questions.close();
 
+        // Servers of one query each close after its reply, and drop the queries behind it.
         let closed_early = failure == UpstreamFailure::Closed && !self.waiting.is_empty();
         on_end(ConnectionEnd {
             one_at_a_time: self.replies == 1 && closed_early,
@@ -203,6 +204,7 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
     async fn serve_until_end(&mut self) -> UpstreamFailure {
         let mut chunk = [0; READ_BUFFER];
         loop {
+            // Each step handles one event: octets, room to send, a query, or silence.
             let due = self.timeout_at();
             let step = tokio::select! {
                 read = self.read.read(&mut chunk) => match read {
@@ -270,6 +272,7 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
             self.since = Instant::now();
         }
 
+        // The caller's ID is replaced: many queries share the connection.
         let mut id: u16 = rand::random();
         while self.waiting.contains_key(&id) {
             id = rand::random();
