@@ -13,7 +13,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use skydns::{Backend, Entry, Host, Lookup, Pointer, Records, ServiceRecord, View, Zone, Zones};
+use skydns::{
+    Backend, Entry, EntryVisit, Host, Lookup, Pointer, Records, ServiceRecord, View, Zone, Zones,
+};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::{ANY, Map, TreeCache};
@@ -265,7 +267,7 @@ impl Snapshot {
     }
 
     /// Visits the entry whose own label is the last label of `path`, as `exact` of
-    /// [`Records::records`] requires.
+    /// [`Records::visit_entries`] requires.
     fn find_exactly<'v>(
         &'v self,
         path: &[&str],
@@ -294,7 +296,7 @@ impl Snapshot {
             .is_some()
     }
 
-    /// Visits all entries that a path with or without wildcards matches, see [`Records::records`].
+    /// Visits all entries that a path with or without wildcards matches, see [`Records::visit_entries`].
     fn find<'v>(
         &'v self,
         path: &[&str],
@@ -355,13 +357,13 @@ impl Records for Snapshot {
         self.synced
     }
 
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {
+        let EntryVisit {
+            path,
+            exact,
+            steps,
+            on_entry: visit,
+        } = visit;
         if let &["pod", namespace, label] = path
             && pod::may_be_pod(namespace)
             && pod::may_be_pod(label)

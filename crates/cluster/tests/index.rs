@@ -25,7 +25,7 @@ use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::Namespaces;
 use proptest::prelude::*;
-use skydns::{Records as _, Zone};
+use skydns::{EntryVisit, Records as _, Zone};
 use smol_str::SmolStr;
 use wire::Name;
 
@@ -147,8 +147,13 @@ fn further_records(snapshot: &Snapshot) -> Vec<String> {
                 .flat_map(|name| BELOW.map(|below| (*name, below)))
             {
                 let path = [&[namespace, name], below].concat();
-                zone.records.records(&path, false, &mut 1000, &mut |entry| {
-                    found.push(format!("{path:?} {} {:?}", entry.label, entry.record));
+                zone.records.visit_entries(EntryVisit {
+                    path: &path,
+                    exact: false,
+                    steps: &mut 1000,
+                    on_entry: &mut |entry| {
+                        found.push(format!("{path:?} {} {:?}", entry.label, entry.record));
+                    },
                 });
             }
         }

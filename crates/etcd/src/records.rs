@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::borrow::Cow;
 
-use skydns::{Entry, Host, Lookup, Records, ServiceRecord};
+use skydns::{Entry, EntryVisit, Host, Lookup, Records, ServiceRecord};
 
 use crate::tree::{MessageTree, StoredMessage};
 
@@ -22,13 +22,13 @@ impl Records for ZoneRecords {
         self.0.is_some()
     }
 
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {
+        let EntryVisit {
+            path,
+            exact,
+            steps,
+            on_entry: visit,
+        } = visit;
         let Some(tree) = &self.0 else {
             return Lookup::Missing;
         };
@@ -99,15 +99,14 @@ impl Records for MergedRecords {
         self.0.iter().any(Records::has_synced)
     }
 
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {
         for source in &self.0 {
-            let lookup = source.records(path, exact, steps, visit);
+            let lookup = source.visit_entries(EntryVisit {
+                path: visit.path,
+                exact: visit.exact,
+                steps: visit.steps,
+                on_entry: visit.on_entry,
+            });
             if lookup != Lookup::Missing {
                 return lookup;
             }

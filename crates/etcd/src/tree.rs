@@ -16,7 +16,7 @@ use crate::gateway::{KeyEvent, KeyEventKind};
 use crate::key::{KeyError, KeyPath, ZoneKeys};
 use crate::message::{InvalidMessage, SkydnsMessage};
 
-/// Number of steps that a visit of a child node costs, see [`skydns::Records::records`]. A child
+/// Number of steps that a visit of a child node costs, see [`skydns::Records::visit_entries`]. A child
 /// costs more than a message, because a child is a separate allocation.
 const CHILD_STEPS: usize = 32;
 /// Estimated memory of a message without its strings, in octets.

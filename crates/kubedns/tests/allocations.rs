@@ -15,7 +15,7 @@ use cluster::objects::{
 };
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{EngineOutcome, Identity, answer_message};
 use skydns::external::ExternalAnswers;
 use skydns::forward::{
     self, CacheLimits, CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache, TlsTrust,
@@ -97,7 +97,7 @@ fn ask<'b>(
 ) -> &'b [u8] {
     static NOTHING: ExternalAnswers = ExternalAnswers::none();
     out.clear();
-    let outcome = answer(
+    let outcome = answer_message(
         &*published.view(),
         identity,
         query,
@@ -105,7 +105,7 @@ fn ask<'b>(
         &NOTHING,
         out,
     );
-    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    assert!(matches!(outcome, EngineOutcome::Reply(_)), "{outcome:?}");
     out
 }
 

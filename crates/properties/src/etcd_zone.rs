@@ -7,7 +7,7 @@ use etcd::gateway::{self, KeyEvent, KeyEventKind, KeyValue, WatchFrames};
 use etcd::records::ZoneRecords;
 use etcd::{MessageTree, ZoneKeys};
 use skydns::FurtherZone;
-use skydns::engine::{self, Identity, Outcome};
+use skydns::engine::{self, EngineOutcome, Identity};
 use skydns::external::ExternalAnswers;
 use wire::Name;
 use wire::{Transport, rtype};
@@ -130,7 +130,7 @@ fn answers(tree: MessageTree, names: &[Name]) {
     {
         for transport in [Transport::Udp, Transport::Tcp] {
             let (query, mut out) = (message::query(name.wire(), rtype, Some(1232)), Vec::new());
-            let outcome = engine::answer(
+            let outcome = engine::answer_message(
                 &*view,
                 &identity,
                 &query,
@@ -138,7 +138,7 @@ fn answers(tree: MessageTree, names: &[Name]) {
                 &ExternalAnswers::none(),
                 &mut out,
             );
-            if let Outcome::Reply(_) = outcome {
+            if let EngineOutcome::Reply(_) = outcome {
                 message::answers(&query, transport, &out);
             }
         }

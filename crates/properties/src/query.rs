@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use cluster::snapshot::Snapshot;
-use skydns::engine::{Identity, Outcome, Pending, answer};
+use skydns::engine::{EngineOutcome, Identity, PendingAnswer, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use wire::Name;
 use wire::{Query, QueryError, Transport, rtype};
@@ -49,8 +49,8 @@ pub(crate) fn ask(
             outside.close();
         }
         let mut out = b"before".to_vec();
-        match answer(view, &identity, octets, transport, &outside, &mut out) {
-            Outcome::Reply(reply) => {
+        match answer_message(view, &identity, octets, transport, &outside, &mut out) {
+            EngineOutcome::Reply(reply) => {
                 let octets_of_reply = out.strip_prefix(b"before").unwrap_or_default();
                 message::answers(octets, transport, octets_of_reply);
                 let read = message::read(octets_of_reply);
@@ -61,7 +61,7 @@ pub(crate) fn ask(
                 );
                 return;
             }
-            Outcome::Pending(Pending::Forward(_)) => {
+            EngineOutcome::Pending(PendingAnswer::Forward(_)) => {
                 assert!(
                     Query::parse(octets, transport).is_ok(),
                     "only queries are sent on"
@@ -69,12 +69,12 @@ pub(crate) fn ask(
                 assert_eq!(out, b"before");
                 return;
             }
-            Outcome::Pending(Pending::Expensive) => {
+            EngineOutcome::Pending(PendingAnswer::Expensive) => {
                 unreachable!("a small cluster takes little work")
             }
-            Outcome::Search(_) => unreachable!("no name is completed"),
-            Outcome::Transfer => unreachable!("no zone is transferred"),
-            Outcome::Ignore => {
+            EngineOutcome::Search(_) => unreachable!("no name is completed"),
+            EngineOutcome::Transfer => unreachable!("no zone is transferred"),
+            EngineOutcome::Ignore => {
                 assert!(
                     matches!(Query::parse(octets, transport), Err(QueryError::Ignore)),
                     "a query is not ignored"
@@ -83,7 +83,7 @@ pub(crate) fn ask(
                 assert_eq!(out, b"before");
                 return;
             }
-            Outcome::Pending(Pending::External(questions)) => {
+            EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                 assert!(round < ROUNDS, "nothing more can be asked: {questions:?}");
                 assert_eq!(out, b"before");
                 assert!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skydns::metrics::System;
+use skydns::engine::System;
 use skydns::resolve::search_walk::SearchWalk;
 use skydns::search::SearchList;
 use skydns::{Search, Zone};

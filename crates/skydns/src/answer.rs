@@ -14,31 +14,32 @@ use std::cell::Cell;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
+use wire::name::labels;
+use wire::{
+    MessageFull, Name, NameForm, Query, RecordHead, ResponseWriter, Section, SoaData, class, rtype,
+};
 
+use self::lookup::{AddressFamilies, Alias, NameContent};
+use self::sample::RandomSample;
+use self::srv::TargetType;
+use crate::Host;
 use crate::backend::zones::Authority;
-use crate::backend::{Entry, Lookup, View, has_room_for};
-use crate::engine::Asker;
+use crate::backend::{Entry, EntryVisit, Lookup, View, has_room_for};
+use crate::engine::AnswerContext;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
 use crate::serial::{self, ZoneSerials};
-use lookup::{Alias, Families, Found};
-use sample::Sample;
-use srv::Kind;
-use wire::{
-    MessageFull, Name, NameForm, Query, RecordHead, ResponseWriter, Section, SoaData, class,
-    name::labels, rtype,
-};
 
 /// TTL of an upstream's records in our answers, in seconds.
 const EXTERNAL_TTL: u32 = 60;
 /// Steps of work charged for each lookup of a name, in addition to the steps for the entries.
-const LOOKUP: usize = 32;
+const LOOKUP_STEPS: usize = 32;
 /// The implemented version of the DNS-based service discovery specification.
-const SPECIFICATION: &str = "1.1.0";
+const SPECIFICATION_VERSION: &str = "1.1.0";
 
 /// Result of writing the records for the query name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
+pub(crate) enum AnswerStatus {
     /// The name does not exist.
     Missing,
     /// The name exists, but has no record of the type (NODATA).
@@ -51,10 +52,11 @@ pub(crate) enum Answered {
     Unknown,
 }
 
-/// The labels of a path, from the zone downwards.
-type Path<'n> = SmallVec<[&'n str; 8]>;
+/// The labels of a name below its zone, from the zone downwards.
+type LabelPath<'n> = SmallVec<[&'n str; 8]>;
 
-pub(crate) struct Answer<'q, 'b, V> {
+/// An answer in progress: the looked-up records are written into its message.
+pub(crate) struct AnswerWriter<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     external: &'q ExternalAnswers,
@@ -73,61 +75,63 @@ pub(crate) struct Answer<'q, 'b, V> {
     unanswered: bool,
     /// Steps of work that are left.
     steps: Cell<usize>,
-    asker: Asker,
+    context: AnswerContext,
 }
 
-impl<'q, 'b, V: View> Answer<'q, 'b, V> {
+impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
+    /// Starts an answer from the zone of `authority`. `out` receives the message.
     pub(crate) fn new(
-        (view, authority): (&'q V, Authority<'q>),
+        view: &'q V,
+        authority: Authority<'q>,
         query: &'q Query<'q>,
         external: &'q ExternalAnswers,
-        asker: Asker,
+        context: AnswerContext,
         out: &'b mut Vec<u8>,
     ) -> Self {
-        let (message, steps) = (ResponseWriter::new(query, out), Cell::new(asker.steps));
-        let (name, own) = (query.lower(), false);
         Self {
             view,
             query,
             external,
             authority,
-            name,
-            own,
-            message,
+            name: query.lower(),
+            own: false,
+            message: ResponseWriter::new(query, out),
             needs: Vec::new(),
             truncated: false,
             unanswered: false,
-            steps,
-            asker,
+            steps: Cell::new(context.steps),
+            context,
         }
     }
 
     /// Whether no step of work is left. The message is then incomplete.
-    pub(crate) fn exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.steps.get() == 0
     }
 
-    /// Visits the entries of a name in the zone of the query; see
-    /// [`Records::records`](crate::Records::records).
-    fn records(&self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'q>)) -> Lookup {
-        self.records_of(self.authority, path, exact, visit)
-    }
-
-    /// Visits the entries of a name in any zone.
-    fn records_of(
+    /// Visits the entries of a name in a zone, and charges the work; see
+    /// [`Records::visit_entries`](crate::Records::visit_entries).
+    fn visit_entries(
         &self,
         authority: Authority<'q>,
         path: &[&str],
         exact: bool,
-        visit: &mut dyn FnMut(Entry<'q>),
+        on_entry: &mut dyn FnMut(Entry<'q>),
     ) -> Lookup {
-        let before = self.steps.get().saturating_sub(LOOKUP);
+        let before = self.steps.get().saturating_sub(LOOKUP_STEPS);
         self.steps.set(before);
+
         let mut left = before;
-        let lookup = authority.records.records(path, exact, &mut left, visit);
-        // `visit` may look up other names and charge the steps of those lookups itself.
-        self.steps
-            .set(self.steps.get().saturating_sub(before - left));
+        let lookup = authority.records.visit_entries(EntryVisit {
+            path,
+            exact,
+            steps: &mut left,
+            on_entry,
+        });
+
+        // `on_entry` may look up other names and charge the steps of those lookups itself.
+        let spent = before - left;
+        self.steps.set(self.steps.get().saturating_sub(spent));
         lookup
     }
 
@@ -136,36 +140,40 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// Writes the answer for a name in the zone.
-    pub(crate) fn authoritative(&mut self) -> Answered {
-        let path = path(self.authority.relative(self.name));
+    pub(crate) fn write_zone_answer(&mut self) -> AnswerStatus {
+        let path = label_path(self.authority.relative(self.name));
         match &path {
-            Some(path) if path.is_empty() => self.apex(),
-            Some(path) => self.below_apex(path),
-            None => Answered::Missing,
+            Some(path) if path.is_empty() => self.write_apex(),
+            Some(path) => self.write_below_apex(path),
+            None => AnswerStatus::Missing,
         }
     }
 
-    fn below_apex(&mut self, path: &[&str]) -> Answered {
-        if let Some(records) = self.well_known(path).or_else(|| self.alias(path)) {
-            return records;
+    fn write_below_apex(&mut self, path: &[&str]) -> AnswerStatus {
+        if let Some(status) = self.write_well_known(path) {
+            return status;
         }
-        let found = match self.query.qtype {
-            rtype::A => self.addresses(path, Families::V4),
-            rtype::AAAA => self.addresses(path, Families::V6),
-            rtype::SRV => self.services(path, Kind::Service),
-            rtype::MX if self.authority.further.is_some() => {
-                self.services(path, Kind::MailExchange)
-            }
-            rtype::TXT if self.authority.further.is_some() => self.texts(path),
-            rtype::NS if !self.is_whole_zone() => Answered::Empty,
-            _ => self.nothing_of_the_type(path),
+        if let Some(status) = self.write_alias(path) {
+            return status;
+        }
+
+        let is_further = self.authority.further.is_some();
+        let status = match self.query.qtype {
+            rtype::A => self.write_addresses(path, AddressFamilies::V4),
+            rtype::AAAA => self.write_addresses(path, AddressFamilies::V6),
+            rtype::SRV => self.write_targets(path, TargetType::Service),
+            rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
+            rtype::TXT if is_further => self.write_texts(path),
+            rtype::NS if !self.is_whole_zone() => AnswerStatus::Empty,
+            _ => self.status_without_type(path),
         };
+
         // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these
         // answers.
-        if found == Answered::Missing && self.is_whole_zone() && self.is_above_a_name(path) {
-            return Answered::Empty;
+        if status == AnswerStatus::Missing && self.is_whole_zone() && self.is_above_a_name(path) {
+            return AnswerStatus::Empty;
         }
-        found
+        status
     }
 
     /// Whether a name without records of its own exists: a name above another one, or the name
@@ -180,39 +188,44 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// Answers for names that exist without a Service.
-    fn well_known(&mut self, path: &[&str]) -> Option<Answered> {
+    fn write_well_known(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         if self.authority.further.is_some() {
-            return self.further_name_server(path);
+            return self.write_further_name_server(path);
         }
+
+        let is_strict = self.view.zone().strict;
         match (path, self.query.qtype) {
             (["dns-version"], rtype::TXT) => {
-                let (text, ttl) = (SPECIFICATION, self.view.zone().ttl());
-                Some(self.wrote(|m| m.write_text(class::IN, ttl, text)))
+                let ttl = self.view.zone().ttl();
+                Some(self.try_write(|m| m.write_text(class::IN, ttl, SPECIFICATION_VERSION)))
             }
-            (["dns-version"], _) => Some(Answered::Empty),
-            (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
-                let families = if self.query.qtype == rtype::A {
-                    Families::V4
-                } else {
-                    Families::V6
-                };
-                Some(match self.addresses(&DNS_SERVICE, families) {
-                    Answered::Missing => Answered::Empty,
-                    other => other,
-                })
+            (["dns-version"], _) => Some(AnswerStatus::Empty),
+            (["dns", "ns"], rtype::A) if is_strict => {
+                Some(self.write_dns_service(AddressFamilies::V4))
             }
-            (["dns", "ns"] | ["dns"], _) if self.view.zone().strict => Some(Answered::Empty),
+            (["dns", "ns"], rtype::AAAA) if is_strict => {
+                Some(self.write_dns_service(AddressFamilies::V6))
+            }
+            (["dns", "ns"] | ["dns"], _) if is_strict => Some(AnswerStatus::Empty),
             _ => None,
+        }
+    }
+
+    /// Writes the addresses of the DNS Service. The name server exists even without that Service.
+    fn write_dns_service(&mut self, families: AddressFamilies) -> AnswerStatus {
+        match self.write_addresses(&DNS_SERVICE, families) {
+            AnswerStatus::Missing => AnswerStatus::Empty,
+            other => other,
         }
     }
 
     /// Answers A and AAAA of a further zone's name server with the addresses of the DNS Service.
     /// `None` for other queries, and for a zone with addresses or aliases of its own at that name.
-    fn further_name_server(&mut self, path: &[&str]) -> Option<Answered> {
+    fn write_further_name_server(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         if path != ["dns", "ns"] {
             return None;
         }
-        let families = Families::of(self.query.qtype)?;
+        let families = AddressFamilies::of_type(self.query.qtype)?;
         let own = self.look_up(self.authority, path, families);
         if own.has_addresses || !own.aliases.is_empty() {
             return None;
@@ -221,117 +234,124 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let cluster = Authority::cluster(self.view);
         if !cluster.records.has_synced() {
             self.unanswered = true;
-            return Some(Answered::Failed);
+            return Some(AnswerStatus::Failed);
         }
         let service = self.look_up(cluster, &DNS_SERVICE, families);
         let ttl = self.authority.ttl_of(self.view.zone(), TTL);
-        Some(self.write_addresses(service.addresses, ttl))
+        Some(self.write_sample(service.addresses, ttl))
     }
 
     /// Answers for the zone's apex.
-    fn apex(&mut self) -> Answered {
-        let (zone, authority) = (self.view.zone(), self.authority);
+    fn write_apex(&mut self) -> AnswerStatus {
+        let zone = self.view.zone();
         match self.query.qtype {
             rtype::SOA => {
-                let soa = ZoneSoa {
-                    domain: authority.domain.wire(),
-                    numbers: soa_numbers(zone.serials.as_deref(), authority.domain),
-                    ttl: authority.soa_ttl(zone),
-                    minimum: authority.negative_ttl(zone),
-                };
-                self.wrote(|m| soa.write(Section::Answer, m))
+                let ttl = self.authority.soa_ttl(zone);
+                let soa = self.zone_soa(ttl);
+                self.try_write(|m| soa.write(Section::Answer, m))
             }
-            rtype::NS if self.is_whole_zone() => self.name_servers(),
-            _ if authority.further.is_some() => self.further_apex(),
-            _ if zone.strict => Answered::Empty,
-            _ => Answered::Missing,
+            rtype::NS if self.is_whole_zone() => self.write_name_servers(),
+            _ if self.authority.further.is_some() => self.write_further_apex(),
+            _ if zone.strict => AnswerStatus::Empty,
+            _ => AnswerStatus::Missing,
+        }
+    }
+
+    /// The SOA record of the zone, with this TTL.
+    fn zone_soa(&self, ttl: u32) -> ZoneSoa<'q> {
+        let zone = self.view.zone();
+        ZoneSoa {
+            domain: self.authority.domain.wire(),
+            numbers: soa_numbers(zone.serials.as_deref(), self.authority.domain),
+            ttl,
+            minimum: self.authority.negative_ttl(zone),
         }
     }
 
     /// Answers for the apex of a further zone. In SkyDNS style the apex has the addresses of
     /// `apex.dns`, if any.
-    fn further_apex(&mut self) -> Answered {
-        let path: &[&str] = match self.query.qtype {
-            rtype::A | rtype::AAAA if self.authority.is_skydns() => &["dns", "apex"],
-            _ => &[],
-        };
-        match self.below_apex(path) {
-            Answered::Missing if !path.is_empty() => self.below_apex(&[]),
-            answered => answered,
+    fn write_further_apex(&mut self) -> AnswerStatus {
+        let is_address = matches!(self.query.qtype, rtype::A | rtype::AAAA);
+        if !is_address || !self.authority.is_skydns() {
+            return self.write_below_apex(&[]);
+        }
+
+        match self.write_below_apex(&["dns", "apex"]) {
+            AnswerStatus::Missing => self.write_below_apex(&[]),
+            status => status,
         }
     }
 
     /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of
     /// `ns.dns`; by default, this server.
-    fn name_servers(&mut self) -> Answered {
-        let own = self
-            .authority
-            .is_skydns()
-            .then(|| self.services(&["dns", "ns"], Kind::NameServer));
-        match own {
-            Some(Answered::Written) => Answered::Written,
-            _ => self.name_server(),
+    fn write_name_servers(&mut self) -> AnswerStatus {
+        if self.authority.is_skydns() {
+            let status = self.write_targets(&["dns", "ns"], TargetType::NameServer);
+            if status == AnswerStatus::Written {
+                return status;
+            }
         }
+        self.write_this_name_server()
     }
 
     /// Writes the zone's NS record with this server as target, and the addresses of the name server
     /// as glue.
-    fn name_server(&mut self) -> Answered {
-        let (domain, ttl) = (
-            self.authority.domain,
-            self.authority.ttl_of(self.view.zone(), TTL),
-        );
+    fn write_this_name_server(&mut self) -> AnswerStatus {
+        let domain = self.authority.domain;
+        let ttl = self.authority.ttl_of(self.view.zone(), TTL);
         let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype::NS, ttl);
         let mut target = 0;
-        let written = self.wrote(|m| {
+        let status = self.try_write(|m| {
             m.write_record(&head, |m| {
                 target = u16::try_from(m.position()).unwrap_or_default();
                 m.push_name(NameForm::Parts(&[NAME_SERVER, domain.wire()]));
             })
         });
+
+        // All addresses are written or none: a client would take a part for all of them.
         let mark = self.message.mark();
+        let owner = NameForm::At(target);
         for address in self.name_server_addresses() {
-            if self
+            let written = self
                 .message
-                .write_address(Section::Additional, NameForm::At(target), address, ttl)
-                .is_err()
-            {
+                .write_address(Section::Additional, owner, address, ttl);
+            if written.is_err() {
                 self.message.rewind(mark);
                 break;
             }
         }
-        written
+        status
     }
 
     /// Returns the addresses of the name server: those of `ns.dns` in a further zone, otherwise
     /// those of the DNS Service.
-    fn name_server_addresses(&self) -> impl IntoIterator<Item = IpAddr> + use<V> {
-        let addresses = |authority, path: &[&str]| {
-            self.look_up(authority, path, Families::BOTH)
-                .addresses
-                .into_shuffled()
-                .0
-        };
-        let own = self
-            .authority
-            .further
-            .map(|_| addresses(self.authority, &["dns", "ns"]));
-        own.filter(|own| !own.is_empty())
-            .unwrap_or_else(|| addresses(Authority::cluster(self.view), &DNS_SERVICE))
+    fn name_server_addresses(&self) -> SmallVec<[IpAddr; 8]> {
+        if self.authority.further.is_some() {
+            let own = self.addresses_of(self.authority, &["dns", "ns"]);
+            if !own.is_empty() {
+                return own;
+            }
+        }
+        self.addresses_of(Authority::cluster(self.view), &DNS_SERVICE)
+    }
+
+    fn addresses_of(&self, authority: Authority<'q>, path: &[&str]) -> SmallVec<[IpAddr; 8]> {
+        let content = self.look_up(authority, path, AddressFamilies::BOTH);
+        content.addresses.into_shuffled().items
     }
 
     /// Calls `write`, and marks the answer as truncated if a record did not fit.
-    fn wrote(
+    fn try_write(
         &mut self,
         write: impl FnOnce(&mut ResponseWriter<'q, 'b>) -> Result<(), MessageFull>,
-    ) -> Answered {
+    ) -> AnswerStatus {
         self.truncated |= write(&mut self.message).is_err();
-        Answered::Written
+        AnswerStatus::Written
     }
 
     /// Writes the addresses of a name, following aliases.
-    fn addresses(&mut self, path: &[&str], families: Families) -> Answered {
-        let Found {
+    fn write_addresses(&mut self, path: &[&str], families: AddressFamilies) -> AnswerStatus {
+        let NameContent {
             lookup,
             ttl,
             addresses,
@@ -339,140 +359,145 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             aliases,
         } = self.look_up(self.authority, path, families);
         match lookup {
-            Lookup::Missing => return Answered::Missing,
+            Lookup::Missing => return AnswerStatus::Missing,
             // kube-dns reports an unknown target for SRV queries only.
-            Lookup::TargetUnknown => return Answered::Empty,
+            Lookup::TargetUnknown => return AnswerStatus::Empty,
             Lookup::Exists => {}
         }
-        let (addresses, cut) = addresses.into_shuffled();
-        let chased = self.aliases(aliases, has_addresses, families);
-        if chased == Answered::Failed && addresses.is_empty() {
-            return Answered::Failed;
+
+        let chosen = addresses.into_shuffled();
+        let status = self.write_aliases(aliases, has_addresses, families);
+        if status == AnswerStatus::Failed && chosen.items.is_empty() {
+            return AnswerStatus::Failed;
         }
-        self.truncated |= cut;
-        for address in &addresses {
-            if self
-                .message
-                .write_address(Section::Answer, NameForm::Question, *address, ttl)
-                .is_err()
-            {
+
+        self.truncated |= chosen.is_cut;
+        self.write_each_address(&chosen.items, ttl);
+        self.lower_answer_ttls();
+        if chosen.items.is_empty() {
+            status
+        } else {
+            AnswerStatus::Written
+        }
+    }
+
+    /// Writes addresses of the query name, until one does not fit.
+    fn write_each_address(&mut self, addresses: &[IpAddr], ttl: u32) {
+        for address in addresses {
+            let written =
+                self.message
+                    .write_address(Section::Answer, NameForm::Question, *address, ttl);
+            if written.is_err() {
                 self.truncated = true;
                 break;
             }
         }
-        self.settle_ttls();
-        if addresses.is_empty() {
-            chased
-        } else {
-            Answered::Written
-        }
     }
 
     /// Lowers all TTLs of an answer with several records to the lowest one, as SkyDNS does.
-    fn settle_ttls(&mut self) {
-        let ((lowest, highest), ttl) = (
-            self.message.answer_ttls(),
-            self.authority.max_ttl(self.view.zone()),
-        );
-        if self.message.record_count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
-            self.message.set_answer_ttls(lowest.min(ttl));
+    fn lower_answer_ttls(&mut self) {
+        let (lowest, highest) = self.message.answer_ttls();
+        let max_ttl = self.authority.max_ttl(self.view.zone());
+
+        let has_several = self.message.record_count(Section::Answer) > 1;
+        if has_several && (lowest != highest || lowest > max_ttl) {
+            self.message.set_answer_ttls(lowest.min(max_ttl));
         }
     }
 
     /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any
     /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2).
-    fn alias(&mut self, path: &[&str]) -> Option<Answered> {
+    fn write_alias(&mut self, path: &[&str]) -> Option<AnswerStatus> {
+        let zone = self.view.zone();
         match self.query.qtype {
             rtype::CNAME => {}
             rtype::A | rtype::AAAA => return None,
-            _ if self.view.zone().strict && !self.authority.is_skydns() => {}
+            _ if zone.strict && !self.authority.is_skydns() => {}
             _ => return None,
         }
-        let (mut target, zone, authority) = (None, self.view.zone(), self.authority);
-        self.records(path, true, &mut |entry| {
-            if let crate::Host::Name(name) = &entry.record.host {
-                target = Some((
-                    wire::Name::clone(name),
-                    authority.ttl_of(zone, entry.record.ttl),
-                ));
+
+        let authority = self.authority;
+        let mut alias = None;
+        self.visit_entries(authority, path, true, &mut |entry| {
+            if let Host::Name(target) = &entry.record.host {
+                let ttl = authority.ttl_of(zone, entry.record.ttl);
+                alias = Some((Name::clone(target), ttl));
             }
         });
-        let (name, ttl) = target?;
-        Some(self.wrote(|m| m.write_cname(NameForm::Question, name.wire(), ttl)))
+
+        let (target, ttl) = alias?;
+        Some(self.try_write(|m| m.write_cname(NameForm::Question, target.wire(), ttl)))
     }
 
-    /// Answers NODATA for an existing name without records of the query type, otherwise NXDOMAIN.
+    /// The status for a name without records of the query type: NODATA if the name exists,
+    /// otherwise NXDOMAIN.
     // Differs from kube-dns: an existing name is never NXDOMAIN, whatever the query type.
-    fn nothing_of_the_type(&mut self, path: &[&str]) -> Answered {
-        match self.records(path, false, &mut |_| {}) {
-            Lookup::Missing => Answered::Missing,
-            Lookup::Exists | Lookup::TargetUnknown => Answered::Empty,
+    fn status_without_type(&mut self, path: &[&str]) -> AnswerStatus {
+        match self.visit_entries(self.authority, path, false, &mut |_| {}) {
+            Lookup::Missing => AnswerStatus::Missing,
+            Lookup::Exists | Lookup::TargetUnknown => AnswerStatus::Empty,
         }
     }
 
     /// Answers for an own-name alias with the records of its target. The alias is the owner of the
     /// records.
-    pub(crate) fn target(&mut self, target: &'q Name) -> Answered {
-        (self.name, self.own) = (target.wire(), true);
-        self.authoritative()
+    pub(crate) fn write_target(&mut self, target: &'q Name) -> AnswerStatus {
+        self.name = target.wire();
+        self.own = true;
+        self.write_zone_answer()
     }
 
     /// Writes the addresses of an own name.
-    pub(crate) fn host(&mut self, addresses: &[IpAddr]) -> Answered {
+    pub(crate) fn write_host(&mut self, addresses: &[IpAddr]) -> AnswerStatus {
         self.own = true;
-        let Some(families) = Families::of(self.query.qtype) else {
-            return Answered::Empty;
+        let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
+            return AnswerStatus::Empty;
         };
-        let mut chosen = Sample::new(self.room());
-        addresses
-            .iter()
-            .filter(|ip| families.include(**ip))
-            .for_each(|ip| chosen.add(*ip));
-        self.write_addresses(chosen, self.view.zone().ttl())
+
+        let mut chosen = RandomSample::new(self.max_records());
+        for address in addresses {
+            if families.include(*address) {
+                chosen.add(*address);
+            }
+        }
+        self.write_sample(chosen, self.view.zone().ttl())
     }
 
     /// Writes addresses of the query name, in random order.
-    fn write_addresses(&mut self, addresses: Sample<IpAddr, 8>, ttl: u32) -> Answered {
-        let (addresses, cut) = addresses.into_shuffled();
-        self.truncated |= cut;
-        for address in &addresses {
-            if self
-                .message
-                .write_address(Section::Answer, NameForm::Question, *address, ttl)
-                .is_err()
-            {
-                self.truncated = true;
-                break;
-            }
-        }
-        if addresses.is_empty() {
-            Answered::Empty
+    fn write_sample(&mut self, addresses: RandomSample<IpAddr, 8>, ttl: u32) -> AnswerStatus {
+        let chosen = addresses.into_shuffled();
+        self.truncated |= chosen.is_cut;
+        self.write_each_address(&chosen.items, ttl);
+
+        if chosen.items.is_empty() {
+            AnswerStatus::Empty
         } else {
-            Answered::Written
+            AnswerStatus::Written
         }
     }
 
     /// Writes the CNAME of an own-name alias with an external target. A query for addresses also
     /// gets the target's addresses.
-    pub(crate) fn external_alias(&mut self, target: &Name) -> Answered {
+    pub(crate) fn write_external_alias(&mut self, target: &Name) -> AnswerStatus {
         self.own = true;
         let ttl = self.view.zone().ttl();
-        let Some(families) = Families::of(self.query.qtype) else {
-            return self.wrote(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
+        let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
+            return self.try_write(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
         };
-        let mut aliases = Sample::new(self.room());
+
+        let mut aliases = RandomSample::new(self.max_records());
         aliases.add(Alias {
             target: target.clone(),
             ttl,
             external: true,
         });
-        let found = self.aliases(aliases, false, families);
-        self.settle_ttls();
-        found
+        let status = self.write_aliases(aliases, false, families);
+        self.lower_answer_ttls();
+        status
     }
 
     /// Writes the PTR records of an own name's address.
-    pub(crate) fn own_pointers(&mut self, names: &[Name]) {
+    pub(crate) fn write_own_pointers(&mut self, names: &[Name]) {
         let ttl = self.view.zone().ttl();
         for name in names {
             self.truncated |= self.message.write_ptr(&[name.wire()], ttl).is_err();
@@ -481,70 +506,74 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone and get
     /// no SOA.
-    pub(crate) fn negative(&mut self) {
+    pub(crate) fn write_negative_soa(&mut self) {
         if self.own {
             return;
         }
-        let zone = self.view.zone();
-        let ttl = self.authority.negative_ttl(zone);
-        let soa = ZoneSoa {
-            domain: self.authority.domain.wire(),
-            numbers: soa_numbers(zone.serials.as_deref(), self.authority.domain),
-            ttl,
-            minimum: ttl,
-        };
+
+        let soa = self.zone_soa(self.authority.negative_ttl(self.view.zone()));
         // The SOA is left out if it does not fit: the answer is complete without it.
         let _ = soa.write(Section::Authority, &mut self.message);
     }
 
     /// Writes the PTR records of an address: those of the cluster, otherwise those of further
     /// zones.
-    pub(crate) fn pointers(&mut self, address: IpAddr) -> Answered {
+    pub(crate) fn write_pointers(&mut self, address: IpAddr) -> AnswerStatus {
         let zone = self.view.zone();
-        let mut records = Answered::Missing;
-        let (view, message, truncated) = (self.view, &mut self.message, &mut self.truncated);
+        let message = &mut self.message;
+        let truncated = &mut self.truncated;
+        let mut status = AnswerStatus::Missing;
+
         // An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
-        view.reverse_record(address.to_canonical(), &mut |pointer| {
-            if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
-                records = Answered::Written;
-                *truncated |= message
-                    .write_ptr(&[&pointer.name, zone.domain.wire()], zone.ttl())
-                    .is_err();
+        let address = address.to_canonical();
+        self.view.reverse_record(address, &mut |pointer| {
+            let is_answered = pointer.named || zone.strict;
+            if is_answered && has_room_for(pointer.name.len(), &zone.domain) {
+                let target: [&[u8]; 2] = [&pointer.name, zone.domain.wire()];
+                *truncated |= message.write_ptr(&target, zone.ttl()).is_err();
+                status = AnswerStatus::Written;
             }
         });
-        if records == Answered::Missing {
-            self.further_pointers()
-        } else {
-            records
+
+        if status == AnswerStatus::Missing {
+            return self.write_further_pointers();
         }
+        status
     }
 
     /// Writes the PTR records that further zones hold for the query name.
-    fn further_pointers(&mut self) -> Answered {
-        let (mut answered, name) = (Answered::Missing, self.query.lower());
-        let (message, truncated) = (&mut self.message, &mut self.truncated);
+    fn write_further_pointers(&mut self) -> AnswerStatus {
+        let name = self.query.lower();
+        let message = &mut self.message;
+        let truncated = &mut self.truncated;
+        let mut status = AnswerStatus::Missing;
+
         for zone in self.view.zones().pointers(name) {
-            let below = name
-                .get(..name.len() - zone.domain.wire().len())
-                .unwrap_or_default();
-            let mut path: SmallVec<[&str; 34]> = labels(below)
+            let below = name.get(..name.len() - zone.domain.wire().len());
+            let mut path: SmallVec<[&str; 34]> = labels(below.unwrap_or_default())
                 .filter_map(|label| std::str::from_utf8(label).ok())
                 .collect();
             path.reverse();
-            let mut steps = LOOKUP;
-            zone.records.records(&path, true, &mut steps, &mut |entry| {
-                if let crate::Host::Name(target) = &entry.record.host {
-                    answered = Answered::Written;
-                    let ttl = zone.ttl.unwrap_or(entry.record.ttl);
-                    *truncated |= message.write_ptr(&[target.wire()], ttl).is_err();
-                }
+
+            let mut steps = LOOKUP_STEPS;
+            zone.records.visit_entries(EntryVisit {
+                path: &path,
+                exact: true,
+                steps: &mut steps,
+                on_entry: &mut |entry| {
+                    if let Host::Name(target) = &entry.record.host {
+                        let ttl = zone.ttl.unwrap_or(entry.record.ttl);
+                        *truncated |= message.write_ptr(&[target.wire()], ttl).is_err();
+                        status = AnswerStatus::Written;
+                    }
+                },
             });
         }
-        answered
+        status
     }
 
     /// Writes the TXT records of a CHAOS name.
-    pub(crate) fn chaos(&mut self, texts: &[&str]) {
+    pub(crate) fn write_chaos_texts(&mut self, texts: &[&str]) {
         for text in texts {
             self.truncated |= self.message.write_text(class::CH, 0, text).is_err();
         }
@@ -561,8 +590,8 @@ pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
 /// Converts labels in wire format to a path from the zone downwards; `None` if a label is not
 /// UTF-8.
-fn path(relative: &[u8]) -> Option<Path<'_>> {
-    let mut path: Path<'_> = labels(relative)
+fn label_path(relative: &[u8]) -> Option<LabelPath<'_>> {
+    let mut path: LabelPath<'_> = labels(relative)
         .map(|label| std::str::from_utf8(label).ok())
         .collect::<Option<_>>()?;
     path.reverse();

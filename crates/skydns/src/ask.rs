@@ -9,7 +9,7 @@ use wire::{
 };
 
 use crate::backend::View;
-use crate::engine::{self, Identity, Outcome, Pending};
+use crate::engine::{self, EngineOutcome, Identity, PendingAnswer};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 
 /// The answer to one query.
@@ -49,13 +49,13 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
             external.close();
         }
         match answer(view, &query, Transport::Tcp, &external, &mut out) {
-            Outcome::Reply(reply) => {
+            EngineOutcome::Reply(reply) => {
                 response.rcode = Some(reply.rcode);
                 response.records = records(&out);
                 response.truncated = out.len() > PLAIN_UDP && is_truncated(view, &query);
                 return response;
             }
-            Outcome::Pending(Pending::External(questions)) => {
+            EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                 for question in questions {
                     external.insert(question.clone(), ExternalAnswer::Records(Vec::new()));
                     response.external.push(question);
@@ -63,15 +63,15 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
             }
             // With `--search-suffix` the server completes such a name. The name has no records of
             // its own, so that `explain` shows the candidates instead.
-            Outcome::Search(_) => {
+            EngineOutcome::Search(_) => {
                 return Response {
                     rcode: Some(rcode::NOERROR),
                     ..response
                 };
             }
-            Outcome::Pending(Pending::Forward(_) | Pending::Expensive)
-            | Outcome::Transfer
-            | Outcome::Ignore => {
+            EngineOutcome::Pending(PendingAnswer::Forward(_) | PendingAnswer::Expensive)
+            | EngineOutcome::Transfer
+            | EngineOutcome::Ignore => {
                 return response;
             }
         }
@@ -103,12 +103,12 @@ fn answer(
     transport: Transport,
     external: &ExternalAnswers,
     out: &mut Vec<u8>,
-) -> Outcome {
+) -> EngineOutcome {
     // The identity is only used for CHAOS queries.
     let identity = Identity {
         version: String::new(),
     };
-    engine::answer(view, &identity, query, transport, external, out)
+    engine::answer_message(view, &identity, query, transport, external, out)
 }
 
 fn is_truncated(view: &impl View, query: &[u8]) -> bool {
@@ -119,7 +119,7 @@ fn is_truncated(view: &impl View, query: &[u8]) -> bool {
         &ExternalAnswers::none(),
         &mut Vec::new(),
     );
-    matches!(outcome, Outcome::Reply(reply) if reply.truncated)
+    matches!(outcome, EngineOutcome::Reply(reply) if reply.truncated)
 }
 
 fn records(message: &[u8]) -> Vec<Record> {

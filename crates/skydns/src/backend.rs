@@ -42,21 +42,8 @@ pub trait Records: Any + Send + Sync {
     /// REFUSED, and queries for names of further zones SERVFAIL.
     fn has_synced(&self) -> bool;
 
-    /// Visits the entries at `path` and returns whether the name exists.
-    ///
-    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc",
-    /// "apps", "web"]`). With `exact` the last label has to equal the label of the entry, and `*`
-    /// is not a wildcard. SkyDNS looks up CNAME records in this way.
-    ///
-    /// `steps` limits the work. An entry takes one step. A name that matches a wildcard takes some
-    /// dozens of steps. At zero the visit ends and is incomplete.
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup;
+    /// Visits the entries of a name and returns whether the name exists.
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup;
 
     /// Whether [`owner_names`](Self::owner_names) visits all names. Other zones are not
     /// transferred.
@@ -64,7 +51,7 @@ pub trait Records: Any + Send + Sync {
         false
     }
 
-    /// Visits the owner name of every stored record, as a path: see [`Records::records`].
+    /// Visits the owner name of every stored record, as a path: see [`EntryVisit::path`].
     /// Wildcards, and pod names synthesized from addresses, are left out.
     ///
     /// With `unlike`, a name may be left out if its records in `unlike` are the same. Such a visit
@@ -74,6 +61,20 @@ pub trait Records: Any + Send + Sync {
     /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without
     /// records).
     fn has_descendants(&self, path: &[&str]) -> bool;
+}
+
+/// A visit of the entries of one name; see [`Records::visit_entries`].
+pub struct EntryVisit<'a, 'v> {
+    /// The labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`).
+    pub path: &'a [&'a str],
+    /// Whether the last label has to equal the label of the entry, and `*` is not a wildcard.
+    /// SkyDNS looks up CNAME records in this way.
+    pub exact: bool,
+    /// Limit of the work. An entry takes one step. A name that matches a wildcard takes some dozens
+    /// of steps. At zero the visit ends and is incomplete.
+    pub steps: &'a mut usize,
+    /// Called with each entry.
+    pub on_entry: &'a mut dyn FnMut(Entry<'v>),
 }
 
 /// All data of an answer at one point in time: the cluster's records and the configuration.
@@ -204,26 +205,31 @@ impl Zone {
     /// Sets the stub domains of the zone. A stub domain equal to the cluster domain has no effect.
     #[must_use]
     pub fn with_stub_domains(self, domains: impl IntoIterator<Item = StubDomain>) -> Self {
-        let lower = |(name, servers): StubDomain| (name.to_lowercase(), servers);
-        let mut domains: Vec<StubDomain> = domains.into_iter().map(lower).collect();
+        let mut domains: Vec<StubDomain> = domains
+            .into_iter()
+            .map(|(name, servers)| (name.to_lowercase(), servers))
+            .collect();
         domains.sort_by_key(|(name, _)| std::cmp::Reverse(name.wire().len()));
-        let below = |name: &&Name| {
-            self.domain_of(name.wire())
-                .is_some_and(|ours| ours.wire().len() < name.wire().len())
-        };
+
         let delegated = domains
             .iter()
             .map(|(name, _)| name)
-            .filter(below)
+            .filter(|name| self.is_below_cluster_domain(name))
             .cloned()
             .collect();
+        let stub_domains = StubDomains {
+            all: domains.into(),
+            delegated,
+        };
         Self {
-            stub_domains: StubDomains {
-                all: domains.into(),
-                delegated,
-            },
+            stub_domains,
             ..self
         }
+    }
+
+    fn is_below_cluster_domain(&self, name: &Name) -> bool {
+        let ours = self.domain_of(name.wire());
+        ours.is_some_and(|ours| ours.wire().len() < name.wire().len())
     }
 
     /// The stub domains, the longest first.
@@ -236,6 +242,7 @@ impl Zone {
         if is_within(name, self.domain.wire()) {
             return Some(&self.domain);
         }
+
         self.other_domains
             .iter()
             .find(|domain| is_within(name, domain.wire()))
@@ -244,23 +251,18 @@ impl Zone {
     /// Whether a name (wire format, lower case) is in the cluster's zone: in a cluster domain, and
     /// not in a stub domain below that domain. dnsmasq also prefers the longest domain.
     pub fn owns(&self, name: &[u8]) -> bool {
-        self.domain_of(name).is_some()
-            && !self
-                .stub_domains
-                .delegated
-                .iter()
-                .any(|stub| is_within(name, stub.wire()))
+        let mut delegated = self.stub_domains.delegated.iter();
+        self.domain_of(name).is_some() && !delegated.any(|stub| is_within(name, stub.wire()))
     }
 
     /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if
     /// any. The longest stub domain that holds the name wins.
     pub fn servers_for(&self, name: &[u8]) -> (&Arc<[Upstream]>, Option<&Name>) {
-        self.stub_domains()
-            .iter()
-            .find(|(domain, _)| is_within(name, domain.wire()))
-            .map_or((&self.upstreams, None), |(domain, servers)| {
-                (servers, Some(domain))
-            })
+        let mut stub_domains = self.stub_domains().iter();
+        match stub_domains.find(|(domain, _)| is_within(name, domain.wire())) {
+            Some((domain, servers)) => (servers, Some(domain)),
+            None => (&self.upstreams, None),
+        }
     }
 
     /// Whether an external name (wire format, lower case) must not be forwarded. True for a

@@ -44,7 +44,9 @@ pub mod udp;
 
 pub use ask::ask;
 pub use backend::zones::{Authority, FurtherZone, Zones};
-pub use backend::{Backend, Entry, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone};
+pub use backend::{
+    Backend, Entry, EntryVisit, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone,
+};
 pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};
 pub use search::Search;

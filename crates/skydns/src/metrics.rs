@@ -21,6 +21,7 @@ use wire::{Transport, rcode};
 use self::kinds::Kinds;
 use self::zones::ZoneCounters;
 pub use self::zones::ZoneMetrics;
+use crate::engine::{Reply, System};
 
 /// Upper bounds of the duration histogram, in seconds.
 const DURATIONS: [f64; 13] = [
@@ -31,48 +32,6 @@ const SIZES: [f64; 21] = [
     0.0, 512.0, 1024.0, 1500.0, 2048.0, 4096.0, 8192.0, 12288.0, 16384.0, 20480.0, 24576.0,
     28672.0, 32768.0, 36864.0, 40960.0, 45056.0, 49152.0, 53248.0, 57344.0, 61440.0, 65536.0,
 ];
-
-/// The part of the server that answered a query. Most metrics have the part as a label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    /// Names in our zones, and refused queries.
-    Auth,
-    /// External names, forwarded to an upstream.
-    Recursive,
-    /// Reverse names.
-    Reverse,
-    /// Names of a stub domain.
-    Stub,
-}
-
-impl System {
-    const ALL: [Self; 4] = [Self::Auth, Self::Recursive, Self::Reverse, Self::Stub];
-
-    /// Value of the label `system`.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Auth => "auth",
-            Self::Recursive => "recursive",
-            Self::Reverse => "reverse",
-            Self::Stub => "stub",
-        }
-    }
-}
-
-/// Properties of an answer that are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    /// The part of the server that answered.
-    pub system: System,
-    /// QTYPE; 0 for a malformed query.
-    pub qtype: u16,
-    /// The RCODE.
-    pub rcode: u16,
-    /// Whether the answer was truncated.
-    pub truncated: bool,
-    /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
-    pub zone: Option<u8>,
-}
 
 /// Duration of an answer, from the arrival of the query.
 #[derive(Debug, Clone, Copy)]

@@ -16,11 +16,14 @@ use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::client_shares::ClientShares;
-use crate::engine::{self, Asker, Identity, Outcome, Pending, Progress, Reply};
+use crate::engine::System;
+use crate::engine::{
+    self, AnswerContext, EngineOutcome, Identity, NameProgress, PendingAnswer, Reply,
+};
 use crate::expensive_queue::ExpensiveQueue;
 use crate::external::ExternalAnswers;
 use crate::forward::Forwarder;
-use crate::metrics::{Shard, System};
+use crate::metrics::Shard;
 use crate::tap::{AnsweredQuery, QueryTap};
 use crate::top::{AnswerSampler, TopQueries};
 use crate::transfer::{ResponseSigner, ZoneTransfers};
@@ -46,7 +49,7 @@ const MAX_WAITING: usize = 16_384;
 /// lower.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Maximum work for an immediate answer over UDP, in steps (see
-/// [`Records::records`](crate::Records::records)): about 0.2 ms. The addresses of a headless
+/// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a headless
 /// Service with thousands of pods take less, and so does a wildcard over 200 names.
 const STEPS_OVER_UDP: usize = 8192;
 /// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as
@@ -159,11 +162,11 @@ impl<B: Backend> Resolver<B> {
             view: &*view,
         };
         let work = match self.try_authority(&ask, out) {
-            Outcome::Reply(reply) => return AnswerAttempt::Answered(reply),
-            Outcome::Ignore => return AnswerAttempt::Ignored,
-            Outcome::Transfer => return self.attempt_transfer(&ask, out),
-            Outcome::Pending(pending) => WaitingWork::Name(pending),
-            Outcome::Search(list) => WaitingWork::Search(list),
+            EngineOutcome::Reply(reply) => return AnswerAttempt::Answered(reply),
+            EngineOutcome::Ignore => return AnswerAttempt::Ignored,
+            EngineOutcome::Transfer => return self.attempt_transfer(&ask, out),
+            EngineOutcome::Pending(pending) => WaitingWork::Name(pending),
+            EngineOutcome::Search(list) => WaitingWork::Search(list),
         };
 
         // The transport reuses the buffer of the message, so the query is copied.
@@ -178,43 +181,48 @@ impl<B: Backend> Resolver<B> {
 
     /// Answers from our own records, and continues with the search list or the cache if the name
     /// needs them.
-    fn try_authority(&self, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Outcome {
-        let asker = Asker {
+    fn try_authority(&self, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> EngineOutcome {
+        let context = AnswerContext {
             steps: steps_at_once(ask.query.transport),
             client: Some(ask.client),
             zone_data: false,
         };
         let external = &NO_EXTERNAL_ANSWERS;
 
-        match engine::answer_query(asker, ask.view, &self.identity, ask.query, external, out) {
-            Outcome::Pending(pending) => self.try_cache(ask, pending, out).into(),
-            Outcome::Search(list) => match self.try_search(ask, list, out) {
-                Ok(reply) => Outcome::Reply(reply),
-                Err(list) => Outcome::Search(list),
+        match engine::answer_query(context, ask.view, &self.identity, ask.query, external, out) {
+            EngineOutcome::Pending(pending) => self.try_cache(ask, pending, out).into(),
+            EngineOutcome::Search(list) => match self.try_search(ask, list, out) {
+                Ok(reply) => EngineOutcome::Reply(reply),
+                Err(list) => EngineOutcome::Search(list),
             },
             outcome => outcome,
         }
     }
 
     /// Answers one name of a search list, from our own records or the cache.
-    fn try_candidate(&self, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Progress {
+    fn try_candidate(&self, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> NameProgress {
         let steps = steps_at_once(ask.query.transport);
         let external = &NO_EXTERNAL_ANSWERS;
 
         match engine::answer_name(steps, ask.view, &self.identity, ask.query, external, out) {
-            Progress::Pending(pending) => self.try_cache(ask, pending, out),
-            reply @ Progress::Reply(_) => reply,
+            NameProgress::Pending(pending) => self.try_cache(ask, pending, out),
+            reply @ NameProgress::Reply(_) => reply,
         }
     }
 
     /// Answers a query for an external name from the cache of the forwarder.
-    fn try_cache(&self, ask: &Ask<'_, B::View>, pending: Pending, out: &mut Vec<u8>) -> Progress {
+    fn try_cache(
+        &self,
+        ask: &Ask<'_, B::View>,
+        pending: PendingAnswer,
+        out: &mut Vec<u8>,
+    ) -> NameProgress {
         match pending {
-            Pending::Forward(system) => match self.copy_cached_answer(ask, system, out) {
-                Some(reply) => Progress::Reply(reply),
-                None => Progress::Pending(Pending::Forward(system)),
+            PendingAnswer::Forward(system) => match self.copy_cached_answer(ask, system, out) {
+                Some(reply) => NameProgress::Reply(reply),
+                None => NameProgress::Pending(PendingAnswer::Forward(system)),
             },
-            pending => Progress::Pending(pending),
+            pending => NameProgress::Pending(pending),
         }
     }
 
@@ -285,7 +293,7 @@ fn append_servfail<V: View>(
     cause: &Cause,
     out: &mut Vec<u8>,
 ) -> Reply {
-    engine::servfail(ask.view.zone(), ask.query, system, cause, out)
+    engine::append_servfail(ask.view.zone(), ask.query, system, cause, out)
 }
 
 /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.

@@ -17,7 +17,8 @@ use wire::query_filter::QueryFilter;
 use wire::{Question, Transport, name::MAX_NAME, rcode};
 
 use crate::engine::Reply;
-use crate::metrics::{System, Took};
+use crate::engine::System;
+use crate::metrics::Took;
 
 /// Maximum number of open watches.
 const MAX_WATCHES: usize = 8;

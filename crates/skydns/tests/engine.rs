@@ -19,7 +19,7 @@ mod zones;
 
 use fixed::Fixed;
 use skydns::Zone;
-use skydns::engine::{Identity, Outcome, Pending, answer};
+use skydns::engine::{EngineOutcome, Identity, PendingAnswer, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::resolve::extract_external_answer;
 use testkit::message::Message;
@@ -56,8 +56,8 @@ fn outside(answer: ExternalAnswer) -> ExternalAnswers {
 /// The answer to `query`.
 fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAnswers) -> Vec<u8> {
     let mut out = Vec::new();
-    let outcome = answer(view, &identity(), query, transport, outside, &mut out);
-    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    let outcome = answer_message(view, &identity(), query, transport, outside, &mut out);
+    assert!(matches!(outcome, EngineOutcome::Reply(_)), "{outcome:?}");
     out
 }
 
@@ -67,7 +67,7 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
         Fixed::new(&[]),
         Query::new("out.apps.svc.cluster.local.", "A").wire(),
     );
-    let asked = answer(
+    let asked = answer_message(
         &view,
         &identity(),
         &query,
@@ -77,7 +77,9 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     );
     assert_eq!(
         asked,
-        Outcome::Pending(Pending::External(vec![address_of("www.outside.test")]))
+        EngineOutcome::Pending(PendingAnswer::External(vec![address_of(
+            "www.outside.test"
+        )]))
     );
     for (known, expected) in [
         (ExternalAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
@@ -313,7 +315,7 @@ fn several_domains_hold_the_same_names() {
 fn missing_names_of_some_zones_are_forwarded() {
     let said = |view: &Fixed, name: &str| {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer(
+        match answer_message(
             view,
             &identity(),
             &query,
@@ -321,7 +323,7 @@ fn missing_names_of_some_zones_are_forwarded() {
             &outside(ExternalAnswer::Failed),
             &mut out,
         ) {
-            Outcome::Reply(_) => testkit::dig::show(&out)[3..]
+            EngineOutcome::Reply(_) => testkit::dig::show(&out)[3..]
                 .split(',')
                 .next()
                 .unwrap_or_default()
@@ -335,27 +337,27 @@ fn missing_names_of_some_zones_are_forwarded() {
     for (name, expected) in [
         (
             "no.apps.svc.cluster.local.",
-            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
+            ["PendingAnswer(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
         ),
         (
             "no.OTHER.svc.cluster.local.",
             [
-                "Pending(Forward(Recursive))",
-                "Pending(Forward(Recursive))",
+                "PendingAnswer(Forward(Recursive))",
+                "PendingAnswer(Forward(Recursive))",
                 "REFUSED",
             ],
         ),
         (
             "vm.cluster.local.",
             [
-                "Pending(Forward(Recursive))",
-                "Pending(Forward(Recursive))",
+                "PendingAnswer(Forward(Recursive))",
+                "PendingAnswer(Forward(Recursive))",
                 "REFUSED",
             ],
         ),
         (
             "xvm.cluster.local.",
-            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
+            ["PendingAnswer(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
         ),
         // An existing name is not forwarded, even if its alias cannot be resolved.
         (
@@ -392,7 +394,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     };
     let said = |view: &Fixed, name: &str| {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer(
+        match answer_message(
             view,
             &identity(),
             &query,
@@ -400,12 +402,12 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
             &ExternalAnswers::none(),
             &mut out,
         ) {
-            Outcome::Reply(_) => testkit::dig::show(&out)
+            EngineOutcome::Reply(_) => testkit::dig::show(&out)
                 .lines()
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
-            Outcome::Pending(Pending::External(questions)) => {
+            EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                 format!("asks for {}", questions[0].name)
             }
             other => format!("{other:?}"),
@@ -415,18 +417,18 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     for (name, before, after) in [
         (
             "corp.cluster.local.",
-            "Pending(Forward(Stub))",
-            "Pending(Forward(Stub))",
+            "PendingAnswer(Forward(Stub))",
+            "PendingAnswer(Forward(Stub))",
         ),
         (
             "host.CORP.cluster.local.",
-            "Pending(Forward(Stub))",
-            "Pending(Forward(Stub))",
+            "PendingAnswer(Forward(Stub))",
+            "PendingAnswer(Forward(Stub))",
         ),
         (
             "other.local.",
-            "Pending(Forward(Stub))",
-            "Pending(Forward(Stub))",
+            "PendingAnswer(Forward(Stub))",
+            "PendingAnswer(Forward(Stub))",
         ),
         (
             "xcorp.cluster.local.",
@@ -467,7 +469,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
 fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
     let said = |view: &Fixed, name: &str, rtype: &str| {
         let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
-        match answer(
+        match answer_message(
             view,
             &identity(),
             &query,
@@ -475,7 +477,7 @@ fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
             &ExternalAnswers::none(),
             &mut out,
         ) {
-            Outcome::Reply(_) => testkit::dig::show(&out)
+            EngineOutcome::Reply(_) => testkit::dig::show(&out)
                 .lines()
                 .next()
                 .unwrap_or_default()
@@ -489,19 +491,19 @@ fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
             "short.",
             "A",
             ";; SERVFAIL, flags: qr rd ra",
-            "Pending(Forward(Recursive))",
+            "PendingAnswer(Forward(Recursive))",
         ),
         (
             ".",
             "NS",
             ";; SERVFAIL, flags: qr rd ra",
-            "Pending(Forward(Recursive))",
+            "PendingAnswer(Forward(Recursive))",
         ),
         (
             "www.outside.test.",
             "ANY",
             ";; REFUSED, flags: qr",
-            "Pending(Forward(Recursive))",
+            "PendingAnswer(Forward(Recursive))",
         ),
         (
             "web.apps.svc.cluster.local.",

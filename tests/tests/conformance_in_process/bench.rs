@@ -1,7 +1,7 @@
 //! Passes the questions of one scenario to the engine.
 
 use skydns::Zone;
-use skydns::engine::{Identity, Outcome, Pending, answer};
+use skydns::engine::{EngineOutcome, Identity, PendingAnswer, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery};
 use skydns::resolve::extract_external_answer;
 use testkit::{codes, name};
@@ -110,7 +110,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
     let mut outside = ExternalAnswers::none();
     for _ in 0..ROUNDS {
         let mut out = Vec::new();
-        match answer(
+        match answer_message(
             &*view,
             &identity,
             &packet,
@@ -118,15 +118,17 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
             &outside,
             &mut out,
         ) {
-            Outcome::Reply(_) => return Some(Observed::Packet(out)),
-            Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
-            Outcome::Pending(Pending::Forward(_)) => return None,
-            Outcome::Search(_) => return Some(Observed::Nothing("to be completed".to_owned())),
-            Outcome::Transfer => return Some(Observed::Nothing("a transfer".to_owned())),
-            Outcome::Pending(Pending::Expensive) => {
+            EngineOutcome::Reply(_) => return Some(Observed::Packet(out)),
+            EngineOutcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
+            EngineOutcome::Pending(PendingAnswer::Forward(_)) => return None,
+            EngineOutcome::Search(_) => {
+                return Some(Observed::Nothing("to be completed".to_owned()));
+            }
+            EngineOutcome::Transfer => return Some(Observed::Nothing("a transfer".to_owned())),
+            EngineOutcome::Pending(PendingAnswer::Expensive) => {
                 return Some(Observed::Nothing("too much work".to_owned()));
             }
-            Outcome::Pending(Pending::External(questions)) => {
+            EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                 for question in questions {
                     let told = look_up(memory, case, &view.zone, &question);
                     outside.insert(question, told);

@@ -11,7 +11,7 @@ use cluster::watch::{Namespaces, Scope};
 use daemon::flags::{Style, parse};
 use kubedns::options::Options;
 use serde_json::Value;
-use skydns::engine::{Identity, Outcome, Pending, answer};
+use skydns::engine::{EngineOutcome, Identity, PendingAnswer, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers};
 use testkit::query::Query;
 use tests::conformance::answer::{Answer, Observed};
@@ -61,7 +61,7 @@ impl Cluster {
         let mut outside = ExternalAnswers::none();
         loop {
             let (mut out, view) = (Vec::new(), self.published.get());
-            match answer(
+            match answer_message(
                 &*view,
                 &identity,
                 &query,
@@ -69,13 +69,13 @@ impl Cluster {
                 &outside,
                 &mut out,
             ) {
-                Outcome::Reply(_) => return Some(read(out)),
-                Outcome::Pending(Pending::External(names)) => {
+                EngineOutcome::Reply(_) => return Some(read(out)),
+                EngineOutcome::Pending(PendingAnswer::External(names)) => {
                     for name in names {
                         outside.insert(name, ExternalAnswer::Records(Vec::new()));
                     }
                 }
-                Outcome::Pending(Pending::Forward(_)) => return None,
+                EngineOutcome::Pending(PendingAnswer::Forward(_)) => return None,
                 other => panic!("{question}: {other:?}"),
             }
         }

@@ -9,7 +9,7 @@ use cluster::objects::{Change, EndpointsSource, Event, FromApi};
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::Zone;
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{EngineOutcome, Identity, answer_message};
 use skydns::external::ExternalAnswers;
 use testkit::message::Message;
 use testkit::objects::{mk_endpoints, mk_headless};
@@ -80,7 +80,7 @@ pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> 
     let mut outside = ExternalAnswers::none();
     outside.close();
     let mut out = Vec::new();
-    let outcome = answer(
+    let outcome = answer_message(
         &*published.get(),
         &identity,
         query,
@@ -88,6 +88,6 @@ pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> 
         &outside,
         &mut out,
     );
-    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    assert!(matches!(outcome, EngineOutcome::Reply(_)), "{outcome:?}");
     Message::parse(&out).expect("a whole message")
 }

@@ -83,7 +83,7 @@ impl Import {
 
     /// Visits the records at `path`, which holds the labels below the import's name. Returns
     /// whether the name exists. Wildcards are not supported. For `steps` see
-    /// [`skydns::Records::records`].
+    /// [`skydns::Records::visit_entries`].
     pub(super) fn visit<'v>(
         &'v self,
         path: &[&str],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::Value;
 use skydns::Zone;
-use skydns::engine::Outcome;
+use skydns::engine::EngineOutcome;
 use testkit::objects::{mk_imported_slice, mk_service_import};
 use wire::Name;
 use wire::Transport;
@@ -119,7 +119,7 @@ fn published() -> Arc<Published> {
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (outcome, out) = ask(published, name, rtype, Transport::Tcp);
     assert!(
-        matches!(outcome, Outcome::Reply(_)),
+        matches!(outcome, EngineOutcome::Reply(_)),
         "{name} {rtype}: {outcome:?}"
     );
     let text = testkit::dig::show_sorted(&out);

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use skydns::{Entry, Lookup, Records};
+use skydns::{EntryVisit, Lookup, Records};
 use treecache::TreeCache;
 
 use super::import::Import;
@@ -43,13 +43,13 @@ impl Records for ImportRecords {
         self.synced
     }
 
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {
+        let EntryVisit {
+            path,
+            exact,
+            steps,
+            on_entry: visit,
+        } = visit;
         let ["svc", namespace, name, below @ ..] = path else {
             return Lookup::Missing;
         };

@@ -133,7 +133,7 @@ impl ExternalNode {
     }
 
     /// Visits the records at `path`, which holds the labels below the Service's name. Returns
-    /// whether there are records. For `steps` see [`skydns::Records::records`].
+    /// whether there are records. For `steps` see [`skydns::Records::visit_entries`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],

@@ -76,7 +76,7 @@ impl ServiceNode {
     ///
     /// A wildcard in place of a member's label matches every member. With `exact` there are no
     /// wildcards, and the last label must be the label of a member. For `steps` see
-    /// [`skydns::Records::records`].
+    /// [`skydns::Records::visit_entries`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],

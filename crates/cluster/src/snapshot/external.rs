@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use skydns::{Entry, Lookup, Records};
+use skydns::{EntryVisit, Lookup, Records};
 use treecache::TreeCache;
 
 use super::each_entry;
@@ -29,13 +29,13 @@ impl Records for ExternalZone {
         self.synced
     }
 
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {
+        let EntryVisit {
+            path,
+            exact,
+            steps,
+            on_entry: visit,
+        } = visit;
         let service = match path {
             // The name server is the DNS Service. `has_descendants` returns true for `ns.dns` even
             // if that Service has no external address.

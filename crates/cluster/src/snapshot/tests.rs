@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skydns::engine::{self, Identity, Outcome, Pending};
+use skydns::engine::{self, EngineOutcome, Identity, PendingAnswer};
 use skydns::external::ExternalAnswers;
-use skydns::{Backend as _, Lookup, Records as _, Zone};
+use skydns::{Backend as _, EntryVisit, Lookup, Records as _, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
 use testkit::query::Query;
 use wire::Name;
@@ -52,7 +52,7 @@ pub(crate) fn ask(
     name: &str,
     rtype: &str,
     transport: Transport,
-) -> (Outcome, Vec<u8>) {
+) -> (EngineOutcome, Vec<u8>) {
     let (query, identity) = (
         Query::new(name, rtype).wire(),
         Identity {
@@ -60,7 +60,7 @@ pub(crate) fn ask(
         },
     );
     let (view, mut out) = (published.view(), Vec::new());
-    let outcome = engine::answer(
+    let outcome = engine::answer_message(
         &*view,
         &identity,
         &query,
@@ -75,7 +75,7 @@ pub(crate) fn ask(
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (outcome, out) = ask(published, name, rtype, Transport::Udp);
     match outcome {
-        Outcome::Reply(_) => {
+        EngineOutcome::Reply(_) => {
             let answer = testkit::dig::show(&out);
             let rcode = answer
                 .lines()
@@ -91,7 +91,9 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
                 .collect::<Vec<_>>()
                 .join(" ")
         }
-        Outcome::Pending(Pending::External(questions)) => format!("asks for {}", questions[0].name),
+        EngineOutcome::Pending(PendingAnswer::External(questions)) => {
+            format!("asks for {}", questions[0].name)
+        }
         other => format!("{other:?}"),
     }
 }
@@ -156,8 +158,13 @@ fn federated_names_are_names_of_services() {
 /// The sorted labels of the entries at a path, and the number of steps that are left of 1000.
 fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
     let (view, mut steps, mut labels) = (published.get(), 1000, Vec::new());
-    let lookup = view.records(path, false, &mut steps, &mut |entry| {
-        labels.push(entry.label.to_owned());
+    let lookup = view.visit_entries(EntryVisit {
+        path,
+        exact: false,
+        steps: &mut steps,
+        on_entry: &mut |entry| {
+            labels.push(entry.label.to_owned());
+        },
     });
     assert_eq!(lookup == Lookup::Exists, !labels.is_empty(), "{path:?}");
     labels.sort();
@@ -224,7 +231,12 @@ fn each_pod_has_an_owner_name_that_resolves() {
     // No label ends with a dash.
     assert_eq!(names, ["10-0-0-1", "fd00--0", "fd00--1"]);
     for label in names {
-        let found = snapshot.records(&["pod", "a", &label], false, &mut 1000, &mut |_| {});
+        let found = snapshot.visit_entries(EntryVisit {
+            path: &["pod", "a", &label],
+            exact: false,
+            steps: &mut 1000,
+            on_entry: &mut |_| {},
+        });
         assert_eq!(found, Lookup::Exists, "{label}");
     }
 }

@@ -17,10 +17,10 @@ use cluster::snapshot::{PodNames, Published, Snapshot};
 use etcd::records::ZoneRecords;
 use etcd::{MessageTree, SkydnsMessage};
 use proptest::prelude::*;
-use skydns::engine::{self, Identity, Outcome, Pending};
+use skydns::engine::{self, EngineOutcome, Identity, PendingAnswer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::own_names::OwnTarget;
-use skydns::{Authority, FurtherZone, Host, OwnNames};
+use skydns::{Authority, EntryVisit, FurtherZone, Host, OwnNames};
 use testkit::objects::mk_service_import;
 use wire::Name;
 use wire::{Message, Section, Transport, rtype};
@@ -411,14 +411,14 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     let mut out = Vec::new();
     loop {
         out.clear();
-        match engine::answer(view, &identity, &query, Transport::Tcp, &external, &mut out) {
-            Outcome::Pending(Pending::External(questions)) => {
+        match engine::answer_message(view, &identity, &query, Transport::Tcp, &external, &mut out) {
+            EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                 for question in questions {
                     let answer = upstream(&question);
                     external.insert(question, answer);
                 }
             }
-            Outcome::Reply(_) => break,
+            EngineOutcome::Reply(_) => break,
             _ => return BTreeSet::new(),
         }
     }
@@ -471,13 +471,16 @@ fn stored_aliases(view: &Snapshot, owner: &str) -> Vec<Vec<u8>> {
         .collect();
     path.reverse();
     let mut targets = Vec::new();
-    holder
-        .records
-        .records(&path, false, &mut usize::MAX.clone(), &mut |entry| {
+    holder.records.visit_entries(EntryVisit {
+        path: &path,
+        exact: false,
+        steps: &mut usize::MAX.clone(),
+        on_entry: &mut |entry| {
             if let Host::Name(target) = &entry.record.host {
                 targets.push(target.wire().to_vec());
             }
-        });
+        },
+    });
     targets
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use etcd::records::ZoneRecords;
 use etcd::{EtcdAccess, EtcdFeed, EtcdMetrics, EtcdSink, MessageTree, ZoneKeys};
-use skydns::engine::{Identity, Outcome, Pending, answer};
+use skydns::engine::{EngineOutcome, Identity, PendingAnswer, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
-use skydns::{FurtherZone, Lookup, Pointer, Records, View, Zone, Zones};
+use skydns::{EntryVisit, FurtherZone, Lookup, Pointer, Records, View, Zone, Zones};
 use testkit::etcd::Etcd;
 use testkit::message::Message;
 use testkit::query::Query;
@@ -41,13 +41,7 @@ impl Records for Served {
         true
     }
 
-    fn records<'v>(
-        &'v self,
-        _: &[&str],
-        _: bool,
-        _: &mut usize,
-        _: &mut dyn FnMut(skydns::Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, _: EntryVisit<'_, 'v>) -> Lookup {
         Lookup::Missing
     }
 
@@ -108,9 +102,9 @@ impl Served {
         };
         let (mut known, mut out) = (ExternalAnswers::none(), Vec::new());
         loop {
-            match answer(self, &identity, &query, Transport::Tcp, &known, &mut out) {
-                Outcome::Reply(_) => return show(&out),
-                Outcome::Pending(Pending::External(questions)) => {
+            match answer_message(self, &identity, &query, Transport::Tcp, &known, &mut out) {
+                EngineOutcome::Reply(_) => return show(&out),
+                EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                     for question in questions {
                         let records = said(outside, &question);
                         known.insert(question, ExternalAnswer::Records(records));

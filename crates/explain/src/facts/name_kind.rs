@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
 use skydns::own_names::OwnTarget;
-use skydns::{Authority, FurtherZone, Records as _, View as _, Zone};
+use skydns::{Authority, EntryVisit, FurtherZone, Records as _, View as _, Zone};
 use treecache::ANY;
 use wire::reverse;
 use wire::{Name, name};
@@ -188,8 +188,13 @@ pub(crate) fn source_services(
             keys.extend(service_of_base(&pointer.name, None));
         });
     } else if let Some(path) = path {
-        snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
-            keys.extend(service_of_base(entry.record.base, Some(entry.label)));
+        snapshot.visit_entries(EntryVisit {
+            path,
+            exact: false,
+            steps: &mut { usize::MAX },
+            on_entry: &mut |entry| {
+                keys.extend(service_of_base(entry.record.base, Some(entry.label)));
+            },
         });
     }
 

@@ -13,9 +13,9 @@ use wire::{
     CompressedRecord, MessageFull, Name, NameForm, NameOffsets, Section, WriterMark, class, rtype,
 };
 
-use super::lookup::{Alias, Families, Found};
-use super::sample::Sample;
-use super::{Answer, Answered, path};
+use super::lookup::{AddressFamilies, Alias};
+use super::sample::RandomSample;
+use super::{AnswerStatus, AnswerWriter, label_path};
 use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
@@ -46,7 +46,7 @@ enum CnameMode<'n> {
 }
 
 /// The aliases of one name.
-struct Aliases<'n> {
+struct AliasSet<'n> {
     /// The name; `None` for the query name.
     owner: Option<&'n Name>,
     targets: SmallVec<[Alias; 1]>,
@@ -55,9 +55,9 @@ struct Aliases<'n> {
 }
 
 /// The state of following aliases, within one section of the answer.
-struct Walk<'o> {
+struct AliasWalk<'o> {
     section: Section,
-    families: Families,
+    families: AddressFamilies,
     /// Names from the start of the walk to the current name, in lower case.
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
@@ -66,29 +66,35 @@ struct Walk<'o> {
     /// The set is hashed because an upstream decides the number of records.
     written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
-    /// Names without addresses, in lower case, each with its result and the length of the chain at
-    /// that time. Each name is searched once, even if many aliases point to it.
-    dead_ends: HashMap<Name, (ChaseResult, usize)>,
+    /// Names without addresses, in lower case. Each name is searched once, even if many aliases
+    /// point to it.
+    dead_ends: HashMap<Name, DeadEnd>,
 }
 
-struct Step {
+/// A name without addresses.
+struct DeadEnd {
+    result: ChaseResult,
+    /// The length of the chain to the name.
+    chain_length: usize,
+}
+
+/// A position in the walk to which it can be rolled back.
+struct WalkMark {
     mark: WriterMark,
     done: usize,
     written: usize,
     names: usize,
 }
 
-impl Walk<'_> {
-    fn new(section: Section, families: Families, start: Option<Name>) -> Self {
-        let chain = start.into_iter().collect();
-        let (done, written, names) = (IndexSet::new(), IndexSet::new(), NameOffsets::default());
+impl AliasWalk<'_> {
+    fn new(section: Section, families: AddressFamilies, start: Option<Name>) -> Self {
         Self {
             section,
             families,
-            chain,
-            done,
-            written,
-            names,
+            chain: start.into_iter().collect(),
+            done: IndexSet::new(),
+            written: IndexSet::new(),
+            names: NameOffsets::default(),
             dead_ends: HashMap::new(),
         }
     }
@@ -101,76 +107,77 @@ impl Walk<'_> {
     /// The known result of a name without addresses. The result also holds for longer chains, which
     /// reach the limit earlier.
     fn dead_end(&self, name: &Name) -> Option<ChaseResult> {
-        let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
-        (self.chain.len() >= *length).then_some(*reached)
+        let known = self.dead_ends.get(&name.to_lowercase())?;
+        (self.chain.len() >= known.chain_length).then_some(known.result)
     }
 }
 
-impl<'q, V: View> Answer<'q, '_, V> {
+impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// Writes the aliases of the query name and their addresses. `beside_addresses` tells whether
     /// the name has other addresses, of any family.
-    pub(super) fn aliases(
+    pub(super) fn write_aliases(
         &mut self,
-        aliases: Sample<Alias, 1>,
+        aliases: RandomSample<Alias, 1>,
         beside_addresses: bool,
-        families: Families,
-    ) -> Answered {
-        let (targets, cut) = aliases.into_shuffled();
-        if targets.is_empty() {
-            return Answered::Empty;
+        families: AddressFamilies,
+    ) -> AnswerStatus {
+        let chosen = aliases.into_shuffled();
+        if chosen.items.is_empty() {
+            return AnswerStatus::Empty;
         }
-        self.truncated |= cut;
-        if self.asker.zone_data {
-            return self.alias_alone(&targets);
+        self.truncated |= chosen.is_cut;
+        if self.context.zone_data {
+            return self.write_alias_alone(&chosen.items);
         }
-        let mut walk = Walk::new(
-            Section::Answer,
-            families,
-            Name::from_wire(self.query.lower()),
-        );
-        match self.follow_all(
-            &mut walk,
-            Aliases {
-                owner: None,
-                targets,
-                beside_addresses,
-            },
-        ) {
-            Ok(ChaseResult::Addresses) => Answered::Written,
-            Ok(ChaseResult::NoData) if self.message.record_count(Section::Answer) > 0 => {
-                Answered::Written
+
+        let query_name = Name::from_wire(self.query.lower());
+        let mut walk = AliasWalk::new(Section::Answer, families, query_name);
+        let aliases = AliasSet {
+            owner: None,
+            targets: chosen.items,
+            beside_addresses,
+        };
+        let Ok(result) = self.follow_all(&mut walk, aliases) else {
+            self.truncated = true;
+            return AnswerStatus::Written;
+        };
+        self.status_of_chase(result)
+    }
+
+    fn status_of_chase(&self, result: ChaseResult) -> AnswerStatus {
+        match result {
+            ChaseResult::Addresses => AnswerStatus::Written,
+            ChaseResult::NoData if self.message.record_count(Section::Answer) > 0 => {
+                AnswerStatus::Written
             }
-            Ok(ChaseResult::NoData) => Answered::Empty,
+            ChaseResult::NoData => AnswerStatus::Empty,
             // SkyDNS answers NODATA for a loop and for a name that must not be forwarded.
-            Ok(ChaseResult::Failed) if self.authority.is_skydns() && !self.unanswered => {
-                Answered::Empty
+            ChaseResult::Failed if self.authority.is_skydns() && !self.unanswered => {
+                AnswerStatus::Empty
             }
-            Ok(ChaseResult::Failed) => Answered::Failed,
-            Err(MessageFull) => {
-                self.truncated = true;
-                Answered::Written
-            }
+            ChaseResult::Failed => AnswerStatus::Failed,
         }
     }
 
     /// Writes one CNAME without following it. Of several aliases the choice is always the same.
-    fn alias_alone(&mut self, aliases: &[Alias]) -> Answered {
-        let Some(alias) = aliases
+    fn write_alias_alone(&mut self, aliases: &[Alias]) -> AnswerStatus {
+        let first = aliases
             .iter()
-            .min_by_key(|alias| (&alias.target, alias.ttl))
-        else {
-            return Answered::Empty;
-        };
-        self.wrote(|m| m.write_cname(NameForm::Question, alias.target.wire(), alias.ttl))
+            .min_by_key(|alias| (&alias.target, alias.ttl));
+        match first {
+            Some(alias) => self
+                .try_write(|m| m.write_cname(NameForm::Question, alias.target.wire(), alias.ttl)),
+            None => AnswerStatus::Empty,
+        }
     }
 
     /// Writes the addresses of an alias's target to the additional section. Nothing is written if
     /// the target cannot be resolved.
-    pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), MessageFull> {
-        let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
-        let step = self.step(&walk);
-        if self.visit(&mut walk, target)? == ChaseResult::Failed {
-            self.roll_back(&mut walk, &step);
+    pub(super) fn write_additional_of_name(&mut self, target: &Name) -> Result<(), MessageFull> {
+        let mut walk = AliasWalk::new(Section::Additional, AddressFamilies::BOTH, None);
+        let mark = self.mark_walk(&walk);
+        if self.follow_name(&mut walk, target)? == ChaseResult::Failed {
+            self.roll_back(&mut walk, &mark);
         }
         Ok(())
     }
@@ -181,18 +188,19 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// aliases. If no alias has an address, a CNAME is written only for a name without addresses.
     fn follow_all(
         &mut self,
-        walk: &mut Walk<'q>,
-        aliases: Aliases<'_>,
+        walk: &mut AliasWalk<'q>,
+        aliases: AliasSet<'_>,
     ) -> Result<ChaseResult, MessageFull> {
-        let Aliases {
+        let AliasSet {
             owner,
             targets,
             beside_addresses,
         } = aliases;
         let mut reached = ChaseResult::Failed;
         let mut bare = None;
+
         for alias in targets {
-            let step = self.step(walk);
+            let mark = self.mark_walk(walk);
             let cname = if reached == ChaseResult::Addresses {
                 CnameMode::Suppressed
             } else {
@@ -200,21 +208,22 @@ impl<'q, V: View> Answer<'q, '_, V> {
             };
             let result = match walk.dead_end(&alias.target) {
                 Some(known) => known,
-                None => self.follow(walk, cname, &alias)?,
+                None => self.follow_alias(walk, cname, &alias)?,
             };
+
             if result != ChaseResult::Addresses {
-                self.roll_back(walk, &step);
+                self.roll_back(walk, &mark);
             }
-            if result == ChaseResult::NoData {
-                bare = bare.or(alias.external.then_some(alias));
+            if result == ChaseResult::NoData && alias.external && bare.is_none() {
+                bare = Some(alias);
             }
             reached = reached.max(result);
         }
 
-        if beside_addresses {
-            return Ok(reached);
-        }
-        if let (ChaseResult::NoData, Some(alias)) = (reached, bare) {
+        if reached == ChaseResult::NoData
+            && !beside_addresses
+            && let Some(alias) = bare
+        {
             self.write_bare_alias(walk, owner, &alias)?;
         }
         Ok(reached)
@@ -225,62 +234,75 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// only if upstream records of the target follow.
     fn write_bare_alias(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
         owner: Option<&Name>,
         alias: &Alias,
     ) -> Result<(), MessageFull> {
-        let (step, before) = (self.step(walk), self.message.record_count(walk.section));
-        self.follow(walk, CnameMode::Owner(owner), alias)?;
-        let alone = self.message.record_count(walk.section) == before + 1;
-        if walk.section == Section::Additional && alone {
-            self.roll_back(walk, &step);
+        let mark = self.mark_walk(walk);
+        let before = self.message.record_count(walk.section);
+        self.follow_alias(walk, CnameMode::Owner(owner), alias)?;
+
+        let is_alone = self.message.record_count(walk.section) == before + 1;
+        if walk.section == Section::Additional && is_alone {
+            self.roll_back(walk, &mark);
         }
         Ok(())
     }
 
     /// Writes the CNAME of the alias if `cname` allows a CNAME, and then the records of the target.
-    fn follow(
+    fn follow_alias(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
         cname: CnameMode<'_>,
         alias: &Alias,
     ) -> Result<ChaseResult, MessageFull> {
         if !walk.may_visit(&alias.target) {
             return Ok(ChaseResult::Failed);
         }
+
         if let CnameMode::Owner(owner) = cname {
-            self.record_of(walk, owner, rtype::CNAME, alias.ttl, alias.target.wire())?;
+            self.write_walk_record(walk, owner, rtype::CNAME, alias.ttl, alias.target.wire())?;
         }
-        self.visit(walk, &alias.target)
+        self.follow_name(walk, &alias.target)
     }
 
     /// Writes the addresses of a name: an own name, a name in one of our zones, or an external
     /// name.
-    fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, MessageFull> {
+    fn follow_name(
+        &mut self,
+        walk: &mut AliasWalk<'q>,
+        name: &Name,
+    ) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
         if !walk.done.insert(lower.clone()) {
             return Ok(ChaseResult::Addresses);
         }
+
         walk.chain.push(lower.clone());
-        let authority = Authority::of(self.view, lower.wire());
-        let reached = match (self.view.zone().own(lower.wire()), authority) {
-            (Some(target), _) => self.own(walk, name, &target),
-            (None, Some(authority)) => {
-                self.inside(walk, name, authority, authority.relative(lower.wire()))
-            }
-            (None, None) => self.external(walk, name),
+        let result = if let Some(target) = self.view.zone().own(lower.wire()) {
+            self.follow_own_name(walk, name, &target)
+        } else if let Some(authority) = Authority::of(self.view, lower.wire()) {
+            let relative = authority.relative(lower.wire());
+            self.follow_zone_name(walk, name, authority, relative)
+        } else {
+            self.follow_external_name(walk, name)
         };
         walk.chain.pop();
-        if let Ok(dead_end @ (ChaseResult::NoData | ChaseResult::Failed)) = reached {
-            walk.dead_ends.insert(lower, (dead_end, walk.chain.len()));
+
+        if let Ok(dead_end @ (ChaseResult::NoData | ChaseResult::Failed)) = result {
+            let known = DeadEnd {
+                result: dead_end,
+                chain_length: walk.chain.len(),
+            };
+            walk.dead_ends.insert(lower, known);
         }
-        reached
+        result
     }
 
     /// Writes the addresses of an own name: a host or an alias in the configuration.
-    fn own(
+    fn follow_own_name(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
         name: &Name,
         target: &OwnTarget<'_>,
     ) -> Result<ChaseResult, MessageFull> {
@@ -293,24 +315,21 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     ttl,
                     external: true,
                 };
-                let targets = SmallVec::from_iter([alias]);
-                self.follow_all(
-                    walk,
-                    Aliases {
-                        owner: Some(name),
-                        targets,
-                        beside_addresses: false,
-                    },
-                )
+                let aliases = AliasSet {
+                    owner: Some(name),
+                    targets: SmallVec::from_iter([alias]),
+                    beside_addresses: false,
+                };
+                self.follow_all(walk, aliases)
             }
             OwnTarget::Addresses(addresses) => {
-                let (families, mut reached) = (walk.families, ChaseResult::NoData);
-                for address in addresses
-                    .iter()
-                    .filter(|address| families.include(**address))
-                {
-                    self.address_of(walk, name, *address, ttl)?;
-                    reached = ChaseResult::Addresses;
+                let families = walk.families;
+                let mut reached = ChaseResult::NoData;
+                for address in *addresses {
+                    if families.include(*address) {
+                        self.write_walk_address(walk, name, *address, ttl)?;
+                        reached = ChaseResult::Addresses;
+                    }
                 }
                 Ok(reached)
             }
@@ -318,9 +337,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     /// Writes the addresses of a name in one of our zones.
-    fn inside(
+    fn follow_zone_name(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
         name: &Name,
         authority: Authority<'q>,
         relative: &[u8],
@@ -329,163 +348,173 @@ impl<'q, V: View> Answer<'q, '_, V> {
             self.unanswered = true;
             return Ok(ChaseResult::Failed);
         }
-        let Some(path) = path(relative) else {
+        let Some(path) = label_path(relative) else {
             return Ok(ChaseResult::NoData);
         };
-        let Found {
-            ttl,
-            addresses,
-            has_addresses,
-            aliases,
-            ..
-        } = self.look_up(authority, &path, walk.families);
-        let (addresses, cut) = addresses.into_shuffled();
-        let (targets, aliases_cut) = aliases.into_shuffled();
-        if (cut || aliases_cut) && walk.section == Section::Additional {
+
+        let content = self.look_up(authority, &path, walk.families);
+        let addresses = content.addresses.into_shuffled();
+        let aliases = content.aliases.into_shuffled();
+        let is_cut = addresses.is_cut || aliases.is_cut;
+        if is_cut && walk.section == Section::Additional {
             // The section is left out: a client would take a part of the addresses for all of them.
             return Err(MessageFull);
         }
-        self.truncated |= cut || aliases_cut;
-        for address in &addresses {
-            self.address_of(walk, name, *address, ttl)?;
+        self.truncated |= is_cut;
+
+        for address in &addresses.items {
+            self.write_walk_address(walk, name, *address, content.ttl)?;
+        }
+        let mut reached = ChaseResult::NoData;
+        if !aliases.items.is_empty() {
+            let aliases = AliasSet {
+                owner: Some(name),
+                targets: aliases.items,
+                beside_addresses: content.has_addresses,
+            };
+            reached = self.follow_all(walk, aliases)?;
         }
 
-        let reached = if targets.is_empty() {
-            ChaseResult::NoData
+        if addresses.items.is_empty() {
+            Ok(reached)
         } else {
-            let beside_addresses = has_addresses;
-            self.follow_all(
-                walk,
-                Aliases {
-                    owner: Some(name),
-                    targets,
-                    beside_addresses,
-                },
-            )?
-        };
-        Ok(if addresses.is_empty() {
-            reached
-        } else {
-            ChaseResult::Addresses
-        })
+            Ok(ChaseResult::Addresses)
+        }
     }
 
     /// Writes an upstream's records of an external name, or adds a query for them to `needs`.
-    fn external(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, MessageFull> {
+    fn follow_external_name(
+        &mut self,
+        walk: &mut AliasWalk<'q>,
+        name: &Name,
+    ) -> Result<ChaseResult, MessageFull> {
         let mut reached = ChaseResult::Failed;
-        for (wanted, qtype) in [
-            (walk.families.v4, rtype::A),
-            (walk.families.v6, rtype::AAAA),
-        ] {
-            if !wanted {
-                continue;
-            }
-            let question = ExternalQuery {
-                name: name.clone(),
-                qtype,
-            };
-            let answer = match self.external.get(&question) {
-                None if !self.may_forward(name) || self.needs.len() == MAX_QUESTIONS => {
-                    ChaseResult::Failed
-                }
-                None => {
-                    self.needs.push(question);
-                    ChaseResult::Addresses
-                }
-                Some(ExternalAnswer::Failed) => {
-                    self.unanswered = true;
-                    ChaseResult::Failed
-                }
-                Some(ExternalAnswer::Records(records)) => self.external_records(walk, records)?,
-                Some(ExternalAnswer::Truncated(records)) => {
-                    if walk.section == Section::Additional {
-                        // The section is left out: a client would take a part of the addresses for
-                        // all of them.
-                        return Err(MessageFull);
-                    }
-                    self.truncated = true;
-                    self.external_records(walk, records)?
-                }
-            };
-            reached = reached.max(answer);
+        if walk.families.v4 {
+            reached = reached.max(self.follow_external_type(walk, name, rtype::A)?);
+        }
+        if walk.families.v6 {
+            reached = reached.max(self.follow_external_type(walk, name, rtype::AAAA)?);
         }
         Ok(reached)
     }
 
-    fn external_records(
+    fn follow_external_type(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
+        name: &Name,
+        qtype: u16,
+    ) -> Result<ChaseResult, MessageFull> {
+        let question = ExternalQuery {
+            name: name.clone(),
+            qtype,
+        };
+        match self.external.get(&question) {
+            None if !self.may_forward(name) || self.needs.len() == MAX_QUESTIONS => {
+                Ok(ChaseResult::Failed)
+            }
+            None => {
+                self.needs.push(question);
+                Ok(ChaseResult::Addresses)
+            }
+            Some(ExternalAnswer::Failed) => {
+                self.unanswered = true;
+                Ok(ChaseResult::Failed)
+            }
+            Some(ExternalAnswer::Records(records)) => self.write_external_records(walk, records),
+            // The section is left out: a client would take a part of the addresses for all of them.
+            Some(ExternalAnswer::Truncated(_)) if walk.section == Section::Additional => {
+                Err(MessageFull)
+            }
+            Some(ExternalAnswer::Truncated(records)) => {
+                self.truncated = true;
+                self.write_external_records(walk, records)
+            }
+        }
+    }
+
+    fn write_external_records(
+        &mut self,
+        walk: &mut AliasWalk<'q>,
         records: &'q [ExternalRecord],
     ) -> Result<ChaseResult, MessageFull> {
-        self.steps
-            .set(self.steps.get().saturating_sub(records.len()));
+        let left = self.steps.get().saturating_sub(records.len());
+        self.steps.set(left);
         let ttl = if self.external.is_stale() {
             STALE_TTL
         } else {
             super::EXTERNAL_TTL
         };
+
         let mut reached = ChaseResult::NoData;
         let mut ours = None;
         for record in records {
             if record.rtype != rtype::CNAME {
                 reached = ChaseResult::Addresses;
+            } else if let Some(target) = Name::from_wire(&record.rdata)
+                && ours.is_none()
+                && self.is_ours(&target)
+            {
+                ours = Some(target);
             }
-            let target = (record.rtype == rtype::CNAME)
-                .then(|| Name::from_wire(&record.rdata))
-                .flatten();
-            ours = ours.or_else(|| target.filter(|name| self.is_ours(name)));
-            if walk.written.contains(record) {
-                continue;
+
+            if !walk.written.contains(record) {
+                let owner = Some(&record.owner);
+                self.write_walk_record(walk, owner, record.rtype, ttl, &record.rdata)?;
+                walk.written.insert(record);
             }
-            self.record_of(walk, Some(&record.owner), record.rtype, ttl, &record.rdata)?;
-            walk.written.insert(record);
         }
+
         // A target in our zones is resolved here, not by the upstream.
-        let ours = match ours {
-            Some(name) if walk.may_visit(&name) => self.visit(walk, &name)?,
-            Some(_) => ChaseResult::Failed,
-            None => return Ok(reached),
+        let Some(target) = ours else {
+            return Ok(reached);
         };
-        Ok(if reached == ChaseResult::Addresses {
-            reached
+        let mut result = ChaseResult::Failed;
+        if walk.may_visit(&target) {
+            result = self.follow_name(walk, &target)?;
+        }
+        if reached == ChaseResult::Addresses {
+            Ok(reached)
         } else {
-            ours
-        })
+            Ok(result)
+        }
     }
 
     /// Whether an external name may be forwarded. Single-label names are forwarded only to the
     /// upstreams of a stub domain.
     fn may_forward(&self, name: &Name) -> bool {
-        name.label_count() >= 2
-            || self
-                .view
-                .zone()
-                .servers_for(name.to_lowercase().wire())
-                .1
-                .is_some()
+        if name.label_count() >= 2 {
+            return true;
+        }
+        let lower = name.to_lowercase();
+        let (_, stub_domain) = self.view.zone().servers_for(lower.wire());
+        stub_domain.is_some()
     }
 
     fn is_ours(&self, name: &Name) -> bool {
         is_ours(self.view, name.to_lowercase().wire())
     }
 
-    fn address_of(
+    fn write_walk_address(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
         owner: &Name,
         address: IpAddr,
         ttl: u32,
     ) -> Result<(), MessageFull> {
         match address {
-            IpAddr::V4(ip) => self.record_of(walk, Some(owner), rtype::A, ttl, &ip.octets()),
-            IpAddr::V6(ip) => self.record_of(walk, Some(owner), rtype::AAAA, ttl, &ip.octets()),
+            IpAddr::V4(ip) => {
+                self.write_walk_record(walk, Some(owner), rtype::A, ttl, &ip.octets())
+            }
+            IpAddr::V6(ip) => {
+                self.write_walk_record(walk, Some(owner), rtype::AAAA, ttl, &ip.octets())
+            }
         }
     }
 
     /// Writes a record of `owner`; without `owner`, a record of the query name.
-    fn record_of(
+    fn write_walk_record(
         &mut self,
-        walk: &mut Walk<'q>,
+        walk: &mut AliasWalk<'q>,
         owner: Option<&Name>,
         rtype: u16,
         ttl: u32,
@@ -502,20 +531,19 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk.names.write_record(&mut self.message, &record)
     }
 
-    fn step(&self, walk: &Walk<'q>) -> Step {
-        let (done, written, names) = (walk.done.len(), walk.written.len(), walk.names.count());
-        Step {
+    fn mark_walk(&self, walk: &AliasWalk<'q>) -> WalkMark {
+        WalkMark {
             mark: self.message.mark(),
-            done,
-            written,
-            names,
+            done: walk.done.len(),
+            written: walk.written.len(),
+            names: walk.names.count(),
         }
     }
 
-    fn roll_back(&mut self, walk: &mut Walk<'q>, step: &Step) {
-        self.message.rewind(step.mark);
-        walk.done.truncate(step.done);
-        walk.written.truncate(step.written);
-        walk.names.truncate(step.names);
+    fn roll_back(&mut self, walk: &mut AliasWalk<'q>, mark: &WalkMark) {
+        self.message.rewind(mark.mark);
+        walk.done.truncate(mark.done);
+        walk.written.truncate(mark.written);
+        walk.names.truncate(mark.names);
     }
 }

@@ -4,20 +4,20 @@ use std::net::IpAddr;
 
 use wire::{Name, Transport, rtype};
 
-use super::sample::Sample;
-use super::{Answer, path};
+use super::sample::RandomSample;
+use super::{AnswerWriter, label_path};
 use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View};
 use crate::record::Host;
 
 /// The address families to look up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Families {
+pub(super) struct AddressFamilies {
     pub(super) v4: bool,
     pub(super) v6: bool,
 }
 
-impl Families {
+impl AddressFamilies {
     pub(super) const V4: Self = Self {
         v4: true,
         v6: false,
@@ -29,7 +29,7 @@ impl Families {
     pub(super) const BOTH: Self = Self { v4: true, v6: true };
 
     /// The family of an address type; `None` for other types.
-    pub(super) fn of(qtype: u16) -> Option<Self> {
+    pub(super) fn of_type(qtype: u16) -> Option<Self> {
         match qtype {
             rtype::A => Some(Self::V4),
             rtype::AAAA => Some(Self::V6),
@@ -55,19 +55,19 @@ pub(super) struct Alias {
     pub(super) external: bool,
 }
 
-/// Addresses and aliases of a name.
-pub(super) struct Found {
+/// The addresses and aliases of a name.
+pub(super) struct NameContent {
     pub(super) lookup: Lookup,
     /// The lowest TTL of the addresses, in seconds.
     pub(super) ttl: u32,
-    pub(super) addresses: Sample<IpAddr, 8>,
+    pub(super) addresses: RandomSample<IpAddr, 8>,
     /// Whether the name has addresses, of any family.
     pub(super) has_addresses: bool,
-    pub(super) aliases: Sample<Alias, 1>,
+    pub(super) aliases: RandomSample<Alias, 1>,
 }
 
-impl Found {
-    fn add_addresses(&mut self, entry: &Entry<'_>, families: Families, ttl: u32) {
+impl NameContent {
+    fn add_addresses(&mut self, entry: &Entry<'_>, families: AddressFamilies, ttl: u32) {
         for address in entry.record.addresses() {
             self.has_addresses = true;
             if families.include(address) {
@@ -78,43 +78,48 @@ impl Found {
     }
 }
 
-impl<'q, V: View> Answer<'q, '_, V> {
+impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// One more than the number of items of one kind that fit into an answer. The smallest record
     /// takes 16 octets: an A record with an owner pointer of 2, a fixed part of 10 and an address
     /// of 4 octets.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn max_records(&self) -> usize {
         self.query.limit() / 16 + 1
     }
 
     /// Looks up the addresses and aliases at `path` in the zone `of`.
-    pub(super) fn look_up(&self, of: Authority<'q>, path: &[&str], families: Families) -> Found {
+    pub(super) fn look_up(
+        &self,
+        of: Authority<'q>,
+        path: &[&str],
+        families: AddressFamilies,
+    ) -> NameContent {
         let zone = self.view.zone();
-        let mut found = Found {
+        let mut content = NameContent {
             lookup: Lookup::Missing,
             ttl: of.max_ttl(zone),
-            addresses: Sample::new(self.room()),
+            addresses: RandomSample::new(self.max_records()),
             has_addresses: false,
-            aliases: Sample::new(self.room()),
+            aliases: RandomSample::new(self.max_records()),
         };
-        found.lookup = self.records_of(of, path, false, &mut |entry| match &entry.record.host {
-            Host::Name(target) => {
-                let target = Name::clone(target);
-                let external = !entry.synthesized && !of.is_skydns();
-                found.aliases.add(Alias {
-                    target,
-                    ttl: of.ttl_of(zone, entry.record.ttl),
-                    external,
-                });
+
+        content.lookup = self.visit_entries(of, path, false, &mut |entry| {
+            let ttl = of.ttl_of(zone, entry.record.ttl);
+            match &entry.record.host {
+                Host::Name(target) => content.aliases.add(Alias {
+                    target: Name::clone(target),
+                    ttl,
+                    external: !entry.synthesized && !of.is_skydns(),
+                }),
+                Host::Base | Host::Member => {
+                    self.add_addresses_of_target(&mut content, of, &entry, families);
+                }
+                Host::Address(_) | Host::Several(_) => {
+                    content.add_addresses(&entry, families, ttl);
+                }
+                Host::Nothing => {}
             }
-            Host::Base | Host::Member => {
-                self.add_addresses_of_target(&mut found, of, &entry, families);
-            }
-            Host::Address(_) | Host::Several(_) => {
-                found.add_addresses(&entry, families, of.ttl_of(zone, entry.record.ttl));
-            }
-            Host::Nothing => {}
         });
-        found
+        content
     }
 
     /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no
@@ -124,22 +129,27 @@ impl<'q, V: View> Answer<'q, '_, V> {
     // of the target, which have port 0.
     fn add_addresses_of_target(
         &self,
-        found: &mut Found,
+        content: &mut NameContent,
         of: Authority<'q>,
         entry: &Entry<'q>,
-        families: Families,
+        families: AddressFamilies,
     ) {
+        let zone = self.view.zone();
         // More addresses do not fit over UDP: the client must retry over TCP.
-        let enough = found.addresses.is_cut() && self.query.transport == Transport::Udp;
-        if enough || self.view.zone().strict || self.exhausted() {
+        let has_enough = content.addresses.is_cut() && self.query.transport == Transport::Udp;
+        if has_enough || zone.strict || self.is_exhausted() {
             return;
         }
-        let (Some(mut path), zone) = (path(entry.record.base), self.view.zone()) else {
+        let Some(mut path) = label_path(entry.record.base) else {
             return;
         };
-        path.extend((entry.record.host == Host::Member).then_some(entry.label));
-        self.records_of(of, &path, false, &mut |target| {
-            found.add_addresses(&target, families, of.ttl_of(zone, target.record.ttl));
+
+        if entry.record.host == Host::Member {
+            path.push(entry.label);
+        }
+        self.visit_entries(of, &path, false, &mut |target| {
+            let ttl = of.ttl_of(zone, target.record.ttl);
+            content.add_addresses(&target, families, ttl);
         });
     }
 }

@@ -6,11 +6,18 @@ use std::hash::{BuildHasher, Hash};
 use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
+/// The distinct items of a [`RandomSample`].
+pub(super) struct SampleItems<T, const N: usize> {
+    pub(super) items: SmallVec<[T; N]>,
+    /// Whether other items were dropped.
+    pub(super) is_cut: bool,
+}
+
 /// At most `room` distinct items. The first `N` are stored without allocation.
 ///
 /// If there are more items, those with the lowest hashes are kept; the hash has a random seed.
 /// Equal items have equal hashes and count once, and dropped items need not be stored.
-pub(super) struct Sample<T, const N: usize> {
+pub(super) struct RandomSample<T, const N: usize> {
     room: usize,
     /// At most twice `room` items, which may be repeated.
     items: SmallVec<[T; N]>,
@@ -19,7 +26,7 @@ pub(super) struct Sample<T, const N: usize> {
     highest: Option<u64>,
 }
 
-impl<T: Hash + Eq, const N: usize> Sample<T, N> {
+impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     pub(super) fn new(room: usize) -> Self {
         Self {
             room,
@@ -35,8 +42,9 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         {
             return;
         }
+
         if self.items.len() >= 2 * self.room {
-            self.thin();
+            self.drop_excess();
         }
         self.items.push(item);
     }
@@ -52,37 +60,41 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
     }
 
     /// Drops repeated items, and then the items beyond `room`.
-    fn thin(&mut self) {
+    fn drop_excess(&mut self) {
         let hasher = self.hasher.get_or_insert_default();
         self.items.sort_by_cached_key(|item| hasher.hash_one(item));
         self.items.dedup();
+
         if self.items.len() > self.room {
             self.items.truncate(self.room);
             self.highest = self.items.last().map(|item| hasher.hash_one(item));
         }
     }
 
-    /// Returns the distinct items in random order, and whether other items were dropped. Random
-    /// order spreads the load, because clients use the first item.
-    pub(super) fn into_shuffled(mut self) -> (SmallVec<[T; N]>, bool) {
+    /// Returns the distinct items in random order. Random order spreads the load, because clients
+    /// use the first item.
+    pub(super) fn into_shuffled(mut self) -> SampleItems<T, N> {
         if self.items.len() > self.room {
-            self.thin();
+            self.drop_excess();
         }
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }
 
-    /// Returns the distinct items in any order, and whether other items were dropped. Of equal
-    /// items the first remains.
-    pub(super) fn into_distinct(mut self) -> (SmallVec<[T; N]>, bool) {
+    /// Returns the distinct items in any order. Of equal items the first remains.
+    pub(super) fn into_distinct(mut self) -> SampleItems<T, N> {
         if self.items.len() > self.room {
-            self.thin();
+            self.drop_excess();
         }
         if self.items.len() > 1 {
             drop_repeated(&mut self.items);
         }
-        let cut = self.is_cut();
-        (self.items, cut)
+
+        let is_cut = self.is_cut();
+        SampleItems {
+            items: self.items,
+            is_cut,
+        }
     }
 }
 
@@ -112,40 +124,40 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Sample;
+    use super::{RandomSample, SampleItems};
 
-    fn chosen(room: usize, items: &[u16]) -> (Vec<u16>, bool) {
-        let mut sample: Sample<u16, 4> = Sample::new(room);
+    fn choose_items(room: usize, items: &[u16]) -> SampleItems<u16, 4> {
+        let mut sample: RandomSample<u16, 4> = RandomSample::new(room);
         for item in items {
             sample.add(*item);
         }
-        let (chosen, cut) = sample.into_shuffled();
-        (chosen.into_vec(), cut)
+        sample.into_shuffled()
     }
 
     proptest! {
         #[test]
-        fn all_distinct_items_stay_where_there_is_room(
+        fn sample_keeps_distinct_items_that_fit(
             room in 1..20_usize,
             items in prop::collection::vec(0..40_u16, 0..300),
         ) {
             let distinct: BTreeSet<u16> = items.iter().copied().collect();
-            let (chosen, cut) = chosen(room, &items);
-            let kept: BTreeSet<u16> = chosen.iter().copied().collect();
-            prop_assert_eq!(chosen.len(), kept.len(), "each once");
+            let chosen = choose_items(room, &items);
+            let kept: BTreeSet<u16> = chosen.items.iter().copied().collect();
+
+            prop_assert_eq!(chosen.items.len(), kept.len(), "each once");
             prop_assert!(kept.is_subset(&distinct));
             prop_assert_eq!(kept.len(), distinct.len().min(room));
-            prop_assert_eq!(cut, distinct.len() > room);
+            prop_assert_eq!(chosen.is_cut, distinct.len() > room);
         }
     }
 
     #[test]
-    fn every_item_has_the_same_chance() {
+    fn sample_gives_items_equal_chances() {
         // Item 0 is added a thousand and one times, any other item once.
         let items: Vec<u16> = std::iter::repeat_n(0, 1000).chain(0..100).collect();
         let mut times = [0_u32; 100];
         for _ in 0..2000 {
-            for item in chosen(10, &items).0 {
+            for item in choose_items(10, &items).items {
                 times[usize::from(item)] += 1;
             }
         }

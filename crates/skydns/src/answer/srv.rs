@@ -1,18 +1,20 @@
 //! SRV answers (RFC 2782), and MX and NS answers. An answer holds one record for each entry, and
 //! the addresses of the targets in the additional section.
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
 use wire::{MessageFull, Name, NameForm, RecordHead, Section, pointer_to, rtype};
 
-use super::lookup::Families;
-use super::sample::Sample;
-use super::{Answer, Answered, Path, path};
+use super::lookup::AddressFamilies;
+use super::sample::RandomSample;
+use super::{AnswerStatus, AnswerWriter, LabelPath, label_path};
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::record::{Host, ServiceRecord};
 
 /// The type of record that entries are written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TargetType {
     Service,
     /// Entries that are marked as mail exchanges. The priority of the entry is the preference of
     /// the MX record.
@@ -21,7 +23,7 @@ pub(super) enum Kind {
     NameServer,
 }
 
-impl Kind {
+impl TargetType {
     fn rtype(self) -> u16 {
         match self {
             Self::Service => rtype::SRV,
@@ -32,53 +34,65 @@ impl Kind {
 
     fn includes(self, entry: &Entry<'_>) -> bool {
         match self {
-            Self::Service => stands_in_tree(entry) && entry.record.host != Host::Nothing,
+            Self::Service => is_stored(entry) && entry.record.host != Host::Nothing,
             Self::MailExchange => {
-                entry.record.host != Host::Nothing
-                    && entry.record.extras.is_some_and(|extras| extras.mail)
+                let is_mail = entry.record.extras.is_some_and(|extras| extras.mail);
+                is_mail && entry.record.host != Host::Nothing
             }
             Self::NameServer => entry.record.addresses().next().is_some(),
         }
     }
-
-    /// The fields that make records with the same target different.
-    fn numbers(self, record: &ServiceRecord<'_>) -> (u16, u16) {
-        match self {
-            Self::Service => (record.port, record.priority),
-            Self::MailExchange => (0, record.priority),
-            Self::NameServer => (0, 0),
-        }
-    }
 }
 
-/// An entry to write as a record. Entries with the same target and the same numbers become one
+/// An entry to write as a record. Entries with the same [identity](TargetIdentity) become one
 /// record.
 #[derive(Debug, Clone)]
-struct Service<'v>(Entry<'v>, Kind);
+struct TargetEntry<'v> {
+    entry: Entry<'v>,
+    target_type: TargetType,
+}
 
-impl PartialEq for Service<'_> {
+/// The fields by which records of one type differ.
+#[derive(PartialEq, Eq, Hash)]
+struct TargetIdentity<'e> {
+    name: TargetName<'e>,
+    port: u16,
+    priority: u16,
+}
+
+impl PartialEq for TargetEntry<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        self.identity() == other.identity()
     }
 }
 
-impl Eq for Service<'_> {}
+impl Eq for TargetEntry<'_> {}
 
-impl std::hash::Hash for Service<'_> {
+impl std::hash::Hash for TargetEntry<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+        self.identity().hash(state);
     }
 }
 
-impl Service<'_> {
-    fn key(&self) -> (Target<'_>, (u16, u16)) {
-        (Target::of(&self.0), self.1.numbers(&self.0.record))
+impl TargetEntry<'_> {
+    fn identity(&self) -> TargetIdentity<'_> {
+        let record: &ServiceRecord<'_> = &self.entry.record;
+        let (port, priority) = match self.target_type {
+            TargetType::Service => (record.port, record.priority),
+            TargetType::MailExchange => (0, record.priority),
+            TargetType::NameServer => (0, 0),
+        };
+        TargetIdentity {
+            name: TargetName::of_entry(&self.entry),
+            port,
+            priority,
+        }
     }
 }
 
 /// The target of an SRV, MX or NS record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Target<'e> {
+enum TargetName<'e> {
     /// A label, and the labels after it in wire format, below the zone.
     Member(&'e str, &'e [u8]),
     /// Labels in wire format below the zone.
@@ -87,8 +101,8 @@ enum Target<'e> {
     Name(&'e Name),
 }
 
-impl<'e> Target<'e> {
-    fn of(entry: &'e Entry<'_>) -> Self {
+impl<'e> TargetName<'e> {
+    fn of_entry(entry: &'e Entry<'_>) -> Self {
         match &entry.record.host {
             Host::Name(name) => Self::Name(name),
             Host::Base => Self::Base(entry.record.base),
@@ -110,117 +124,154 @@ impl<'e> Target<'e> {
     }
 }
 
-impl<'q, V: View> Answer<'q, '_, V> {
+/// The owner of an address record in the additional section.
+struct TargetOwner<'n> {
+    /// The offset of the name in the message; 0 if a pointer cannot reach it.
+    offset: u16,
+    /// The first label, if `base` lacks it.
+    label: Option<&'n str>,
+    /// Labels in wire format below the zone.
+    base: &'n [u8],
+}
+
+impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// Writes the records of this type for the entries of a name.
-    pub(super) fn services(&mut self, path: &[&str], kind: Kind) -> Answered {
+    pub(super) fn write_targets(&mut self, path: &[&str], target_type: TargetType) -> AnswerStatus {
         let domain = self.authority.domain;
-        let mut services = Sample::<_, 4>::new(self.room());
-        let mut shares = Shares::default();
-        let lookup = self.records(path, false, &mut |entry| {
-            if kind.includes(&entry) && Target::of(&entry).is_possible(domain) {
-                shares.add(&entry);
-                services.add(Service(entry, kind));
+        let mut entries = RandomSample::<_, 4>::new(self.max_records());
+        let mut weights = WeightSums::default();
+        let lookup = self.visit_entries(self.authority, path, false, &mut |entry| {
+            let is_possible = TargetName::of_entry(&entry).is_possible(domain);
+            if is_possible && target_type.includes(&entry) {
+                weights.add(&entry);
+                entries.add(TargetEntry { entry, target_type });
             }
         });
         match lookup {
-            Lookup::Missing => return Answered::Missing,
-            Lookup::TargetUnknown => return Answered::Unknown,
+            Lookup::Missing => return AnswerStatus::Missing,
+            Lookup::TargetUnknown => return AnswerStatus::Unknown,
             Lookup::Exists => {}
         }
-        // Equal services may have different weights. For a transfer the choice is always the same.
-        let (services, cut) = if self.asker.zone_data {
-            services.into_distinct()
+
+        // Equal entries may have different weights. For a transfer the choice is always the same.
+        let chosen = if self.context.zone_data {
+            entries.into_distinct()
         } else {
-            services.into_shuffled()
+            entries.into_shuffled()
         };
-        if services.is_empty() {
-            return Answered::Empty;
+        if chosen.items.is_empty() {
+            return AnswerStatus::Empty;
         }
-        self.truncated |= cut;
-        let mut targets: SmallVec<[u16; 4]> = SmallVec::new();
-        for service in &services {
-            let Ok(target) = self.service(service, shares.weight_of(&service.0)) else {
+        self.truncated |= chosen.is_cut;
+
+        let mut offsets: SmallVec<[u16; 4]> = SmallVec::new();
+        for target in &chosen.items {
+            let Ok(offset) = self.write_target_record(target, weights.share_of(&target.entry))
+            else {
                 self.truncated = true;
-                return Answered::Written;
+                return AnswerStatus::Written;
             };
-            targets.push(target);
+            offsets.push(offset);
         }
         if self.authority.further.is_some() {
-            self.settle_ttls();
+            self.lower_answer_ttls();
         }
+
+        // The additional section is left out if it does not fit: a client would take a part of the
+        // addresses for all of them.
         let mark = self.message.mark();
-        if !self.asker.zone_data && self.additional(&services, &targets).is_err() {
-            // The additional section is left out: a client would take a part of the addresses for
-            // all of them.
+        if !self.context.zone_data && self.write_additional(&chosen.items, &offsets).is_err() {
             self.message.rewind(mark);
         }
-        Answered::Written
+        AnswerStatus::Written
     }
 
     /// Writes one record and returns the offset of its target.
-    fn service(
+    fn write_target_record(
         &mut self,
-        Service(entry, kind): &Service<'q>,
+        target: &TargetEntry<'q>,
         weight: u16,
     ) -> Result<u16, MessageFull> {
-        let (record, authority) = (&entry.record, self.authority);
-        let (domain, ttl) = (
-            authority.domain.wire(),
-            authority.ttl_of(self.view.zone(), record.ttl),
-        );
-        let head = RecordHead::internet(Section::Answer, NameForm::Question, kind.rtype(), ttl);
+        let entry = &target.entry;
+        let record = &entry.record;
+        let domain = self.authority.domain.wire();
+        let ttl = self.authority.ttl_of(self.view.zone(), record.ttl);
+
+        let rtype = target.target_type.rtype();
+        let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype, ttl);
         let mut at = 0;
         self.message.write_record(&head, |m| {
-            let numbers: &[u16] = match kind {
-                Kind::Service => &[record.priority, weight, record.port],
-                Kind::MailExchange => &[record.priority],
-                Kind::NameServer => &[],
+            let numbers: &[u16] = match target.target_type {
+                TargetType::Service => &[record.priority, weight, record.port],
+                TargetType::MailExchange => &[record.priority],
+                TargetType::NameServer => &[],
             };
             for number in numbers {
                 m.push_u16(*number);
             }
+
             at = m.position();
-            match Target::of(entry) {
-                Target::Name(name) => m.push_uncompressed(&[name.wire()]),
-                Target::Base(base) => m.push_uncompressed(&[base, domain]),
-                Target::Member(label, base) => {
+            match TargetName::of_entry(entry) {
+                TargetName::Name(name) => m.push_uncompressed(&[name.wire()]),
+                TargetName::Base(base) => m.push_uncompressed(&[base, domain]),
+                TargetName::Member(label, base) => {
                     let len = u8::try_from(label.len()).unwrap_or_default();
                     m.push_uncompressed(&[&[len], label.as_bytes(), base, domain]);
                 }
             }
         })?;
+
         // Compression pointers cannot reach far offsets. The offset 0 means that the owner name is
         // written in full.
         Ok(pointer_to(at).unwrap_or_default())
     }
 
-    fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), MessageFull> {
-        let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
-        let mut node = Node {
+    /// Writes the addresses of all targets, each target once.
+    fn write_additional(
+        &mut self,
+        targets: &[TargetEntry<'q>],
+        offsets: &[u16],
+    ) -> Result<(), MessageFull> {
+        let mut seen: SmallVec<[TargetName<'_>; 8]> = SmallVec::new();
+        let mut node = TargetNode {
             base: &[],
-            path: path(&[]),
+            path: label_path(&[]),
         };
-        for (Service(entry, _), &offset) in services.iter().zip(targets) {
-            let target = Target::of(entry);
+
+        for (target, &offset) in targets.iter().zip(offsets) {
+            let entry = &target.entry;
+            let name = TargetName::of_entry(entry);
             // The addresses of a target with several ports are written once. An answer holds few
             // targets, so a linear search is fast enough.
-            if seen.contains(&target) {
+            if seen.contains(&name) {
                 continue;
             }
-            seen.push(target);
-            match target {
-                Target::Name(name) => self.additional_of_name(name)?,
-                Target::Base(base) => self.additional_of_node(&mut node, None, base, offset)?,
-                // In SkyDNS style several entries may hold addresses of the same target.
-                Target::Member(label, base)
-                    if entry.record.is_alias() || self.authority.is_skydns() =>
-                {
-                    self.additional_of_node(&mut node, Some(label), base, offset)?;
+            seen.push(name);
+
+            match name {
+                TargetName::Name(name) => self.write_additional_of_name(name)?,
+                TargetName::Base(base) => {
+                    let owner = TargetOwner {
+                        offset,
+                        label: None,
+                        base,
+                    };
+                    self.write_additional_of_node(&mut node, &owner)?;
                 }
-                Target::Member(label, base) => {
-                    let ttl = self.target_ttl(entry.record.ttl);
-                    for address in entry.record.addresses() {
-                        self.target_address(offset, Some(label), base, (address, ttl))?;
+                TargetName::Member(label, base) => {
+                    let owner = TargetOwner {
+                        offset,
+                        label: Some(label),
+                        base,
+                    };
+                    // In SkyDNS style several entries may hold addresses of the same target.
+                    if entry.record.is_alias() || self.authority.is_skydns() {
+                        self.write_additional_of_node(&mut node, &owner)?;
+                    } else {
+                        let ttl = self.target_ttl(entry.record.ttl);
+                        for address in entry.record.addresses() {
+                            self.write_target_address(&owner, address, ttl)?;
+                        }
                     }
                 }
             }
@@ -228,24 +279,23 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the addresses of a tree node, or of the entry `label` of the node.
-    fn additional_of_node<'n>(
+    /// Writes the addresses of a tree node, or of the entry of the node with the owner's label.
+    fn write_additional_of_node<'n>(
         &mut self,
-        node: &mut Node<'n>,
-        label: Option<&'n str>,
-        base: &'n [u8],
-        offset: u16,
+        node: &mut TargetNode<'n>,
+        owner: &TargetOwner<'n>,
     ) -> Result<(), MessageFull> {
-        let Some(path) = node.path(base) else {
+        let Some(path) = node.path_of(owner.base) else {
             return Ok(());
         };
         let depth = path.len();
-        path.extend(label);
-        let found = self.look_up(self.authority, path, Families::BOTH);
+        path.extend(owner.label);
+        let content = self.look_up(self.authority, path, AddressFamilies::BOTH);
         path.truncate(depth);
-        let ttl = self.target_ttl(found.ttl);
-        for address in found.addresses.into_shuffled().0 {
-            self.target_address(offset, label, base, (address, ttl))?;
+
+        let ttl = self.target_ttl(content.ttl);
+        for address in content.addresses.into_shuffled().items {
+            self.write_target_address(owner, address, ttl)?;
         }
         Ok(())
     }
@@ -261,48 +311,43 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    fn target_address(
+    fn write_target_address(
         &mut self,
-        offset: u16,
-        label: Option<&str>,
-        base: &[u8],
-        (address, ttl): (std::net::IpAddr, u32),
+        owner: &TargetOwner<'_>,
+        address: IpAddr,
+        ttl: u32,
     ) -> Result<(), MessageFull> {
-        if offset != 0 {
-            return self.message.write_address(
-                Section::Additional,
-                NameForm::At(offset),
-                address,
-                ttl,
-            );
+        if owner.offset != 0 {
+            let name = NameForm::At(owner.offset);
+            return self
+                .message
+                .write_address(Section::Additional, name, address, ttl);
         }
-        let len = [label
-            .and_then(|label| u8::try_from(label.len()).ok())
-            .unwrap_or_default()];
+
+        let label_len = owner.label.map_or(0, str::len);
+        let len = [u8::try_from(label_len).unwrap_or_default()];
         let domain = self.authority.domain.wire();
-        let owner: &[&[u8]] = match label {
-            Some(label) => &[&len, label.as_bytes(), base, domain],
-            None => &[base, domain],
+        let parts: &[&[u8]] = match owner.label {
+            Some(label) => &[&len, label.as_bytes(), owner.base, domain],
+            None => &[owner.base, domain],
         };
         self.message
-            .write_address(Section::Additional, NameForm::Parts(owner), address, ttl)
+            .write_address(Section::Additional, NameForm::Parts(parts), address, ttl)
     }
 }
 
 /// The node of the last target. The members of one Service share a node, so its path is converted
 /// once.
-struct Node<'n> {
+struct TargetNode<'n> {
     base: &'n [u8],
-    path: Option<Path<'n>>,
+    path: Option<LabelPath<'n>>,
 }
 
-impl<'n> Node<'n> {
-    fn path(&mut self, base: &'n [u8]) -> Option<&mut Path<'n>> {
+impl<'n> TargetNode<'n> {
+    fn path_of(&mut self, base: &'n [u8]) -> Option<&mut LabelPath<'n>> {
         if self.base != base {
-            *self = Self {
-                base,
-                path: path(base),
-            };
+            self.base = base;
+            self.path = label_path(base);
         }
         self.path.as_mut()
     }
@@ -310,9 +355,9 @@ impl<'n> Node<'n> {
 
 /// Sums of the weights in an answer, by priority. A repeated entry counts each time.
 #[derive(Default)]
-struct Shares(SmallVec<[(u16, u64); 2]>);
+struct WeightSums(SmallVec<[(u16, u64); 2]>);
 
-impl Shares {
+impl WeightSums {
     fn add(&mut self, entry: &Entry<'_>) {
         let priority = entry.record.priority;
         match self.0.iter_mut().find(|(known, _)| *known == priority) {
@@ -322,12 +367,12 @@ impl Shares {
     }
 
     /// The weight of an entry, as a percentage of the sum for its priority.
-    fn weight_of(&self, entry: &Entry<'_>) -> u16 {
-        let sum = self
-            .0
-            .iter()
-            .find(|(priority, _)| *priority == entry.record.priority)
-            .map_or(1, |(_, sum)| *sum);
+    fn share_of(&self, entry: &Entry<'_>) -> u16 {
+        let priority = entry.record.priority;
+        let sum = match self.0.iter().find(|(known, _)| *known == priority) {
+            Some((_, sum)) => *sum,
+            None => 1,
+        };
         u16::try_from(100 * raw_weight(entry) / sum.max(1)).unwrap_or(u16::MAX)
     }
 }
@@ -341,6 +386,6 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
 
 /// Whether the entry is stored in the tree, or is an alias. A synthesized pod name has no SRV
 /// record, because it offers no service.
-fn stands_in_tree(entry: &Entry<'_>) -> bool {
+fn is_stored(entry: &Entry<'_>) -> bool {
     !entry.synthesized || entry.record.is_alias()
 }

@@ -2,112 +2,142 @@
 
 use wire::{MessageFull, Name, NameForm, RecordHead, Section, rtype};
 
-use super::sample::Sample;
-use super::{Answer, Answered, path};
+use super::sample::RandomSample;
+use super::{AnswerStatus, AnswerWriter, label_path};
 use crate::backend::zones::Authority;
 use crate::backend::{Lookup, View};
 use crate::own_names::MAX_CHAIN;
 use crate::record::Host;
 
-struct Texts<'q> {
+/// The texts and the alias of a name.
+struct TextEntries<'q> {
     lookup: Lookup,
-    all: Sample<(&'q str, u32), 4>,
-    /// The alias with the lowest target in name order, with its TTL in seconds.
-    alias: Option<(Name, u32)>,
+    /// Texts, each with its TTL in seconds.
+    texts: RandomSample<(&'q str, u32), 4>,
+    /// The alias with the lowest target in name order.
+    alias: Option<TextAlias>,
 }
 
-impl<'q, V: View> Answer<'q, '_, V> {
+struct TextAlias {
+    target: Name,
+    /// TTL in seconds.
+    ttl: u32,
+}
+
+impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// Writes the texts of a name. Aliases within our zones are followed; an alias whose target has
     /// no texts is not written.
-    pub(super) fn texts(&mut self, path: &[&str]) -> Answered {
-        let found = self.texts_of(self.authority, path);
+    pub(super) fn write_texts(&mut self, path: &[&str]) -> AnswerStatus {
+        let found = self.look_up_texts(self.authority, path);
         match found.lookup {
-            Lookup::Missing => return Answered::Missing,
-            Lookup::TargetUnknown => return Answered::Unknown,
+            Lookup::Missing => return AnswerStatus::Missing,
+            Lookup::TargetUnknown => return AnswerStatus::Unknown,
             Lookup::Exists => {}
         }
+
         let mark = self.message.mark();
-        match self.write_texts(found) {
+        match self.write_text_chain(found) {
             Ok(true) => {
-                self.settle_ttls();
-                Answered::Written
+                self.lower_answer_ttls();
+                AnswerStatus::Written
             }
             Ok(false) => {
                 self.message.rewind(mark);
-                Answered::Empty
+                AnswerStatus::Empty
             }
             Err(MessageFull) => {
                 self.truncated = true;
-                Answered::Written
+                AnswerStatus::Written
             }
         }
     }
 
     /// Writes the CNAMEs that lead to a name with texts, and the texts. Returns whether there are
     /// texts.
-    fn write_texts(&mut self, mut found: Texts<'q>) -> Result<bool, MessageFull> {
+    fn write_text_chain(&mut self, mut found: TextEntries<'q>) -> Result<bool, MessageFull> {
         let mut owner: Option<Name> = None;
         for _ in 0..=MAX_CHAIN {
-            let place = owner.as_ref().map(|name| [name.wire()]);
-            let place = place
-                .as_ref()
-                .map_or(NameForm::Question, |parts| NameForm::Parts(parts));
-            let (texts, cut) = found.all.into_shuffled();
-            self.truncated |= cut;
-            for (text, ttl) in &texts {
-                let head = RecordHead::internet(Section::Answer, place, rtype::TXT, *ttl);
-                self.message.write_record(&head, |m| {
-                    // A text may take several character-strings of 255 octets (RFC 1035,
-                    // section 3.3.14).
-                    for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
-                        m.push_octets(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
-                        m.push_octets(part);
-                    }
-                })?;
-            }
-            let Some((target, ttl)) = found
-                .alias
-                .filter(|_| texts.is_empty() && !self.asker.zone_data)
-            else {
-                return Ok(!texts.is_empty());
+            let parts = owner.as_ref().map(|name| [name.wire()]);
+            let form = match &parts {
+                Some(parts) => NameForm::Parts(parts),
+                None => NameForm::Question,
             };
-            self.message.write_cname(place, target.wire(), ttl)?;
-            let lower = target.to_lowercase();
+
+            let chosen = found.texts.into_shuffled();
+            self.truncated |= chosen.is_cut;
+            for (text, ttl) in &chosen.items {
+                self.write_text_record(form, text, *ttl)?;
+            }
+
+            let is_end = !chosen.items.is_empty() || self.context.zone_data;
+            let Some(alias) = found.alias.filter(|_| !is_end) else {
+                return Ok(!chosen.items.is_empty());
+            };
+            self.message
+                .write_cname(form, alias.target.wire(), alias.ttl)?;
+
+            let lower = alias.target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
                 return Ok(false);
             };
-            let Some(path) = path(authority.relative(lower.wire())) else {
+            let Some(path) = label_path(authority.relative(lower.wire())) else {
                 return Ok(false);
             };
-            found = self.texts_of(authority, &path);
-            owner = Some(target);
+            found = self.look_up_texts(authority, &path);
+            owner = Some(alias.target);
         }
+
+        // The chain is too long.
         Ok(false)
     }
 
-    fn texts_of(&self, of: Authority<'q>, path: &[&str]) -> Texts<'q> {
-        let (zone, mut alias, mut texts) = (
-            self.view.zone(),
-            None::<(Name, u32)>,
-            Sample::new(self.room()),
-        );
-        let lookup = self.records_of(of, path, false, &mut |entry| {
+    fn write_text_record(
+        &mut self,
+        owner: NameForm<'_>,
+        text: &str,
+        ttl: u32,
+    ) -> Result<(), MessageFull> {
+        let head = RecordHead::internet(Section::Answer, owner, rtype::TXT, ttl);
+        self.message.write_record(&head, |m| {
+            // A text may take several character-strings of 255 octets (RFC 1035, section 3.3.14).
+            for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
+                m.push_octets(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
+                m.push_octets(part);
+            }
+        })
+    }
+
+    fn look_up_texts(&self, of: Authority<'q>, path: &[&str]) -> TextEntries<'q> {
+        let zone = self.view.zone();
+        let mut found = TextEntries {
+            lookup: Lookup::Missing,
+            texts: RandomSample::new(self.max_records()),
+            alias: None,
+        };
+
+        found.lookup = self.visit_entries(of, path, false, &mut |entry| {
             let ttl = of.ttl_of(zone, entry.record.ttl);
             if let Some(extras) = entry.record.extras.filter(|extras| !extras.text.is_empty()) {
-                texts.add((&*extras.text, ttl));
+                found.texts.add((&*extras.text, ttl));
             } else if let Host::Name(name) = &entry.record.host {
-                let first = alias.as_ref().is_none_or(|(known, _)| **name < *known);
-                alias = if first {
-                    Some((Name::clone(name), ttl))
-                } else {
-                    alias.take()
-                };
+                found.keep_lowest_alias(name, ttl);
             }
         });
-        Texts {
-            lookup,
-            all: texts,
-            alias,
+        found
+    }
+}
+
+impl TextEntries<'_> {
+    fn keep_lowest_alias(&mut self, target: &Name, ttl: u32) {
+        if self
+            .alias
+            .as_ref()
+            .is_none_or(|known| *target < known.target)
+        {
+            self.alias = Some(TextAlias {
+                target: target.clone(),
+                ttl,
+            });
         }
     }
 }

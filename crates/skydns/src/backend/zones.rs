@@ -38,7 +38,7 @@ pub struct FurtherZone {
     /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing
     /// names are looked up elsewhere.
     pub pointers: bool,
-    /// Number of the zone in [metrics](crate::metrics::Reply::zone). [`Zones::with`] assigns the
+    /// Number of the zone in [metrics](crate::engine::Reply::zone). [`Zones::with`] assigns the
     /// number, which stays the same when zones are added or replaced.
     pub number: u8,
 }

@@ -9,7 +9,8 @@ use prometheus::proto::Metric;
 use wire::mnemonic::{rcode_mnemonic, type_mnemonic};
 use wire::{Transport, rcode, rtype};
 
-use super::{Reply, Shard, counter};
+use super::{Shard, counter};
+use crate::engine::Reply;
 
 /// Types with a label of their own. The last row counts all other types.
 const TYPES: [u16; 13] = [

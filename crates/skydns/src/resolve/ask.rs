@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::{append_servfail, sign_reply};
 use crate::backend::View;
 use crate::cause::Cause;
-use crate::engine::{Pending, Reply};
-use crate::metrics::System;
+use crate::engine::System;
+use crate::engine::{PendingAnswer, Reply};
 use crate::search::SearchList;
 use crate::transfer::ResponseSigner;
 use wire::{OwnedQuery, Query};
@@ -52,7 +52,7 @@ pub struct WaitingQuery<V> {
 #[derive(Debug)]
 pub(crate) enum WaitingWork {
     /// Answer the name itself.
-    Name(Pending),
+    Name(PendingAnswer),
     /// Walk the rest of the search list.
     Search(SearchList),
 }
@@ -72,7 +72,7 @@ impl<V> WaitingQuery<V> {
 
     /// Whether the query goes to the queue of expensive queries.
     pub(crate) fn is_expensive(&self) -> bool {
-        matches!(self.work, WaitingWork::Name(Pending::Expensive))
+        matches!(self.work, WaitingWork::Name(PendingAnswer::Expensive))
     }
 
     /// Appends a SERVFAIL response instead of waiting: the query was not admitted, or the server is

@@ -10,7 +10,7 @@ use super::waiting::AdmittedAsk;
 use super::{Resolver, append_cause};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
-use crate::engine::{Progress, Reply};
+use crate::engine::{NameProgress, Reply};
 use crate::metrics::Completion;
 use crate::search::SearchList;
 
@@ -34,9 +34,9 @@ impl<B: Backend> Resolver<B> {
             };
             response.clear();
             match self.try_candidate(&candidate, &mut response) {
-                Progress::Reply(reply) => walk.take_response(&response, reply.system),
+                NameProgress::Reply(reply) => walk.take_response(&response, reply.system),
                 // The walk starts over once the query is admitted.
-                Progress::Pending(_) => return Err(walk.into_list()),
+                NameProgress::Pending(_) => return Err(walk.into_list()),
             }
         }
         Ok(self.finish_walk(walk, ask, out))
@@ -60,8 +60,8 @@ impl<B: Backend> Resolver<B> {
             let candidate = admitted.with_query(&candidate);
             response.clear();
             let reply = match self.try_candidate(&candidate.ask, &mut response) {
-                Progress::Reply(reply) => reply,
-                Progress::Pending(pending) => {
+                NameProgress::Reply(reply) => reply,
+                NameProgress::Pending(pending) => {
                     self.complete_name(&candidate, pending, &mut response).await
                 }
             };

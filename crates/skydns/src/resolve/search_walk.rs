@@ -12,8 +12,9 @@
 
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
-use crate::engine::{AUTHORITATIVE, Reply, truncation};
-use crate::metrics::{Completion, System};
+use crate::engine::System;
+use crate::engine::{AUTHORITATIVE, Reply, truncation_flag};
+use crate::metrics::Completion;
 use crate::search::SearchList;
 use wire::{
     CompressedRecord, HEADER, Header, Message, MessageFull, Name, NameOffsets, Query, Question,
@@ -228,7 +229,7 @@ impl SearchWalk {
         let result = self.result(records.system);
 
         let copied_flags = query.header.flags & (flag::RD | flag::CD);
-        let flags = copied_flags | result.flags | truncation(records.truncated, query);
+        let flags = copied_flags | result.flags | truncation_flag(records.truncated, query);
         writer.finish(flags, result.rcode);
 
         let reply = Reply {

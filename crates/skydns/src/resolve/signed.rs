@@ -7,7 +7,7 @@ use super::{AnswerAttempt, Ask, Resolver, append_servfail};
 use crate::backend::Backend;
 use crate::cause::Cause;
 use crate::engine::Reply;
-use crate::metrics::System;
+use crate::engine::System;
 use crate::serial;
 use crate::transfer::{ResponseSigner, ZoneTransfers};
 use wire::{Query, Transport, rcode};

@@ -19,10 +19,11 @@ use super::{
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::client_shares::ClientShare;
-use crate::engine::{self, MAX_STEPS, Pending, Progress, Reply};
+use crate::engine::System;
+use crate::engine::{self, MAX_STEPS, NameProgress, PendingAnswer, Reply};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 use crate::forward::{self, ForwardError};
-use crate::metrics::{System, Took};
+use crate::metrics::Took;
 use crate::tap::AnsweredQuery;
 use wire::{HEADER, Query, rcode};
 
@@ -60,7 +61,7 @@ impl<'a, V> AdmittedAsk<'a, V> {
 
 /// Result of the work for an expensive query.
 struct ExpensiveResult {
-    progress: Progress,
+    progress: NameProgress,
     /// The external answers that were passed to the work.
     external: ExternalAnswers,
     answer: Vec<u8>,
@@ -190,7 +191,7 @@ impl<B: Backend> Resolver<B> {
     pub(super) async fn complete_name(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,
-        mut pending: Pending,
+        mut pending: PendingAnswer,
         out: &mut Vec<u8>,
     ) -> Reply {
         let ask = &admitted.ask;
@@ -199,11 +200,13 @@ impl<B: Backend> Resolver<B> {
 
         loop {
             let progress = match pending {
-                Pending::Forward(system) => return self.forward_query(admitted, system, out).await,
-                Pending::External(_) if rounds == MAX_ROUNDS => {
+                PendingAnswer::Forward(system) => {
+                    return self.forward_query(admitted, system, out).await;
+                }
+                PendingAnswer::External(_) if rounds == MAX_ROUNDS => {
                     return append_servfail(ask, System::Auth, &Cause::Alias, out);
                 }
-                Pending::External(questions) => {
+                PendingAnswer::External(questions) => {
                     self.look_up_externals(admitted, questions, &mut external)
                         .await;
                     rounds += 1;
@@ -213,7 +216,7 @@ impl<B: Backend> Resolver<B> {
                     let steps = steps_at_once(ask.query.transport);
                     engine::answer_name(steps, ask.view, &self.identity, ask.query, &external, out)
                 }
-                Pending::Expensive => {
+                PendingAnswer::Expensive => {
                     let result = self.queue_expensive(admitted, external).await;
                     self.shard.expensive(result.is_some());
                     // Differs from kube-dns, which does any amount of work for an answer and serves
@@ -228,8 +231,8 @@ impl<B: Backend> Resolver<B> {
             };
 
             pending = match progress {
-                Progress::Reply(reply) => return reply,
-                Progress::Pending(pending) => pending,
+                NameProgress::Reply(reply) => return reply,
+                NameProgress::Pending(pending) => pending,
             };
         }
     }
@@ -317,7 +320,7 @@ impl<B: Backend> Resolver<B> {
         result
             .ok()
             .flatten()
-            .filter(|result| result.progress != Progress::Pending(Pending::Expensive))
+            .filter(|result| result.progress != NameProgress::Pending(PendingAnswer::Expensive))
     }
 
     fn answer_expensive(

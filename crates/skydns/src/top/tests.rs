@@ -2,7 +2,8 @@ use wire::Transport;
 
 use super::*;
 use crate::engine::Reply;
-use crate::metrics::{System, Took};
+use crate::engine::System;
+use crate::metrics::Took;
 
 fn query(label: &str) -> Vec<u8> {
     let name = [

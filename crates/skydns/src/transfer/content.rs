@@ -10,7 +10,7 @@ use super::transferable_authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
 use crate::backend::zones::{Authority, SOA_TTL};
-use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
+use crate::engine::{self, AnswerContext, EngineOutcome, Identity, MAX_STEPS};
 use crate::external::ExternalAnswers;
 use crate::record::TTL;
 use wire::name::is_within;
@@ -25,7 +25,7 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 const MAX_ANSWER: usize = 16 * 65_535;
 /// Asks for the data of a name, with the full work for an answer. No search list applies, because
 /// there is no client.
-const ASKER: Asker = Asker {
+const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,
     zone_data: true,
@@ -242,7 +242,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             &mut self.response,
         );
         // A part of an RRset would differ each time: the engine chooses it at random.
-        let Outcome::Reply(reply) = outcome else {
+        let EngineOutcome::Reply(reply) = outcome else {
             return;
         };
         if reply.truncated {

@@ -17,7 +17,7 @@ use super::request::{AcceptedTransfer, ClientVersion, TransferRejection, Transfe
 use crate::backend::View;
 use crate::client_shares::ClientShare;
 use crate::engine::Reply;
-use crate::metrics::System;
+use crate::engine::System;
 use crate::serial::follows;
 use wire::{Name, Query, Transport, rcode};
 

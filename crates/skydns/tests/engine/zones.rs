@@ -1,7 +1,7 @@
 //! Zones other than the cluster domain: the zone responsible for a name, missing names, and aliases
 //! between zones.
 
-use skydns::engine::{Outcome, answer};
+use skydns::engine::{EngineOutcome, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
 use testkit::query::Query;
 use wire::Transport;
@@ -60,8 +60,8 @@ pub(crate) fn ask(view: &Fixed, question: &str, known: &ExternalAnswers) -> Stri
     let (owner, rtype) = question.split_once(' ').unwrap();
     let mut out = Vec::new();
     let query = Query::new(&format!("{owner}."), rtype).wire();
-    match answer(view, &identity(), &query, Transport::Udp, known, &mut out) {
-        Outcome::Reply(_) => {
+    match answer_message(view, &identity(), &query, Transport::Udp, known, &mut out) {
+        EngineOutcome::Reply(_) => {
             let text = testkit::dig::show(&out);
             let header = text
                 .lines()
@@ -101,13 +101,13 @@ fn the_longest_domain_has_a_name() {
             "www.db.acme.test A",
             "NOERROR, qr aa rd ra: www.db.acme.test. 30 IN A 192.0.2.2",
         ),
-        ("www.stub.acme.test A", "Pending(Forward(Stub))"),
+        ("www.stub.acme.test A", "PendingAnswer(Forward(Stub))"),
         (
             "www.zone.stub.acme.test A",
             "NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3",
         ),
-        ("www.elsewhere.test A", "Pending(Forward(Stub))"),
-        ("www.xacme.test A", "Pending(Forward(Stub))"),
+        ("www.elsewhere.test A", "PendingAnswer(Forward(Stub))"),
+        ("www.xacme.test A", "PendingAnswer(Forward(Stub))"),
         // If a zone and a stub domain have the same name, the zone is used.
         (
             "www.equal.test A",
@@ -135,8 +135,11 @@ fn the_longest_domain_has_a_name() {
             "9.2.0.192.in-addr.arpa PTR",
             "NXDOMAIN, qr aa rd ra: 2.0.192.in-addr.arpa. 60 IN SOA ns.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa.",
         ),
-        ("9.3.0.192.in-addr.arpa PTR", "Pending(Forward(Recursive))"),
-        ("www.example.com A", "Pending(Forward(Recursive))"),
+        (
+            "9.3.0.192.in-addr.arpa PTR",
+            "PendingAnswer(Forward(Recursive))",
+        ),
+        ("www.example.com A", "PendingAnswer(Forward(Recursive))"),
         ("www.acme.test ANY", "REFUSED, qr: "),
     ] {
         assert_eq!(
@@ -311,7 +314,7 @@ fn nested_zone_falls_through_by_own_name() {
             "no.db.etcd.cluster.local",
         ] {
             let answer = ask(&view, &format!("{name} A"), &ExternalAnswers::none());
-            let is_forwarded = answer == "Pending(Forward(Recursive))";
+            let is_forwarded = answer == "PendingAnswer(Forward(Recursive))";
             assert!(
                 is_forwarded || answer.starts_with("NXDOMAIN"),
                 "{name}: {answer}"

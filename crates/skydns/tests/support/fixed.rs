@@ -18,8 +18,8 @@ use skydns::tap::QueryTap;
 use skydns::top::TopQueries;
 use skydns::transfer::ZoneTransfers;
 use skydns::{
-    Backend, Entry, FurtherZone, Host, Lookup, OwnNames, Pointer, Records, Search, ServiceRecord,
-    View, Zone, Zones,
+    Backend, Entry, EntryVisit, FurtherZone, Host, Lookup, OwnNames, Pointer, Records, Search,
+    ServiceRecord, View, Zone, Zones,
 };
 use tokio_util::sync::CancellationToken;
 use wire::Name;
@@ -372,13 +372,13 @@ impl Records for Fixed {
         self.synced
     }
 
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        _exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
+    fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {
+        let EntryVisit {
+            path,
+            exact: _,
+            steps,
+            on_entry: visit,
+        } = visit;
         self.lookups.fetch_add(1, Ordering::Relaxed);
         if self.unknown.is_some_and(|unknown| unknown == path) {
             return Lookup::TargetUnknown;

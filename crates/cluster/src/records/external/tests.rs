@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use skydns::{FurtherZone, View as _, Zone};
+use skydns::{EntryVisit, FurtherZone, View as _, Zone};
 
 use super::*;
 use crate::index::{Index, Options};
@@ -124,11 +124,11 @@ fn zone(published: &Published) -> Option<FurtherZone> {
 /// `PORT NAME` if the record has a host name.
 fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    let lookup = zone.records.records(
+    let lookup = zone.records.visit_entries(EntryVisit {
         path,
-        false,
-        &mut 100,
-        &mut |Entry { label, record, .. }| {
+        exact: false,
+        steps: &mut 100,
+        on_entry: &mut |Entry { label, record, .. }| {
             let addresses: Vec<_> = record.addresses().map(|ip| ip.to_string()).collect();
             let target = match &record.host {
                 Host::Name(name) => name.to_string(),
@@ -140,7 +140,7 @@ fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
             };
             found.push(format!("{} {target}", record.port));
         },
-    );
+    });
     assert_eq!(
         lookup == skydns::Lookup::Exists,
         !found.is_empty(),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use skydns::own_names::OwnTarget;
-use skydns::{Entry, FurtherZone};
+use skydns::{Entry, EntryVisit, FurtherZone};
 use smol_str::SmolStr;
 use wire::{Name, name};
 
@@ -117,7 +117,12 @@ impl<'a> Serialize for NameEntries<'a, '_> {
 
         shown.serialize_entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
             let mut steps = usize::MAX;
-            zone.records.records(path, false, &mut steps, offer);
+            zone.records.visit_entries(EntryVisit {
+                path,
+                exact: false,
+                steps: &mut steps,
+                on_entry: offer,
+            });
         })
     }
 }

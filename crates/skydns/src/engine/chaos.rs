@@ -1,0 +1,65 @@
+//! Answers to queries of a class other than IN: the names of class CHAOS about this server.
+
+use wire::{class, flag, rcode, rtype};
+
+use super::{AUTHORITATIVE, Engine, Reply, System};
+use crate::backend::View;
+use crate::backend::zones::Authority;
+use crate::cause::Cause;
+
+/// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
+const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
+
+/// The authors of SkyDNS, as it answers.
+const AUTHORS: [&str; 4] = [
+    "Erik St. Martin",
+    "Brian Ketelsen",
+    "Miek Gieben",
+    "Michael Crosby",
+];
+
+impl<V: View> Engine<'_, V> {
+    pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
+        // The routes are answered even before the cluster's records are complete: the nanny must
+        // not wait for the records.
+        if !self.view.has_synced() && self.query.lower() != ROUTES {
+            return self.refuse_query(&Cause::NotSynced, out);
+        }
+
+        let texts = self.chaos_texts();
+        if texts.is_empty() {
+            self.append_empty(rcode::REFUSED, flag::RD, out);
+            return self.append_cause(&Cause::OtherClass, rcode::REFUSED, System::Auth, out);
+        }
+
+        let mut answer = self.begin_answer(Authority::cluster(self.view), out);
+        answer.write_chaos_texts(&texts);
+        answer
+            .message
+            .finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
+        self.new_reply(System::Auth, rcode::NOERROR, false)
+    }
+
+    /// The TXT strings of a CHAOS name; empty for any other query.
+    fn chaos_texts(&self) -> Vec<&str> {
+        if self.query.qclass != class::CH || self.query.qtype != rtype::TXT {
+            return Vec::new();
+        }
+
+        match self.query.lower() {
+            b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => {
+                vec![&self.identity.version]
+            }
+            ROUTES => self.view.zone().routes.iter().map(String::as_str).collect(),
+            b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => vec!["localhost"],
+            b"\x07authors\x04bind\x00" => AUTHORS.to_vec(),
+            name if self.is_cluster_domain(name) => AUTHORS.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_cluster_domain(&self, name: &[u8]) -> bool {
+        let domain = self.view.zone().domain_of(name);
+        domain.is_some_and(|domain| domain.wire() == name)
+    }
+}

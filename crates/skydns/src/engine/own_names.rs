@@ -1,0 +1,88 @@
+//! Answers for own names: hosts and aliases of the configuration, which are in no zone.
+
+use wire::{Name, rcode, reverse, rtype};
+
+use super::reply::truncation_flag;
+use super::{AUTHORITATIVE, Engine, NameProgress, Reply, System};
+use crate::answer::{AnswerStatus, AnswerWriter};
+use crate::backend::View;
+use crate::backend::zones::Authority;
+use crate::cause::Cause;
+use crate::own_names::{OwnNames, OwnTarget};
+
+impl<V: View> Engine<'_, V> {
+    /// Answers for an own name, or for the address of an own name; `None` for other names.
+    pub(super) fn answer_own_name(
+        &self,
+        own: &OwnNames,
+        out: &mut Vec<u8>,
+    ) -> Option<NameProgress> {
+        if let Some(names) = self.own_names_of_address(own) {
+            return Some(NameProgress::Reply(self.answer_own_address(names, out)));
+        }
+
+        let progress = match own.find(self.query.lower())? {
+            OwnTarget::Unresolvable => {
+                NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
+            }
+            OwnTarget::Addresses(addresses) => {
+                let cluster = Authority::cluster(self.view);
+                self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
+            }
+            OwnTarget::Name(target) => self.answer_own_alias(&target, out),
+        };
+        Some(progress)
+    }
+
+    /// The own names of the address in the query name, for a query of type PTR.
+    fn own_names_of_address<'o>(&self, own: &'o OwnNames) -> Option<&'o [Name]> {
+        if self.query.qtype != rtype::PTR {
+            return None;
+        }
+        own.names_of(reverse::address_of_name(self.query.lower())?)
+    }
+
+    /// Answers as [`write_answer`](Self::write_answer) does, and NXDOMAIN for an own name whose
+    /// target does not exist. An own name is in no zone, so this NXDOMAIN has no SOA.
+    fn write_own_name<'q>(
+        &'q self,
+        authority: Authority<'q>,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut AnswerWriter<'q, '_, V>) -> AnswerStatus,
+    ) -> NameProgress {
+        if let Some(progress) = self.write_answer(authority, out, write) {
+            return progress;
+        }
+
+        out.truncate(self.start);
+        NameProgress::Reply(self.finish_nxdomain(self.begin_answer(authority, out)))
+    }
+
+    fn answer_own_address(&self, names: &[Name], out: &mut Vec<u8>) -> Reply {
+        let mut answer = self.begin_answer(Authority::cluster(self.view), out);
+        answer.write_own_pointers(names);
+
+        let truncated = answer.truncated();
+        let flags = self.copied_flags() | AUTHORITATIVE | truncation_flag(truncated, self.query);
+        answer.message.finish(flags, rcode::NOERROR);
+        self.new_reply(System::Reverse, rcode::NOERROR, truncated)
+    }
+
+    /// Answers for an own-name alias with the records of its target. The alias is the owner of the
+    /// records.
+    fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
+        let Some(authority) = Authority::of(self.view, target.wire()) else {
+            let cluster = Authority::cluster(self.view);
+            return self.write_own_name(cluster, out, |answer| answer.write_external_alias(target));
+        };
+
+        if authority.records.has_synced() {
+            return self.write_own_name(authority, out, |answer| answer.write_target(target));
+        }
+        let cause = match authority.further {
+            Some(_) => Cause::ZoneNotLoaded,
+            None => Cause::NotSynced,
+        };
+        NameProgress::Reply(self.append_servfail(&cause, out))
+    }
+}

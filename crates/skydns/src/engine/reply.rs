@@ -1,0 +1,112 @@
+//! What an answer says about itself, for metrics and logs; answers without records.
+
+use wire::{Query, QueryError, ResponseWriter, Transport, flag, rcode};
+
+use crate::backend::Zone;
+use crate::backend::zones::Authority;
+use crate::cause::Cause;
+
+/// The part of the server that answers a query. Most metrics have the part as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// Names in our zones, and refused queries.
+    Auth,
+    /// External names, forwarded to an upstream.
+    Recursive,
+    /// Reverse names.
+    Reverse,
+    /// Names of a stub domain.
+    Stub,
+}
+
+impl System {
+    pub(crate) const ALL: [Self; 4] = [Self::Auth, Self::Recursive, Self::Reverse, Self::Stub];
+
+    /// Value of the label `system`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Recursive => "recursive",
+            Self::Reverse => "reverse",
+            Self::Stub => "stub",
+        }
+    }
+}
+
+/// Properties of a written answer, which metrics and the query log show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// The part of the server that answered.
+    pub system: System,
+    /// QTYPE; 0 for a malformed query.
+    pub qtype: u16,
+    /// The RCODE.
+    pub rcode: u16,
+    /// Whether the answer was truncated.
+    pub truncated: bool,
+    /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
+    pub zone: Option<u8>,
+}
+
+/// Answers a message that is not a well-formed query with an error; `None` if the message must not
+/// be answered.
+pub(crate) fn answer_malformed(
+    malformed: &QueryError,
+    message: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<Reply> {
+    match *malformed {
+        QueryError::Ignore => None,
+        QueryError::Respond(error) => {
+            error.append_to(message, out);
+            Some(Reply {
+                system: System::Auth,
+                qtype: 0,
+                rcode: error.rcode,
+                truncated: false,
+                zone: None,
+            })
+        }
+    }
+}
+
+/// Appends SERVFAIL, with the cause if extended errors are enabled. RD and CD are copied from the
+/// query.
+pub(crate) fn append_servfail(
+    zone: &Zone,
+    query: &Query<'_>,
+    system: System,
+    cause: &Cause,
+    out: &mut Vec<u8>,
+) -> Reply {
+    let start = out.len();
+    let copied = query.header.flags & (flag::RD | flag::CD);
+
+    ResponseWriter::new(query, out).finish(copied | flag::RA, rcode::SERVFAIL);
+    cause.append_if_enabled(zone, query, start, out);
+    Reply {
+        system,
+        qtype: query.qtype,
+        rcode: rcode::SERVFAIL,
+        truncated: false,
+        zone: None,
+    }
+}
+
+/// The reply, counted for the further zone that holds the name.
+pub(super) fn reply_of_zone(reply: Reply, authority: Authority<'_>) -> Reply {
+    Reply {
+        zone: authority.further.map(|further| further.number),
+        ..reply
+    }
+}
+
+/// The TC flag of a truncated answer. TC asks the client to retry over TCP, so an answer over TCP
+/// never has TC.
+pub(crate) fn truncation_flag(truncated: bool, query: &Query<'_>) -> u16 {
+    if truncated && query.transport == Transport::Udp {
+        flag::TC
+    } else {
+        0
+    }
+}
