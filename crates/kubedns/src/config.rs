@@ -101,6 +101,8 @@ impl Configuration {
             Emptied::Final,
             options.config_period.duration(),
         );
+
+        // The names are known once the configuration is in force.
         let server_names = watch::Sender::default();
         let resolver = ServerNameResolver::new(
             feed::name_sources(options),
@@ -115,6 +117,8 @@ impl Configuration {
             loops,
             config_map: feed.from_api.as_ref().map(ConfigMapFeed::state),
         };
+
+        // A configuration from elsewhere than the API server is known from the start.
         let knowledge = match &feed.from_api {
             None => ConfigKnowledge::Known,
             Some(_) if flags.topology.forwards_all() => ConfigKnowledge::Withheld,

@@ -107,6 +107,7 @@ impl IndexTask {
                     self.restore_snapshot(content);
                 }
                 received = self.events.recv_many(&mut batch, BATCH), if !events_wait => {
+                    // All senders are gone.
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
@@ -143,6 +144,7 @@ impl IndexTask {
 
     /// Serves the records of the snapshot file until the first lists are complete.
     fn restore_snapshot(&mut self, content: SnapshotContent) {
+        // From now on, events no longer wait.
         let Some(read) = self.snapshot_read.take() else {
             return;
         };
@@ -333,6 +335,8 @@ impl IndexTask {
             addresses = counts.endpoints_addresses + counts.slices_addresses,
             "the first lists are in"
         );
+
+        // The lists have replaced the records of a snapshot file.
         self.status.set_progress(Progress::Synced);
         self.metrics.synced.set(1);
         self.metrics.stale.set(0);
@@ -341,6 +345,7 @@ impl IndexTask {
 
     fn report_overdue(&self, waited: Duration) {
         self.metrics.sync_overdue.set(1);
+        // Old records are better than none, so a pod that has them is ready from now on.
         let serving = if self.status.progress() == Progress::Waiting {
             "cluster names are refused, other names are answered"
         } else {

@@ -146,6 +146,7 @@ impl Status {
             return daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, busy);
         };
 
+        // The client reads one version, however long it takes.
         let snapshot = self.published.get();
         let body = pieces::body(Arc::clone(&self.share), permit, move |out| {
             let mut writer = Serializer::with_formatter(out, PrettyFormatter::with_indent(b"\t"));

@@ -53,6 +53,7 @@ impl Collector for UpstreamState {
         let Ok(gauges) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else {
             return Vec::new();
         };
+        // The series of upstreams that are no longer in use end.
         let view = self.published.view();
         for (route, upstream) in routes(view.zone()).into_iter().take(MAX_SERIES) {
             let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);

@@ -120,6 +120,7 @@ fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     if !inputs.flags.nameservers.is_empty() {
         return inputs.flags.nameservers.clone();
     }
+
     let from_file = inputs.resolv_conf.nameservers.iter().copied();
     from_file.map(Upstream::from).collect()
 }

@@ -43,6 +43,7 @@ impl BoundDns {
         exposition: &Exposition,
         registry: &daemon::metrics::Metrics,
     ) -> anyhow::Result<Self> {
+        // Without transfers, the serial is the current hour.
         let zone = Zone {
             serials: transfers.as_ref().map(|transfers| transfers.serials()),
             ..zone
@@ -118,6 +119,7 @@ fn forwarder(
     options: &Options,
     registry: &daemon::metrics::Metrics,
 ) -> anyhow::Result<Arc<Forwarder>> {
+    // The forwarder registers its metrics itself, in a registry of the crate prometheus.
     let nested = prometheus::Registry::new();
     let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
     let cache = match options.cache_limits() {
@@ -129,6 +131,7 @@ fn forwarder(
     };
     registry.register("the metrics of forwarding", NestedRegistry(nested))?;
 
+    // Each pending query to an upstream has a socket.
     let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise_limit());
     let trust = options.tls_trust();
     Ok(Arc::new(Forwarder::with_trust_and_cache(

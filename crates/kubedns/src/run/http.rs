@@ -24,6 +24,7 @@ impl HttpServers {
             .context("cannot serve the status")?;
         tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
 
+        // The metrics have a port of their own, as in kube-dns.
         let metrics = bind_metrics(options, exposition).await;
         Ok(Self { status, metrics })
     }

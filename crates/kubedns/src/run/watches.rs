@@ -60,6 +60,7 @@ impl ApiServerWatches {
             tasks.lasting("watching the own node", thread.run(feed.run(stop.clone())));
         }
 
+        // Kinds that are always needed.
         self.start_services(tasks, thread, options, scope, stop);
         let endpoints = self.endpoints_feed(options, scope);
         tasks.lasting(

@@ -129,6 +129,7 @@ impl OwnerFinder {
             pods.extend(list_objects(&self.connection, collection, MAX_PODS, self.timeout).await?);
         }
 
+        // Also the lack of an owner is worth keeping.
         let cached = CachedOwner {
             at: Instant::now(),
             owner: select_owner(address, &pods),
