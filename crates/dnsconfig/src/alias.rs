@@ -54,6 +54,7 @@ pub(crate) fn parse_aliases(
         let alias = normalized_host(&written).ok_or_else(|| AliasError::Name(written.clone()))?;
         let target =
             AliasTarget::parse(&target).ok_or(AliasError::Target(written.clone(), target))?;
+        // Two keys of the JSON object can be the same name.
         if aliases.insert(alias, target).is_some() {
             return Err(AliasError::Twice(written));
         }

@@ -33,6 +33,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     }
 
     for entry in text.split(',') {
+        // Only the first `=` separates: a second one is part of an invalid domain.
         let (name, domain) = entry.split_once('=').ok_or(FederationError::Format)?;
         let name = name.trim();
         let domain = domain.trim();

@@ -54,6 +54,7 @@ impl Hosts {
             let ip: IpAddr = address
                 .parse()
                 .map_err(|_| HostsError::Address(number, shorten(address, SHOWN)))?;
+            // Clients query IPv4 addresses, never those mapped into IPv6.
             let ip = ip.to_canonical();
 
             let mut names = names.peekable();

@@ -34,6 +34,7 @@ pub fn parse(flag: &str) -> Nameservers {
                 count: flag.split(',').count(),
                 limit: MAX_NAMESERVERS,
             };
+            // One error stands for all further entries.
             nameservers.bad.push(flag_error(entry, reason));
             break;
         }

@@ -171,6 +171,7 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
 /// Parses and validates the data for a cluster with these domains (lower case, no trailing dot).
 /// Names in `hosts` and `aliases` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    // Names are checked across keys, so after all values are parsed.
     let config = parse_keys(data)?;
     let Some((key, reason)) = first_rejected_name(&config, domains) else {
         return Ok(config);
@@ -211,6 +212,7 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
             Some(ConfigKey::UpstreamNameservers) => {
                 config.upstream_nameservers = parse_upstream_nameservers(text)?;
             }
+            // Unknown keys are reported by `unknown_keys`.
             None => {}
         }
     }
@@ -230,6 +232,7 @@ fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
         }
     };
 
+    // The error shows what can be shown of the value.
     let shown = String::from_utf8_lossy(value);
     let accepted = "UTF-8 text of at most 1 MiB";
     Err(ConfigError::new(name, &shown, reason, accepted))
@@ -271,6 +274,7 @@ fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, C
 
     let mut domains = BTreeMap::new();
     for (domain, servers) in raw {
+        // The domain becomes a part of a dnsmasq option.
         if !rfc1123::is_subdomain(&domain) {
             return Err(key.error(text, Reason::DomainName(domain)));
         }
@@ -314,6 +318,7 @@ fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> 
 
 fn parse_json<T: DeserializeOwned>(key: ConfigKey, text: &str) -> Result<T, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
+        // The text of Go for a value that ends early.
         let reason = if error.is_eof() {
             Reason::JsonEnds
         } else {

@@ -73,6 +73,7 @@ impl ConfigSource {
             domains,
         };
 
+        // The first read is not on another thread: nothing is served before it.
         let data = match &mut follower.source {
             ConfigSource::Fixed(_) => return follower,
             ConfigSource::Directory { path, .. } => directory::read_directory(path),
@@ -166,6 +167,7 @@ impl ConfigFollower {
 
     /// Validates the data and updates the state, unless the data equal the last data.
     fn apply_data(&mut self, data: Result<RawData, directory::ReadError>) {
+        // Notifications and polls often find the same data.
         let hash = directory::hash_data(&data);
         if self.last_hash.replace(hash) == Some(hash) {
             return;

@@ -143,6 +143,7 @@ impl EtcdClient {
     /// If the certificates cannot be used, or the password cannot be read.
     pub fn new(access: &EtcdAccess, member: &Uri) -> Result<Self, ClientError> {
         let mut tcp = HttpConnector::new();
+        // The connector sees `https` URIs too; TLS is on top of it.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -156,6 +157,7 @@ impl EtcdClient {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
+        // The requests of a session follow one another; a watch keeps its connection.
         let http = HttpClient::builder(TokioExecutor::new())
             .pool_max_idle_per_host(1)
             .build(https);
@@ -220,6 +222,7 @@ impl EtcdClient {
 
         let AuthToken { token } = serde_json::from_slice(&body).map_err(GatewayError::from)?;
         let mut token = HeaderValue::try_from(token).map_err(http::Error::from)?;
+        // Kept out of debug output.
         token.set_sensitive(true);
         self.token = Some(token);
         Ok(())
@@ -245,6 +248,7 @@ impl EtcdClient {
         if head.status == StatusCode::OK {
             return Ok(body);
         }
+        // An error whose body cannot be read still has its status.
         let body = read_body(body, MAX_ERROR).await.unwrap_or_default();
         Err(ClientError::Refused {
             status: head.status,

@@ -167,6 +167,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
                 () = stop.cancelled() => return,
             };
 
+            // A session that breaks at once is a failure, even if it was established.
             if self.connected == Some(true) && begun.elapsed() > MIN_SUCCESS {
                 pauses = SessionPauses::default();
             }
@@ -195,6 +196,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         if must_list {
             self.reached = None;
         }
+        // The next session uses the next member.
         self.member += 1;
 
         // An outage is logged once.
@@ -286,18 +288,21 @@ impl<S: EtcdSink> EtcdFeed<S> {
             let request = gateway::range_request(&range, limit, revision);
             let page = match client.post_json::<KeyPage>("/v3/kv/range", &request).await {
                 Err(ClientError::Gateway(GatewayError::Large(_))) if limit > 1 => {
+                    // Values differ in size: a page with fewer keys may fit.
                     limit /= 4;
                     continue;
                 }
                 page => page?,
             };
 
+            // Later pages count only the keys that are left.
             if first_header.is_none() {
                 key_count = page.count;
             }
             let header = *first_header.get_or_insert(page.header);
             let is_last = !page.more || page.kvs.is_empty();
             if let Some(last) = page.kvs.last() {
+                // The next key in order is the last one with an octet of zero appended.
                 range.start = [&last.key[..], b"\0"].concat();
             }
             let changes = page.kvs.into_iter().map(|kv| KeyEvent {
@@ -351,6 +356,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
             }
         }
 
+        // A clone, so that a frame that fails in the middle leaves the tree as it was.
         let mut tree = self.tree.clone();
         self.apply_changes(&mut tree, response.events.into_iter())?;
         self.tree = tree;
@@ -375,6 +381,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         if !current.continues(reached) {
             return Err(SessionFailure::OtherHistory);
         }
+        // A deleted key leaves no revision behind, only another count.
         if page.count != self.key_count {
             return Ok(true);
         }

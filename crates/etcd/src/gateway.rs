@@ -173,6 +173,7 @@ pub fn watch_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
 pub fn error_message(body: &[u8]) -> String {
     const SHOWN: usize = 200;
     let reported = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    // Some versions wrap the error in another object.
     let text = message_field(&reported)
         .or_else(|| reported.get("error").and_then(message_field))
         .unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
@@ -230,6 +231,7 @@ impl WatchFrames {
     pub fn next_frame(&mut self) -> Option<Result<WatchResponse, GatewayError>> {
         loop {
             let unseen = self.pending.get(self.searched..)?;
+            // Octets without a line feed are not searched again.
             let Some(end) = unseen.iter().position(|octet| *octet == b'\n') else {
                 self.searched = self.pending.len();
                 return None;

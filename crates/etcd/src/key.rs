@@ -73,6 +73,7 @@ impl ZoneKeys {
         };
 
         let below = str::from_utf8(below).map_err(|_| KeyError::Text)?;
+        // In wire format, each slash becomes the length of a label.
         if self.zone_octets + below.len() + 1 > MAX_NAME {
             return Err(KeyError::Long);
         }

@@ -103,6 +103,7 @@ impl SkydnsMessage {
             .collect();
         let fields: MessageFields = serde_json::from_value(Value::Object(object))?;
 
+        // As in SkyDNS, zero counts as missing.
         let priority = match number_in_range("priority", fields.priority)? {
             0 => skydns::record::PRIORITY,
             priority => priority,
@@ -149,6 +150,7 @@ fn parse_host(text: &str) -> Result<Host<'static>, InvalidMessage> {
         return Ok(Host::Address(address.to_canonical()));
     }
 
+    // A name in octets may hold anything, but a message names a host.
     let is_printable = text.bytes().all(|octet| octet.is_ascii_graphic());
     match Name::parse(text) {
         Ok(name) if is_printable => Ok(Host::Name(Cow::Owned(name))),

@@ -340,6 +340,7 @@ impl<'t> TreeWalk<'t> {
             return;
         }
 
+        // A wildcard at the end stands for all that is below.
         if rest.is_empty() {
             return self.collect_below(node);
         }
@@ -406,6 +407,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let mut depth = first.depth();
     for stored in all {
         if stored.depth() < depth {
+            // As in SkyDNS, a shorter key without a group ends the search.
             if stored.message.group.is_empty() {
                 break;
             }
@@ -414,6 +416,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         }
     }
 
+    // Keys of the same length with several groups: none of them is the right one.
     let is_disputed = all
         .iter()
         .any(|stored| stored.has_group_beside(group) && stored.depth() == depth);

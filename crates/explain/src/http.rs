@@ -36,6 +36,7 @@ impl Explainer {
         daemon::http::exact_path("/explain")
             .and(warp::method())
             .and(query)
+            // The method is checked here, so that a wrong one is 405 rather than 404.
             .then(move |method: Method, query: String| {
                 let this = this.clone();
                 async move {
@@ -95,6 +96,7 @@ fn parse_query(query: &str) -> Result<ExplainQuery, ExplainRequestError> {
     let mut format = ReplyFormat::Json;
     let mut given = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        // Of two values, neither is known to be the right one.
         if given.contains(&key) {
             return Err(ExplainRequestError::Repeated(key.into_owned()));
         }

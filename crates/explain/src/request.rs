@@ -106,6 +106,7 @@ pub(crate) struct ExplainParameters {
 impl ExplainRequest {
     pub(crate) fn parse(parameters: &ExplainParameters) -> Result<Self, ExplainRequestError> {
         let text = &parameters.name;
+        // Before the text is taken apart: a pasted text has the same bound as a name.
         check_characters(text)?;
         let meant = pasted::name_in_text(text);
         let name = parse_name(&meant)?;
@@ -113,6 +114,7 @@ impl ExplainRequest {
         let is_reverse = is_reverse_name(&name);
         let types = match parameters.qtype.as_str() {
             "" if is_reverse => vec![rtype::PTR],
+            // What programs query for addresses, and SRV for its ports.
             "" => vec![rtype::A, rtype::AAAA, rtype::SRV],
             qtype => vec![parse_type(qtype)?],
         };
@@ -170,6 +172,7 @@ impl RequestedSearch {
             [namespace] if !namespace.contains('.') && is_label(namespace) => {
                 Ok(Self::Namespace((*namespace).to_owned()))
             }
+            // A word that is no label can only be a misspelt namespace.
             [word] if !word.contains('.') => Err(ExplainRequestError::Search((*word).to_owned())),
             words if words.len() > MAX_SEARCH_DOMAINS => Err(ExplainRequestError::LongSearch),
             words => words

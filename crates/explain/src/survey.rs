@@ -67,6 +67,7 @@ impl NameSurvey {
     /// The look-up of Services and endpoints, which the records do not show.
     pub(crate) fn object_lookup(&self) -> ObjectLookup {
         let mut services = Vec::new();
+        // Candidates often share their Services.
         for candidate in &self.candidates {
             for wanted in wanted_services(candidate) {
                 if !services.contains(&wanted) {
@@ -154,6 +155,7 @@ fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
             hostname: hostname.clone(),
         });
     }
+    // A hostname is part of the alias, not of its target.
     for key in candidate.target.iter().flat_map(|target| &target.sources) {
         wanted.push(WantedService {
             key: key.clone(),
@@ -191,6 +193,7 @@ fn describe_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> NameDetai
             objects.push(object);
         }
     }
+    // A Service that does not exist has nothing to show.
     objects.retain(|object| object.service.is_some() || object.endpoints.is_some());
 
     NameDetail {

@@ -92,6 +92,7 @@ fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
     }
 
     let outcome = tried.outcome.label().to_owned();
+    // The same sentence is not printed twice.
     if reason == Some(&tried.summary) {
         return [name, outcome, "see why".to_owned()];
     }

@@ -85,6 +85,7 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
             });
         }
         let name = entry.map_err(directory_error)?.file_name();
+        // The kubelet's own links and directories begin with dots.
         if name.as_bytes().starts_with(b".") {
             continue;
         }
@@ -115,6 +116,7 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) => return Err(error),
     }
 
+    // One octet more than accepted shows that the value is too large.
     let mut value = Vec::new();
     File::open(path)?
         .take(MAX_VALUE as u64 + 1)

@@ -96,6 +96,7 @@ impl ConfigState {
     }
 
     fn accept_config(&mut self, config: Config, is_first: bool) {
+        // After a rejected edit, the previous data may return unchanged.
         self.error = None;
         if *self.config == config {
             return;

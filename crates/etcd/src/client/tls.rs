@@ -67,6 +67,7 @@ impl EtcdTlsFiles {
         };
 
         let mut roots = RootCertStore::empty();
+        // One malformed certificate of the system must not stop all others.
         match roots.add_parsable_certificates(authorities) {
             (0, _) => Err(TlsError::NoAuthorities),
             _ => Ok(roots),
@@ -79,6 +80,7 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
         .and_then(Iterator::collect)
         .map_err(|error| unusable_pem(file, &error))?;
 
+    // A PEM file without the section is no error of the parser.
     if certificates.is_empty() {
         return Err(TlsError::File {
             path: file.to_owned(),

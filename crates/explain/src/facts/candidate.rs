@@ -66,6 +66,7 @@ impl NameCandidate {
             .unwrap_or(&snapshot.zone.domain);
         let dnsmasq = front.query_path(&lower, domain, &route);
 
+        // The Service that the name denotes explains a missing record, so it is a source as well.
         let mut sources = name_kind::source_services(snapshot, &kind, labels);
         sources.extend(kind.service().filter(|key| !sources.contains(key)).cloned());
         let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
@@ -83,6 +84,7 @@ impl NameCandidate {
             more_sources,
             target: None,
         };
+        // The time in the cache depends on the answers.
         candidate.dnsmasq.keeps_seconds = candidate.cached_seconds();
         candidate
     }

@@ -38,6 +38,7 @@ impl DnsFront {
             return None;
         }
 
+        // dnsmasq answers PTR with the first name of an address, and addresses with all of them.
         let owner = name.to_string();
         let data = match (qtype, reverse::address_of_name(name.wire())) {
             (rtype::PTR, Some(address)) => self.first_host_name(address).into_iter().collect(),
@@ -84,6 +85,7 @@ impl DnsFront {
             return path_without_dnsmasq(route);
         }
         let kubedns_domain = self.kubedns_domain(name, domain);
+        // As a cache, dnsmasq has no other server than kubedns.
         if self.topology == Topology::Cache {
             return path_to_kubedns(kubedns_domain.as_ref());
         }

@@ -149,6 +149,7 @@ fn is_single_label(label: &str) -> bool {
 
 /// The route of address queries for a name (in lower case).
 pub(crate) fn select_route(zone: &Zone, name: &Name, kind: &NameKind) -> NameRoute {
+    // The servers matter only for names that are forwarded.
     let (servers, stub_domain) = zone.servers_for(name.wire());
     let servers = servers.iter().map(ToString::to_string).collect();
 

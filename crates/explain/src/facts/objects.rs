@@ -146,6 +146,7 @@ impl ObjectLookup {
             if found.len() == MAX_OBJECTS {
                 break;
             }
+            // Addresses that are not ready count as well: they are what the user asks about.
             let endpoints = view.service_endpoints(&service.key);
             let members = all_members(&endpoints);
             let Some(member) = members.iter().find(|member| member.ip == address) else {
@@ -191,6 +192,7 @@ impl FoundService {
     fn find(view: &ObjectsView, key: &ObjectKey, hostname: Option<&str>) -> Self {
         let endpoints = view.service_endpoints(key);
         let service = view.service(key);
+        // A Service that was created anew is not a deleted one.
         let deleted = view.deleted(key).filter(|_| service.is_none());
         let members = all_members(&endpoints);
 
@@ -319,6 +321,7 @@ fn show_endpoints(endpoints: &ServiceEndpoints) -> Option<ShownEndpoints> {
     let mut members = all_members(endpoints);
     members.sort_unstable();
     members.dedup();
+    // Members that are not ready come first in their order.
     let (not_ready, ready) = members.split_at(members.partition_point(|member| !member.ready));
 
     Some(ShownEndpoints {

@@ -29,6 +29,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             without_pointer(evidence, candidate),
             without_servers(evidence, candidate),
         ],
+        // The reason lies in the target, which a resolver follows.
         LookupOutcome::NoData if candidate.bare_alias_target().is_some() => {
             [alias_without_address(evidence, candidate), None]
         }
@@ -186,6 +187,7 @@ fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) ->
 }
 
 fn refused(candidate: &NameCandidate) -> CodedNote {
+    // A query for ANY is refused whatever the records are.
     if candidate.answers.iter().any(|answer| answer.qtype == "ANY") {
         return CodedNote::new(
             "any_refused",
@@ -206,6 +208,7 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
+    // The address is known, but a PTR record needs a name for it.
     if evidence.snapshot.reverse.get(&address).is_some() {
         let text = format!(
             "{address} is behind a headless Service without a hostname: it has no PTR record"
@@ -363,6 +366,7 @@ fn missing_pod(
              is not an address",
         );
     };
+    // The name exists, so the type alone is missing.
     if candidate.outcome() != LookupOutcome::NxDomain {
         return no_such_type(candidate);
     }
@@ -391,6 +395,7 @@ fn no_such_type(candidate: &NameCandidate) -> CodedNote {
         .iter()
         .map(|answer| answer.qtype.as_str())
         .collect();
+    // For other types, the page teaches which types Services have at all.
     let is_type_of_services = types
         .iter()
         .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));

@@ -71,6 +71,7 @@ impl NameReading {
         let labels = candidate.name.to_lowercase().labels();
         let svc = labels.iter().position(|label| label == "svc");
         let before: Vec<&String> = labels.iter().take(svc.unwrap_or(labels.len())).collect();
+        // Two labels may be any domain, but more of them only with `svc`.
         let is_service = match before.len() {
             2 => true,
             3..=5 => svc.is_some(),
@@ -158,6 +159,7 @@ pub(crate) fn suggest_names(
     explained: &NameCandidate,
     types: &[u16],
 ) -> Vec<SimilarName> {
+    // The Service of the name exists, so it cannot be a misspelling of that Service.
     let existing = match evidence.existing_service(explained) {
         Some(_) if !evidence.lacks_member(explained) => return Vec::new(),
         Some(_) => explained.kind.service(),
@@ -169,6 +171,7 @@ pub(crate) fn suggest_names(
         let Some(suggestion) = existing_name(evidence.snapshot, similar, types) else {
             continue;
         };
+        // Two readings can lead to the same name.
         let is_new = !suggestions
             .iter()
             .any(|known| known.name == suggestion.name);
@@ -223,6 +226,7 @@ fn compare_service<'s>(
     let namespace_distance = edit_distance(&wanted.namespace, namespace);
 
     let (distance, code, text) = match (name_distance, namespace_distance) {
+        // The Service itself exists: it is no suggestion, unless the form of the name is wrong.
         (Some(0), Some(0)) if slip.is_none() => return None,
         (Some(0), Some(0)) => (0, "form", String::new()),
         (Some(0), _) if wanted.namespace.is_empty() => {
@@ -237,6 +241,7 @@ fn compare_service<'s>(
             let text = format!("differs by {}", letter_count_text(far));
             (1 + far, "similar_name", text)
         }
+        // Both parts differ: less likely than a difference in one of them.
         (Some(far), Some(more)) => {
             let text = format!("differs by {}", letter_count_text(far + more));
             (3 + far + more, "similar_name", text)

@@ -87,6 +87,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
 
     let text = match outcome {
         LookupOutcome::Answered => {
+            // Only names that the resolver queries earlier can take the answer's place.
             let before = forwarded_candidates(&candidates[..at]);
             unless_forwarded_exists(describe_records(candidate).sentence, &before)
         }
@@ -99,6 +100,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
         }
         _ if forwarded.is_empty() => describe_missing(candidate),
         _ => {
+            // The missing name is not the end: the resolver goes on to the forwarded names.
             let last = if forwarded.len() == 1 {
                 "finally, "
             } else {

@@ -71,6 +71,7 @@ fn warn_of_lost_watches(state: &ServerState, found: Option<&FoundObjects>) -> Op
         EndpointsSource::Endpoints => Kind::Endpoints,
         EndpointsSource::EndpointSlices => Kind::EndpointSlice,
     });
+    // The kind of endpoints that is not in use has no watch, and needs none.
     let lost: Vec<String> = state
         .lost
         .iter()
@@ -114,6 +115,7 @@ pub(crate) fn warn_of_lost_zones(
         let FurtherZone {
             domain, pointers, ..
         } = zone;
+        // A zone of pointers may hold any reverse name below it, beside the cluster.
         if Some(domain) != own_domain && !(*pointers && name.is_within(domain)) {
             continue;
         }

@@ -15,6 +15,7 @@ const MAX_RECORDS: usize = 8;
 pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Moment) {
     let is_answered = detail.answers.iter().any(|answer| answer.rcode.is_some());
     let is_from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
+    // With a stub domain in dnsmasq, the answers of kubedns are those that no pod receives.
     let is_unasked = is_answered && !is_from_hosts && !detail.dnsmasq.leads_to_kubedns();
 
     let condition = if is_unasked {
@@ -68,6 +69,7 @@ fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
         rows.push([qtype.clone(), record_text(record, is_alias), ttl]);
     }
 
+    // Remarks follow the records, in rows of the same type.
     let mut remarks = Vec::new();
     let more = (answer.records.len() + answer.more_records).saturating_sub(MAX_RECORDS);
     if more > 0 {
@@ -122,6 +124,7 @@ fn render_object(page: &mut TextPage, object: &ServiceObjects, now: Moment) {
 
     match endpoints {
         Some(endpoints) => render_endpoints(page, endpoints, now),
+        // An ExternalName has no endpoints at any time.
         None if is_external_name => {}
         None => page.fact("endpoints", "none"),
     }

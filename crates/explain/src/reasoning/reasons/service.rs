@@ -60,6 +60,7 @@ pub(super) fn missing_service_name(
         _ if is_empty => no_ready_endpoints(key, service, endpoints),
         NameKind::Member { label, .. } => no_such_member(found, label),
         NameKind::Port { port, protocol, .. } => {
+            // SRV records of a headless Service have the ports of its endpoints.
             let ports = match service.kind {
                 ShownServiceKind::ClusterIp => &service.ports[..],
                 _ => endpoints.map_or(&[][..], |endpoints| &endpoints.ports),
@@ -119,6 +120,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     if !evidence.snapshot.serves(namespace) {
         return namespace_not_served(namespace);
     }
+    // Unless all Services were visited, another Service may be in the namespace.
     if evidence.has_namespace(namespace) != Some(false) {
         let text = format!("there is no Service {name:?} in namespace {namespace}");
         return CodedNote::new("no_such_service", text);
@@ -140,6 +142,7 @@ fn external_name(
 ) -> CodedNote {
     let target = service.external_name.as_deref().unwrap_or_default();
     match (candidate.outcome(), &candidate.kind) {
+        // An invalid target makes no record at all.
         (LookupOutcome::NxDomain, NameKind::Service(_)) => {
             let text =
                 format!("Service {key} is an alias of {target:?}, which is not a domain name");
@@ -223,6 +226,7 @@ fn no_ready_endpoints(
         _ => "is headless",
     };
 
+    // `None` is a Service without any endpoints object, 0 is one whose objects are empty.
     let not_ready = endpoints.map(|endpoints| endpoints.not_ready);
     let text = match not_ready {
         None => format!("Service {key} {kind} and has no endpoints: {NO_POD}"),
@@ -274,6 +278,7 @@ fn no_such_port(
     let exists = ports.iter().any(|known| {
         known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol)
     });
+    // The port has an SRV record, so another type was asked for.
     if exists && !port.is_empty() {
         return no_such_type(candidate);
     }
@@ -297,6 +302,7 @@ fn no_address_of_family(
     key: &ObjectKey,
     service: &ShownService,
 ) -> CodedNote {
+    // With several types asked, no family can be blamed.
     let family = match candidate.answers.as_slice() {
         [answer] if answer.qtype == "A" => "IPv4",
         [answer] if answer.qtype == "AAAA" => "IPv6",
