@@ -8,7 +8,7 @@ use std::path::Path;
 
 use wire::{DNS_PORT, Nameserver};
 
-pub use self::follower::{Emptied, ResolvConfFollower};
+pub use self::follower::{EmptiedFile, ResolvConfFollower};
 
 /// Maximum number of octets that are read. The rest of the file is ignored.
 const MAX_FILE: u64 = 64 << 10;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nameserver_lines_only() {
+    fn nameserver_lines_are_parsed() {
         let text = "# nameserver 192.0.2.9\nsearch a.example\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # x\n\
                     nameserver 192.0.2.1\nnameserver dns.example\nnameserver\nnameserverx 192.0.2.2\r\n\
                     nameserver fe80::1%nosuch0\noptions ndots:5\nnameserver 192.0.2.3";
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_servers_keep_their_interface() {
+    fn link_local_server_keeps_interface() {
         let text = "nameserver fe80::1%lo\nnameserver fe80::1%1\nnameserver fe80::2\nnameserver fe80::3%nosuch0\n\
                     nameserver 192.0.2.1%lo\nnameserver fe80::4%\nnameserver fe80::5%0\n";
         let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
@@ -117,20 +117,18 @@ mod tests {
     }
 
     #[test]
-    fn how_names_are_completed() {
+    fn search_and_ndots_are_parsed() {
         let file = ResolvConf::parse(
             "domain a.example\nsearch b.example. c.example .\noptions timeout:1 ndots:5\n",
         );
-        assert_eq!(
-            (file.search.join(" ").as_str(), file.ndots),
-            ("b.example c.example", 5)
-        );
+        assert_eq!(file.search, ["b.example", "c.example"]);
+        assert_eq!(file.ndots, 5);
         assert_eq!(ResolvConf::parse("options ndots:x ndots:99").ndots, 15);
         assert_eq!(ResolvConf::parse("").ndots, 1);
     }
 
     #[test]
-    fn a_file_is_read_up_to_its_limit() {
+    fn large_file_is_truncated() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let first = "nameserver 192.0.2.1\n";
         std::fs::write(
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_bounded() {
+    fn nameserver_count_is_bounded() {
         use std::fmt::Write;
         let mut text = String::new();
         for i in 0..100 {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::watch::FeedState;
-use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
+use dnsclient::resolv_conf::{EmptiedFile, ResolvConf, ResolvConfFollower};
 use dnsclient::resolve::{ResolvedNames, ServerNameResolver};
 use dnsconfig::{ConfigFollower, ConfigState};
 use tokio::sync::watch;
@@ -98,7 +98,7 @@ impl Configuration {
         // upstreams.
         let resolv_conf = ResolvConfFollower::open(
             vec![options.resolv_conf.clone()],
-            Emptied::Final,
+            EmptiedFile::Final,
             options.config_period.duration(),
         );
 

@@ -10,7 +10,7 @@ use daemon::klog::LogFormat;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::first_address;
-use dnsclient::resolv_conf::{Emptied, ResolvConf, ResolvConfFollower};
+use dnsclient::resolv_conf::{EmptiedFile, ResolvConf, ResolvConfFollower};
 use dnsclient::resolve::{LookupSources, ServerNameResolver};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::{ConfigSource, ConfigState};
@@ -258,7 +258,7 @@ impl NannyStart {
 
     fn open_resolv_conf(&self, files: Vec<PathBuf>) -> ResolvConfFollower {
         let period = self.flags.sync_interval.duration();
-        ResolvConfFollower::open(files, Emptied::Unfinished, period)
+        ResolvConfFollower::open(files, EmptiedFile::Unfinished, period)
     }
 
     fn start_status_file(&mut self, directory: Arc<StateDir>) {

@@ -1,7 +1,7 @@
 //! Follows changes of resolv.conf files.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use futures::future::select_all;
@@ -15,7 +15,7 @@ use daemon::path_watch::PathWatch;
 
 /// Handling of a file whose servers have all been removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Emptied {
+pub enum EmptiedFile {
     /// The file is still being written: the previous servers stay in use.
     Unfinished,
     /// The file is complete: no servers are used.
@@ -27,14 +27,14 @@ pub enum Emptied {
 #[derive(Debug)]
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
-    emptied: Emptied,
+    emptied: EmptiedFile,
     period: Duration,
     state: watch::Sender<ResolvConf>,
 }
 
 impl ResolvConfFollower {
     /// Reads the files for the first time. Without files there are no servers.
-    pub fn open(files: Vec<PathBuf>, emptied: Emptied, period: Duration) -> Self {
+    pub fn open(files: Vec<PathBuf>, emptied: EmptiedFile, period: Duration) -> Self {
         let state = watch::Sender::new(read_newest(&files).unwrap_or_else(|error| {
             debug!(%error, "resolv.conf cannot be read");
             ResolvConf::default()
@@ -54,24 +54,26 @@ impl ResolvConfFollower {
 
     /// Follows the files until cancelled.
     pub async fn run(self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.follow()).await;
+        let _ = stop.run_until_cancelled(self.follow_files()).await;
     }
 
-    async fn follow(&self) {
+    async fn follow_files(&self) {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
-        let mut watches: Vec<PathWatch> = self
-            .files
-            .iter()
-            .map(|path| PathWatch::new(path, self.period))
-            .collect();
+
+        let mut watches = Vec::with_capacity(self.files.len());
+        for path in &self.files {
+            watches.push(PathWatch::new(path, self.period));
+        }
         let reading = BlockingRead::default();
         loop {
             select_all(watches.iter_mut().map(|watch| Box::pin(watch.changed()))).await;
+
+            // All files are compared again: a change of one can make another the newest.
             let files = self.files.clone();
             match reading.run(move || read_newest(&files)).await {
-                Some(Ok(file)) => self.take(file),
+                Some(Ok(file)) => self.publish_changed(file),
                 Some(Err(error)) => {
                     warn!(%error, "resolv.conf cannot be read, keeping the previous content");
                 }
@@ -83,32 +85,40 @@ impl ResolvConfFollower {
     }
 
     /// Publishes the content of a file if it has changed.
-    fn take(&self, file: ResolvConf) {
+    fn publish_changed(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {
                 return false;
             }
-            let lost = file.nameservers.is_empty() && !known.nameservers.is_empty();
-            if lost && self.emptied == Emptied::Unfinished {
+
+            let lost_all = file.nameservers.is_empty() && !known.nameservers.is_empty();
+            if lost_all && self.emptied == EmptiedFile::Unfinished {
                 warn!("resolv.conf has no servers any more, keeping the previous ones");
                 return false;
             }
-            info!(servers = shown(&file), "resolv.conf changed");
+
+            info!(servers = list_servers(&file), "resolv.conf changed");
             *known = file;
             true
         });
     }
 }
 
-fn shown(file: &ResolvConf) -> String {
+fn list_servers(file: &ResolvConf) -> String {
     let servers: Vec<String> = file.nameservers.iter().map(ToString::to_string).collect();
     servers.join(" ")
 }
 
+/// Reads the file that was changed last.
 fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
-    let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|metadata| metadata.modified());
-    let newest = files
-        .iter()
-        .max_by_key(|path| changed(path).unwrap_or(SystemTime::UNIX_EPOCH));
-    newest.map_or(Ok(ResolvConf::default()), |path| ResolvConf::read(path))
+    match files.iter().max_by_key(|path| change_time(path)) {
+        Some(newest) => ResolvConf::read(newest),
+        None => Ok(ResolvConf::default()),
+    }
+}
+
+fn change_time(path: &Path) -> SystemTime {
+    std::fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
