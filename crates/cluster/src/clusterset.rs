@@ -15,7 +15,7 @@ use wire::Name;
 
 use crate::objects::{Change, ImportedSlice, ObjectKey, ServiceImport};
 use crate::relist::RelistTracker;
-pub use import::Import;
+pub use import::ImportNode;
 pub use zone::ImportRecords;
 
 /// Options of the zone.
@@ -41,8 +41,8 @@ pub(crate) struct ClusterSet {
     /// The key of each slice's import. A slice can move to another import, because the label with
     /// the import's name is mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
-    listed_imports: RelistTracker<ObjectKey>,
-    listed_slices: RelistTracker<ObjectKey>,
+    import_lists: RelistTracker<ObjectKey>,
+    slice_lists: RelistTracker<ObjectKey>,
     /// Keys of the imports whose records must be rebuilt.
     outdated: HashSet<ObjectKey, RandomState>,
     records: ImportRecords,
@@ -56,8 +56,8 @@ impl ClusterSet {
             imports: HashMap::default(),
             slices: HashMap::default(),
             owners: HashMap::default(),
-            listed_imports: RelistTracker::default(),
-            listed_slices: RelistTracker::default(),
+            import_lists: RelistTracker::default(),
+            slice_lists: RelistTracker::default(),
             outdated: HashSet::default(),
             records: ImportRecords::default(),
             changed: true,
@@ -66,23 +66,23 @@ impl ClusterSet {
 
     pub(crate) fn apply_import(&mut self, change: Change<ServiceImport>) {
         match change {
-            Change::RelistStarted => self.listed_imports.begin(self.imports.keys().cloned()),
+            Change::RelistStarted => self.import_lists.begin(self.imports.keys().cloned()),
             Change::RelistDone => {
-                for key in self.listed_imports.finish() {
+                for key in self.import_lists.finish() {
                     self.remove_import(&key);
                 }
                 self.check_sync();
             }
             Change::Apply(import) => {
                 let key = import.0.key.clone();
-                self.listed_imports.note_seen(&key);
+                self.import_lists.note_seen(&key);
                 if self.imports.get(&key) != Some(&import) {
                     self.imports.insert(key.clone(), import);
                     self.outdated.insert(key);
                 }
             }
             Change::Deleted(key) => {
-                self.listed_imports.note_seen(&key);
+                self.import_lists.note_seen(&key);
                 self.remove_import(&key);
             }
         }
@@ -96,33 +96,36 @@ impl ClusterSet {
 
     pub(crate) fn apply_slice(&mut self, change: Change<ImportedSlice>) {
         match change {
-            Change::RelistStarted => self.listed_slices.begin(self.owners.keys().cloned()),
+            Change::RelistStarted => self.slice_lists.begin(self.owners.keys().cloned()),
             Change::RelistDone => {
-                for key in self.listed_slices.finish() {
+                for key in self.slice_lists.finish() {
                     self.remove_slice(&key);
                 }
                 self.check_sync();
             }
             Change::Apply(slice) => {
-                self.listed_slices.note_seen(&slice.slice.key);
+                self.slice_lists.note_seen(&slice.slice.key);
                 self.set_slice(slice);
             }
             Change::Deleted(key) => {
-                self.listed_slices.note_seen(&key);
+                self.slice_lists.note_seen(&key);
                 self.remove_slice(&key);
             }
         }
     }
 
     fn set_slice(&mut self, slice: ImportedSlice) {
-        let (key, owner) = (slice.slice.key.clone(), slice.slice.service_key());
+        let key = slice.slice.key.clone();
+        let owner = slice.slice.service_key();
         if self.owners.get(&key).is_some_and(|before| *before != owner) {
             self.remove_slice(&key);
         }
+
         let slices = self.slices.entry(owner.clone()).or_default();
         if slices.get(&key.name) == Some(&slice) {
             return;
         }
+
         slices.insert(key.name.clone(), slice);
         self.owners.insert(key, owner.clone());
         self.outdated.insert(owner);
@@ -132,66 +135,65 @@ impl ClusterSet {
         let Some(owner) = self.owners.remove(key) else {
             return;
         };
+
         if let Some(slices) = self.slices.get_mut(&owner) {
             slices.remove(&key.name);
             if slices.is_empty() {
                 self.slices.remove(&owner);
             }
         }
+
         self.outdated.insert(owner);
     }
 
     fn check_sync(&mut self) {
-        if !self.records.synced
-            && self.listed_imports.is_complete()
-            && self.listed_slices.is_complete()
-        {
+        let is_complete = self.import_lists.is_complete() && self.slice_lists.is_complete();
+        if is_complete && !self.records.synced {
             self.records.synced = true;
             self.changed = true;
         }
     }
 
     /// The number of imports.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn import_count(&self) -> usize {
         self.imports.len()
     }
 
     /// Marks the records of a namespace as outdated. Must be called when the namespace starts or
     /// stops being served.
-    pub(crate) fn outdate(&mut self, namespace: &str) {
+    pub(crate) fn mark_namespace_outdated(&mut self, namespace: &str) {
         let of_namespace = self.imports.keys().filter(|key| key.namespace == namespace);
         self.outdated.extend(of_namespace.cloned());
     }
 
     /// Rebuilds the outdated records; `None` if no record has changed. `serves` returns whether a
     /// namespace is served.
-    pub(crate) fn publish(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
+    pub(crate) fn build_zone(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
         for key in std::mem::take(&mut self.outdated) {
-            let import = if serves(&key.namespace) {
-                self.build(&key)
+            let node = if serves(&key.namespace) {
+                self.build_node(&key)
             } else {
                 None
             };
-            self.changed |= self.records.set(&key, import.map(Arc::new));
+            self.changed |= self.records.set_node(&key, node.map(Arc::new));
         }
-        std::mem::take(&mut self.changed).then(|| {
-            let ClusterSetZone {
-                domain,
-                ttl,
-                negative_ttl,
-            } = &self.zone;
-            let zone = FurtherZone::new(domain, Arc::new(self.records.clone()));
-            FurtherZone {
-                ttl: *ttl,
-                negative_ttl: *negative_ttl,
-                ..zone
-            }
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+
+        let records = Arc::new(self.records.clone());
+        Some(FurtherZone {
+            ttl: self.zone.ttl,
+            negative_ttl: self.zone.negative_ttl,
+            ..FurtherZone::new(&self.zone.domain, records)
         })
     }
 
-    fn build(&self, key: &ObjectKey) -> Option<Import> {
+    fn build_node(&self, key: &ObjectKey) -> Option<ImportNode> {
+        let import = self.imports.get(key)?;
         let slices = self.slices.get(key).into_iter().flat_map(BTreeMap::values);
-        Import::build(&self.imports.get(key)?.0, slices)
+
+        ImportNode::build(&import.0, slices)
     }
 }
 

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
     into = "Vec<T>",
     bound(serialize = "T: Clone + Serialize")
 )]
-pub struct OneOrMany<T>(Number<T>);
+pub struct OneOrMany<T>(ListElements<T>);
 
 // A single element is always `One`, never `Other`. Otherwise equal lists could differ in the
 // derived `PartialEq`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Number<T> {
+enum ListElements<T> {
     One(T),
     Other(Arc<[T]>),
 }
@@ -29,26 +29,29 @@ enum Number<T> {
 impl<T> OneOrMany<T> {
     /// A list of one element.
     pub fn one(element: T) -> Self {
-        Self(Number::One(element))
+        Self(ListElements::One(element))
     }
 }
 
 impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
-        Self(Number::Other(Arc::default()))
+        Self(ListElements::Other(Arc::default()))
     }
 }
 
 impl<T> From<Vec<T>> for OneOrMany<T> {
     fn from(mut elements: Vec<T>) -> Self {
-        match (elements.pop(), elements.is_empty()) {
-            (None, _) => Self::default(),
-            (Some(only), true) => Self::one(only),
-            (Some(last), false) => {
-                elements.push(last);
-                Self(Number::Other(elements.into()))
-            }
+        if elements.len() == 1
+            && let Some(only) = elements.pop()
+        {
+            return Self::one(only);
         }
+
+        // Unlike the conversion of an empty vector, the default makes no allocation.
+        if elements.is_empty() {
+            return Self::default();
+        }
+        Self(ListElements::Other(elements.into()))
     }
 }
 
@@ -65,8 +68,8 @@ impl<T> FromIterator<T> for OneOrMany<T> {
 }
 
 impl<T: Clone> From<OneOrMany<T>> for Vec<T> {
-    fn from(few: OneOrMany<T>) -> Self {
-        few.to_vec()
+    fn from(list: OneOrMany<T>) -> Self {
+        list.to_vec()
     }
 }
 
@@ -75,8 +78,8 @@ impl<T> Deref for OneOrMany<T> {
 
     fn deref(&self) -> &[T] {
         match &self.0 {
-            Number::One(element) => std::slice::from_ref(element),
-            Number::Other(elements) => elements,
+            ListElements::One(element) => std::slice::from_ref(element),
+            ListElements::Other(elements) => elements,
         }
     }
 }
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_elements_comes_out_as_it_went_in() {
+    fn elements_survive_conversions() {
         for elements in [vec![], vec![1], vec![1, 2], vec![1, 2, 3]] {
             let few = OneOrMany::from(elements.clone());
             assert_eq!(*few, *elements);
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_takes_no_more_room_than_a_pointer_and_a_length_and_its_kind() {
+    fn list_of_one_address_takes_24_bytes() {
         assert_eq!(size_of::<OneOrMany<std::net::IpAddr>>(), 24);
     }
 }

@@ -24,7 +24,7 @@ use crate::objects::{
 };
 use crate::snapshot::PodNames;
 
-pub use file::{load, store};
+pub use file::{load_snapshot, store_snapshot};
 
 /// The name of the file in `--snapshot-dir`.
 pub const FILE_NAME: &str = "kubedns.snapshot";
@@ -82,7 +82,7 @@ pub enum SnapshotError {
 
 /// The first line of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
+struct FileHeader {
     format: String,
     version: u32,
     /// Seconds since 1970.
@@ -94,14 +94,14 @@ struct Header {
 
 /// The last line of the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Trailer {
+struct FileTrailer {
     objects: usize,
     checksum: String,
 }
 
 /// A line between header and trailer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Object {
+enum SavedObject {
     Service(Service),
     Endpoints(Endpoints),
     EndpointSlice(EndpointSlice),
@@ -111,8 +111,8 @@ enum Object {
     Pods(IpAddr, Vec<SmolStr>),
 }
 
-impl Object {
-    fn replay(self, index: &mut Index) {
+impl SavedObject {
+    fn apply_to(self, index: &mut Index) {
         index.apply(match self {
             Self::Service(service) => Event::Service(Change::Apply(service)),
             Self::Endpoints(endpoints) => Event::Endpoints(Change::Apply(endpoints)),
@@ -120,20 +120,20 @@ impl Object {
             Self::Namespace(name) => Event::Namespace(Change::Apply(Namespace {
                 key: ObjectKey::new("", name),
             })),
-            Self::Pods(address, namespaces) => return index.show_pods(address, namespaces),
+            Self::Pods(address, namespaces) => return index.serve_stale_pods(address, namespaces),
         });
     }
 }
 
 /// The content of a snapshot file.
 #[derive(Debug)]
-pub struct Saved {
+pub struct SavedSnapshot {
     written: SystemTime,
     source: EndpointsSource,
-    objects: Vec<Object>,
+    objects: Vec<SavedObject>,
 }
 
-impl Saved {
+impl SavedSnapshot {
     /// The age of the file. Zero if the file's time is in the future, because the clock was set
     /// back.
     pub fn age(&self) -> Duration {
@@ -141,7 +141,7 @@ impl Saved {
     }
 
     /// The number of objects.
-    pub fn objects(&self) -> usize {
+    pub fn object_count(&self) -> usize {
         self.objects.len()
     }
 
@@ -151,9 +151,9 @@ impl Saved {
     }
 
     /// Makes `index` serve the objects until the first lists are complete.
-    pub fn replay(self, index: &mut Index) {
+    pub fn serve_from(self, index: &mut Index) {
         for object in self.objects {
-            object.replay(index);
+            object.apply_to(index);
         }
         index.serve_stale(self.source);
     }
@@ -164,35 +164,27 @@ impl Saved {
     ///
     /// [`SnapshotError`] unless [`encode`] wrote exactly this content for the same domain.
     pub fn decode(content: &[u8], domain: &str) -> Result<Self, SnapshotError> {
-        let (head, rest) = split_line(content).ok_or(SnapshotError::Foreign)?;
-        let header = Header::read(head, domain)?;
-        let (body, trailer) = split_trailer(rest).ok_or(SnapshotError::Incomplete)?;
-        let trailer: Trailer =
-            serde_json::from_slice(trailer).map_err(|_| SnapshotError::Incomplete)?;
-        let summed = content
-            .get(..content.len() - rest.len() + body.len())
-            .unwrap_or_default();
-        let found = checksum(summed);
+        let first = split_first_line(content).ok_or(SnapshotError::Foreign)?;
+        let header = FileHeader::parse(first.line, domain)?;
+        let last = split_last_line(first.rest).ok_or(SnapshotError::Incomplete)?;
+        let trailer: FileTrailer =
+            serde_json::from_slice(last.line).map_err(|_| SnapshotError::Incomplete)?;
+
+        // The checksum covers everything before the trailer.
+        let summed_length = content.len() - first.rest.len() + last.rest.len();
+        let found = checksum(content.get(..summed_length).unwrap_or_default());
         if found != trailer.checksum {
             return Err(SnapshotError::Checksum {
                 found,
                 expected: trailer.checksum,
             });
         }
-        let mut objects = Vec::new();
-        let lines = body
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty());
-        for (index, line) in lines.enumerate() {
-            let wrong = |error: serde_json::Error| SnapshotError::Object {
-                line: index + 2,
-                reason: error.to_string(),
-            };
-            objects.push(serde_json::from_slice(line).map_err(wrong)?);
-        }
+
+        let objects = decode_objects(last.rest)?;
         if objects.len() != trailer.objects {
             return Err(SnapshotError::Incomplete);
         }
+
         let written = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.written));
         Ok(Self {
             written: written.unwrap_or(SystemTime::UNIX_EPOCH),
@@ -202,20 +194,41 @@ impl Saved {
     }
 }
 
-impl Header {
-    fn read(line: &[u8], domain: &str) -> Result<Self, SnapshotError> {
+/// Decodes the lines between header and trailer.
+fn decode_objects(body: &[u8]) -> Result<Vec<SavedObject>, SnapshotError> {
+    let lines = body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+
+    let mut objects = Vec::new();
+    for (index, line) in lines.enumerate() {
+        let object = serde_json::from_slice(line).map_err(|error| SnapshotError::Object {
+            line: index + 2,
+            reason: error.to_string(),
+        })?;
+        objects.push(object);
+    }
+    Ok(objects)
+}
+
+impl FileHeader {
+    fn parse(line: &[u8], domain: &str) -> Result<Self, SnapshotError> {
+        /// The fields that the header has in every version.
         #[derive(Deserialize)]
-        struct Shape {
+        struct FormatVersion {
             format: String,
             version: u32,
         }
-        let shape: Shape = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
+
+        let shape: FormatVersion =
+            serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
         if shape.format != FORMAT {
             return Err(SnapshotError::Foreign);
         }
         if shape.version != VERSION {
             return Err(SnapshotError::Version(shape.version));
         }
+
         let header: Self = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
         if header.domain != domain {
             return Err(SnapshotError::Domain(header.domain));
@@ -227,85 +240,92 @@ impl Header {
 /// Encodes `content`, with the endpoints from `source`, as a snapshot file. `None` if serialization
 /// fails.
 pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
-    let written = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    let header = Header {
+    let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let header = FileHeader {
         format: FORMAT.to_owned(),
         version: VERSION,
-        written,
+        written: written.unwrap_or_default().as_secs(),
         domain: domain.to_owned(),
         source,
     };
     let mut file = Vec::new();
-    append(&mut file, &header)?;
+    append_line(&mut file, &header)?;
+
     let mut count = 0;
-    // The endpoints from the other source are not in use.
-    let from = |other| source == other;
-    let IndexContent {
-        objects,
-        namespaces,
-        pods,
-    } = content;
-    let endpoints = objects
-        .endpoints()
-        .filter(|_| from(EndpointsSource::Endpoints));
-    let slices = objects
-        .slices()
-        .filter(|_| from(EndpointsSource::EndpointSlices));
-    let all = objects
-        .services()
-        .map(Object::Service)
-        .chain(endpoints.map(Object::Endpoints))
-        .chain(slices.map(Object::EndpointSlice))
-        .chain(
-            namespaces
-                .iter()
-                .map(|(name, ())| Object::Namespace(name.clone())),
-        )
-        .chain(addresses_of_pods(pods));
-    for object in all {
-        append(&mut file, &object)?;
+    for object in saved_objects(content, source) {
+        append_line(&mut file, &object)?;
         count += 1;
     }
-    let trailer = Trailer {
+
+    let trailer = FileTrailer {
         objects: count,
         checksum: checksum(&file),
     };
-    append(&mut file, &trailer)?;
+    append_line(&mut file, &trailer)?;
     Some(file)
 }
 
-fn addresses_of_pods(pods: &PodNames) -> impl Iterator<Item = Object> {
+/// The objects of a file. The endpoints from the other source are not in use.
+fn saved_objects(
+    content: &IndexContent,
+    source: EndpointsSource,
+) -> impl Iterator<Item = SavedObject> {
+    let objects = &content.objects;
+    let services = objects.services().map(SavedObject::Service);
+    let endpoints = (source == EndpointsSource::Endpoints).then(|| objects.endpoints());
+    let endpoints = endpoints.into_iter().flatten();
+    let slices = (source == EndpointsSource::EndpointSlices).then(|| objects.slices());
+    let slices = slices.into_iter().flatten();
+    let namespaces = content.namespaces.iter();
+
+    services
+        .chain(endpoints.map(SavedObject::Endpoints))
+        .chain(slices.map(SavedObject::EndpointSlice))
+        .chain(namespaces.map(|(name, ())| SavedObject::Namespace(name.clone())))
+        .chain(saved_pods(&content.pods))
+}
+
+fn saved_pods(pods: &PodNames) -> impl Iterator<Item = SavedObject> {
     let verified = match pods {
         PodNames::Verified(pods) => Some(pods),
         PodNames::Insecure | PodNames::Disabled => None,
     };
+
     let pods = verified.into_iter().flat_map(treecache::Map::iter);
-    pods.map(|(address, namespaces)| Object::Pods(*address, namespaces.to_vec()))
+    pods.map(|(address, namespaces)| SavedObject::Pods(*address, namespaces.to_vec()))
 }
 
 /// Appends a line of JSON; `None` if serialization fails. All types in the file can be serialized.
-fn append(content: &mut Vec<u8>, line: &impl Serialize) -> Option<()> {
+fn append_line(content: &mut Vec<u8>, line: &impl Serialize) -> Option<()> {
     serde_json::to_writer(&mut *content, line).ok()?;
     content.push(b'\n');
     Some(())
 }
 
-fn split_line(content: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = content.iter().position(|byte| *byte == b'\n')?;
-    Some((content.get(..end)?, content.get(end + 1..)?))
+/// A line that was split off, and the other lines with their line feeds.
+struct SplitLine<'c> {
+    line: &'c [u8],
+    rest: &'c [u8],
 }
 
-/// Splits off the last line. The lines before keep their line feeds.
-fn split_trailer(rest: &[u8]) -> Option<(&[u8], &[u8])> {
-    let lines = rest.strip_suffix(b"\n")?;
-    let start = lines
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |at| at + 1);
-    Some((rest.get(..start)?, lines.get(start..)?))
+fn split_first_line(content: &[u8]) -> Option<SplitLine<'_>> {
+    let end = content.iter().position(|byte| *byte == b'\n')?;
+
+    Some(SplitLine {
+        line: content.get(..end)?,
+        rest: content.get(end + 1..)?,
+    })
+}
+
+fn split_last_line(content: &[u8]) -> Option<SplitLine<'_>> {
+    let lines = content.strip_suffix(b"\n")?;
+    let before = lines.iter().rposition(|byte| *byte == b'\n');
+    let start = before.map_or(0, |at| at + 1);
+
+    Some(SplitLine {
+        line: lines.get(start..)?,
+        rest: content.get(..start)?,
+    })
 }
 
 /// The 64-bit FNV-1a hash, which detects damaged and truncated files. The algorithm is the same in

@@ -49,7 +49,7 @@ fn index_with(options: &Options) -> (Index, Arc<Published>) {
     let zone =
         Zone::new(&Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}")));
     let published = Arc::new(Published::new(Snapshot::new(zone)));
-    let mut index = Index::with(options.clone(), Arc::clone(&published));
+    let mut index = Index::with_options(options.clone(), Arc::clone(&published));
     index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
     (index, published)
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::InForce;
 use crate::metrics::Metrics;
 use crate::status::Status;
-use cluster::index::{Index, Progress};
+use cluster::index::{Index, SyncProgress};
 use cluster::objects::{Change, EndpointsSource, Event};
 use cluster::watch::ReceivedEvent;
 use snapshot_read::SnapshotContent;
@@ -158,13 +158,13 @@ impl IndexTask {
             Ok(Some(saved)) => {
                 tracing::warn!(
                     age = ?saved.age(),
-                    objects = saved.objects(),
+                    objects = saved.object_count(),
                     "serving the records of a snapshot file until the first lists are in"
                 );
                 self.source = Some(saved.source());
-                saved.replay(&mut self.index);
+                saved.serve_from(&mut self.index);
                 self.index.publish();
-                self.status.set_progress(Progress::Stale);
+                self.status.set_progress(SyncProgress::Stale);
                 self.metrics.stale.set(1);
             }
             Err(error) => {
@@ -337,7 +337,7 @@ impl IndexTask {
         );
 
         // The lists have replaced the records of a snapshot file.
-        self.status.set_progress(Progress::Synced);
+        self.status.set_progress(SyncProgress::Synced);
         self.metrics.synced.set(1);
         self.metrics.stale.set(0);
         self.metrics.sync_overdue.set(0);
@@ -346,10 +346,10 @@ impl IndexTask {
     fn report_overdue(&self, waited: Duration) {
         self.metrics.sync_overdue.set(1);
         // Old records are better than none, so a pod that has them is ready from now on.
-        let serving = if self.status.progress() == Progress::Waiting {
+        let serving = if self.status.progress() == SyncProgress::Waiting {
             "cluster names are refused, other names are answered"
         } else {
-            self.status.set_progress(Progress::StaleOverdue);
+            self.status.set_progress(SyncProgress::StaleOverdue);
             "the records of an earlier run are served"
         };
         tracing::error!(
@@ -430,7 +430,7 @@ fn is_of_snapshot_file(event: &Event) -> bool {
 /// Whether `CONFIG_TIMEOUT` has passed without a configuration. `since` holds the time when all
 /// else was ready.
 fn is_config_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
-    let is_else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
+    let is_else_ready = matches!(status.progress(), SyncProgress::Synced | SyncProgress::StaleOverdue);
     if status.is_configured() || !is_else_ready {
         return false;
     }

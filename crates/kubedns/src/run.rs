@@ -118,7 +118,7 @@ impl Kubedns {
         let loop_finder = LoopFinder::new(&dns.forwarder, configuration.subscribe(), loops);
 
         let status = Status::new(Arc::clone(&dns.published), shutdown.draining.clone());
-        let index = Index::with(options.index_options(&scope), Arc::clone(&dns.published));
+        let index = Index::with_options(options.index_options(&scope), Arc::clone(&dns.published));
         let explainer = explainer::new(
             &options,
             &configuration,

@@ -21,7 +21,7 @@ use warp::http::header::{CONTENT_TYPE, HeaderValue};
 use warp::reply::{Reply as _, Response};
 
 pub use cache::Cache;
-use cluster::index::Progress;
+use cluster::index::SyncProgress;
 use cluster::snapshot::Published;
 
 /// Bound of the concurrent readers of `/cache`. Each keeps a thread, and the records that were
@@ -52,7 +52,7 @@ impl Status {
             readers: Arc::new(Semaphore::new(MAX_READERS)),
             share: Arc::default(),
         };
-        status.set_progress(Progress::Waiting);
+        status.set_progress(SyncProgress::Waiting);
         status
     }
 
@@ -67,7 +67,7 @@ impl Status {
     }
 
     /// Sets the progress towards the first complete lists.
-    pub fn set_progress(&self, progress: Progress) {
+    pub fn set_progress(&self, progress: SyncProgress) {
         self.progress.store(progress as u8, Ordering::Release);
     }
 
@@ -82,14 +82,14 @@ impl Status {
     }
 
     /// The progress towards the first complete lists.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> SyncProgress {
         let stored = self.progress.load(Ordering::Acquire);
-        for progress in [Progress::Stale, Progress::StaleOverdue, Progress::Synced] {
+        for progress in [SyncProgress::Stale, SyncProgress::StaleOverdue, SyncProgress::Synced] {
             if progress as u8 == stored {
                 return progress;
             }
         }
-        Progress::Waiting
+        SyncProgress::Waiting
     }
 
     /// Whether the process is shutting down.
@@ -104,14 +104,14 @@ impl Status {
         }
 
         match self.progress() {
-            Progress::Waiting => Some("waiting for the first lists of the API server"),
-            Progress::Stale => {
+            SyncProgress::Waiting => Some("waiting for the first lists of the API server"),
+            SyncProgress::Stale => {
                 Some("serving the records of an earlier run, waiting for the API server")
             }
-            Progress::StaleOverdue | Progress::Synced if !self.is_configured() => {
+            SyncProgress::StaleOverdue | SyncProgress::Synced if !self.is_configured() => {
                 Some("waiting for the ConfigMap with the configuration")
             }
-            Progress::StaleOverdue | Progress::Synced => None,
+            SyncProgress::StaleOverdue | SyncProgress::Synced => None,
         }
     }
 
@@ -206,19 +206,19 @@ mod tests {
         let plain = "text/plain; charset=utf-8";
         let cases = [
             (
-                Progress::Waiting,
+                SyncProgress::Waiting,
                 503,
                 "not ready: waiting for the first lists of the API server\n",
             ),
             (
-                Progress::Stale,
+                SyncProgress::Stale,
                 503,
                 "not ready: serving the records of an earlier run, waiting for the API server\n",
             ),
-            (Progress::StaleOverdue, 200, "ok\n"),
-            (Progress::Synced, 200, "ok\n"),
+            (SyncProgress::StaleOverdue, 200, "ok\n"),
+            (SyncProgress::Synced, 200, "ok\n"),
         ];
-        status.set_progress(Progress::Synced);
+        status.set_progress(SyncProgress::Synced);
         let body = "not ready: waiting for the ConfigMap with the configuration\n";
         assert_eq!(
             get(&status, "/readiness").await,

@@ -54,7 +54,7 @@ fn records_in(zone: Zone) -> Arc<Published> {
     } else {
         PodMode::Insecure
     };
-    let mut index = Index::with(
+    let mut index = Index::with_options(
         Options {
             pods,
             ..Options::default()

@@ -207,7 +207,7 @@ fn pods() -> (Index, Arc<Published>) {
         pods: PodMode::Verified,
         ..Options::default()
     };
-    let mut index = Index::with(options, Arc::clone(&published));
+    let mut index = Index::with_options(options, Arc::clone(&published));
     index.apply(Event::Pod(Change::RelistStarted));
     for number in 0..PODS {
         let key = ObjectKey::new(

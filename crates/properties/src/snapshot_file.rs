@@ -1,6 +1,6 @@
 //! A file with the objects of the cluster, from which kubedns starts without the API server.
 
-use cluster::persist::{Saved, encode};
+use cluster::persist::{SavedSnapshot, encode};
 use skydns::Zone;
 
 use crate::example;
@@ -54,7 +54,9 @@ fn framed(source: &str, lines: &[u8]) -> Vec<u8> {
 }
 
 fn served(content: &[u8]) {
-    let decoded = memory::bounded(content.len(), 256, || Saved::decode(content, DOMAIN));
+    let decoded = memory::bounded(content.len(), 256, || {
+        SavedSnapshot::decode(content, DOMAIN)
+    });
     let saved = match decoded {
         Ok(saved) => saved,
         Err(error) => {
@@ -64,9 +66,9 @@ fn served(content: &[u8]) {
             return;
         }
     };
-    let (source, objects, _age) = (saved.source(), saved.objects(), saved.age());
+    let (source, objects, _age) = (saved.source(), saved.object_count(), saved.age());
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
-    saved.replay(&mut index);
+    saved.serve_from(&mut index);
     index.publish();
     assert!(
         index.has_synced() && !index.has_listed(),
@@ -77,12 +79,12 @@ fn served(content: &[u8]) {
     let Some(written) = encode(&index.content(), source, DOMAIN) else {
         unreachable!("it can be written again")
     };
-    let read = Saved::decode(&written, DOMAIN);
+    let read = SavedSnapshot::decode(&written, DOMAIN);
     let read = read
         .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     assert!(read.objects() <= objects, "more objects than before");
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
-    read.replay(&mut index);
+    read.serve_from(&mut index);
     index.publish();
     assert_eq!(
         watch::visible(&published),

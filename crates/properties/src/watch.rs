@@ -7,7 +7,7 @@ use cluster::objects::{
     Change, Encoded, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey,
     Service,
 };
-use cluster::persist::{Saved, encode};
+use cluster::persist::{SavedSnapshot, encode};
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use skydns::external::ExternalAnswer;
@@ -145,11 +145,11 @@ impl Objects {
 /// has none.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
     let written = encode(&index.content(), source, "cluster.local.").unwrap_or_default();
-    let saved = Saved::decode(&written, "cluster.local.");
+    let saved = SavedSnapshot::decode(&written, "cluster.local.");
     let saved = saved
         .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     let (mut index, published) = example::index(example::zone(false));
-    saved.replay(&mut index);
+    saved.serve_from(&mut index);
     for node in objects.nodes.values() {
         index.apply(Event::Node(Change::Apply(node.clone())));
     }

@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_take_no_room() {
+    fn bucket_tags_take_no_room() {
         assert_eq!(size_of::<Trie<u8, u8>>(), 3 * size_of::<usize>());
     }
 
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_same_hash_share_a_bucket_of_any_size() {
+    fn colliding_keys_share_a_bucket() {
         let mut map = Map::default();
         for number in 0..100 {
             assert_eq!(map.insert(Colliding(number), number), None);

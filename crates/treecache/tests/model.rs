@@ -96,7 +96,7 @@ fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)>
 proptest! {
     /// The keys do not fit into one bucket, so that inner nodes are created and removed.
     #[test]
-    fn the_differences_of_two_maps_are_those_of_their_models(
+    fn map_differences_equal_their_model(
         before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),
         after in proptest::collection::vec((0..300_u16, proptest::option::of(0..3_u8)), 0..120),
     ) {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn the_differences_of_two_trees_are_those_of_their_models(
+    fn tree_differences_equal_their_model(
         before in proptest::collection::vec(step(), 0..200),
         after in proptest::collection::vec(step(), 0..40),
     ) {
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn the_tree_behaves_like_a_flat_map(steps in proptest::collection::vec(step(), 0..60)) {
+    fn tree_behaves_like_flat_map(steps in proptest::collection::vec(step(), 0..60)) {
         let (mut tree, mut model) = (TreeCache::default(), Model::new());
         for step in steps {
             let published = tree.clone();
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_walk_ends_after_its_steps(
+    fn walk_ends_after_its_steps(
         entries in proptest::collection::btree_set((path(), label()), 0..60),
         bound in 0_usize..500,
     ) {
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn a_map_behaves_like_a_map(steps in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
+    fn map_behaves_like_hash_map(steps in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
         let (mut map, mut model) = (Map::default(), BTreeMap::new());
         for (key, value) in steps {
             if let Some(value) = value {
@@ -211,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn an_emptied_tree_leaves_nothing_behind() {
+fn emptied_tree_leaves_no_node() {
     let mut tree = TreeCache::default();
     tree.set_entry(&["svc", "apps", "web"], "a".into(), 1);
     tree.set_entry(&["svc", "apps"], "web".into(), 2);

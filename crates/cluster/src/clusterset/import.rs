@@ -10,44 +10,51 @@ use wire::name;
 
 use crate::objects::{ImportedSlice, ObjectKey, Protocol, Service, ServiceKind};
 use crate::one_or_many::OneOrMany;
-use crate::records::{Group, dashed, port_path};
+use crate::records::{EndpointGroup, dashed_label, port_path};
 
 /// The records of a `ServiceImport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Import {
+pub struct ImportNode {
     /// The addresses of the import itself; `None` if it is headless.
-    own: Option<Members>,
+    own: Option<MemberGroup>,
     /// The endpoints of each cluster, sorted by cluster.
-    clusters: OneOrMany<(SmolStr, Members)>,
+    clusters: OneOrMany<SourceCluster>,
+}
+
+/// The endpoints of one cluster of the set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SourceCluster {
+    id: SmolStr,
+    members: MemberGroup,
 }
 
 /// Members whose names have the same parent name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Members {
+struct MemberGroup {
     /// The parent name of the members, see [`ServiceRecord::base`].
     base: Arc<[u8]>,
     /// Members sorted by label; labels are unique.
-    labelled: OneOrMany<Member>,
+    labelled: OneOrMany<ImportMember>,
     /// The labels of all named ports of the members, sorted.
     ports: OneOrMany<[SmolStr; 2]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Member {
+struct ImportMember {
     label: SmolStr,
     addresses: OneOrMany<IpAddr>,
-    ports: OneOrMany<Port>,
+    ports: OneOrMany<MemberPort>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Port {
+struct MemberPort {
     /// The labels of protocol and name, such as `_tcp` and `_http`; `None` for a port without a
     /// name.
     path: Option<[SmolStr; 2]>,
     number: u16,
 }
 
-impl Port {
+impl MemberPort {
     fn new(protocol: &Protocol, name: &SmolStr, number: u16) -> Self {
         Self {
             path: port_path(protocol, name),
@@ -58,33 +65,34 @@ impl Port {
 
 /// The endpoints that share a label in the slices of one cluster.
 #[derive(Default)]
-struct Collected {
+struct CollectedEndpoints {
     addresses: Vec<IpAddr>,
-    ports: Vec<Port>,
+    ports: Vec<MemberPort>,
 }
 
-impl Import {
+impl ImportNode {
     /// Builds the records; `None` for a headless import without endpoints, as in CoreDNS.
     pub(super) fn build<'o>(
         import: &Service,
         slices: impl Iterator<Item = &'o ImportedSlice>,
     ) -> Option<Self> {
         let own = match &import.kind {
-            ServiceKind::ClusterIp(addresses) => Some(Members::own(import, addresses)?),
+            ServiceKind::ClusterIp(addresses) => Some(MemberGroup::of_import(import, addresses)?),
             ServiceKind::Headless => None,
             // The name exists, but has no addresses yet.
             ServiceKind::WithoutIp | ServiceKind::ExternalName(_) => {
-                Some(Members::own(import, &[])?)
+                Some(MemberGroup::of_import(import, &[])?)
             }
         };
-        let clusters = clusters(&import.key, slices);
+        let clusters = build_clusters(&import.key, slices);
+
         (own.is_some() || !clusters.is_empty()).then_some(Self { own, clusters })
     }
 
     /// Visits the records at `path`, which holds the labels below the import's name. Returns
     /// whether the name exists. Wildcards are not supported. For `steps` see
     /// [`skydns::Records::visit_entries`].
-    pub(super) fn visit<'v>(
+    pub(super) fn visit_records<'v>(
         &'v self,
         path: &[&str],
         steps: &mut usize,
@@ -92,23 +100,27 @@ impl Import {
     ) -> bool {
         match path {
             [] => {
-                self.named().for_each(|members| members.visit(steps, visit));
+                for members in self.groups_at_name() {
+                    members.visit_members(steps, visit);
+                }
                 true
             }
             [protocol, name] if protocol.starts_with('_') => {
-                let port = [*protocol, *name];
-                self.named()
-                    .filter(|members| members.visit_port(port, steps, visit))
-                    .count()
-                    > 0
+                let mut found = false;
+                for members in self.groups_at_name() {
+                    found |= members.visit_port([*protocol, *name], steps, visit);
+                }
+                found
             }
             [cluster, label] => {
-                let member = self
-                    .cluster(cluster)
-                    .and_then(|members| Some((members, members.find(label)?)));
-                member
-                    .map(|(members, member)| member.visit(&members.base, steps, visit))
-                    .is_some()
+                let Some(members) = self.members_of(cluster) else {
+                    return false;
+                };
+                let Some(member) = members.find_member(label) else {
+                    return false;
+                };
+                member.visit_addresses(&members.base, steps, visit);
+                true
             }
             _ => false,
         }
@@ -119,56 +131,55 @@ impl Import {
         match path {
             [] => true,
             [protocol] if protocol.starts_with('_') => self
-                .named()
+                .groups_at_name()
                 .flat_map(|members| members.ports.iter())
                 .any(|[own, _]| own == protocol),
-            [cluster] => self.cluster(cluster).is_some(),
-            path => self.visit(path, &mut 1, &mut |_| {}),
+            [cluster] => self.members_of(cluster).is_some(),
+            path => self.visit_records(path, &mut 1, &mut |_| {}),
         }
     }
 
     /// Visits each owner name once, as the labels below the import's name.
     pub fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
         visit(&[]);
-        let ports: BTreeSet<&[SmolStr; 2]> = self
-            .named()
-            .flat_map(|members| members.ports.iter())
-            .collect();
+
+        let ports = self.groups_at_name().flat_map(|members| &members.ports);
+        let ports: BTreeSet<&[SmolStr; 2]> = ports.collect();
         for [protocol, name] in ports {
             visit(&[protocol, name]);
         }
-        for (cluster, members) in &*self.clusters {
-            members
-                .labelled
-                .iter()
-                .for_each(|member| visit(&[cluster, &member.label]));
+
+        for cluster in &self.clusters {
+            for member in &cluster.members.labelled {
+                visit(&[&cluster.id, &member.label]);
+            }
         }
     }
 
     /// The members that are answered at the import's own name and at the names of the import's
     /// ports.
-    fn named(&self) -> impl Iterator<Item = &Members> {
+    fn groups_at_name(&self) -> impl Iterator<Item = &MemberGroup> {
         let clusters = if self.own.is_some() {
             &[][..]
         } else {
             &self.clusters
         };
-        self.own
-            .iter()
-            .chain(clusters.iter().map(|(_, members)| members))
+        let of_clusters = clusters.iter().map(|cluster| &cluster.members);
+
+        self.own.iter().chain(of_clusters)
     }
 
-    fn cluster(&self, id: &str) -> Option<&Members> {
+    fn members_of(&self, cluster: &str) -> Option<&MemberGroup> {
         let at = self
             .clusters
-            .binary_search_by(|(own, _)| own.as_str().cmp(id))
+            .binary_search_by(|own| own.id.as_str().cmp(cluster))
             .ok()?;
-        self.clusters.get(at).map(|(_, members)| members)
+        self.clusters.get(at).map(|cluster| &cluster.members)
     }
 }
 
-impl Members {
-    fn new(base: Arc<[u8]>, labelled: OneOrMany<Member>) -> Self {
+impl MemberGroup {
+    fn new(base: Arc<[u8]>, labelled: OneOrMany<ImportMember>) -> Self {
         let ports = labelled.iter().flat_map(|member| member.ports.iter());
         let ports: BTreeSet<&[SmolStr; 2]> = ports.filter_map(|port| port.path.as_ref()).collect();
         let ports = ports.into_iter().cloned().collect();
@@ -181,34 +192,30 @@ impl Members {
 
     /// The import's own addresses as a single member; no member if there is no address. The
     /// member's name is the import's own name, which is the target of the SRV records.
-    fn own(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
+    fn of_import(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
         let ObjectKey { namespace, name } = &import.key;
         let base: Arc<[u8]> = name::parse_labels(&format!("{namespace}.svc")).ok()?.into();
         name::child_labels(name, &base)?;
+        if addresses.is_empty() {
+            return Some(Self::new(base, OneOrMany::default()));
+        }
+
         let ports = import.ports.iter();
         let mut ports: Vec<_> = ports
-            .map(|port| Port::new(&port.protocol, &port.name, port.port))
+            .map(|port| MemberPort::new(&port.protocol, &port.name, port.port))
             .collect();
         ports.sort_unstable();
         ports.dedup();
-        let addresses: OneOrMany<IpAddr> = addresses.iter().copied().collect();
-        let is_pending = addresses.is_empty();
-        let member = Member {
+
+        let member = ImportMember {
             label: name.clone(),
-            addresses,
+            addresses: addresses.iter().copied().collect(),
             ports: ports.into(),
         };
-        Some(Self::new(
-            base,
-            if is_pending {
-                OneOrMany::default()
-            } else {
-                OneOrMany::one(member)
-            },
-        ))
+        Some(Self::new(base, OneOrMany::one(member)))
     }
 
-    fn find(&self, label: &str) -> Option<&Member> {
+    fn find_member(&self, label: &str) -> Option<&ImportMember> {
         let at = self
             .labelled
             .binary_search_by(|member| member.label.as_str().cmp(label))
@@ -216,10 +223,10 @@ impl Members {
         self.labelled.get(at)
     }
 
-    fn visit<'v>(&'v self, steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
-        self.labelled
-            .iter()
-            .for_each(|member| member.visit(&self.base, steps, visit));
+    fn visit_members<'v>(&'v self, steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
+        for member in &self.labelled {
+            member.visit_addresses(&self.base, steps, visit);
+        }
     }
 
     /// Visits the SRV records of a port. Returns whether the port exists.
@@ -229,42 +236,44 @@ impl Members {
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> bool {
-        let is_of = |own: &[SmolStr; 2]| own.each_ref().map(SmolStr::as_str) == path;
-        if !self.ports.iter().any(is_of) {
+        let is_at_path = |own: &[SmolStr; 2]| own.each_ref().map(SmolStr::as_str) == path;
+        if !self.ports.iter().any(is_at_path) {
             return false;
         }
-        for member in &*self.labelled {
+
+        for member in &self.labelled {
             if *steps == 0 {
                 break;
             }
-            let ports = member
-                .ports
-                .iter()
-                .filter(|port| port.path.as_ref().is_some_and(is_of));
-            for port in ports {
-                let record = ServiceRecord::new(Host::Member, &self.base).with_port(port.number);
-                visit_bounded(&member.label, record, steps, visit);
+            for port in &member.ports {
+                if port.path.as_ref().is_some_and(is_at_path) {
+                    let record =
+                        ServiceRecord::new(Host::Member, &self.base).with_port(port.number);
+                    visit_bounded(&member.label, record, steps, visit);
+                }
             }
         }
         true
     }
 }
 
-impl Member {
+impl ImportMember {
     /// Visits the addresses once for each port, because an SRV answer at the import's name lists
     /// all ports.
-    fn visit<'v>(&'v self, base: &'v [u8], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
+    fn visit_addresses<'v>(
+        &'v self,
+        base: &'v [u8],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) {
         let record = ServiceRecord::for_addresses(&self.addresses, base);
         if self.ports.is_empty() {
             visit_bounded(&self.label, record.clone(), steps, visit);
         }
-        for port in &*self.ports {
-            visit_bounded(
-                &self.label,
-                record.clone().with_port(port.number),
-                steps,
-                visit,
-            );
+
+        for port in &self.ports {
+            let record = record.clone().with_port(port.number);
+            visit_bounded(&self.label, record, steps, visit);
         }
     }
 }
@@ -288,64 +297,67 @@ fn visit_bounded<'v>(
 
 /// The ready endpoints of each cluster. As in CoreDNS, the label of an endpoint without a hostname
 /// is the address with dashes.
-fn clusters<'o>(
+fn build_clusters<'o>(
     key: &ObjectKey,
     slices: impl Iterator<Item = &'o ImportedSlice>,
-) -> OneOrMany<(SmolStr, Members)> {
-    let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, Collected>> = BTreeMap::new();
+) -> OneOrMany<SourceCluster> {
+    let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, CollectedEndpoints>> = BTreeMap::new();
     for ImportedSlice { cluster, slice } in slices {
-        let group = Group::of_slice(slice, false);
+        let group = EndpointGroup::of_slice(slice, false);
         let ports = group.ports.iter();
         let ports: Vec<_> = ports
-            .map(|port| Port::new(&port.protocol, &port.name, port.port))
+            .map(|port| MemberPort::new(&port.protocol, &port.name, port.port))
             .collect();
+
         for member in group.members {
-            let label = member
-                .hostname
-                .cloned()
-                .unwrap_or_else(|| dashed(member.ip));
-            let collected = clusters
-                .entry(cluster)
-                .or_default()
-                .entry(label)
-                .or_default();
+            let label = match member.hostname {
+                Some(hostname) => hostname.clone(),
+                None => dashed_label(member.ip),
+            };
+            let labels = clusters.entry(cluster).or_default();
+            let collected = labels.entry(label).or_default();
             collected.addresses.push(member.ip);
             collected.ports.extend(ports.iter().cloned());
         }
     }
-    let cluster = |(id, members): (&SmolStr, _)| Some((id.clone(), cluster(key, id, members)?));
-    clusters.into_iter().filter_map(cluster).collect()
+
+    let mut built = Vec::new();
+    for (id, labels) in clusters {
+        if let Some(members) = build_cluster(key, id, labels) {
+            let id = id.clone();
+            built.push(SourceCluster { id, members });
+        }
+    }
+    built.into()
 }
 
 /// The endpoints of one cluster. `None` if the cluster's name is not a valid label, or if no
 /// endpoint has a valid owner name.
-fn cluster(
+fn build_cluster(
     key: &ObjectKey,
     id: &SmolStr,
-    members: BTreeMap<SmolStr, Collected>,
-) -> Option<Members> {
-    let import = name::parse_labels(&format!("{}.{}.svc", key.name, key.namespace))
-        .ok()
-        .filter(|_| !id.is_empty())?;
+    labels: BTreeMap<SmolStr, CollectedEndpoints>,
+) -> Option<MemberGroup> {
+    if id.is_empty() {
+        return None;
+    }
+    let import = name::parse_labels(&format!("{}.{}.svc", key.name, key.namespace)).ok()?;
     let base: Arc<[u8]> = name::child_labels(id, &import)?.into();
-    let member = |(
-        label,
-        Collected {
-            mut addresses,
-            mut ports,
-        },
-    ): (SmolStr, Collected)| {
-        name::child_labels(&label, &base)?;
-        addresses.sort_unstable();
-        addresses.dedup();
-        ports.sort_unstable();
-        ports.dedup();
-        Some(Member {
+
+    let mut members = Vec::new();
+    for (label, mut collected) in labels {
+        if name::child_labels(&label, &base).is_none() {
+            continue;
+        }
+        collected.addresses.sort_unstable();
+        collected.addresses.dedup();
+        collected.ports.sort_unstable();
+        collected.ports.dedup();
+        members.push(ImportMember {
             label,
-            addresses: addresses.into(),
-            ports: ports.into(),
-        })
-    };
-    let members: OneOrMany<Member> = members.into_iter().filter_map(member).collect();
-    (!members.is_empty()).then(|| Members::new(base, members))
+            addresses: collected.addresses.into(),
+            ports: collected.ports.into(),
+        });
+    }
+    (!members.is_empty()).then(|| MemberGroup::new(base, members.into()))
 }

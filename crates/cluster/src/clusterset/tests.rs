@@ -33,7 +33,10 @@ fn index(namespaces: Namespaces) -> (Index, Arc<Published>) {
         clusterset,
         ..Options::default()
     };
-    (Index::with(options, Arc::clone(&published)), published)
+    (
+        Index::with_options(options, Arc::clone(&published)),
+        published,
+    )
 }
 
 fn import(object: &Value) -> ServiceImport {
@@ -153,7 +156,7 @@ fn check(cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn imports_with_addresses() {
+fn cluster_ip_imports_have_records() {
     let one = |name: &str, ips: &str| {
         format!("NOERROR 10 100 80 {name}.testns.svc.clusterset.local. ; {ips}")
     };
@@ -191,7 +194,7 @@ fn imports_with_addresses() {
 }
 
 #[test]
-fn headless_imports() {
+fn headless_imports_have_records() {
     let srv = [
         "172-0-0-2.clusterid",
         "172-0-0-3.clusterid",
@@ -242,7 +245,7 @@ fn headless_imports() {
 }
 
 #[test]
-fn names_around_imports() {
+fn names_around_imports_exist_or_not() {
     check(&[
         ("svc0.testns.svc", "A", "NXDOMAIN"),
         ("svc1.nowhere.svc", "A", "NXDOMAIN"),
@@ -259,7 +262,7 @@ fn names_around_imports() {
 }
 
 #[test]
-fn names_are_servfail_until_both_lists_are_in() {
+fn unlisted_imports_answer_servfail() {
     let (mut index, published) = index(Namespaces::All);
     let name = "web.apps.svc.clusterset.local.";
     index.publish();
@@ -286,7 +289,7 @@ fn names_are_servfail_until_both_lists_are_in() {
 }
 
 #[test]
-fn only_imports_of_served_namespaces_are_served() {
+fn imports_of_unserved_namespaces_are_hidden() {
     let (mut index, published) = index(Namespaces::Selected("team=a".to_owned()));
     let web = import(&mk_service_import(
         "apps",
@@ -338,7 +341,7 @@ fn owner_names_are_visited_once() {
         );
         set.apply_slice(Change::Apply(slice(&object)));
     }
-    set.publish(|_| true);
+    set.build_zone(|_| true);
     let mut names = Vec::new();
     skydns::Records::owner_names(&set.records, None, &mut |path| names.push(path.join(".")));
     names.sort();
@@ -469,7 +472,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_ends_in_the_records_of_a_fresh_start(
+    fn event_history_never_changes_the_zone(
         steps in proptest::collection::vec((step(), proptest::bool::weighted(0.8)), 0..24),
     ) {
         let (mut model, (mut index, published)) = (Model::default(), index(Namespaces::All));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skydns::{EntryVisit, Lookup, Records};
 use treecache::TreeCache;
 
-use super::import::Import;
+use super::import::ImportNode;
 use crate::objects::ObjectKey;
 use crate::snapshot::each_entry;
 
@@ -16,23 +16,20 @@ pub struct ImportRecords {
     /// Whether the first lists are complete.
     pub(super) synced: bool,
     /// Imports by namespace and name.
-    imports: TreeCache<Arc<Import>>,
+    imports: TreeCache<Arc<ImportNode>>,
 }
 
 impl ImportRecords {
     /// Replaces the records of an import. Returns whether they have changed.
-    pub(super) fn set(
-        &mut self,
-        ObjectKey { namespace, name }: &ObjectKey,
-        import: Option<Arc<Import>>,
-    ) -> bool {
-        let path = [namespace.as_str()];
-        if self.imports.entry(&path, name) == import.as_ref() {
+    pub(super) fn set_node(&mut self, key: &ObjectKey, node: Option<Arc<ImportNode>>) -> bool {
+        let path = [key.namespace.as_str()];
+        if self.imports.entry(&path, &key.name) == node.as_ref() {
             return false;
         }
-        match import {
-            Some(import) => drop(self.imports.set_entry(&path, name.clone(), import)),
-            None => drop(self.imports.remove_entry(&path, name)),
+
+        match node {
+            Some(node) => drop(self.imports.set_entry(&path, key.name.clone(), node)),
+            None => drop(self.imports.remove_entry(&path, &key.name)),
         }
         true
     }
@@ -53,9 +50,11 @@ impl Records for ImportRecords {
         let ["svc", namespace, name, below @ ..] = path else {
             return Lookup::Missing;
         };
+
         let import = self.imports.entry(&[namespace], name);
         // With `exact`, the engine only looks for aliases (CNAME). This zone has no aliases.
-        let found = !exact && import.is_some_and(|import| import.visit(below, steps, visit));
+        let found =
+            !exact && import.is_some_and(|import| import.visit_records(below, steps, visit));
         if found {
             Lookup::Exists
         } else {

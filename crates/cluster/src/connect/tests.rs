@@ -50,7 +50,7 @@ users:
 ";
 
 #[tokio::test]
-async fn a_kubeconfig_is_used_with_its_current_context() {
+async fn kubeconfig_uses_its_current_context() {
     let file = kubeconfig(TWO_CONTEXTS);
     let access = Access {
         kubeconfig: Some(file.path().to_owned()),
@@ -62,7 +62,7 @@ async fn a_kubeconfig_is_used_with_its_current_context() {
 }
 
 #[tokio::test]
-async fn another_context_is_used_where_it_is_named() {
+async fn named_context_overrides_the_current() {
     let (file, empty) = (kubeconfig(TWO_CONTEXTS), kubeconfig(""));
     let url = async |file: &Path, context: &str| {
         let (kubeconfig, context) = (Some(file.to_owned()), Some(context.to_owned()));
@@ -108,7 +108,7 @@ async fn another_context_is_used_where_it_is_named() {
 }
 
 #[tokio::test]
-async fn the_url_replaces_that_of_the_kubeconfig_and_keeps_its_user() {
+async fn url_overrides_kubeconfig_server_alone() {
     let file = kubeconfig(TWO_CONTEXTS);
     let access = Access {
         kubeconfig: Some(file.path().to_owned()),
@@ -121,7 +121,7 @@ async fn the_url_replaces_that_of_the_kubeconfig_and_keeps_its_user() {
 }
 
 #[tokio::test]
-async fn the_url_alone_is_used_without_credentials() {
+async fn bare_url_has_no_credentials() {
     let access = Access {
         master_url: Some("http://127.0.0.1:3".to_owned()),
         ..Access::default()
@@ -131,7 +131,7 @@ async fn the_url_alone_is_used_without_credentials() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_named_in_one_line() {
+async fn unusable_access_is_one_line() {
     let broken = kubeconfig("clusters: [\n  nonsense: {");
     let empty = kubeconfig("");
     let cases: [(&Path, &str); 3] = [
@@ -164,7 +164,7 @@ async fn what_cannot_be_used_is_named_in_one_line() {
 }
 
 #[test]
-fn a_service_account_needs_no_namespace_and_no_authority() {
+fn service_account_needs_only_token() {
     let (directory, host) = (
         tempfile::tempdir().unwrap(),
         std::cell::Cell::new("10.96.0.1"),
@@ -212,7 +212,7 @@ fn certificate(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_client_certificate_of_version_1_is_presented() {
+async fn version_1_certificate_is_presented() {
     for (certificate_file, key_file, expected) in [
         ("client-v1.pem", "client-v1.key", None),
         (

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 use treecache::Map;
 
-use super::Counts;
+use super::ObjectCounts;
 use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::ServiceEndpoints;
@@ -21,7 +21,7 @@ const USUAL: usize = 256;
 ///
 /// Objects are stored packed, and unpacked on access.
 #[derive(Debug, Clone, Default)]
-pub struct Objects {
+pub struct StoredObjects {
     namespaces: Map<SmolStr, Map<SmolStr, Arc<[u8]>>>,
 }
 
@@ -36,11 +36,13 @@ pub(super) struct PackedObjects<'o> {
 }
 
 impl<'o> PackedObjects<'o> {
-    fn read(mut packed: &'o [u8]) -> Self {
-        let mut next = || unpack_octets(&mut packed).unwrap_or_default();
+    fn parse(mut packed: &'o [u8]) -> Self {
+        let service = unpack_octets(&mut packed).unwrap_or_default();
+        let endpoints = unpack_octets(&mut packed).unwrap_or_default();
+
         Self {
-            service: next(),
-            endpoints: next(),
+            service,
+            endpoints,
             slices: packed,
         }
     }
@@ -48,6 +50,7 @@ impl<'o> PackedObjects<'o> {
     fn pack(self) -> Arc<[u8]> {
         let octets = self.service.len() + self.endpoints.len() + self.slices.len();
         let mut packed = Vec::with_capacity(octets + LENGTHS);
+
         pack_octets(self.service, &mut packed);
         pack_octets(self.endpoints, &mut packed);
         packed.extend_from_slice(self.slices);
@@ -55,9 +58,7 @@ impl<'o> PackedObjects<'o> {
     }
 
     fn is_empty(self) -> bool {
-        [self.service, self.endpoints, self.slices]
-            .iter()
-            .all(|part| part.is_empty())
+        self.service.is_empty() && self.endpoints.is_empty() && self.slices.is_empty()
     }
 
     /// The packed slices, one by one.
@@ -69,7 +70,8 @@ impl<'o> PackedObjects<'o> {
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
         let others = self
             .each_slice()
-            .filter(|slice| !body(slice).starts_with(name));
+            .filter(|slice| !skip_address_count(slice).starts_with(name));
+
         let mut slices = Vec::new();
         for slice in others.chain(new) {
             pack_octets(slice, &mut slices);
@@ -79,21 +81,23 @@ impl<'o> PackedObjects<'o> {
 
     fn slice_of_name(self, name: &[u8]) -> Option<&'o [u8]> {
         self.each_slice()
-            .find(|slice| body(slice).starts_with(name))
+            .find(|slice| skip_address_count(slice).starts_with(name))
     }
 
-    fn add_to(self, counts: &mut Counts) {
-        let addresses = |packed: &[u8]| usize::unpack(&mut &*packed);
-        if let Some(cluster_ips) = addresses(self.service) {
+    fn count_into(self, counts: &mut ObjectCounts) {
+        if let Some(cluster_ips) = address_count(self.service) {
             counts.services += 1;
             counts.cluster_ips += cluster_ips;
         }
-        if let Some(addresses) = addresses(self.endpoints) {
+
+        if let Some(addresses) = address_count(self.endpoints) {
+            let mut fields = skip_address_count(self.endpoints);
             counts.endpoints += 1;
             counts.endpoints_addresses += addresses;
-            counts.over_capacity += bool::unpack(&mut body(self.endpoints)).map_or(0, usize::from);
+            counts.over_capacity += bool::unpack(&mut fields).map_or(0, usize::from);
         }
-        for addresses in self.each_slice().filter_map(addresses) {
+
+        for addresses in self.each_slice().filter_map(address_count) {
             counts.slices += 1;
             counts.slices_addresses += addresses;
         }
@@ -104,52 +108,64 @@ impl<'o> PackedObjects<'o> {
     }
 
     pub(super) fn service(self, key: &ObjectKey) -> Option<Service> {
-        unpack(key, self.service)
+        unpack_object(key, self.service)
     }
 
     pub(super) fn endpoints(self, key: &ObjectKey) -> Option<Endpoints> {
-        unpack(key, self.endpoints)
+        unpack_object(key, self.endpoints)
     }
 
     pub(super) fn slices(self, key: &ObjectKey) -> impl Iterator<Item = EndpointSlice> {
-        self.each_slice().filter_map(|slice| unpack(key, slice))
+        self.each_slice()
+            .filter_map(|slice| unpack_object(key, slice))
     }
 
     /// Whether Endpoints lack addresses of the slices: the Endpoints object is missing or
     /// truncated, or lacks an IP family. An Endpoints object without any address lacks nothing: the
     /// pods are gone, and only the outdated slices still contain them.
     pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
-        let told = self
-            .slices(key)
-            .map(|slice| Families::of(slice.addresses()));
-        let told = told.fold(Families::default(), Families::or);
+        let mut wanted = IpFamilies::default();
+        for slice in self.slices(key) {
+            wanted.add_all(slice.addresses());
+        }
         let Some(endpoints) = self.endpoints(key) else {
-            return told != Families::default();
+            return wanted.is_any();
         };
-        let now = Families::of(endpoints.addresses());
-        let lacking = (told.v4 && !now.v4) || (told.v6 && !now.v6);
-        endpoints.over_capacity || (now != Families::default() && lacking)
+        if endpoints.over_capacity {
+            return true;
+        }
+
+        let mut present = IpFamilies::default();
+        present.add_all(endpoints.addresses());
+        let lacks_v4 = wanted.v4 && !present.v4;
+        let lacks_v6 = wanted.v6 && !present.v6;
+        present.is_any() && (lacks_v4 || lacks_v6)
     }
 }
 
-fn packed(object: &impl PackKeyed) -> Vec<u8> {
+fn pack_object(object: &impl PackKeyed) -> Vec<u8> {
     let mut packed = Vec::with_capacity(USUAL);
-    object.addresses().pack(&mut packed);
+    object.address_count().pack(&mut packed);
     object.pack(&mut packed);
     packed
 }
 
-fn unpack<T: PackKeyed>(key: &ObjectKey, packed: &[u8]) -> Option<T> {
-    T::unpack(key.clone(), &mut body(packed))
+fn unpack_object<T: PackKeyed>(key: &ObjectKey, packed: &[u8]) -> Option<T> {
+    T::unpack(key.clone(), &mut skip_address_count(packed))
+}
+
+/// The number of addresses of a packed object; `None` if the object is absent.
+fn address_count(packed: &[u8]) -> Option<usize> {
+    usize::unpack(&mut &*packed)
 }
 
 /// A packed object without the number of its addresses.
-fn body(packed: &[u8]) -> &[u8] {
+fn skip_address_count(packed: &[u8]) -> &[u8] {
     let mut body = packed;
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// The packed name of a slice. The [`body`] of the packed slice begins with it.
+/// The packed name of a slice. The [`skip_address_count`] of the packed slice begins with it.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);
@@ -157,30 +173,26 @@ fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
 }
 
 /// The IP families of addresses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Families {
+#[derive(Debug, Clone, Copy, Default)]
+struct IpFamilies {
     v4: bool,
     v6: bool,
 }
 
-impl Families {
-    fn of(addresses: impl Iterator<Item = IpAddr>) -> Self {
-        let one = |ip: IpAddr| Self {
-            v4: ip.is_ipv4(),
-            v6: ip.is_ipv6(),
-        };
-        addresses.map(one).fold(Self::default(), Self::or)
+impl IpFamilies {
+    fn add_all(&mut self, addresses: impl Iterator<Item = IpAddr>) {
+        for ip in addresses {
+            self.v4 |= ip.is_ipv4();
+            self.v6 |= ip.is_ipv6();
+        }
     }
 
-    fn or(self, other: Self) -> Self {
-        Self {
-            v4: self.v4 || other.v4,
-            v6: self.v6 || other.v6,
-        }
+    fn is_any(self) -> bool {
+        self.v4 || self.v6
     }
 }
 
-impl Objects {
+impl StoredObjects {
     /// All Services.
     pub fn services(&self) -> impl Iterator<Item = Service> {
         self.entries()
@@ -188,12 +200,12 @@ impl Objects {
     }
 
     /// Counts of the objects.
-    pub(super) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for entries in self.namespaces.iter().map(|(_, entries)| entries) {
-            entries
-                .iter()
-                .for_each(|(_, packed)| PackedObjects::read(packed).add_to(&mut counts));
+    pub(super) fn counts(&self) -> ObjectCounts {
+        let mut counts = ObjectCounts::default();
+        for (_, entries) in &self.namespaces {
+            for (_, packed) in entries {
+                PackedObjects::parse(packed).count_into(&mut counts);
+            }
         }
         counts
     }
@@ -216,47 +228,43 @@ impl Objects {
         self.entries().flat_map(|(key, entry)| {
             entry
                 .each_slice()
-                .filter_map(move |slice| unpack(&key, slice))
+                .filter_map(move |slice| unpack_object(&key, slice))
         })
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (ObjectKey, PackedObjects<'_>)> {
         self.namespaces.iter().flat_map(|(namespace, entries)| {
-            let key = |name: &SmolStr| ObjectKey {
-                namespace: namespace.clone(),
-                name: name.clone(),
-            };
-            entries
-                .iter()
-                .map(move |(name, packed)| (key(name), PackedObjects::read(packed)))
+            entries.iter().map(move |(name, packed)| {
+                let key = ObjectKey {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                };
+                (key, PackedObjects::parse(packed))
+            })
         })
     }
 
     /// The keys of a namespace.
     pub(super) fn keys_in(&self, namespace: &str) -> Vec<ObjectKey> {
-        let entries = self
-            .namespaces
-            .get(namespace)
-            .into_iter()
-            .flat_map(Map::iter);
-        entries
-            .map(|(name, _)| ObjectKey::new(namespace, name.clone()))
-            .collect()
+        let Some(entries) = self.namespaces.get(namespace) else {
+            return Vec::new();
+        };
+
+        let names = entries.iter().map(|(name, _)| name.clone());
+        names.map(|name| ObjectKey::new(namespace, name)).collect()
     }
 
-    pub(super) fn get(&self, key: &ObjectKey) -> PackedObjects<'_> {
-        let packed = self
-            .namespaces
-            .get(&key.namespace)
-            .and_then(|entries| entries.get(&key.name));
-        packed
-            .map(|packed| PackedObjects::read(packed))
-            .unwrap_or_default()
+    pub(super) fn entry(&self, key: &ObjectKey) -> PackedObjects<'_> {
+        let entries = self.namespaces.get(&key.namespace);
+        match entries.and_then(|entries| entries.get(&key.name)) {
+            Some(packed) => PackedObjects::parse(packed),
+            None => PackedObjects::default(),
+        }
     }
 
     /// A Service.
     pub fn service(&self, key: &ObjectKey) -> Option<Service> {
-        self.get(key).service(key)
+        self.entry(key).service(key)
     }
 
     /// The endpoints of a Service from `source`.
@@ -265,7 +273,7 @@ impl Objects {
         key: &ObjectKey,
         source: Option<EndpointsSource>,
     ) -> ServiceEndpoints {
-        let entry = self.get(key);
+        let entry = self.entry(key);
         match source {
             None => ServiceEndpoints::None,
             Some(EndpointsSource::EndpointSlices) => {
@@ -279,124 +287,112 @@ impl Objects {
 
     /// Whether an identical Service is stored.
     pub(super) fn has_service(&self, service: &Service) -> bool {
-        let stored = self.get(&service.key).service;
-        !stored.is_empty() && stored == packed(service)
+        let stored = self.entry(&service.key).service;
+        !stored.is_empty() && stored == pack_object(service)
     }
 
     /// Whether identical Endpoints are stored.
     pub(super) fn has_endpoints(&self, endpoints: &Endpoints) -> bool {
-        let stored = self.get(&endpoints.key).endpoints;
-        !stored.is_empty() && stored == packed(endpoints)
+        let stored = self.entry(&endpoints.key).endpoints;
+        !stored.is_empty() && stored == pack_object(endpoints)
     }
 
     /// Whether an identical slice is stored.
     pub(super) fn has_slice(&self, slice: &EndpointSlice) -> bool {
         let service = slice.service_key();
-        let stored = self
-            .get(&service)
-            .slice_of_name(&packed_name(&slice.key, &service));
-        stored.is_some_and(|stored| stored == packed(slice))
+        let name = packed_name(&slice.key, &service);
+        let stored = self.entry(&service).slice_of_name(&name);
+
+        stored.is_some_and(|stored| stored == pack_object(slice))
     }
 
     /// The slice `key` of `service`.
     pub(super) fn slice(&self, service: &ObjectKey, key: &ObjectKey) -> Option<EndpointSlice> {
-        unpack(
-            service,
-            self.get(service)
-                .slice_of_name(&packed_name(key, service))?,
-        )
+        let name = packed_name(key, service);
+        let packed = self.entry(service).slice_of_name(&name)?;
+
+        unpack_object(service, packed)
     }
 
     pub(super) fn set_service(&mut self, service: &Service) {
-        let packed = packed(service);
-        self.change(&service.key, |entry| {
-            PackedObjects {
-                service: &packed,
-                ..entry
-            }
-            .pack()
+        let packed = pack_object(service);
+        self.change_entry(&service.key, |entry| {
+            let service = packed.as_slice();
+            PackedObjects { service, ..entry }.pack()
         });
     }
 
     pub(super) fn set_endpoints(&mut self, endpoints: &Endpoints) {
-        let packed = packed(endpoints);
-        self.change(&endpoints.key, |entry| {
-            PackedObjects {
-                endpoints: &packed,
-                ..entry
-            }
-            .pack()
+        let packed = pack_object(endpoints);
+        self.change_entry(&endpoints.key, |entry| {
+            let endpoints = packed.as_slice();
+            PackedObjects { endpoints, ..entry }.pack()
         });
     }
 
     pub(super) fn set_slice(&mut self, slice: &EndpointSlice) {
-        let (service, packed) = (slice.service_key(), packed(slice));
+        let service = slice.service_key();
+        let packed = pack_object(slice);
         let name = packed_name(&slice.key, &service);
-        self.change(&service, |entry| {
-            PackedObjects {
-                slices: &entry.slices_with(&name, Some(&packed)),
-                ..entry
-            }
-            .pack()
+
+        self.change_entry(&service, |entry| {
+            let slices = &entry.slices_with(&name, Some(&packed));
+            PackedObjects { slices, ..entry }.pack()
         });
     }
 
     pub(super) fn remove_service(&mut self, key: &ObjectKey) {
-        self.change(key, |entry| {
-            PackedObjects {
-                service: &[],
-                ..entry
-            }
-            .pack()
+        self.change_entry(key, |entry| {
+            let service = &[];
+            PackedObjects { service, ..entry }.pack()
         });
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        if !self.get(key).endpoints.is_empty() {
-            self.change(key, |entry| {
-                PackedObjects {
-                    endpoints: &[],
-                    ..entry
-                }
-                .pack()
-            });
+        if self.entry(key).endpoints.is_empty() {
+            return;
         }
+        self.change_entry(key, |entry| {
+            let endpoints = &[];
+            PackedObjects { endpoints, ..entry }.pack()
+        });
     }
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
-        if !self.get(service).slices.is_empty() {
-            self.change(service, |entry| {
-                PackedObjects {
-                    slices: &[],
-                    ..entry
-                }
-                .pack()
-            });
+        if self.entry(service).slices.is_empty() {
+            return;
         }
+        self.change_entry(service, |entry| {
+            let slices = &[];
+            PackedObjects { slices, ..entry }.pack()
+        });
     }
 
     pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
         let name = packed_name(key, service);
-        self.change(service, |entry| {
-            PackedObjects {
-                slices: &entry.slices_with(&name, None),
-                ..entry
-            }
-            .pack()
+        self.change_entry(service, |entry| {
+            let slices = &entry.slices_with(&name, None);
+            PackedObjects { slices, ..entry }.pack()
         });
     }
 
     /// Changes the objects of a key, and removes the key when no object is left.
-    fn change(&mut self, key: &ObjectKey, change: impl FnOnce(PackedObjects<'_>) -> Arc<[u8]>) {
-        let before = self.get(key);
-        let (was_empty, changed) = (before.is_empty(), change(before));
-        if PackedObjects::read(&changed).is_empty() {
+    fn change_entry(
+        &mut self,
+        key: &ObjectKey,
+        change: impl FnOnce(PackedObjects<'_>) -> Arc<[u8]>,
+    ) {
+        let before = self.entry(key);
+        let was_empty = before.is_empty();
+        let changed = change(before);
+        if PackedObjects::parse(&changed).is_empty() {
             if !was_empty {
-                self.remove(key);
+                self.remove_entry(key);
             }
             return;
         }
+
         if let Some(entries) = self.namespaces.get_mut(&key.namespace) {
             entries.insert(key.name.clone(), changed);
         } else {
@@ -405,10 +401,11 @@ impl Objects {
         }
     }
 
-    fn remove(&mut self, key: &ObjectKey) {
+    fn remove_entry(&mut self, key: &ObjectKey) {
         let Some(entries) = self.namespaces.get_mut(&key.namespace) else {
             return;
         };
+
         entries.remove(&key.name);
         if entries.is_empty() {
             self.namespaces.remove(&key.namespace);

@@ -35,11 +35,11 @@ pub(super) trait PackKeyed: Sized {
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self>;
 
     /// The number of addresses in the object.
-    fn addresses(&self) -> usize;
+    fn address_count(&self) -> usize;
 }
 
 /// Takes the given number of octets from the front.
-pub(super) fn take<'o>(from: &mut &'o [u8], octets: usize) -> Option<&'o [u8]> {
+fn take_octets<'o>(from: &mut &'o [u8], octets: usize) -> Option<&'o [u8]> {
     let (taken, rest) = from.split_at_checked(octets)?;
     *from = rest;
     Some(taken)
@@ -54,7 +54,7 @@ pub(super) fn pack_octets(octets: &[u8], to: &mut Vec<u8>) {
 /// Takes octets that [`pack_octets`] has appended.
 pub(super) fn unpack_octets<'o>(from: &mut &'o [u8]) -> Option<&'o [u8]> {
     let length = usize::unpack(from)?;
-    take(from, length)
+    take_octets(from, length)
 }
 
 /// Each octet holds seven bits, the lowest bits first. The eighth bit is set if another octet
@@ -72,7 +72,7 @@ impl Pack for u64 {
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
-            let octet = *take(from, 1)?.first()?;
+            let octet = *take_octets(from, 1)?.first()?;
             number |= Self::from(octet & 0x7f) << shift;
             if octet & 0x80 == 0 {
                 return Some(number);
@@ -116,9 +116,8 @@ impl Pack for SmolStr {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        std::str::from_utf8(unpack_octets(from)?)
-            .ok()
-            .map(Self::new)
+        let octets = unpack_octets(from)?;
+        std::str::from_utf8(octets).ok().map(Self::new)
     }
 }
 
@@ -132,28 +131,31 @@ impl Pack for IpAddr {
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let octets = unpack_octets(from)?;
-        let v4 = <[u8; 4]>::try_from(octets).map(Self::from);
-        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(Self::from))
-            .ok()
+        if let Ok(v4) = <[u8; 4]>::try_from(octets) {
+            return Some(Self::from(v4));
+        }
+        <[u8; 16]>::try_from(octets).ok().map(Self::from)
     }
 }
 
 impl Pack for SystemTime {
     fn pack(&self, to: &mut Vec<u8>) {
         let since = self.duration_since(Self::UNIX_EPOCH);
-        let (before, span) =
-            since.map_or_else(|error| (true, error.duration()), |span| (false, span));
-        before.pack(to);
+        let is_before = since.is_err();
+        let span = since.unwrap_or_else(|error| error.duration());
+
+        is_before.pack(to);
         span.as_secs().pack(to);
         span.subsec_nanos().pack(to);
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        let before = bool::unpack(from)?;
-        let (seconds, nanoseconds) = (u64::unpack(from)?, u32::unpack(from)?);
-        let span =
-            Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds.into()))?;
-        if before {
+        let is_before = bool::unpack(from)?;
+        let seconds = Duration::from_secs(u64::unpack(from)?);
+        let nanoseconds = Duration::from_nanos(u32::unpack(from)?.into());
+        let span = seconds.checked_add(nanoseconds)?;
+
+        if is_before {
             Self::UNIX_EPOCH.checked_sub(span)
         } else {
             Self::UNIX_EPOCH.checked_add(span)
@@ -170,8 +172,8 @@ impl<T: Pack> Pack for Option<T> {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        let there = bool::unpack(from)?;
-        if there {
+        let is_some = bool::unpack(from)?;
+        if is_some {
             T::unpack(from).map(Some)
         } else {
             Some(None)
@@ -233,7 +235,7 @@ macro_rules! as_keyed_fields {
                 Some(Self { key, $($field: Pack::unpack(from)?),* })
             }
 
-            fn addresses(&self) -> usize {
+            fn address_count(&self) -> usize {
                 $addresses(self)
             }
         }
@@ -250,28 +252,33 @@ const HAS_EXTERNAL: u8 = 2;
 
 impl PackKeyed for Service {
     fn pack(&self, to: &mut Vec<u8>) {
+        let has_external = !self.external.is_empty();
+        let mut flags = u8::from(self.publish_not_ready);
+        if has_external {
+            flags |= HAS_EXTERNAL;
+        }
+
         self.kind.pack(to);
         self.ports.pack(to);
-        let external = if self.external.is_empty() {
-            0
-        } else {
-            HAS_EXTERNAL
-        };
-        to.push(u8::from(self.publish_not_ready) | external);
+        to.push(flags);
         self.created.pack(to);
-        if external != 0 {
+        // Few Services have external addresses, so that their empty list takes no octet.
+        if has_external {
             self.external.pack(to);
         }
     }
 
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self> {
-        let (kind, ports, flags) = (Pack::unpack(from)?, Pack::unpack(from)?, u8::unpack(from)?);
+        let kind = Pack::unpack(from)?;
+        let ports = Pack::unpack(from)?;
+        let flags = u8::unpack(from)?;
         let created = Pack::unpack(from)?;
         let external = if flags & HAS_EXTERNAL == 0 {
             OneOrMany::default()
         } else {
             Pack::unpack(from)?
         };
+
         Some(Self {
             key,
             kind,
@@ -282,12 +289,12 @@ impl PackKeyed for Service {
         })
     }
 
-    fn addresses(&self) -> usize {
-        cluster_ips(self)
+    fn address_count(&self) -> usize {
+        cluster_ip_count(self)
     }
 }
 
-fn cluster_ips(service: &Service) -> usize {
+fn cluster_ip_count(service: &Service) -> usize {
     match &service.kind {
         ServiceKind::ClusterIp(ips) => ips.len(),
         ServiceKind::Headless | ServiceKind::ExternalName(_) | ServiceKind::WithoutIp => 0,
@@ -319,7 +326,7 @@ impl PackKeyed for EndpointSlice {
         })
     }
 
-    fn addresses(&self) -> usize {
+    fn address_count(&self) -> usize {
         self.addresses().count()
     }
 }
@@ -333,9 +340,10 @@ pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
 }
 
 fn unpack_name(service: &str, from: &mut &[u8]) -> Option<SmolStr> {
-    let named_after = bool::unpack(from)?;
+    let has_prefix = bool::unpack(from)?;
     let name = std::str::from_utf8(unpack_octets(from)?).ok()?;
-    Some(if named_after {
+
+    Some(if has_prefix {
         smol_str::format_smolstr!("{service}{name}")
     } else {
         name.into()
@@ -439,35 +447,49 @@ const HAS_ZONES: u8 = 1 << 6;
 /// known, the higher bit is its value.
 impl Pack for SliceEndpoint {
     fn pack(&self, to: &mut Vec<u8>) {
-        let bits = |condition: Option<bool>| condition.map_or(0, |is| 1 | u8::from(is) << 1);
-        let zones = if self.zones.is_empty() { 0 } else { HAS_ZONES };
-        to.push(bits(self.ready) | bits(self.serving) << 2 | bits(self.terminating) << 4 | zones);
+        let mut flags = condition_bits(self.ready)
+            | condition_bits(self.serving) << 2
+            | condition_bits(self.terminating) << 4;
+        if !self.zones.is_empty() {
+            flags |= HAS_ZONES;
+        }
+
+        to.push(flags);
         self.addresses.pack(to);
         self.hostname.pack(to);
-        if zones != 0 {
+        if flags & HAS_ZONES != 0 {
             self.zones.pack(to);
         }
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        let conditions = u8::unpack(from)?;
-        let condition = |shift: u32| {
-            let bits = conditions >> shift;
-            (bits & 1 == 1).then_some(bits & 2 == 2)
+        let flags = u8::unpack(from)?;
+        let addresses = Pack::unpack(from)?;
+        let hostname = Pack::unpack(from)?;
+        let zones = if flags & HAS_ZONES == 0 {
+            OneOrMany::default()
+        } else {
+            Pack::unpack(from)?
         };
+
         Some(Self {
-            ready: condition(0),
-            serving: condition(2),
-            terminating: condition(4),
-            addresses: Pack::unpack(from)?,
-            hostname: Pack::unpack(from)?,
-            zones: if conditions & HAS_ZONES == 0 {
-                OneOrMany::default()
-            } else {
-                Pack::unpack(from)?
-            },
+            ready: condition_of(flags),
+            serving: condition_of(flags >> 2),
+            terminating: condition_of(flags >> 4),
+            addresses,
+            hostname,
+            zones,
         })
     }
+}
+
+fn condition_bits(condition: Option<bool>) -> u8 {
+    condition.map_or(0, |value| 1 | u8::from(value) << 1)
+}
+
+/// The condition in the two lowest bits.
+fn condition_of(bits: u8) -> Option<bool> {
+    (bits & 1 == 1).then_some(bits & 2 == 2)
 }
 
 #[cfg(test)]

@@ -14,22 +14,30 @@ use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 use treecache::Map;
 
-use super::shared::Shared;
+use super::shared::SharedLists;
 use crate::objects::{Change, ObjectKey, Pod};
 use crate::one_or_many::OneOrMany;
 use crate::relist::RelistTracker;
 
-/// A pod: its namespace, and the hash of its `metadata.name`.
-type PodId = (SmolStr, u64);
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct PodId {
+    namespace: SmolStr,
+    /// The hash of `metadata.name`.
+    name: u64,
+}
+
+/// The addresses of pods, by the hash of their name.
+type PodAddresses = HashMap<u64, OneOrMany<IpAddr>, RandomState>;
 
 /// All pods with an address.
 #[derive(Debug, Default)]
-pub(super) struct Pods {
-    /// The addresses of each pod, by namespace and hash of the name.
-    known: HashMap<SmolStr, HashMap<u64, OneOrMany<IpAddr>, RandomState>, RandomState>,
+pub(super) struct PodIndex {
+    /// The addresses of each pod, by namespace.
+    known: HashMap<SmolStr, PodAddresses, RandomState>,
     hasher: RandomState,
-    listing: RelistTracker<PodId>,
-    /// Whether `namespaces` may have changed since the last [`Pods::take_changed`].
+    relist: RelistTracker<PodId>,
+    /// Whether `namespaces` may have changed since the last [`PodIndex::take_changed`].
     changed: bool,
     /// For each address, the namespaces of the pods with that address.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
@@ -38,31 +46,26 @@ pub(super) struct Pods {
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// One copy of each list of namespaces. Most addresses have a single namespace, so that few
     /// different lists exist.
-    lists: Shared<SmolStr>,
+    lists: SharedLists<SmolStr>,
 }
 
-impl Pods {
+impl PodIndex {
     /// Applies a change. Returns whether the namespaces of an address may have changed.
-    pub(super) fn apply(&mut self, change: Change<Pod>) -> bool {
-        let changed = self.take(change);
-        self.changed |= changed;
-        changed
-    }
-
-    fn take(&mut self, change: Change<Pod>) -> bool {
-        match change {
+    pub(super) fn apply_change(&mut self, change: Change<Pod>) -> bool {
+        let changed = match change {
             Change::RelistStarted => {
-                let ids = |(namespace, pods): (&SmolStr, &HashMap<u64, _, _>)| {
-                    let id = |name: &u64| (namespace.clone(), *name);
-                    pods.keys().map(id).collect::<Vec<_>>()
-                };
-                self.listing.begin(self.known.iter().flat_map(ids));
+                self.begin_list();
                 false
             }
-            Change::RelistDone => self.finish(),
-            Change::Apply(Pod { key, addresses }) => self.set(self.id(&key), addresses),
-            Change::Deleted(key) => self.set(self.id(&key), OneOrMany::default()),
-        }
+            Change::RelistDone => self.finish_list(),
+            Change::Apply(Pod { key, addresses }) => {
+                self.replace_addresses(self.pod_id(&key), addresses)
+            }
+            Change::Deleted(key) => self.replace_addresses(self.pod_id(&key), OneOrMany::default()),
+        };
+
+        self.changed |= changed;
+        changed
     }
 
     /// The namespaces of each address, if they may have changed since the last call.
@@ -72,124 +75,133 @@ impl Pods {
 
     /// Whether a list of pods has ever completed.
     pub(super) fn is_listed(&self) -> bool {
-        self.listing.is_complete()
+        self.relist.is_complete()
     }
 
     /// The number of pods with an address.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn pod_count(&self) -> usize {
         self.known.values().map(HashMap::len).sum()
     }
 
     /// Adds an address from a snapshot file. The address is dropped once the first list is
     /// complete.
-    pub(super) fn show_earlier_run(
+    pub(super) fn add_stale_address(
         &mut self,
         address: IpAddr,
         namespaces: impl IntoIterator<Item = SmolStr>,
     ) {
-        self.namespaces
-            .insert(address, namespaces.into_iter().collect());
+        let namespaces = namespaces.into_iter().collect();
+        self.namespaces.insert(address, namespaces);
         self.changed = true;
     }
 
-    fn id(&self, key: &ObjectKey) -> PodId {
-        (key.namespace.clone(), self.hasher.hash_one(&key.name))
+    fn pod_id(&self, key: &ObjectKey) -> PodId {
+        PodId {
+            namespace: key.namespace.clone(),
+            name: self.hasher.hash_one(&key.name),
+        }
+    }
+
+    fn begin_list(&mut self) {
+        let mut known = Vec::with_capacity(self.pod_count());
+        for (namespace, pods) in &self.known {
+            known.extend(pods.keys().map(|name| PodId {
+                namespace: namespace.clone(),
+                name: *name,
+            }));
+        }
+        self.relist.begin(known);
     }
 
     /// Ends a list and removes the pods that the list did not contain.
-    fn finish(&mut self) -> bool {
-        let (first, mut changed) = (!self.is_listed(), false);
-        for id in self.listing.finish() {
-            changed |= self.set(id, OneOrMany::default());
+    fn finish_list(&mut self) -> bool {
+        let is_first = !self.is_listed();
+        let mut changed = false;
+        for id in self.relist.finish() {
+            changed |= self.replace_addresses(id, OneOrMany::default());
         }
-        if first {
-            self.drop_earlier_run();
+
+        if is_first {
+            self.drop_stale_addresses();
             return true;
         }
         changed
     }
 
     /// Drops the addresses from a snapshot file.
-    fn drop_earlier_run(&mut self) {
+    fn drop_stale_addresses(&mut self) {
         self.namespaces = Map::default();
         self.further.clear();
+
         let known = std::mem::take(&mut self.known);
         for (namespace, pods) in &known {
-            for address in pods.values().flat_map(|addresses| addresses.iter()) {
-                self.add(*address, namespace);
+            for address in pods.values().flatten() {
+                self.add_address(*address, namespace);
             }
         }
         self.known = known;
     }
 
-    /// Replaces the addresses of a pod.
-    fn set(&mut self, id: PodId, addresses: OneOrMany<IpAddr>) -> bool {
-        self.listing.note_seen(&id);
-        let (namespace, name) = id;
-        let before = self
-            .known
-            .get(&namespace)
-            .and_then(|pods| pods.get(&name))
-            .cloned()
-            .unwrap_or_default();
+    /// Replaces the addresses of a pod. Returns whether they have changed.
+    fn replace_addresses(&mut self, id: PodId, addresses: OneOrMany<IpAddr>) -> bool {
+        self.relist.note_seen(&id);
+        let pods = self.known.get(&id.namespace);
+        let before = pods.and_then(|pods| pods.get(&id.name)).cloned();
+        let before = before.unwrap_or_default();
         if before == addresses {
             return false;
         }
+
         for address in before.iter().filter(|address| !addresses.contains(address)) {
-            self.remove(*address, &namespace);
+            self.remove_address(*address, &id.namespace);
         }
         for address in addresses.iter().filter(|address| !before.contains(address)) {
-            self.add(*address, &namespace);
+            self.add_address(*address, &id.namespace);
         }
-        self.keep(namespace, name, addresses);
+        self.store_addresses(id, addresses);
         true
     }
 
-    fn keep(&mut self, namespace: SmolStr, name: u64, addresses: OneOrMany<IpAddr>) {
+    fn store_addresses(&mut self, id: PodId, addresses: OneOrMany<IpAddr>) {
         if !addresses.is_empty() {
-            self.known
-                .entry(namespace)
-                .or_default()
-                .insert(name, addresses);
+            let pods = self.known.entry(id.namespace).or_default();
+            pods.insert(id.name, addresses);
             return;
         }
-        let Some(pods) = self.known.get_mut(&namespace) else {
+
+        let Some(pods) = self.known.get_mut(&id.namespace) else {
             return;
         };
-        pods.remove(&name);
+        pods.remove(&id.name);
         if pods.is_empty() {
-            self.known.remove(&namespace);
+            self.known.remove(&id.namespace);
         }
     }
 
-    fn add(&mut self, address: IpAddr, namespace: &SmolStr) {
-        let before: &[SmolStr] = self
-            .namespaces
-            .get(&address)
-            .map(|list| &**list)
-            .unwrap_or_default();
-        match before.binary_search(namespace) {
-            Ok(_) => {
-                *self
-                    .further
-                    .entry((address, namespace.clone()))
-                    .or_default() += 1;
-            }
-            Err(at) => {
-                let (front, back) = before.split_at(at);
-                let mut list: Arc<[SmolStr]> = front
-                    .iter()
-                    .chain([namespace])
-                    .chain(back)
-                    .cloned()
-                    .collect();
-                self.lists.share(&mut list);
-                self.namespaces.insert(address, list);
-            }
+    /// The sorted namespaces of the pods with this address.
+    fn namespaces_of(&self, address: IpAddr) -> &[SmolStr] {
+        match self.namespaces.get(&address) {
+            Some(namespaces) => namespaces,
+            None => &[],
         }
     }
 
-    fn remove(&mut self, address: IpAddr, namespace: &SmolStr) {
+    fn add_address(&mut self, address: IpAddr, namespace: &SmolStr) {
+        let before = self.namespaces_of(address);
+        let Err(at) = before.binary_search(namespace) else {
+            let shared = (address, namespace.clone());
+            *self.further.entry(shared).or_default() += 1;
+            return;
+        };
+
+        let (front, back) = before.split_at(at);
+        let with_namespace = front.iter().chain([namespace]).chain(back);
+        let mut list: Arc<[SmolStr]> = with_namespace.cloned().collect();
+        self.lists.share(&mut list);
+        self.namespaces.insert(address, list);
+    }
+
+    fn remove_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let shared = (address, namespace.clone());
         if let Some(further) = self.further.get_mut(&shared) {
             *further -= 1;
@@ -198,16 +210,10 @@ impl Pods {
             }
             return;
         }
-        let before: &[SmolStr] = self
-            .namespaces
-            .get(&address)
-            .map(|list| &**list)
-            .unwrap_or_default();
-        let mut list: Arc<[SmolStr]> = before
-            .iter()
-            .filter(|other| *other != namespace)
-            .cloned()
-            .collect();
+
+        let before = self.namespaces_of(address);
+        let others = before.iter().filter(|other| *other != namespace);
+        let mut list: Arc<[SmolStr]> = others.cloned().collect();
         if list.is_empty() {
             self.namespaces.remove(&address);
         } else {
@@ -231,17 +237,17 @@ mod tests {
         }
     }
 
-    fn apply(pods: &mut Pods, text: &str) -> bool {
+    fn apply_text(pods: &mut PodIndex, text: &str) -> bool {
         let change = match text.split_once(' ') {
             Some(("-", gone)) => Change::Deleted(pod(gone).key),
             _ if text == "[" => Change::RelistStarted,
             _ if text == "]" => Change::RelistDone,
             _ => Change::Apply(pod(text)),
         };
-        pods.apply(change)
+        pods.apply_change(change)
     }
 
-    fn shown(pods: &Pods) -> Vec<String> {
+    fn shown(pods: &PodIndex) -> Vec<String> {
         let line = |(address, namespaces): (&IpAddr, &Arc<[SmolStr]>)| {
             format!("{address} {}", namespaces.join(","))
         };
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_the_namespaces_of_their_pods() {
+    fn addresses_map_to_namespaces_of_pods() {
         let cases: [(&str, &[&str], &[&str]); 8] = [
             ("none", &["a/x"], &[]),
             (
@@ -279,20 +285,20 @@ mod tests {
             ),
         ];
         for (name, changes, expected) in cases {
-            let mut pods = Pods::default();
+            let mut pods = PodIndex::default();
             for change in changes {
-                apply(&mut pods, change);
+                apply_text(&mut pods, change);
             }
             assert_eq!(shown(&pods), expected, "{name}");
         }
     }
 
     #[test]
-    fn a_list_takes_away_what_it_does_not_name() {
-        let mut pods = Pods::default();
-        pods.show_earlier_run("10.9.9.9".parse().unwrap(), ["old".into()]);
+    fn complete_list_removes_unlisted_pods() {
+        let mut pods = PodIndex::default();
+        pods.add_stale_address("10.9.9.9".parse().unwrap(), ["old".into()]);
         for change in ["[", "a/x 10.0.0.1"] {
-            apply(&mut pods, change);
+            apply_text(&mut pods, change);
         }
         assert_eq!(
             shown(&pods),
@@ -301,17 +307,17 @@ mod tests {
         );
         assert!(!pods.is_listed());
         for change in ["a/y 10.0.0.1", "b/z 10.0.0.2", "]"] {
-            apply(&mut pods, change);
+            apply_text(&mut pods, change);
         }
         assert_eq!(shown(&pods), ["10.0.0.1 a", "10.0.0.2 b"]);
         assert!(pods.is_listed());
         for change in ["[", "a/y 10.0.0.1", "- b/z", "]"] {
-            apply(&mut pods, change);
+            apply_text(&mut pods, change);
         }
         assert_eq!(
-            (shown(&pods), pods.count()),
+            (shown(&pods), pods.pod_count()),
             (vec!["10.0.0.1 a".to_owned()], 1)
         );
-        assert!(!apply(&mut pods, "a/y 10.0.0.1"), "nothing new");
+        assert!(!apply_text(&mut pods, "a/y 10.0.0.1"), "nothing new");
     }
 }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
 
-use super::objects::Objects;
+use super::objects::StoredObjects;
 use crate::objects::{EndpointsSource, ObjectKey, Service};
 use crate::records::ServiceEndpoints;
 
@@ -19,7 +19,7 @@ pub(super) type Deletions = Arc<VecDeque<(ObjectKey, SystemTime)>>;
 /// The objects at one point in time. `clone` only increments reference counts.
 #[derive(Debug, Clone)]
 pub struct ObjectsView {
-    pub(super) objects: Objects,
+    pub(super) objects: StoredObjects,
     pub(super) source: EndpointsSource,
     pub(super) deleted: Deletions,
 }
@@ -31,7 +31,7 @@ impl ObjectsView {
     }
 
     /// All objects.
-    pub fn objects(&self) -> &Objects {
+    pub fn objects(&self) -> &StoredObjects {
         &self.objects
     }
 
@@ -47,11 +47,10 @@ impl ObjectsView {
 
     /// The deletion time of a Service, if it is among the last 256 deleted Services.
     pub fn deleted(&self, key: &ObjectKey) -> Option<SystemTime> {
-        self.deleted
-            .iter()
-            .rev()
-            .find(|(deleted, _)| deleted == key)
-            .map(|(_, at)| *at)
+        let mut latest_first = self.deleted.iter().rev();
+        let (_, at) = latest_first.find(|(deleted, _)| deleted == key)?;
+
+        Some(*at)
     }
 }
 
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn view_stays_as_it_was_read() {
+    fn held_view_never_changes() {
         let mut index = synced([service(), endpoints("10.244.0.1")]);
         let published = index.published_objects();
         let before = published.get().unwrap();

@@ -9,21 +9,22 @@ use foldhash::quality::RandomState;
 
 /// Keeps one copy of each list that is in use.
 #[derive(Debug)]
-pub(super) struct Shared<T>(HashSet<Arc<[T]>, RandomState>);
+pub(super) struct SharedLists<T>(HashSet<Arc<[T]>, RandomState>);
 
-impl<T> Default for Shared<T> {
+impl<T> Default for SharedLists<T> {
     fn default() -> Self {
         Self(HashSet::default())
     }
 }
 
-impl<T: Eq + Hash> Shared<T> {
+impl<T: Eq + Hash> SharedLists<T> {
     /// Replaces `list` with an equal shared copy. If there is none, `list` becomes the shared copy.
     pub(super) fn share(&mut self, list: &mut Arc<[T]>) {
         if let Some(known) = self.0.get(list) {
             *list = Arc::clone(known);
             return;
         }
+
         // Unused lists are removed before the table would grow.
         if self.0.len() == self.0.capacity() {
             self.0.retain(|list| Arc::strong_count(list) > 1);
@@ -37,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_lists_become_one() {
-        let mut shared = Shared::default();
+    fn equal_lists_are_shared() {
+        let mut shared = SharedLists::default();
         let [mut one, mut two]: [Arc<[u16]>; 2] = [[80, 443].into(), [80, 443].into()];
         shared.share(&mut one);
         shared.share(&mut two);
@@ -46,8 +47,8 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_come_and_go_do_not_pile_up() {
-        let mut shared = Shared::default();
+    fn unused_lists_are_removed() {
+        let mut shared = SharedLists::default();
         let mut kept: Arc<[u32]> = [0].into();
         shared.share(&mut kept);
         for number in 1..10_000 {

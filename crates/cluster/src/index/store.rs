@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 
-use super::objects::Objects;
+use super::objects::StoredObjects;
 use super::published_objects::{Deletions, ObjectsView};
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::ServiceEndpoints;
@@ -18,8 +18,8 @@ const MAX_DELETED: usize = 256;
 
 /// All objects.
 #[derive(Debug, Default)]
-pub struct Store {
-    objects: Objects,
+pub struct ObjectStore {
+    objects: StoredObjects,
     /// The Service name of each slice that does not belong to its [`expected_service`]. The Service
     /// is always in the namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
@@ -33,34 +33,29 @@ pub struct Store {
 /// The Service that a slice most likely belongs to: the control plane names slices after their
 /// Service, with a random suffix.
 fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
-    slice
-        .name
-        .rsplit_once('-')
-        .map(|(service, _)| service.into())
+    let (service, _) = slice.name.rsplit_once('-')?;
+    Some(service.into())
 }
 
-impl Store {
-    pub(super) fn start_list_of_services(&mut self) {
+impl ObjectStore {
+    pub(super) fn begin_service_list(&mut self) {
         let known: Vec<_> = self.objects.service_keys().collect();
         self.services.begin(known);
     }
 
-    pub(super) fn start_list_of_endpoints(&mut self) {
-        let known: Vec<_> = self
-            .objects
-            .endpoints()
-            .map(|endpoints| endpoints.key)
-            .collect();
+    pub(super) fn begin_endpoints_list(&mut self) {
+        let endpoints = self.objects.endpoints();
+        let known: Vec<_> = endpoints.map(|endpoints| endpoints.key).collect();
         self.endpoints.begin(known);
     }
 
-    pub(super) fn start_list_of_slices(&mut self) {
+    pub(super) fn begin_slice_list(&mut self) {
         let known: Vec<_> = self.objects.slices().map(|slice| slice.key).collect();
         self.slices.begin(known);
     }
 
     /// The current objects.
-    pub fn objects(&self) -> &Objects {
+    pub fn objects(&self) -> &StoredObjects {
         &self.objects
     }
 
@@ -71,7 +66,7 @@ impl Store {
 
     /// The Endpoints of a Service.
     pub fn endpoints_of(&self, key: &ObjectKey) -> Option<Endpoints> {
-        self.objects.get(key).endpoints(key)
+        self.objects.entry(key).endpoints(key)
     }
 
     /// The Service that a slice belongs to, if the slice exists.
@@ -85,13 +80,12 @@ impl Store {
             Some(name) => name.clone(),
             None => expected_service(key)?,
         };
-        self.objects.slice(
-            &ObjectKey {
-                namespace: key.namespace.clone(),
-                name,
-            },
-            key,
-        )
+        let service = ObjectKey {
+            namespace: key.namespace.clone(),
+            name,
+        };
+
+        self.objects.slice(&service, key)
     }
 
     /// The endpoints of a Service from the source in use.
@@ -121,11 +115,11 @@ impl Store {
     }
 
     pub(super) fn has_listed(&self, source: EndpointsSource) -> bool {
-        self.services.is_complete()
-            && match source {
-                EndpointsSource::Endpoints => self.endpoints.is_complete(),
-                EndpointsSource::EndpointSlices => self.slices.is_complete(),
-            }
+        let endpoints = match source {
+            EndpointsSource::Endpoints => &self.endpoints,
+            EndpointsSource::EndpointSlices => &self.slices,
+        };
+        self.services.is_complete() && endpoints.is_complete()
     }
 
     pub(super) fn set_service(&mut self, service: &Service) {
@@ -142,6 +136,7 @@ impl Store {
         } else {
             self.strays.insert(slice.key.clone(), slice.service.clone());
         }
+
         self.objects.set_slice(slice);
     }
 
@@ -154,6 +149,7 @@ impl Store {
             }
             deleted.push_back((key.clone(), SystemTime::now()));
         }
+
         self.objects.remove_service(key);
     }
 
@@ -175,16 +171,16 @@ impl Store {
             EndpointsSource::Endpoints => {
                 self.strays = HashMap::default();
                 self.slices = RelistTracker::default();
-                self.change_all(Objects::remove_slices);
+                self.change_each(StoredObjects::remove_slices);
             }
             EndpointsSource::EndpointSlices => {
                 self.endpoints = RelistTracker::default();
-                self.change_all(Objects::remove_endpoints);
+                self.change_each(StoredObjects::remove_endpoints);
             }
         }
     }
 
-    fn change_all(&mut self, change: fn(&mut Objects, &ObjectKey)) {
+    fn change_each(&mut self, change: fn(&mut StoredObjects, &ObjectKey)) {
         for key in self.keys() {
             change(&mut self.objects, &key);
         }
@@ -192,15 +188,16 @@ impl Store {
 
     /// A Service for which `shown` is true and whose Endpoints lack addresses of its slices, if
     /// there is one.
-    pub(super) fn endpoints_lack_addresses(
+    pub(super) fn service_with_lacking_endpoints(
         &self,
         shown: impl Fn(&Service) -> bool,
     ) -> Option<ObjectKey> {
-        let mut entries = self.objects.entries();
-        let found = entries.find(|(key, entry)| {
-            entry.service(key).is_some_and(|service| shown(&service))
-                && entry.endpoints_lack_addresses(key)
-        });
-        found.map(|(key, _)| key)
+        for (key, entry) in self.objects.entries() {
+            let is_shown = entry.service(&key).is_some_and(|service| shown(&service));
+            if is_shown && entry.endpoints_lack_addresses(&key) {
+                return Some(key);
+            }
+        }
+        None
     }
 }

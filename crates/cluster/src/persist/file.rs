@@ -5,14 +5,17 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use super::{FILE_NAME, MAX_FILE, Saved, SnapshotError};
+use super::{FILE_NAME, MAX_FILE, SavedSnapshot, SnapshotError};
 
 /// Reads the snapshot in `directory`; `None` if there is none.
 ///
 /// # Errors
 ///
 /// [`SnapshotError`] if the snapshot is unreadable or rejected.
-pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotError> {
+pub fn load_snapshot(
+    directory: &Path,
+    domain: &str,
+) -> Result<Option<SavedSnapshot>, SnapshotError> {
     let path = directory.join(FILE_NAME);
     let unreadable = |source| SnapshotError::Read {
         path: path.clone(),
@@ -23,15 +26,17 @@ pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotErr
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
+
     let size = file.metadata().map_err(unreadable)?.len();
     if size > MAX_FILE {
         return Err(SnapshotError::TooLarge(size));
     }
+
     let mut content = Vec::new();
     file.take(MAX_FILE)
         .read_to_end(&mut content)
         .map_err(unreadable)?;
-    Saved::decode(&content, domain).map(Some)
+    SavedSnapshot::decode(&content, domain).map(Some)
 }
 
 /// Replaces the snapshot in `directory`: writes a new file, flushes it to disk and renames it.
@@ -39,7 +44,7 @@ pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotErr
 /// # Errors
 ///
 /// [`io::Error`] if writing fails; the old file is kept then.
-pub fn store(directory: &Path, content: &[u8]) -> io::Result<()> {
+pub fn store_snapshot(directory: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     daemon::files::replace_file(&directory.join(FILE_NAME), |file| {
         file.write_all(content)?;

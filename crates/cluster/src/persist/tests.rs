@@ -70,24 +70,24 @@ fn objects(index: &Index) -> Vec<String> {
 }
 
 #[test]
-fn what_was_written_is_served_again() {
-    let saved = Saved::decode(&content(), DOMAIN).unwrap();
+fn written_snapshot_is_served_again() {
+    let saved = SavedSnapshot::decode(&content(), DOMAIN).unwrap();
     assert_eq!(
-        (saved.objects(), saved.source()),
+        (saved.object_count(), saved.source()),
         (4, EndpointsSource::EndpointSlices)
     );
     let mut restored = index();
-    saved.replay(&mut restored);
+    saved.serve_from(&mut restored);
     assert!(restored.has_synced() && !restored.has_listed());
     assert_eq!(objects(&restored), objects(&filled()));
 }
 
 #[test]
-fn the_first_lists_replace_what_was_restored() {
+fn first_lists_replace_restored_objects() {
     let mut index = index();
-    Saved::decode(&content(), DOMAIN)
+    SavedSnapshot::decode(&content(), DOMAIN)
         .unwrap()
-        .replay(&mut index);
+        .serve_from(&mut index);
     let events = [
         Event::Service(Change::RelistStarted),
         Event::Service(Change::RelistDone),
@@ -101,26 +101,26 @@ fn the_first_lists_replace_what_was_restored() {
 }
 
 #[test]
-fn any_damage_is_noticed() {
+fn damaged_file_is_rejected() {
     let good = content();
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
         assert!(
-            Saved::decode(&bad, DOMAIN).is_err(),
+            SavedSnapshot::decode(&bad, DOMAIN).is_err(),
             "a flipped bit in byte {at}"
         );
         assert!(
-            Saved::decode(&good[..at], DOMAIN).is_err(),
+            SavedSnapshot::decode(&good[..at], DOMAIN).is_err(),
             "cut to {at} bytes"
         );
     }
     let doubled = [&good[..], &good[..]].concat();
-    assert!(Saved::decode(&doubled, DOMAIN).is_err());
+    assert!(SavedSnapshot::decode(&doubled, DOMAIN).is_err());
 }
 
 #[test]
-fn what_is_not_ours_is_refused_with_the_reason() {
+fn foreign_file_is_rejected_with_reason() {
     let text = String::from_utf8(content()).unwrap();
     let summed = |text: &str| {
         let body = &text[..=text.trim_end().rfind('\n').unwrap()];
@@ -156,23 +156,25 @@ fn what_is_not_ours_is_refused_with_the_reason() {
         ),
     ];
     for (content, reason) in cases {
-        let error = Saved::decode(&content, DOMAIN).unwrap_err().to_string();
+        let error = SavedSnapshot::decode(&content, DOMAIN)
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with(reason), "{error}");
     }
 }
 
 #[test]
-fn a_file_is_replaced_whole() {
+fn file_is_replaced_atomically() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("below");
-    assert!(load(&path, DOMAIN).unwrap().is_none());
-    store(&path, b"old").unwrap();
+    assert!(load_snapshot(&path, DOMAIN).unwrap().is_none());
+    store_snapshot(&path, b"old").unwrap();
     assert_eq!(
-        load(&path, DOMAIN).unwrap_err().to_string(),
+        load_snapshot(&path, DOMAIN).unwrap_err().to_string(),
         "it is not a snapshot file"
     );
-    store(&path, &content()).unwrap();
-    assert_eq!(load(&path, DOMAIN).unwrap().unwrap().objects(), 4);
+    store_snapshot(&path, &content()).unwrap();
+    assert_eq!(load_snapshot(&path, DOMAIN).unwrap().unwrap().object_count(), 4);
     let names: Vec<_> = std::fs::read_dir(&path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -187,8 +189,8 @@ mod properties {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            prop_assert!(Saved::decode(&bytes, DOMAIN).is_err());
+        fn arbitrary_bytes_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            prop_assert!(SavedSnapshot::decode(&bytes, DOMAIN).is_err());
         }
     }
 }

@@ -2,14 +2,14 @@
 //! and SRV records are at that name and at the names of the ports. There are no wildcards.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::sync::Arc;
 
 use skydns::{Entry, Host, ServiceRecord};
 use smol_str::SmolStr;
 use wire::{Name, name};
 
-use super::{ExternalRecords, Labelled, PortRecords, ServiceNode, label_of, port_path};
-use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind};
+use super::{ExternalRecords, LabelledAddresses, PortRecords, ServiceNode, port_label, port_path};
+use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind, ServicePort};
 use crate::one_or_many::OneOrMany;
 
 /// The records of a Service in the external zone, at the Service's name and at the names below.
@@ -25,7 +25,7 @@ pub struct ExternalNode {
 
 impl ExternalRecords {
     /// Builds the records of `service`. `node` holds the Service's records in the cluster's zone.
-    pub(super) fn node(
+    pub(super) fn build_node(
         self,
         service: &Service,
         node: Option<&ServiceNode>,
@@ -34,72 +34,73 @@ impl ExternalRecords {
             return None;
         }
         if !service.external.is_empty() {
-            return exposed(service);
+            return exposed_node(service);
         }
+
         let has_members = self == Self::AndHeadless && service.kind == ServiceKind::Headless;
-        node.filter(|_| has_members)
-            .and_then(|node| headless(&service.key, node))
+        if has_members {
+            headless_node(&service.key, node?)
+        } else {
+            None
+        }
     }
 }
 
-fn exposed(service: &Service) -> Option<ExternalNode> {
+fn exposed_node(service: &Service) -> Option<ExternalNode> {
     let base = name::parse_labels(&service.key.namespace).ok()?.into();
-    let (mut addresses, mut names): (Vec<IpAddr>, Vec<Name>) = (Vec::new(), Vec::new());
-    for external in &*service.external {
+
+    let mut addresses = Vec::new();
+    let mut names = Vec::new();
+    for external in &service.external {
         match external {
             ExternalAddress::Ip(ip) => addresses.push(*ip),
-            ExternalAddress::Name(text) => names.extend(load_balancer(&service.key, text)),
+            ExternalAddress::Name(text) => names.extend(load_balancer_name(&service.key, text)),
         }
     }
     addresses.sort_unstable();
     addresses.dedup();
-    let label = service.key.name.clone();
-    let members: OneOrMany<Labelled> = Some(addresses)
-        .filter(|all| !all.is_empty())
-        .map(|all| Labelled {
-            label,
-            addresses: all.into(),
-        })
-        .into_iter()
-        .collect();
-    if members.is_empty() && names.is_empty() {
+    if addresses.is_empty() && names.is_empty() {
         return None;
     }
-    let near = u32::try_from(members.len()).unwrap_or(u32::MAX);
-    let node = ServiceNode {
-        base,
-        headless: false,
-        near,
-        members,
-        ports: ports(service),
+
+    let members = if addresses.is_empty() {
+        OneOrMany::default()
+    } else {
+        OneOrMany::one(LabelledAddresses {
+            label: service.key.name.clone(),
+            addresses: addresses.into(),
+        })
     };
     Some(ExternalNode {
-        node,
+        node: ServiceNode {
+            base,
+            headless: false,
+            preferred_count: u32::try_from(members.len()).unwrap_or(u32::MAX),
+            members,
+            ports: exposed_ports(&service.ports),
+        },
         names: names.into(),
     })
 }
 
 /// The ports of the Service. A port without a name has SRV records only at the name of the Service.
-fn ports(service: &Service) -> std::sync::Arc<[PortRecords]> {
-    let path = |port: &crate::objects::ServicePort| {
-        port_path(&port.protocol, &port.name)
-            .unwrap_or_else(|| [label_of(port.protocol.as_str()), SmolStr::default()])
-    };
-    let mut ports: Vec<_> = service
-        .ports
-        .iter()
-        .map(|port| PortRecords {
-            path: path(port),
+fn exposed_ports(ports: &[ServicePort]) -> Arc<[PortRecords]> {
+    let mut records = Vec::with_capacity(ports.len());
+    for port in ports {
+        let path = port_path(&port.protocol, &port.name);
+        let unnamed = || [port_label(port.protocol.as_str()), SmolStr::default()];
+        records.push(PortRecords {
+            path: path.unwrap_or_else(unnamed),
             port: port.port,
             members: None,
-        })
-        .collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports.into()
+        });
+    }
+    records.sort_unstable();
+    records.dedup();
+    records.into()
 }
 
-fn load_balancer(service: &ObjectKey, text: &str) -> Option<Name> {
+fn load_balancer_name(service: &ObjectKey, text: &str) -> Option<Name> {
     let name = Name::parse(text).ok().filter(|name| name.label_count() > 0);
     if name.is_none() {
         tracing::warn!(%service, hostname = text, "hostname of a load balancer is not a domain name");
@@ -107,15 +108,15 @@ fn load_balancer(service: &ObjectKey, text: &str) -> Option<Name> {
     name
 }
 
-fn headless(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
-    let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace))
-        .ok()?
-        .into();
+fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
+    let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace)).ok()?;
+    let node = ServiceNode {
+        base: base.into(),
+        ..node.clone()
+    };
+
     Some(ExternalNode {
-        node: ServiceNode {
-            base,
-            ..node.clone()
-        },
+        node,
         names: OneOrMany::default(),
     })
 }
@@ -140,64 +141,99 @@ impl ExternalNode {
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> bool {
+        let all = 0..self.node.members.len();
         let (ports, positions) = match path {
-            [] => (&*self.node.ports, 0..self.node.members.len()),
+            [] => (&*self.node.ports, all),
             [label] if self.node.headless => (&*self.node.ports, self.node.positions_of(label)),
-            [protocol, name] => (
-                self.node.ports_of([protocol, name]),
-                0..self.node.members.len(),
-            ),
+            [protocol, name] => (self.node.ports_of([protocol, name]), all),
             _ => return false,
         };
-        let (is_port, mut found) = (path.len() == 2, false);
-        let names = if path.len() == 1 {
-            &[][..]
-        } else {
-            &self.names
-        };
-        let members = positions
-            .clone()
-            .zip(self.node.members.get(positions).unwrap_or_default());
-        let targets = members
-            .map(|(position, member)| (Some(position), &*member.label, self.to_member(member)))
-            .chain(names.iter().map(|name| {
-                (
-                    None,
-                    "",
-                    ServiceRecord::new(Host::Name(Cow::Borrowed(name)), &[]),
-                )
-            }));
-        for (position, label, record) in targets {
-            let mut ports = ports
-                .iter()
-                .filter(|port| position.is_none_or(|position| port.is_of(position)))
-                .peekable();
-            // A Service without ports only has addresses.
-            let bare = !is_port && ports.peek().is_none();
-            let with_ports = ports.map(|port| record.clone().with_port(port.port));
-            for record in with_ports.chain(bare.then(|| record.clone())) {
-                found = true;
-                if *steps == 0 {
-                    return true;
-                }
-                *steps -= 1;
-                visit(Entry {
-                    label,
-                    record,
-                    synthesized: false,
-                });
+        let is_port = path.len() == 2;
+
+        let mut found = false;
+        for position in positions {
+            let Some(member) = self.node.members.get(position) else {
+                break;
+            };
+            let target = ExternalTarget {
+                label: &member.label,
+                record: ServiceRecord::for_addresses(&member.addresses, &self.node.base),
+            };
+            let ports = ports.iter().filter(|port| port.has_member(position));
+            found |= target.visit_ports(ports, is_port, steps, visit);
+            if found && *steps == 0 {
+                return true;
+            }
+        }
+
+        // The name of a member is the name of an endpoint, not of a load balancer.
+        if path.len() != 1 {
+            for name in &self.names {
+                let target = ExternalTarget {
+                    label: "",
+                    record: ServiceRecord::new(Host::Name(Cow::Borrowed(name)), &[]),
+                };
+                found |= target.visit_ports(ports.iter(), is_port, steps, visit);
             }
         }
         found
     }
 
-    fn to_member<'v>(&'v self, member: &'v Labelled) -> ServiceRecord<'v> {
-        ServiceRecord::for_addresses(&member.addresses, &self.node.base)
-    }
-
     /// Whether there are names at `path` or below it (RFC 8020).
     pub fn has_descendants(&self, path: &[&str]) -> bool {
         self.node.has_descendants(path)
+    }
+}
+
+/// A member or a load balancer, with the label of its entries.
+struct ExternalTarget<'v> {
+    label: &'v str,
+    record: ServiceRecord<'v>,
+}
+
+impl<'v> ExternalTarget<'v> {
+    /// Visits one entry for each of `ports`. Without ports, a Service only has addresses, and the
+    /// name of a port (`is_port`) has nothing. Returns whether there are entries, even if no step
+    /// is left.
+    fn visit_ports<'p>(
+        &self,
+        ports: impl Iterator<Item = &'p PortRecords>,
+        is_port: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let mut has_ports = false;
+        for port in ports {
+            if *steps == 0 {
+                return true;
+            }
+            has_ports = true;
+            let record = self.record.clone().with_port(port.port);
+            visit_bounded(self.label, record, steps, visit);
+        }
+        if has_ports || is_port {
+            return has_ports;
+        }
+
+        visit_bounded(self.label, self.record.clone(), steps, visit);
+        true
+    }
+}
+
+/// Visits an entry and takes one step. Does nothing if no step is left.
+fn visit_bounded<'v>(
+    label: &'v str,
+    record: ServiceRecord<'v>,
+    steps: &mut usize,
+    visit: &mut dyn FnMut(Entry<'v>),
+) {
+    if *steps > 0 {
+        *steps -= 1;
+        visit(Entry {
+            label,
+            record,
+            synthesized: false,
+        });
     }
 }
 

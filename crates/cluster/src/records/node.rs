@@ -3,8 +3,11 @@
 //!
 //! Records are built while a query visits them. Only data that differ between Services are stored:
 //! many Services have equal port lists, and most Services have a single address.
+//!
+//! If the preferred zone has enough addresses, answers contain only these addresses.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +16,12 @@ use skydns::{Entry, Host, ServiceRecord};
 use smol_str::SmolStr;
 use treecache::ANY;
 
-use super::zone;
+use super::EndpointGroup;
 use crate::one_or_many::OneOrMany;
+
+/// Number of addresses that the preferred zone must have before answers leave out the other zones.
+/// With fewer addresses, a single failure has too much effect.
+const SAFE_COUNT: usize = 3;
 
 /// The records at the name of a Service and at the names below. There is at least one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,16 +33,16 @@ pub struct ServiceNode {
     pub headless: bool,
     /// The number of members, from the first, that are answered at the Service's own name. Other
     /// members are only answered at their own names.
-    pub near: u32,
-    /// Members with unique labels. The `near` members come first; both parts are sorted by label.
-    pub members: OneOrMany<Labelled>,
+    pub preferred_count: u32,
+    /// Members with unique labels. The preferred members come first; both parts are sorted by label.
+    pub members: OneOrMany<LabelledAddresses>,
     /// The ports, sorted and unique.
     pub ports: Arc<[PortRecords]>,
 }
 
 /// Addresses under one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Labelled {
+pub struct LabelledAddresses {
     /// The hostname, or a label generated from the address.
     pub label: SmolStr,
     /// The addresses.
@@ -62,11 +69,13 @@ impl PortRecords {
             .then_with(|| own_name.as_str().cmp(name))
     }
 
-    pub(super) fn is_of(&self, position: usize) -> bool {
+    /// Whether the member at `position` has this port.
+    pub(super) fn has_member(&self, position: usize) -> bool {
+        let Some(members) = &self.members else {
+            return true;
+        };
         let position = u32::try_from(position).unwrap_or(u32::MAX);
-        self.members
-            .as_ref()
-            .is_none_or(|members| members.binary_search(&position).is_ok())
+        members.binary_search(&position).is_ok()
     }
 }
 
@@ -91,33 +100,45 @@ impl ServiceNode {
             [protocol, name, label] => (Some([*protocol, *name]), Some(*label)),
             _ => return false,
         };
-        let positions = |port| match label {
-            None => self.positions_near(port),
-            Some(ANY) if !exact => 0..self.members.len(),
-            Some(label) => self.positions_of(label),
-        };
+
         let Some(port) = port else {
-            return self.visit_entries(positions(None), None, steps, visit);
+            let positions = self.matching_positions(label, exact, None);
+            return self.visit_entries(positions, None, steps, visit);
         };
         let mut found = false;
         for port in self.ports_of(port) {
-            found |= self.visit_entries(positions(Some(port)), Some(port), steps, visit);
+            let positions = self.matching_positions(label, exact, Some(port));
+            found |= self.visit_entries(positions, Some(port), steps, visit);
         }
         found
     }
 
+    /// The positions of the members with that label; without a label, those that are answered at
+    /// the name of the Service or of the port.
+    fn matching_positions(
+        &self,
+        label: Option<&str>,
+        exact: bool,
+        port: Option<&PortRecords>,
+    ) -> Range<usize> {
+        match label {
+            None => self.preferred_positions(port),
+            Some(ANY) if !exact => 0..self.members.len(),
+            Some(label) => self.positions_of(label),
+        }
+    }
+
     /// The positions of the members that are answered at the Service's name or at a port's name.
-    /// These are the `near` members, or all members if too few `near` members have the port.
-    fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
-        let some = port
-            .and_then(|port| port.members.as_deref())
-            .unwrap_or_default();
-        let with_port = some.partition_point(|position| *position < self.near);
-        let all = !some.is_empty() && !zone::is_safe(with_port, some.len());
-        if all {
+    /// These are the preferred members, or all members if too few preferred members have the port.
+    fn preferred_positions(&self, port: Option<&PortRecords>) -> Range<usize> {
+        let members = port.and_then(|port| port.members.as_deref());
+        let members = members.unwrap_or_default();
+        let preferred = members.partition_point(|position| *position < self.preferred_count);
+
+        if !members.is_empty() && !is_safe_count(preferred, members.len()) {
             0..self.members.len()
         } else {
-            0..self.near as usize
+            0..self.preferred_count as usize
         }
     }
 
@@ -132,22 +153,29 @@ impl ServiceNode {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> bool {
         let mut found = false;
-        for position in positions.filter(|position| port.is_none_or(|port| port.is_of(*position))) {
+        for position in
+            positions.filter(|position| port.is_none_or(|port| port.has_member(*position)))
+        {
             found = true;
             let Some(member) = self.members.get(position).filter(|_| *steps > 0) else {
                 break;
             };
+
             *steps -= 1;
             visit(Entry {
                 label: &member.label,
-                record: self.record(member, port),
+                record: self.member_record(member, port),
                 synthesized: false,
             });
         }
         found
     }
 
-    fn record<'v>(&'v self, member: &'v Labelled, port: Option<&PortRecords>) -> ServiceRecord<'v> {
+    fn member_record<'v>(
+        &'v self,
+        member: &'v LabelledAddresses,
+        port: Option<&PortRecords>,
+    ) -> ServiceRecord<'v> {
         let target = if self.headless {
             Host::Member
         } else {
@@ -162,22 +190,28 @@ impl ServiceNode {
     /// The position of the member with that label, as a range. The range is empty if there is no
     /// such member.
     pub(super) fn positions_of(&self, label: &str) -> Range<usize> {
-        let (near, others) = self
-            .members
-            .split_at(self.members.len().min(self.near as usize));
-        let find = |members: &[Labelled]| {
-            members.binary_search_by(|member| member.label.as_str().cmp(label))
-        };
-        let found = find(near).or_else(|_| find(others).map(|position| near.len() + position));
-        found.map_or(0..0, |position| position..position + 1)
+        // Both parts of the list are sorted by label.
+        let preferred_count = self.members.len().min(self.preferred_count as usize);
+        let (preferred, others) = self.members.split_at(preferred_count);
+        if let Ok(position) = find_label(preferred, label) {
+            return position..position + 1;
+        }
+
+        match find_label(others, label) {
+            Ok(position) => {
+                let position = preferred_count + position;
+                position..position + 1
+            }
+            Err(_) => 0..0,
+        }
     }
 
     pub(super) fn ports_of(&self, path: [&str; 2]) -> &[PortRecords] {
-        let cut =
-            |at: fn(Ordering) -> bool| self.ports.partition_point(|port| at(port.compare(path)));
-        self.ports
-            .get(cut(Ordering::is_lt)..cut(Ordering::is_le))
-            .unwrap_or_default()
+        let ports = &*self.ports;
+        let begin = ports.partition_point(|port| port.compare(path).is_lt());
+        let end = ports.partition_point(|port| port.compare(path).is_le());
+
+        ports.get(begin..end).unwrap_or_default()
     }
 
     /// Whether there are names at `path` or below it (RFC 8020), without wildcards.
@@ -194,9 +228,10 @@ impl ServiceNode {
     /// Service's name itself.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         visit(&[]);
-        self.members
-            .iter()
-            .for_each(|member| visit(&[&member.label]));
+        for member in &self.members {
+            visit(&[&member.label]);
+        }
+
         let mut last = None;
         for port in self.ports.iter() {
             let [protocol, name] = &port.path;
@@ -204,9 +239,10 @@ impl ServiceNode {
             if last.replace(&port.path) != Some(&port.path) {
                 visit(&[protocol, name]);
             }
-            let of_port = |(position, _): &(usize, &Labelled)| self.is_first_with(port, *position);
-            for (_, member) in self.members.iter().enumerate().filter(of_port) {
-                visit(&[protocol, name, &member.label]);
+            for (position, member) in self.members.iter().enumerate() {
+                if self.is_first_with(port, position) {
+                    visit(&[protocol, name, &member.label]);
+                }
             }
         }
     }
@@ -214,21 +250,22 @@ impl ServiceNode {
     /// Whether `port` is the member's first port with the labels of `port`.
     fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
         let [protocol, name] = &port.path;
-        let first = self
-            .ports_of([protocol, name])
-            .iter()
-            .find(|port| port.is_of(position));
+        let mut ports = self.ports_of([protocol, name]).iter();
+        let first = ports.find(|port| port.has_member(position));
+
         first.is_some_and(|first| std::ptr::eq(first, port))
     }
 
     /// The number of entries.
     pub fn entry_count(&self) -> usize {
-        let of_port = |port: &PortRecords| {
-            port.members
-                .as_ref()
-                .map_or(self.members.len(), |some| some.len())
-        };
-        self.members.len() + self.ports.iter().map(of_port).sum::<usize>()
+        let mut count = self.members.len();
+        for port in self.ports.iter() {
+            count += match &port.members {
+                Some(members) => members.len(),
+                None => self.members.len(),
+            };
+        }
+        count
     }
 
     /// Visits one entry for each member: the SRV entry of `port`, if the member has the port, or
@@ -243,5 +280,40 @@ impl ServiceNode {
     }
 }
 
+fn find_label(members: &[LabelledAddresses], label: &str) -> Result<usize, usize> {
+    members.binary_search_by(|member| member.label.as_str().cmp(label))
+}
+
+/// Whether `preferred` of `all` addresses are enough for an answer: at least [`SAFE_COUNT`], or
+/// all.
+fn is_safe_count(preferred: usize, all: usize) -> bool {
+    preferred >= SAFE_COUNT.min(all)
+}
+
+/// Whether answers may leave out the addresses outside `zone`. In each IP family, the ready
+/// addresses of the zone must be enough.
+pub(super) fn has_enough_in_zone(zone: &str, groups: &[EndpointGroup<'_>]) -> bool {
+    for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
+        let mut preferred = BTreeSet::new();
+        let mut all = BTreeSet::new();
+        for member in groups.iter().flat_map(|group| &group.members) {
+            if !is_of_family(&member.ip) {
+                continue;
+            }
+            all.insert(member.ip);
+            if member.ready && member.zones.iter().any(|other| other == zone) {
+                preferred.insert(member.ip);
+            }
+        }
+
+        if !is_safe_count(preferred.len(), all.len()) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod preferred_zone_tests;
 #[cfg(test)]
 mod tests;

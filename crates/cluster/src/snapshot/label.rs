@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels() {
+    fn service_name_is_a_lower_case_label() {
         for (label, service, namespace) in [
             ("web", true, true),
             ("w", true, true),

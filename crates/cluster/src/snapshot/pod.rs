@@ -11,15 +11,13 @@ pub(super) fn may_be_pod(label: &str) -> bool {
 
 /// Parses the address in a label: IPv4 with dashes for dots, IPv6 with dashes for colons or as
 /// written.
-pub fn address(label: &str) -> Option<IpAddr> {
-    match label.replace('-', ".").parse() {
-        Ok(v4) => Some(IpAddr::V4(v4)),
-        Err(_) => label
-            .replace('-', ":")
-            .parse::<Ipv6Addr>()
-            .ok()
-            .map(IpAddr::V6),
+pub fn parse_address(label: &str) -> Option<IpAddr> {
+    if let Ok(v4) = label.replace('-', ".").parse() {
+        return Some(IpAddr::V4(v4));
     }
+
+    let v6: Ipv6Addr = label.replace('-', ":").parse().ok()?;
+    Some(IpAddr::V6(v6))
 }
 
 #[cfg(test)]
@@ -27,8 +25,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels() {
-        let read = |label: &str| address(label).map(|ip| ip.to_string());
+    fn pod_label_is_an_address() {
+        let read = |label: &str| parse_address(label).map(|ip| ip.to_string());
         for (label, ip) in [
             ("1-2-3-4", "1.2.3.4"),
             ("255-255-255-255", "255.255.255.255"),

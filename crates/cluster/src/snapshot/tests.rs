@@ -99,7 +99,7 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
 }
 
 #[test]
-fn dots_within_the_labels_of_pod_names_separate_labels() {
+fn dotted_pod_labels_are_split() {
     let (plain, strict) = (cluster(false), cluster(true));
     for (name, expected, strictly) in [
         ("192-0-2-9.x.pod.cluster.local.", "NOERROR", "NOERROR"),
@@ -125,7 +125,7 @@ fn dots_within_the_labels_of_pod_names_separate_labels() {
 }
 
 #[test]
-fn federated_names_are_names_of_services() {
+fn federated_names_require_service_names() {
     let published = cluster(false);
     for (name, expected) in [
         (
@@ -172,7 +172,7 @@ fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn wildcards_stand_for_services_and_aliases() {
+fn wildcards_match_services_and_aliases() {
     let published = cluster(false);
     let (mut index, address) = (Index::new(Arc::clone(&published)), "6464633335393634");
     for service in [
@@ -212,7 +212,7 @@ fn wildcards_stand_for_services_and_aliases() {
 }
 
 #[test]
-fn each_pod_has_an_owner_name_that_resolves() {
+fn owner_names_of_pods_resolve() {
     let zone = Zone::new(&Name::parse("cluster.local").unwrap());
     let namespaces: Arc<[_]> = ["a".into()].into();
     let pods =

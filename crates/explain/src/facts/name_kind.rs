@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
-use cluster::snapshot::{Snapshot, pod_address};
+use cluster::snapshot::{Snapshot, parse_pod_address};
 use skydns::own_names::OwnTarget;
 use skydns::{Authority, EntryVisit, FurtherZone, Records as _, View as _, Zone};
 use treecache::ANY;
@@ -140,7 +140,7 @@ fn without_underscore(label: &str) -> String {
 
 /// The address in the name of a pod, even if no pod has the address.
 fn address_of_pod_name(namespace: &str, label: &str) -> Option<IpAddr> {
-    pod_address(label).filter(|_| is_single_label(namespace) && is_single_label(label))
+    parse_pod_address(label).filter(|_| is_single_label(namespace) && is_single_label(label))
 }
 
 fn is_single_label(label: &str) -> bool {

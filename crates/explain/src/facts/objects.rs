@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use cluster::index::ObjectsView;
 use cluster::objects::{self, EndpointsSource, ObjectKey, Protocol};
-use cluster::records::{Member, ServiceEndpoints};
+use cluster::records::{EndpointMember, ServiceEndpoints};
 use smol_str::SmolStr;
 
 use crate::document::{
@@ -223,7 +223,7 @@ impl FoundService {
 
 /// The address with a hostname. Several addresses can have the same hostname; a ready one is
 /// preferred.
-fn member_with_hostname(members: &[Member<'_>], hostname: &str) -> Option<FoundMember> {
+fn member_with_hostname(members: &[EndpointMember<'_>], hostname: &str) -> Option<FoundMember> {
     members
         .iter()
         .filter(|member| member.hostname.is_some_and(|known| known == hostname))
@@ -236,7 +236,7 @@ fn member_with_hostname(members: &[Member<'_>], hostname: &str) -> Option<FoundM
 
 /// The hostnames of published addresses, sorted.
 fn published_hostnames<'o>(
-    members: &[Member<'o>],
+    members: &[EndpointMember<'o>],
     service: Option<&objects::Service>,
 ) -> Vec<&'o SmolStr> {
     let publishes_all = service.is_some_and(|service| service.publish_not_ready);
@@ -287,7 +287,7 @@ fn show_port(name: &SmolStr, protocol: &Protocol, number: u16) -> ShownPort {
 }
 
 /// All addresses, ready and not ready.
-fn all_members(endpoints: &ServiceEndpoints) -> Vec<Member<'_>> {
+fn all_members(endpoints: &ServiceEndpoints) -> Vec<EndpointMember<'_>> {
     endpoints
         .groups(true)
         .into_iter()
@@ -342,7 +342,7 @@ fn show_endpoints(endpoints: &ServiceEndpoints) -> Option<ShownEndpoints> {
     })
 }
 
-fn show_addresses(members: &[Member<'_>]) -> Vec<ShownAddress> {
+fn show_addresses(members: &[EndpointMember<'_>]) -> Vec<ShownAddress> {
     let mut addresses = Vec::new();
     for member in members.iter().take(MAX_SHOWN) {
         addresses.push(ShownAddress {

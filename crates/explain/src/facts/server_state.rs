@@ -1,6 +1,6 @@
 //! The state of the server in an explanation.
 
-use cluster::index::Progress;
+use cluster::index::SyncProgress;
 use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
 use dnsconfig::ConfigState;
@@ -13,7 +13,7 @@ use crate::document::ServerReport;
 #[derive(Debug, Clone)]
 pub struct ServerState {
     /// The progress towards the first complete lists.
-    pub progress: Progress,
+    pub progress: SyncProgress,
     /// Whether the process is shutting down.
     pub draining: bool,
     /// The kinds of objects without an open watch: the watch was lost, or the kind is not needed.
@@ -43,9 +43,9 @@ pub(crate) fn report_server(
 ) -> ServerReport {
     let config = &state.config;
     let records_from = match state.progress {
-        Progress::Waiting => "nowhere",
-        Progress::Stale | Progress::StaleOverdue => "snapshot_file",
-        Progress::Synced => "api_server",
+        SyncProgress::Waiting => "nowhere",
+        SyncProgress::Stale | SyncProgress::StaleOverdue => "snapshot_file",
+        SyncProgress::Synced => "api_server",
     };
     let endpoints_from = found.map(|found| match found.source {
         EndpointsSource::Endpoints => "Endpoints",

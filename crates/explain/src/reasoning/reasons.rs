@@ -109,7 +109,7 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
     let services = &evidence.snapshot.services;
     let node = services.entry(&[&key.namespace], &key.name)?;
 
-    let near = node.near as usize;
+    let near = node.preferred_count as usize;
     let all = node.members.len();
     if near >= all {
         return None;

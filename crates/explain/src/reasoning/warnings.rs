@@ -1,6 +1,6 @@
 //! Warnings that an answer may be outdated or incomplete.
 
-use cluster::index::Progress;
+use cluster::index::SyncProgress;
 use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
 use dnsconfig::ConfigState;
@@ -52,17 +52,17 @@ pub(crate) fn warn_of_state(
 
 fn warn_of_progress(state: &ServerState, found: Option<&FoundObjects>) -> Option<CodedNote> {
     match state.progress {
-        Progress::Waiting => {
+        SyncProgress::Waiting => {
             let text = "the first lists have not come from the API server: names of the cluster are \
                         REFUSED";
             Some(CodedNote::new("not_synced", text))
         }
-        Progress::Stale | Progress::StaleOverdue => {
+        SyncProgress::Stale | SyncProgress::StaleOverdue => {
             let text = "the API server has not been reached since the start: the records come from \
                         the snapshot file of an earlier run";
             Some(CodedNote::new("stale", text))
         }
-        Progress::Synced => warn_of_lost_watches(state, found),
+        SyncProgress::Synced => warn_of_lost_watches(state, found),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use cluster::index::{Index, Options, Progress};
+use cluster::index::{Index, Options, SyncProgress};
 use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service,
 };
@@ -68,11 +68,11 @@ impl Cluster {
         config.loaded_at = UNIX_EPOCH + Duration::from_secs(NOW.0 - 3600);
 
         Self {
-            index: Index::with(options, Arc::clone(&published)),
+            index: Index::with_options(options, Arc::clone(&published)),
             published,
             source: EndpointsSource::Endpoints,
             server: ServerState {
-                progress: Progress::Waiting,
+                progress: SyncProgress::Waiting,
                 draining: false,
                 lost: Vec::new(),
                 lost_zones: Vec::new(),
@@ -136,7 +136,7 @@ impl Cluster {
         self.index.apply(Event::Service(Change::RelistDone));
         self.index.apply(Event::EndpointsFrom(self.source));
         self.index.publish();
-        self.server.progress = Progress::Synced;
+        self.server.progress = SyncProgress::Synced;
     }
 
     /// Explains a name; `None` if the request is invalid.

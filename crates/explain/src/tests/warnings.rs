@@ -1,6 +1,6 @@
 //! Warnings that an answer may be outdated or incomplete.
 
-use cluster::index::Progress;
+use cluster::index::SyncProgress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
 use dnsconfig::ConfigRejection;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
@@ -46,7 +46,7 @@ fn server_state_causes_warnings() {
     assert_eq!(warnings(&cluster), ["api_server_lost", "draining"]);
     let text = "the watch of services and endpoints is not open: changes since the API server was lost are unknown";
     cluster.expect(["/warnings/0/text"], &[(WEB, [text])]);
-    cluster.server.progress = Progress::Stale;
+    cluster.server.progress = SyncProgress::Stale;
     assert_eq!(warnings(&cluster), ["stale", "draining"]);
     assert_eq!(cluster.explain("web").server.records_from, "snapshot_file");
 }

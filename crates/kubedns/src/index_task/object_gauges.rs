@@ -4,7 +4,7 @@ use daemon::metrics::gauge_value;
 
 use crate::metrics::Metrics;
 use crate::status::Status;
-use cluster::index::{Counts, Index};
+use cluster::index::{Index, ObjectCounts};
 use cluster::objects::Kind;
 use cluster::snapshot::Snapshot;
 
@@ -26,7 +26,7 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     metrics.records.set(gauge_value(records));
 }
 
-fn set_objects(counts: &Counts, metrics: &Metrics) {
+fn set_objects(counts: &ObjectCounts, metrics: &Metrics) {
     let always_watched = [
         (Kind::Service, counts.services),
         (Kind::Endpoints, counts.endpoints),
@@ -49,7 +49,7 @@ fn set_objects(counts: &Counts, metrics: &Metrics) {
     }
 }
 
-fn set_addresses(counts: &Counts, metrics: &Metrics) {
+fn set_addresses(counts: &ObjectCounts, metrics: &Metrics) {
     for (kind, addresses) in [
         (Kind::Service, counts.cluster_ips),
         (Kind::Endpoints, counts.endpoints_addresses),

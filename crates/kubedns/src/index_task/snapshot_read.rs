@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use cluster::persist::{self, Saved, SnapshotError};
+use cluster::persist::{self, SavedSnapshot, SnapshotError};
 
 /// The longest time for which the first lists wait for the file, because listed and restored
 /// objects must not mix. A hundred thousand Services take about a second.
 const EVENTS_DELAY: Duration = Duration::from_secs(2);
 
 /// The content of the snapshot file; `None` if the file does not exist.
-pub(super) type SnapshotContent = Result<Option<Saved>, SnapshotError>;
+pub(super) type SnapshotContent = Result<Option<SavedSnapshot>, SnapshotError>;
 
 /// A read of the snapshot file.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl SnapshotRead {
         std::thread::Builder::new()
             .name("snapshot".to_owned())
             .spawn(move || {
-                let _ = sender.send(persist::load(&from, &domain));
+                let _ = sender.send(persist::load_snapshot(&from, &domain));
             })?;
 
         Ok(Self {

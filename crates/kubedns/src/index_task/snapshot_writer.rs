@@ -99,7 +99,7 @@ impl SnapshotWriter {
             let content = persist::encode(&objects, source, &domain)
                 .ok_or(std::io::ErrorKind::InvalidData)?;
             drop(objects);
-            persist::store(&directory, &content)
+            persist::store_snapshot(&directory, &content)
         });
 
         self.writing = Some(SnapshotWrite {

@@ -150,10 +150,10 @@ fn first_lists() -> Vec<Event> {
 #[tokio::test]
 async fn first_lists_are_published_and_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);
-    assert_eq!(running.status.progress(), Progress::Waiting);
+    assert_eq!(running.status.progress(), SyncProgress::Waiting);
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     assert!(running.published.get().has_synced());
     running
@@ -204,7 +204,7 @@ async fn unchanged_list_publishes_nothing() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     let (publications, before) = (running.metrics.publications.get(), running.published.get());
     running.send(first_lists()).await;
@@ -228,7 +228,7 @@ async fn concurrent_events_share_publications() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     let before = running.metrics.publications.get();
     for number in 0..30 {
@@ -253,7 +253,7 @@ async fn programming_latency_omits_first_lists() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     let measured = |running: &RunningTask| running.metrics.programming.get_sample_count();
     assert_eq!(measured(&running), 0);
@@ -301,12 +301,12 @@ async fn overdue_first_lists_are_reported() {
     running
         .until(|running| running.metrics.sync_overdue.get() == 1)
         .await;
-    assert_eq!(running.status.progress(), Progress::Waiting);
+    assert_eq!(running.status.progress(), SyncProgress::Waiting);
     running.send(first_lists()).await;
     running
         .until(|running| running.metrics.sync_overdue.get() == 0)
         .await;
-    assert_eq!(running.status.progress(), Progress::Synced);
+    assert_eq!(running.status.progress(), SyncProgress::Synced);
     running.end().await.unwrap();
 }
 
@@ -330,7 +330,7 @@ async fn shutdown_writes_the_snapshot() {
     });
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
@@ -341,11 +341,11 @@ async fn shutdown_writes_the_snapshot() {
             .get(),
         1
     );
-    let saved = cluster::persist::load(directory.path(), "cluster.local.")
+    let saved = cluster::persist::load_snapshot(directory.path(), "cluster.local.")
         .unwrap()
         .unwrap();
     assert_eq!(
-        (saved.objects(), saved.source()),
+        (saved.object_count(), saved.source()),
         (3, EndpointsSource::Endpoints)
     );
 }
@@ -363,7 +363,7 @@ async fn unwritable_snapshot_directory_is_counted() {
     });
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
@@ -487,10 +487,10 @@ async fn events_do_not_wait_for_encoding() {
         "{file} bytes, and {} for its beginning",
         begun.bytes_total
     );
-    let saved = cluster::persist::load(directory.path(), "cluster.local.")
+    let saved = cluster::persist::load_snapshot(directory.path(), "cluster.local.")
         .unwrap()
         .unwrap();
-    assert_eq!(saved.objects(), 2000, "the objects at its start");
+    assert_eq!(saved.object_count(), 2000, "the objects at its start");
 }
 
 #[tokio::test]
@@ -498,7 +498,7 @@ async fn known_configuration_is_published_before_ready() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
     assert!(!running.status.is_configured());
     running
@@ -551,7 +551,7 @@ fn overdue_configuration_ends_the_wait() {
         !overdue(0) && !overdue(100),
         "the first lists are still missing"
     );
-    status.set_progress(Progress::Synced);
+    status.set_progress(SyncProgress::Synced);
     assert!(!overdue(101) && !overdue(110));
     assert!(overdue(111));
     status.set_configured();
@@ -574,7 +574,7 @@ fn stopping_explainer(
         let _ = begun.send(());
         let _ = released.lock().recv();
         explain::ServerState {
-            progress: Progress::Synced,
+            progress: SyncProgress::Synced,
             draining: false,
             lost: Vec::new(),
             lost_zones: Vec::new(),
@@ -597,7 +597,7 @@ async fn stopped_readers_delay_no_event() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
     running
-        .until(|running| running.status.progress() == Progress::Synced)
+        .until(|running| running.status.progress() == SyncProgress::Synced)
         .await;
 
     let (explainer, release, mut begins) = stopping_explainer(&running);

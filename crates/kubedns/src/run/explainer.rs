@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::index::{Index, Progress};
+use cluster::index::{Index, SyncProgress};
 use cluster::objects::Kind;
 use cluster::watch::WatchMetrics;
 use explain::{Explainer, LostZone, ServerState};
@@ -59,7 +59,7 @@ impl StateSources {
         let progress = self.status.progress();
         // Before the first lists, no watch is open.
         let mut lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
-        lost.retain(|kind| progress == Progress::Synced && !self.watch.is_connected(*kind));
+        lost.retain(|kind| progress == SyncProgress::Synced && !self.watch.is_connected(*kind));
 
         let mut lost_zones = self.lost.zones();
         lost_zones.extend(self.lost_clusterset());

@@ -57,7 +57,7 @@ async fn token(credentials: &Credentials) -> String {
 }
 
 #[tokio::test]
-async fn requests_have_the_credentials_read_before_and_then_those_of_the_mount() {
+async fn dead_mount_keeps_previous_credentials() {
     let mount = tempfile::tempdir().unwrap();
     let [token_file, client] = ["token", "client.pem"].map(|name| mount.path().join(name));
     fs::write(&token_file, "first").unwrap();
@@ -97,7 +97,7 @@ async fn requests_have_the_credentials_read_before_and_then_those_of_the_mount()
 }
 
 #[tokio::test]
-async fn a_connection_begins_without_it_not_at_all_and_goes_on_without_it() {
+async fn dead_mount_fails_the_first_connection() {
     let mount = tempfile::tempdir().unwrap();
     let file = mount.path().join("kubeconfig");
     fs::write(&file, TWO_CONTEXTS).unwrap();

@@ -74,7 +74,7 @@ async fn said_with(user: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_audit_log_knows_who_asks() {
+async fn user_agent_names_kube_dns() {
     let head = said_with("").await;
     let version = daemon::version::VERSION;
     let agent = head
@@ -97,7 +97,7 @@ async fn the_audit_log_knows_who_asks() {
 }
 
 #[tokio::test]
-async fn credentials_come_from_where_client_go_takes_them() {
+async fn credentials_have_client_go_precedence() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "from-file\n").unwrap();
     let file = file.path().display();
@@ -143,7 +143,7 @@ async fn credentials_come_from_where_client_go_takes_them() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
+async fn failing_plugin_fails_the_request() {
     for (script, expected) in [
         (
             "exec sleep 1000",
@@ -191,7 +191,7 @@ fn is_running(id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn plugin_children_end_with_it() {
+async fn plugin_children_end_with_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let child = directory.path().join("child");
     let token = r#"{"status": {"token": "from-plugin"}}"#;
@@ -246,7 +246,7 @@ async fn plugin_children_end_with_it() {
 }
 
 #[tokio::test]
-async fn a_token_is_used_until_it_expires_although_the_plugin_fails_to_renew_it() {
+async fn failed_renewal_keeps_valid_token() {
     for (what, valid, expected) in [
         (
             "in its last minute",
@@ -299,7 +299,7 @@ async fn a_token_is_used_until_it_expires_although_the_plugin_fails_to_renew_it(
 }
 
 #[tokio::test]
-async fn a_proxy_of_the_kubeconfig_is_used() {
+async fn kubeconfig_http_proxy_is_used() {
     let (listener, address) = listener().await;
     let cluster = format!(", proxy-url: 'http://user:pass%20word@{address}'");
     let config = config("http://192.0.2.1:6443", &cluster, "");
@@ -370,7 +370,7 @@ async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_socks_proxy_of_the_kubeconfig_is_used() {
+async fn kubeconfig_socks_proxy_is_used() {
     for (user_of_url, user, server, expected) in [
         (
             "",
@@ -405,7 +405,7 @@ async fn a_socks_proxy_of_the_kubeconfig_is_used() {
 }
 
 #[tokio::test]
-async fn what_is_not_supported_is_named_with_what_is() {
+async fn unsupported_access_names_alternatives() {
     for (cluster, user, expected) in [
         (
             ", proxy-url: 'https://proxy.example:3128'",

@@ -179,14 +179,14 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
 
 proptest! {
     #[test]
-    fn an_object_is_unpacked_as_it_was_packed(service in service(), endpoints in endpoints(), slice in slice()) {
+    fn packed_object_is_unpacked_equal(service in service(), endpoints in endpoints(), slice in slice()) {
         prop_assert_eq!(through(&service), Some(service));
         prop_assert_eq!(through(&endpoints), Some(endpoints));
         prop_assert_eq!(through(&slice), Some(slice));
     }
 
     #[test]
-    fn a_number_is_unpacked_as_it_was_packed(number in any::<u64>(), bits in 0_u32..64) {
+    fn packed_number_is_unpacked_equal(number in any::<u64>(), bits in 0_u32..64) {
         let number = number >> bits;
         let mut octets = Vec::new();
         number.pack(&mut octets);
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_can_be_unpacked(octets in vec(any::<u8>(), 0..64)) {
+    fn arbitrary_octets_never_panic(octets in vec(any::<u8>(), 0..64)) {
         let key = || ObjectKey::new("apps", "web");
         let _ = Service::unpack(key(), &mut octets.as_slice());
         let _ = Endpoints::unpack(key(), &mut octets.as_slice());
@@ -204,7 +204,7 @@ proptest! {
 }
 
 #[test]
-fn a_usual_slice_takes_few_octets() {
+fn usual_slice_takes_few_octets() {
     let endpoint = |last| SliceEndpoint {
         addresses: [IpAddr::from([10, 128, 0, last])].into(),
         hostname: None,

@@ -15,7 +15,7 @@ fn noted(notes: &[Note]) -> String {
 }
 
 #[test]
-fn a_dual_stack_service_keeps_what_makes_records() {
+fn dual_stack_service_is_read() {
     let parsed = service(
         r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"apps","resourceVersion":"7",
         "creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":"web"},"managedFields":[{"a":{}}]},
@@ -27,7 +27,7 @@ fn a_dual_stack_service_keeps_what_makes_records() {
 }
 
 #[test]
-fn the_kind_of_a_service_follows_type_and_cluster_ips() {
+fn service_kind_follows_type_and_ips() {
     let cases = [
         (r#"{"clusterIP":"None"}"#, ServiceKind::Headless),
         (
@@ -69,7 +69,7 @@ fn the_kind_of_a_service_follows_type_and_cluster_ips() {
 }
 
 #[test]
-fn the_annotation_for_unready_endpoints_wins_over_the_field() {
+fn unready_annotation_overrides_the_field() {
     let cases = [
         ("null", "true", true),
         (
@@ -103,7 +103,7 @@ fn the_annotation_for_unready_endpoints_wins_over_the_field() {
 }
 
 #[test]
-fn endpoints_drop_what_is_no_address_and_say_so() {
+fn malformed_addresses_are_dropped_with_note() {
     let parsed = Endpoints::from_api(
         r#"{"metadata":{"name":"db","namespace":"apps","annotations":{
         "endpoints.kubernetes.io/over-capacity":"truncated",
@@ -133,7 +133,7 @@ fn warned_endpoints_are_not_truncated() {
 }
 
 #[test]
-fn a_slice_belongs_to_the_service_of_its_label() {
+fn slice_service_is_its_label() {
     let parsed = EndpointSlice::from_api(
         r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
         "addressType":"IPv6","endpoints":[{"addresses":["fd00::1"],"hostname":"db-0",
@@ -154,7 +154,7 @@ fn a_slice_belongs_to_the_service_of_its_label() {
 }
 
 #[test]
-fn addresses_outside_of_the_cluster_are_read_only_where_they_are_asked_for() {
+fn external_addresses_are_read_on_demand() {
     let json = r#"{"metadata":{"name":"web","namespace":"apps"},
         "spec":{"type":"LoadBalancer","clusterIP":"10.0.0.1","externalIPs":["192.0.2.1","nonsense"],
         "ports":[{"name":"http","port":80}],"publishNotReadyAddresses":true},
@@ -199,7 +199,7 @@ fn addresses_outside_of_the_cluster_are_read_only_where_they_are_asked_for() {
 }
 
 #[test]
-fn zones_of_endpoints_are_those_of_their_hints_and_read_only_where_they_are_asked_for() {
+fn endpoint_zones_are_read_on_demand() {
     let json = r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
         "addressType":"IPv4","endpoints":[
         {"addresses":["10.0.0.1"],"zone":"eu-1","targetRef":{"kind":"Pod","name":"db-a"}},
@@ -221,7 +221,7 @@ fn zones_of_endpoints_are_those_of_their_hints_and_read_only_where_they_are_aske
 }
 
 #[test]
-fn a_pod_may_be_read_with_its_node() {
+fn scheduled_pod_has_its_node() {
     let metadata = r#""metadata":{"name":"web-0","namespace":"apps"}"#;
     for (rest, node, host_network, addresses) in [
         (
@@ -259,7 +259,7 @@ fn a_pod_may_be_read_with_its_node() {
 }
 
 #[test]
-fn a_node_is_where_its_newer_labels_say() {
+fn newer_node_labels_override_older() {
     let node = |labels: &str| {
         let json = format!(r#"{{"metadata":{{"name":"n1","labels":{labels}}}}}"#);
         let node = Node::from_api(&json).unwrap().object;
@@ -278,7 +278,7 @@ fn a_node_is_where_its_newer_labels_say() {
 }
 
 #[test]
-fn what_cannot_be_used_at_all_is_refused_with_a_reason() {
+fn unusable_object_is_rejected_with_reason() {
     let cases = [
         (
             "",
@@ -306,7 +306,7 @@ fn what_cannot_be_used_at_all_is_refused_with_a_reason() {
 }
 
 #[test]
-fn name_and_version_are_found_in_objects_that_are_malformed_otherwise() {
+fn malformed_object_keeps_name_and_version() {
     let json = |text: &'static str| Encoded::Json(text.into());
     let malformed = json(
         r#"{"metadata":{"name":"a","namespace":"b","resourceVersion":"12"},"spec":{"ports":"x"}}"#,
@@ -322,7 +322,7 @@ fn name_and_version_are_found_in_objects_that_are_malformed_otherwise() {
 }
 
 #[test]
-fn escaped_text_is_read_too() {
+fn escaped_json_text_is_read() {
     let json = r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"type":"ExternalName","externalName":"\u0061.test"}}"#;
     assert_eq!(
         service(json).kind,

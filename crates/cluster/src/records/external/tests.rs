@@ -72,7 +72,7 @@ fn index(external: ExternalRecords) -> (Index, Arc<Published>) {
         external_zone,
         ..Options::default()
     };
-    let mut index = Index::with(options, Arc::clone(&published));
+    let mut index = Index::with_options(options, Arc::clone(&published));
     for service in [
         service(
             "web",
@@ -150,7 +150,7 @@ fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn services_stand_below_their_namespace_with_their_addresses_outside() {
+fn exposed_services_have_external_records() {
     for external in [ExternalRecords::Exposed, ExternalRecords::AndHeadless] {
         let (mut index, published) = index(external);
         sync(&mut index);
@@ -208,7 +208,7 @@ fn services_stand_below_their_namespace_with_their_addresses_outside() {
 }
 
 #[test]
-fn the_zone_follows_the_objects_and_the_first_lists() {
+fn external_zone_follows_objects_and_lists() {
     let (mut index, published) = index(ExternalRecords::AndHeadless);
     assert!(!zone(&published).unwrap().records.has_synced());
     sync(&mut index);
@@ -251,7 +251,7 @@ fn the_zone_follows_the_objects_and_the_first_lists() {
 }
 
 #[test]
-fn without_the_option_there_is_no_zone() {
+fn disabled_option_publishes_no_zone() {
     let (mut index, published) = index(ExternalRecords::Off);
     sync(&mut index);
     assert!(published.get().zones.is_empty());

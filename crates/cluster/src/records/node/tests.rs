@@ -50,17 +50,17 @@ fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
         });
         let ports = ports.collect();
         let addresses = OneOrMany::one(IpAddr::from([10, 0, 0, 1]));
-        let labelled = |label: &&str| Labelled {
+        let labelled = |label: &&str| LabelledAddresses {
             label: (*label).into(),
             addresses: addresses.clone(),
         };
         let members = labels.iter().map(labelled).collect();
-        let near = u32::try_from(count).unwrap_or_default();
+        let preferred_count = u32::try_from(count).unwrap_or_default();
         (
             ServiceNode {
                 base: [].into(),
                 headless: true,
-                near,
+                preferred_count,
                 members,
                 ports,
             },
@@ -112,7 +112,7 @@ fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
 
 proptest! {
     #[test]
-    fn a_node_holds_what_a_flat_list_would((node, flat) in node_and_entries()) {
+    fn node_equals_flat_list((node, flat) in node_and_entries()) {
         prop_assert_eq!(node.entry_count(), flat.len());
         for (path, exact) in paths().flat_map(|path| [(path.clone(), false), (path, true)]) {
             let (mut steps, mut seen) = (100, Vec::new());
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn no_more_entries_are_visited_than_there_are_steps((node, flat) in node_and_entries(), bound in 0_usize..20) {
+    fn steps_bound_the_visited_entries((node, flat) in node_and_entries(), bound in 0_usize..20) {
         for path in paths() {
             let (mut steps, mut seen) = (bound, 0);
             let found = node.visit(&path, false, &mut steps, &mut |_| seen += 1);

@@ -99,7 +99,7 @@ const SIX: [&str; 6] = [
 type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, bool, &'c str);
 
 #[test]
-fn addresses_of_the_zone_are_answered_alone_where_there_are_enough() {
+fn enough_preferred_addresses_are_answered_alone() {
     let few = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 b", "10.0.0.4 b"];
     let two = ["10.0.0.1 a", "10.0.0.2 a"];
     let dual = [
@@ -148,7 +148,7 @@ fn addresses_of_the_zone_are_answered_alone_where_there_are_enough() {
 }
 
 #[test]
-fn every_address_keeps_its_own_name() {
+fn unpreferred_addresses_keep_their_names() {
     let node = node(&SIX, Some("b"), false);
     for number in 1..=6 {
         let (label, number) = (format!("10-0-0-{number}"), number.to_string());
@@ -174,7 +174,7 @@ fn addresses(node: &ServiceNode, path: &[&str]) -> BTreeSet<IpAddr> {
 
 proptest! {
     #[test]
-    fn a_zone_never_leaves_too_few_addresses(
+    fn preferred_zone_leaves_enough_addresses(
         endpoints in proptest::collection::vec((0_u8..24, any::<bool>(), "(a|b|a,b)?", any::<bool>()), 1..20),
         publish_not_ready in any::<bool>(),
     ) {
@@ -191,7 +191,7 @@ proptest! {
         prop_assert!(near.is_subset(&all));
         for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
             let count = |set: &BTreeSet<IpAddr>| set.iter().filter(|ip| is_of_family(ip)).count();
-            prop_assert!(count(&near) >= count(&all).min(super::SAFE), "{near:?} of {all:?}");
+            prop_assert!(count(&near) >= count(&all).min(super::SAFE_COUNT), "{near:?} of {all:?}");
         }
         // The zone only affects the Service's name and the names of its ports.
         prop_assert_eq!(addresses(&with, &["*"]), addresses(&without, &["*"]));

@@ -1,0 +1,297 @@
+//! Events that change the objects of the index.
+
+use smol_str::SmolStr;
+
+use super::store::ObjectStore;
+use super::{Index, PodMode};
+use crate::clusterset::ClusterSet;
+use crate::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod,
+    Service,
+};
+
+impl Index {
+    /// Applies one event.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Service(change) => self.apply_service(change),
+            Event::Endpoints(change) => self.apply_endpoints(change),
+            Event::EndpointSlice(change) => self.apply_slice(change),
+            Event::Node(change) => self.apply_node(change),
+            Event::OwnNode(change) => self.apply_own_node(change),
+            Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
+            Event::Pod(change) if self.options.pods == PodMode::Verified => self.apply_pod(change),
+            Event::Namespace(_) | Event::Pod(_) => {}
+            Event::ServiceImport(change) => self.change_clusterset(|set| set.apply_import(change)),
+            Event::ImportedSlice(change) => self.change_clusterset(|set| set.apply_slice(change)),
+            Event::EndpointsFrom(source) => self.use_source(source),
+            Event::EndpointsInsteadOfSlices => self.fall_back_to_endpoints(),
+        }
+    }
+
+    fn change_clusterset(&mut self, change: impl FnOnce(&mut ClusterSet)) {
+        if let Some(clusterset) = &mut self.clusterset {
+            change(clusterset);
+        }
+    }
+
+    fn apply_service(&mut self, change: Change<Service>) {
+        match change {
+            Change::RelistStarted => self.store.begin_service_list(),
+            Change::RelistDone => {
+                for key in self.store.services.finish() {
+                    self.change_service(&key, ObjectStore::remove_service);
+                }
+                self.check_sync();
+            }
+            Change::Apply(service) => {
+                self.store.services.note_seen(&service.key);
+                if !self.store.objects().has_service(&service) {
+                    self.change_service(&service.key, |store, _| store.set_service(&service));
+                }
+            }
+            Change::Deleted(key) => {
+                self.store.services.note_seen(&key);
+                self.change_service(&key, ObjectStore::remove_service);
+            }
+        }
+    }
+
+    fn apply_endpoints(&mut self, change: Change<Endpoints>) {
+        match change {
+            Change::RelistStarted => self.store.begin_endpoints_list(),
+            Change::RelistDone => {
+                for key in self.store.endpoints.finish() {
+                    self.change_endpoints(&key, ObjectStore::remove_endpoints);
+                }
+            }
+            Change::Apply(endpoints) => {
+                self.store.endpoints.note_seen(&endpoints.key);
+                if !self.store.objects().has_endpoints(&endpoints) {
+                    self.change_endpoints(&endpoints.key, |store, _| {
+                        store.set_endpoints(&endpoints);
+                    });
+                }
+            }
+            Change::Deleted(key) => {
+                self.store.endpoints.note_seen(&key);
+                self.change_endpoints(&key, ObjectStore::remove_endpoints);
+            }
+        }
+    }
+
+    fn apply_slice(&mut self, change: Change<EndpointSlice>) {
+        match change {
+            Change::RelistStarted => self.store.begin_slice_list(),
+            Change::RelistDone => {
+                for key in self.store.slices.finish() {
+                    self.remove_slice(&key);
+                }
+            }
+            Change::Apply(slice) => {
+                self.store.slices.note_seen(&slice.key);
+                if !self.store.objects().has_slice(&slice) {
+                    self.set_slice(&slice);
+                }
+            }
+            Change::Deleted(key) => {
+                self.store.slices.note_seen(&key);
+                self.remove_slice(&key);
+            }
+        }
+    }
+
+    fn set_slice(&mut self, slice: &EndpointSlice) {
+        let service = slice.service_key();
+
+        // A slice can move to another Service: the label that names its Service is mutable.
+        if let Some(owner) = self.store.service_of_slice(&slice.key)
+            && owner != service
+        {
+            self.remove_slice_of(&owner, &slice.key);
+        }
+        self.change_endpoints(&service, |store, _| store.set_slice(slice));
+    }
+
+    fn remove_slice(&mut self, key: &ObjectKey) {
+        if let Some(service) = self.store.service_of_slice(key) {
+            self.remove_slice_of(&service, key);
+        }
+    }
+
+    fn remove_slice_of(&mut self, service: &ObjectKey, key: &ObjectKey) {
+        self.change_endpoints(service, |store, service| store.remove_slice(service, key));
+    }
+
+    fn apply_node(&mut self, change: Change<Node>) {
+        match change {
+            Change::RelistStarted => self.node_lists.begin(self.nodes.keys().cloned()),
+            Change::RelistDone => {
+                for gone in self.node_lists.finish() {
+                    self.nodes.remove(&gone);
+                }
+            }
+            Change::Apply(node) => {
+                self.node_lists.note_seen(&node.key.name);
+                self.nodes.insert(node.key.name.clone(), node);
+            }
+            Change::Deleted(key) => {
+                self.node_lists.note_seen(&key.name);
+                self.nodes.remove(&key.name);
+            }
+        }
+
+        // Federated names contain zone and region of the Nodes.
+        if let Some(federation) = &self.snapshot.federation {
+            let domains = federation.domains.clone();
+            self.set_federations(domains);
+        }
+    }
+
+    /// Updates the topology zone of the node that this process runs on. The zone of a deleted node
+    /// is kept: this process still runs on it.
+    fn apply_own_node(&mut self, change: Change<Node>) {
+        let Change::Apply(Node { key, zone, .. }) = change else {
+            return;
+        };
+        if self.options.records.preferred_zone == zone {
+            return;
+        }
+
+        tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of this node");
+        for key in self.store.keys() {
+            self.mark_endpoints_outdated(&key);
+        }
+        self.options.records.preferred_zone = zone;
+    }
+
+    fn apply_namespace(&mut self, change: Change<Namespace>) {
+        match change {
+            Change::RelistStarted => {
+                let served = self.snapshot.served.iter().flat_map(treecache::Map::iter);
+                self.namespaces.begin(served.map(|(name, ())| name.clone()));
+            }
+            Change::RelistDone => {
+                for gone in self.namespaces.finish() {
+                    self.set_namespace_served(&gone, false);
+                }
+                self.check_sync();
+            }
+            Change::Apply(Namespace { key }) => {
+                self.namespaces.note_seen(&key.name);
+                self.set_namespace_served(&key.name, true);
+            }
+            Change::Deleted(key) => {
+                self.namespaces.note_seen(&key.name);
+                self.set_namespace_served(&key.name, false);
+            }
+        }
+    }
+
+    /// Starts or stops serving a namespace.
+    fn set_namespace_served(&mut self, namespace: &SmolStr, is_served: bool) {
+        if self.snapshot.serves(namespace) == is_served {
+            return;
+        }
+
+        for key in self.store.keys_in(namespace) {
+            self.mark_outdated(&key);
+        }
+        self.change_clusterset(|set| set.mark_namespace_outdated(namespace));
+        if let Some(served) = &mut self.snapshot.served {
+            if is_served {
+                served.insert(namespace.clone(), ());
+            } else {
+                served.remove(namespace);
+            }
+        }
+
+        self.changed = true;
+        self.objects_changed = true;
+    }
+
+    fn apply_pod(&mut self, change: Change<Pod>) {
+        // Pods are not among the published objects.
+        self.objects_changed |= self.pods.apply_change(change);
+        self.check_sync();
+    }
+
+    /// Changes the objects of one Service. The records are rebuilt only in [`Index::publish`],
+    /// because objects of one Service often change together, and rebuilding a large Service is
+    /// slow.
+    fn change_service(
+        &mut self,
+        key: &ObjectKey,
+        change: impl FnOnce(&mut ObjectStore, &ObjectKey),
+    ) {
+        self.mark_outdated(key);
+        change(&mut self.store, key);
+        self.note_objects_changed();
+    }
+
+    /// Changes the endpoints of one Service.
+    fn change_endpoints(
+        &mut self,
+        key: &ObjectKey,
+        change: impl FnOnce(&mut ObjectStore, &ObjectKey),
+    ) {
+        self.mark_endpoints_outdated(key);
+        change(&mut self.store, key);
+        self.note_objects_changed();
+    }
+
+    fn note_objects_changed(&mut self) {
+        self.objects_changed = true;
+        self.objects_unpublished = true;
+    }
+
+    /// Switches to Endpoints after slices have become unreadable. If Endpoints lack addresses of
+    /// the slices, the last slices stay in use. Endpoints lack addresses, for example, if another
+    /// controller writes the slices, or if the Service has two IP families.
+    fn fall_back_to_endpoints(&mut self) {
+        let records = &self.options.records;
+        let lacking = self
+            .store
+            .service_with_lacking_endpoints(|service| records.depend_on_endpoints(service));
+        let Some(service) = lacking else {
+            return self.use_source(EndpointsSource::Endpoints);
+        };
+
+        if self.lacking_service.is_none() {
+            tracing::warn!(
+                %service,
+                "EndpointSlices can no longer be read and Endpoints lack addresses; keeping the last slices"
+            );
+        }
+        self.lacking_service = Some(service);
+    }
+
+    pub(super) fn use_source(&mut self, source: EndpointsSource) {
+        self.lacking_service = None;
+        if self.source == Some(source) {
+            self.store.forget_other_than(source);
+            self.objects_unpublished = true;
+            return;
+        }
+
+        for key in self.store.keys() {
+            self.mark_endpoints_outdated(&key);
+        }
+        self.source = Some(source);
+        self.in_force.send_replace(self.source);
+        self.store.forget_other_than(source);
+        self.note_objects_changed();
+        self.check_sync();
+    }
+
+    /// Notes the end of the first lists.
+    fn check_sync(&mut self) {
+        let is_complete =
+            self.store.services.is_complete() && self.source.is_some() && self.has_options_listed();
+
+        if is_complete && !self.snapshot.synced {
+            self.snapshot.synced = true;
+            self.changed = true;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The options of the index, and what it reports about itself.
+
+use wire::Name;
+
+use crate::clusterset::ClusterSetZone;
+use crate::records::RecordOptions;
+use crate::watch::Namespaces;
+
+/// Options of the index. The default is the behaviour of kube-dns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Options of the records of Services.
+    pub records: RecordOptions,
+    /// The answers to pod names.
+    pub pods: PodMode,
+    /// The namespaces that are served.
+    pub namespaces: Namespaces,
+    /// The domain of the external zone; `None` if there is no external zone.
+    pub external_zone: Option<Name>,
+    /// Options of the cluster set's zone; `None` if the zone is not served.
+    pub clusterset: Option<ClusterSetZone>,
+}
+
+/// The answers to pod names (`--pods`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PodMode {
+    /// Answers with the address in the name, as in kube-dns.
+    #[default]
+    Insecure,
+    /// Pod names do not exist.
+    Disabled,
+    /// Answers with the address in the name if a pod of that namespace has it.
+    Verified,
+}
+
+/// Progress of the first lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncProgress {
+    /// The lists are not complete yet.
+    Waiting,
+    /// The lists are not complete yet; the records of a snapshot file are served.
+    Stale,
+    /// The lists did not complete within `--initial-sync-timeout`; the records of a snapshot file
+    /// are served.
+    StaleOverdue,
+    /// The lists are complete.
+    Synced,
+}
+
+/// Counts of the objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectCounts {
+    /// Services.
+    pub services: usize,
+    /// Cluster IPs of the Services.
+    pub cluster_ips: usize,
+    /// Endpoints objects.
+    pub endpoints: usize,
+    /// Addresses in Endpoints objects, ready or not.
+    pub endpoints_addresses: usize,
+    /// Endpoint slices.
+    pub slices: usize,
+    /// Addresses in endpoint slices, ready or not.
+    pub slices_addresses: usize,
+    /// Endpoints objects that the control plane truncated at 1000 addresses.
+    pub over_capacity: usize,
+    /// Pods with an address; `None` unless pod names are verified.
+    pub pods: Option<usize>,
+    /// Services of the cluster set; `None` unless the cluster set's zone is served.
+    pub imports: Option<usize>,
+}

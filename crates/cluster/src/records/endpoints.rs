@@ -1,0 +1,118 @@
+//! The endpoints of a Service, grouped by their ports.
+
+use std::net::IpAddr;
+
+use smol_str::SmolStr;
+
+use crate::objects::{Address, EndpointPort, EndpointSlice, Endpoints, Subset};
+
+/// The endpoints of a Service, from either source.
+#[derive(Debug, Clone)]
+pub enum ServiceEndpoints {
+    /// No endpoints are known.
+    None,
+    /// An Endpoints object.
+    Endpoints(Endpoints),
+    /// All slices of the Service.
+    Slices(Vec<EndpointSlice>),
+}
+
+/// Addresses that share ports.
+pub struct EndpointGroup<'o> {
+    /// The addresses.
+    pub members: Vec<EndpointMember<'o>>,
+    /// The ports of all these addresses.
+    pub ports: &'o [EndpointPort],
+}
+
+/// An endpoint address of a Service. Ready addresses are sorted last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointMember<'o> {
+    /// Whether the address is ready.
+    pub ready: bool,
+    /// The address.
+    pub ip: IpAddr,
+    /// The hostname, if it has one.
+    pub hostname: Option<&'o SmolStr>,
+    /// The zones whose clients the endpoint serves. Empty if zones are not read (`--prefer-zone`).
+    pub zones: &'o [SmolStr],
+}
+
+impl ServiceEndpoints {
+    /// Whether there is a ready address.
+    pub fn has_ready_addresses(&self) -> bool {
+        let groups = self.groups(false);
+        groups.iter().any(|group| !group.members.is_empty())
+    }
+
+    /// The ready addresses, or all addresses with `not_ready_too`.
+    pub fn groups(&self, not_ready_too: bool) -> Vec<EndpointGroup<'_>> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Endpoints(endpoints) => endpoints
+                .subsets
+                .iter()
+                .map(|subset| EndpointGroup::of_subset(subset, not_ready_too))
+                .collect(),
+            Self::Slices(slices) => slices
+                .iter()
+                .map(|slice| EndpointGroup::of_slice(slice, not_ready_too))
+                .collect(),
+        }
+    }
+}
+
+impl<'o> EndpointGroup<'o> {
+    fn of_subset(subset: &'o Subset, not_ready_too: bool) -> Self {
+        let not_ready: &[Address] = if not_ready_too {
+            &subset.not_ready
+        } else {
+            &[]
+        };
+
+        let mut members = Vec::with_capacity(subset.ready.len() + not_ready.len());
+        for address in &subset.ready {
+            members.push(EndpointMember::of_address(address, true));
+        }
+        for address in not_ready {
+            members.push(EndpointMember::of_address(address, false));
+        }
+        Self {
+            members,
+            ports: &subset.ports,
+        }
+    }
+
+    pub(crate) fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
+        let mut members = Vec::with_capacity(slice.endpoints.len());
+        for endpoint in &slice.endpoints {
+            // Unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
+            let ready = endpoint.ready != Some(false);
+            if !ready && !not_ready_too {
+                continue;
+            }
+            members.extend(endpoint.addresses.iter().map(|ip| EndpointMember {
+                ready,
+                ip: *ip,
+                hostname: endpoint.hostname.as_ref(),
+                zones: &endpoint.zones,
+            }));
+        }
+
+        Self {
+            members,
+            ports: &slice.ports,
+        }
+    }
+}
+
+impl<'o> EndpointMember<'o> {
+    fn of_address(address: &'o Address, ready: bool) -> Self {
+        Self {
+            ready,
+            ip: address.ip,
+            hostname: address.hostname.as_ref(),
+            zones: &[],
+        }
+    }
+}
