@@ -430,7 +430,10 @@ fn is_of_snapshot_file(event: &Event) -> bool {
 /// Whether `CONFIG_TIMEOUT` has passed without a configuration. `since` holds the time when all
 /// else was ready.
 fn is_config_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
-    let is_else_ready = matches!(status.progress(), SyncProgress::Synced | SyncProgress::StaleOverdue);
+    let is_else_ready = matches!(
+        status.progress(),
+        SyncProgress::Synced | SyncProgress::StaleOverdue
+    );
     if status.is_configured() || !is_else_ready {
         return false;
     }

@@ -84,7 +84,11 @@ impl Status {
     /// The progress towards the first complete lists.
     pub fn progress(&self) -> SyncProgress {
         let stored = self.progress.load(Ordering::Acquire);
-        for progress in [SyncProgress::Stale, SyncProgress::StaleOverdue, SyncProgress::Synced] {
+        for progress in [
+            SyncProgress::Stale,
+            SyncProgress::StaleOverdue,
+            SyncProgress::Synced,
+        ] {
             if progress as u8 == stored {
                 return progress;
             }

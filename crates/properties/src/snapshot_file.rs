@@ -82,7 +82,7 @@ fn served(content: &[u8]) {
     let read = SavedSnapshot::decode(&written, DOMAIN);
     let read = read
         .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
-    assert!(read.objects() <= objects, "more objects than before");
+    assert!(read.object_count() <= objects, "more objects than before");
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     read.serve_from(&mut index);
     index.publish();

@@ -174,7 +174,13 @@ fn file_is_replaced_atomically() {
         "it is not a snapshot file"
     );
     store_snapshot(&path, &content()).unwrap();
-    assert_eq!(load_snapshot(&path, DOMAIN).unwrap().unwrap().object_count(), 4);
+    assert_eq!(
+        load_snapshot(&path, DOMAIN)
+            .unwrap()
+            .unwrap()
+            .object_count(),
+        4
+    );
     let names: Vec<_> = std::fs::read_dir(&path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
