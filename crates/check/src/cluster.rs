@@ -19,7 +19,7 @@ use wire::ServerAddr;
 use super::usage_error;
 use ::cluster::domains::ClusterDomains;
 
-use self::report::Check;
+use self::report::CheckLine;
 
 const NAME: &str = "kube-dns check cluster";
 const USAGE: &str = "\
@@ -148,15 +148,15 @@ fn check_url(flag: &str, url: &str) -> Result<(), Exit> {
 }
 
 /// All checks, or a single failed one if they take too long.
-async fn check_in_time(options: &Options) -> Vec<Check> {
+async fn check_in_time(options: &Options) -> Vec<CheckLine> {
     let checks = tokio::time::timeout(TIMEOUT, check_all(options)).await;
     checks.unwrap_or_else(|_| {
         let text = format!("the checks were stopped: they took longer than {TIMEOUT:?}");
-        vec![Check::failed("check", text)]
+        vec![CheckLine::failed("check", text)]
     })
 }
 
-async fn check_all(options: &Options) -> Vec<Check> {
+async fn check_all(options: &Options) -> Vec<CheckLine> {
     let status = pod::read_status(&options.sidecar).await;
     let known = status.as_ref().ok();
 

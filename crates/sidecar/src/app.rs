@@ -24,19 +24,19 @@ const VERDICT_INTERVAL: Duration = Duration::from_secs(5);
 pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::Result<()> {
     options.log_mistakes();
     let parts = Arc::new(Parts::new(options)?);
-    let server = Server::bind(
-        &parts.options.prometheus_addr,
-        parts.options.prometheus_port,
-    )
-    .await?;
+
+    // All ports are bound before the first task starts.
+    let address = &parts.options.prometheus_addr;
+    let server = Server::bind(address, parts.options.prometheus_port).await?;
     let healthz = match &parts.exechealthz {
         Some(checks) => {
-            let server = Server::bind(&parts.options.prometheus_addr, checks.port).await?;
+            let server = Server::bind(address, checks.port).await?;
             Some((server, exechealthz::routes(Arc::clone(checks))))
         }
         None => None,
     };
     tracing::info!(version = daemon::version::VERSION, address = %server.local_addr(), "sidecar is ready");
+
     let mut tasks = Tasks::new(stop.clone());
     for (index, probe) in parts.probes.iter().enumerate() {
         tasks.lasting(
@@ -58,6 +58,7 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
             Arc::clone(upstreams).run(stop.clone()),
         );
     }
+
     tasks.lasting(
         "computing the verdict",
         compute_verdict(Arc::clone(&parts), stop.clone()),
@@ -69,6 +70,8 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
         );
     }
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
+
+    // A task that ends early ends the process with its name in the error.
     Ok(tasks.join(ENDING).await?)
 }
 

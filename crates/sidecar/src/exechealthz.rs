@@ -13,7 +13,7 @@ use warp::http::StatusCode;
 use warp::reply::Response;
 use wire::Transport;
 
-use crate::nslookup::Lookup;
+use crate::nslookup::NslookupQuery;
 use crate::options::Options;
 use crate::probe::Probe;
 use crate::spec::{DEFAULT_INTERVAL, ProbeSpec};
@@ -89,7 +89,7 @@ impl HealthPlan {
     }
 
     /// The index of the probe that replaces this `nslookup`: an existing probe, or a new one.
-    fn probe_index(&mut self, lookup: &Lookup, options: &Options) -> usize {
+    fn probe_index(&mut self, lookup: &NslookupQuery, options: &Options) -> usize {
         let existing = self
             .specs
             .iter()
@@ -110,7 +110,7 @@ impl HealthPlan {
 
     /// The usual label in manifests for this server, or a numbered label if the usual label is
     /// taken or unknown.
-    fn new_label(&self, lookup: &Lookup, options: &Options) -> String {
+    fn new_label(&self, lookup: &NslookupQuery, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),
             server if *server == options.kubedns_addr => Some("kubedns"),

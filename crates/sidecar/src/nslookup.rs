@@ -12,18 +12,18 @@ use crate::spec::{ProbeSpecError, fully_qualified};
 /// A command of manifests up to Kubernetes 1.5: `nslookup NAME SERVER >/dev/null`, or several
 /// joined with `&&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command(pub(crate) Vec<Lookup>);
+pub struct NslookupCommand(pub(crate) Vec<NslookupQuery>);
 
 /// One `nslookup NAME SERVER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lookup {
+pub(crate) struct NslookupQuery {
     pub(crate) name: Name,
     pub(crate) server: ServerAddr,
 }
 
 /// The error for a `--cmd` that is not a list of lookups.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum CommandError {
+pub enum NslookupCommandError {
     /// The command has another program or other arguments.
     #[error(
         "commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\""
@@ -37,10 +37,10 @@ pub enum CommandError {
     Server(#[from] FlagAddrError),
 }
 
-impl FromStr for Command {
-    type Err = CommandError;
+impl FromStr for NslookupCommand {
+    type Err = NslookupCommandError;
 
-    fn from_str(text: &str) -> Result<Self, CommandError> {
+    fn from_str(text: &str) -> Result<Self, NslookupCommandError> {
         text.split("&&")
             .map(str::parse)
             .collect::<Result<_, _>>()
@@ -48,18 +48,21 @@ impl FromStr for Command {
     }
 }
 
-impl FromStr for Lookup {
-    type Err = CommandError;
+impl FromStr for NslookupQuery {
+    type Err = NslookupCommandError;
 
-    fn from_str(text: &str) -> Result<Self, CommandError> {
+    fn from_str(text: &str) -> Result<Self, NslookupCommandError> {
+        // The target of a redirection may be a word of its own.
         let text = text.replace("> ", ">");
         let words: Vec<&str> = text
             .split_whitespace()
             .filter(|word| !is_redirection(word))
             .collect();
+
         let ["nslookup", name, server] = words.as_slice() else {
-            return Err(CommandError::Form);
+            return Err(NslookupCommandError::Form);
         };
+
         Ok(Self {
             name: fully_qualified(name)?,
             server: ServerAddr::from_flag(server)?,

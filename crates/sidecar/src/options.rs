@@ -7,7 +7,7 @@ use daemon::klog::LogFlags;
 use daemon::metrics::NamePrefix;
 use wire::ServerAddr;
 
-use crate::nslookup::Command;
+use crate::nslookup::NslookupCommand;
 use crate::spec::ProbeSpec;
 
 /// The help text of `--probe`: the text of kube-dns, with additions.
@@ -101,7 +101,7 @@ pub struct Options {
     pub exechealthz_port: u16,
     /// Commands of exechealthz; repeatable.
     #[arg(long, hide = true)]
-    pub cmd: Vec<Command>,
+    pub cmd: Vec<NslookupCommand>,
     /// Paths of the commands, in their order; repeatable.
     #[arg(long, hide = true)]
     pub url: Vec<String>,

@@ -11,7 +11,7 @@ use wire::ServerAddr;
 use crate::counters::CounterReader;
 use crate::exechealthz::{HealthPlan, HealthzChecks};
 use crate::options::Options;
-use crate::peers::Peers;
+use crate::peers::ReportPeers;
 use crate::probe::{Probe, probed_part};
 use crate::spec::ProbeSpec;
 use crate::upstreams::UpstreamProbes;
@@ -35,7 +35,7 @@ pub(crate) struct Parts {
     pub(crate) dnsmasq: Option<Dnsmasq>,
     /// The registry of all metrics.
     pub(crate) metrics: Metrics,
-    pub(crate) peers: Arc<Peers>,
+    pub(crate) peers: Arc<ReportPeers>,
     pub(crate) verdicts: Verdicts,
 }
 
@@ -61,7 +61,7 @@ impl Parts {
         let others = probed_servers(&options, &plan.specs);
         let exechealthz = plan.into_checks(&options, &probes).map(Arc::new);
 
-        let peers = Arc::new(Peers::new(&options));
+        let peers = Arc::new(ReportPeers::new(&options));
         let dnsmasq = match options.dnsmasq() {
             Some(server) => Some(Dnsmasq::new(server, others, &options, &peers, &metrics)?),
             None => None,
@@ -120,7 +120,7 @@ impl Dnsmasq {
         server: ServerAddr,
         others: Vec<ServerAddr>,
         options: &Options,
-        peers: &Arc<Peers>,
+        peers: &Arc<ReportPeers>,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let namespace = options.prometheus_namespace.as_str();

@@ -22,22 +22,22 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The parts whose reports are fetched.
 #[derive(Debug)]
-pub(crate) struct Peers {
-    pub(crate) top: Peer<RankingDocument>,
-    pub(crate) kubedns: Peer<KubednsReport>,
-    pub(crate) nanny: Peer<NannyStatus>,
+pub(crate) struct ReportPeers {
+    pub(crate) top: ReportPeer<RankingDocument>,
+    pub(crate) kubedns: ReportPeer<KubednsReport>,
+    pub(crate) nanny: ReportPeer<NannyStatus>,
 }
 
 /// A part, with its last report and the time of the fetch.
 #[derive(Debug)]
-pub(crate) struct Peer<T> {
+pub(crate) struct ReportPeer<T> {
     source: String,
     parse: fn(&str) -> Result<T, String>,
     last: Mutex<Option<(Instant, PeerReport<T>)>>,
     files: FileReads,
 }
 
-impl Peers {
+impl ReportPeers {
     pub(crate) fn new(options: &Options) -> Self {
         // The nanny reports on dnsmasq only: without dnsmasq there is nothing to fetch.
         let nanny_status = if options.dnsmasq().is_some() {
@@ -47,7 +47,7 @@ impl Peers {
         };
 
         Self {
-            top: Peer::new(&options.kubedns_top, parse_ranking),
+            top: ReportPeer::new(&options.kubedns_top, parse_ranking),
             ..Self::without_ranking(&options.kubedns_metrics, nanny_status)
         }
     }
@@ -56,9 +56,9 @@ impl Peers {
     /// means none.
     pub(crate) fn without_ranking(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
-            top: Peer::new("", parse_ranking),
-            kubedns: Peer::new(kubedns_metrics, parse_metrics),
-            nanny: Peer::new(nanny_status, NannyStatus::parse),
+            top: ReportPeer::new("", parse_ranking),
+            kubedns: ReportPeer::new(kubedns_metrics, parse_metrics),
+            nanny: ReportPeer::new(nanny_status, NannyStatus::parse),
         }
     }
 }
@@ -76,7 +76,7 @@ fn parse_metrics(text: &str) -> Result<KubednsReport, String> {
     Ok(KubednsReport::from_metrics(text))
 }
 
-impl<T: Clone> Peer<T> {
+impl<T: Clone> ReportPeer<T> {
     fn new(source: &str, parse: fn(&str) -> Result<T, String>) -> Self {
         Self {
             source: source.to_owned(),

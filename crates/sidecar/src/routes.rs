@@ -23,43 +23,46 @@ pub(crate) fn routes(
         .then(
             move |path: warp::path::FullPath, query: String, local: bool| {
                 let parts = Arc::clone(&parts);
-                async move { reply(&parts, path.as_str(), &query, local).await }
+                async move { reply_at(&parts, path.as_str(), &query, local).await }
             },
         )
         .boxed()
 }
 
-async fn reply(parts: &Parts, path: &str, query: &str, local: bool) -> Response {
+async fn reply_at(parts: &Parts, path: &str, query: &str, local: bool) -> Response {
+    // The path of the metrics may hide a page.
     if path == parts.options.prometheus_path {
         return parts.metrics.reply();
     }
+
     match path {
-        "/healthz" => healthz(parts),
-        "/status" => fresh(http::json(
+        "/healthz" => reply_healthz(parts),
+        "/status" => without_cache(http::json(
             StatusCode::OK,
             &status::build_status(parts, local).await,
         )),
         "/" => {
             let status = status::build_status(parts, local).await;
-            fresh(html(|nonce| page::render(&status, nonce)))
+            without_cache(html_page(|nonce| page::render(&status, nonce)))
         }
-        "/runbook" => html(runbook::render),
+        "/runbook" => html_page(runbook::render),
         "/explain" if !parts.options.kubedns_explain.is_empty() => {
-            fresh(explain(parts, query).await)
+            without_cache(pass_on_explain(parts, query).await)
         }
         _ => path
             .strip_prefix("/healthcheck/")
-            .and_then(|label| check(parts, label))
+            .and_then(|label| reply_healthcheck(parts, label))
             .unwrap_or_else(http::not_found),
     }
 }
 
 /// `/healthcheck/<label>`: 200 if the server is healthy, else 503.
-fn check(parts: &Parts, label: &str) -> Option<Response> {
+fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
     let probe = parts
         .probes
         .iter()
         .find(|probe| probe.spec().label == label)?;
+
     let health = probe.health();
     let status = if health.last.state.is_healthy() {
         StatusCode::OK
@@ -70,16 +73,18 @@ fn check(parts: &Parts, label: &str) -> Option<Response> {
 }
 
 /// `/healthz`: the health of the sidecar itself, with the time in Go's format.
-fn healthz(parts: &Parts) -> Response {
+fn reply_healthz(parts: &Parts) -> Response {
     let now = Utc::now().format("%Y-%m-%d %H:%M:%S%.9f +0000 UTC");
     let text = format!("ok ({now} m=+{:.9})", parts.started.elapsed().as_secs_f64());
     http::text(StatusCode::OK, text)
 }
 
 /// An HTML response. Its policy permits only styles and scripts with the nonce of this response.
-fn html(render: impl FnOnce(&str) -> String) -> Response {
+fn html_page(render: impl FnOnce(&str) -> String) -> Response {
     let nonce = format!("{:032x}", fastrand::u128(..));
     let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", render(&nonce));
+
+    // A nonce of hexadecimal digits is always a valid header value.
     if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
         response
             .headers_mut()
@@ -89,7 +94,7 @@ fn html(render: impl FnOnce(&str) -> String) -> Response {
 }
 
 /// `/explain`: passes on the response of kubedns, including errors.
-async fn explain(parts: &Parts, query: &str) -> Response {
+async fn pass_on_explain(parts: &Parts, query: &str) -> Response {
     match fetch_page(&format!("{}?{query}", parts.options.kubedns_explain)).await {
         Ok(page) => {
             let status = StatusCode::from_u16(page.status).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -106,7 +111,7 @@ async fn explain(parts: &Parts, query: &str) -> Response {
     }
 }
 
-fn fresh(mut response: Response) -> Response {
+fn without_cache(mut response: Response) -> Response {
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_told_apart_with_their_anchors() {
+    fn sections_have_their_anchors() {
         let anchors: Vec<String> = sections().map(|(heading, _)| anchor(heading)).collect();
         assert_eq!(anchors.first().map(String::as_str), Some("troubleshooting"));
         for expected in ["no-pods", "upstreams-of-dnsmasq", "a-wrong-flag"] {
@@ -78,7 +78,7 @@ mod tests {
     /// Each section of the runbook has the same parts in the same order. The first sections are an
     /// index and a general check.
     #[test]
-    fn sections_have_one_form() {
+    fn sections_have_the_same_parts() {
         for (heading, text) in
             sections().filter(|(heading, _)| !["Troubleshooting", "Is it well"].contains(heading))
         {

@@ -95,8 +95,11 @@ impl FromStr for ProbeSpec {
 }
 
 fn check_label(label: &str) -> Result<(), ProbeSpecError> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if label.is_empty() || !label.bytes().all(is_allowed) {
+    // A label becomes part of metric names.
+    let is_word = label
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if label.is_empty() || !is_word {
         return Err(ProbeSpecError::Label);
     }
 

@@ -37,7 +37,7 @@ use self::listed::{ListedUpstream, list_upstreams};
 use self::metrics::UpstreamMetrics;
 use self::purpose::UpstreamPurpose;
 use self::upstream::ProbedUpstream;
-use crate::peers::Peers;
+use crate::peers::ReportPeers;
 use crate::time::{Now, repeat};
 
 /// Limit of probed servers. The number of servers of dnsmasq is not limited.
@@ -55,7 +55,7 @@ pub(crate) struct UpstreamProbes {
     dnsmasq: ServerAddr,
     /// Servers that need no probe as upstreams.
     others: Vec<ServerAddr>,
-    peers: Arc<Peers>,
+    peers: Arc<ReportPeers>,
     interval: Duration,
     metrics: UpstreamMetrics,
     known: Mutex<BTreeMap<SocketAddr, ProbedUpstream>>,
@@ -66,7 +66,7 @@ impl UpstreamProbes {
     pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,
-        peers: Arc<Peers>,
+        peers: Arc<ReportPeers>,
         interval: Duration,
         namespace: &str,
         metrics: &Metrics,

@@ -17,7 +17,7 @@ use reports::sidecar::SidecarStatus;
 use serde_json::Value;
 
 use super::Options;
-use super::report::{Check, milliseconds};
+use super::report::{CheckLine, milliseconds};
 use crate::config::{self, ConfigData};
 
 const GROUP: &str = "API server";
@@ -63,7 +63,7 @@ pub(super) struct HeadlessService {
 /// The checks of the API server, and what the DNS checks need from it.
 #[derive(Debug)]
 pub(super) struct ApiServerChecks {
-    pub(super) checks: Vec<Check>,
+    pub(super) checks: Vec<CheckLine>,
     /// Empty if the API server cannot be reached.
     pub(super) services: KnownServices,
 }
@@ -76,7 +76,7 @@ pub(super) async fn check_api_server(
     let connection = match Connection::new(access_of(options)).await {
         Ok(connection) => connection,
         Err(error) => {
-            let check = Check::failed(GROUP, "its address or credentials are unknown")
+            let check = CheckLine::failed(GROUP, "its address or credentials are unknown")
                 .with_detail(error.to_string());
             let action = "Run this in the container kubedns, or give --kubecfg-file.";
             return ApiServerChecks {
@@ -108,7 +108,6 @@ pub(super) async fn check_api_server(
 }
 
 fn access_of(options: &Options) -> Access {
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Access {
         kubeconfig: given(&options.kubecfg_file).map(PathBuf::from),
         context: given(&options.kubecfg_context),
@@ -116,8 +115,13 @@ fn access_of(options: &Options) -> Access {
     }
 }
 
+/// The value of a flag; `None` for an empty value, which means not given.
+fn given(flag: &str) -> Option<String> {
+    (!flag.is_empty()).then(|| flag.to_owned())
+}
+
 /// Checks that the API server responds.
-fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Duration) -> Check {
+fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Duration) -> CheckLine {
     let url = url.trim_end_matches('/');
     let error = match version {
         Ok(document) => {
@@ -130,7 +134,7 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
             };
             let time = milliseconds(took);
             let text = format!("{url} answers: Kubernetes {version} ({time})");
-            return Check::passed(GROUP, text);
+            return CheckLine::passed(GROUP, text);
         }
         Err(error) => error,
     };
@@ -145,7 +149,7 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
             "Check the API server, and the network to it; the last known records are served.",
         ),
     };
-    Check::failed(GROUP, text)
+    CheckLine::failed(GROUP, text)
         .with_detail(error.to_string())
         .with_advice(action, "api-server-lost")
 }
@@ -161,7 +165,10 @@ struct ListedKind {
 
 /// Checks that the `ServiceAccount` may list the watched kinds. Services and one kind of endpoints
 /// are always needed.
-async fn check_permissions(connection: &Connection, status: Option<&SidecarStatus>) -> Vec<Check> {
+async fn check_permissions(
+    connection: &Connection,
+    status: Option<&SidecarStatus>,
+) -> Vec<CheckLine> {
     let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
     let watches = kubedns.map(|kubedns| &kubedns.watches);
 
@@ -173,6 +180,7 @@ async fn check_permissions(connection: &Connection, status: Option<&SidecarStatu
         }
     }
 
+    // One failure decides by the results of the others.
     let lists = join_all(requests).await;
     lists
         .iter()
@@ -192,10 +200,10 @@ fn check_permission(
     list: &ListedKind,
     lists: &[ListedKind],
     watches: Option<&OpenWatches>,
-) -> Check {
+) -> CheckLine {
     let kind = list.kind;
     let Some(error) = &list.error else {
-        return Check::passed(GROUP, format!("{kind} can be listed"));
+        return CheckLine::passed(GROUP, format!("{kind} can be listed"));
     };
 
     // kubedns may have permissions that the caller of this command lacks.
@@ -209,11 +217,11 @@ fn check_permission(
     } else if has_other_endpoints {
         "the other kind of endpoints can be"
     } else {
-        return Check::failed(GROUP, format!("{kind} cannot be listed"))
+        return CheckLine::failed(GROUP, format!("{kind} cannot be listed"))
             .with_detail(error.to_string())
             .with_advice(GRANT_LIST, "not-synced");
     };
-    Check::skipped(GROUP, format!("{kind} cannot be listed, and {excuse}"))
+    CheckLine::skipped(GROUP, format!("{kind} cannot be listed, and {excuse}"))
         .with_detail(error.to_string())
 }
 
@@ -223,13 +231,13 @@ async fn check_config_map(
     options: &Options,
     connection: &Connection,
     status: Option<&SidecarStatus>,
-) -> Vec<Check> {
+) -> Vec<CheckLine> {
     let in_force = status.and_then(SidecarStatus::configuration_version);
     let directory = Path::new(&options.config_dir);
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
             Ok(data) => check_config(&options.config_dir, data, options, in_force),
-            Err(error) => vec![Check::failed(CONFIGURATION, error)],
+            Err(error) => vec![CheckLine::failed(CONFIGURATION, error)],
         };
     }
 
@@ -243,7 +251,7 @@ async fn check_config_map(
             vec![check_defaults(&name, in_force)]
         }
         Err(error) => {
-            let check = Check::skipped(CONFIGURATION, "the ConfigMap cannot be read from here");
+            let check = CheckLine::skipped(CONFIGURATION, "the ConfigMap cannot be read from here");
             vec![check.with_detail(error.to_string())]
         }
     }
@@ -263,18 +271,18 @@ async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData,
 }
 
 /// Checks that the pod uses the defaults, because the ConfigMap does not exist.
-fn check_defaults(name: &str, in_force: Option<&str>) -> Check {
+fn check_defaults(name: &str, in_force: Option<&str>) -> CheckLine {
     let text = format!("there is no {name}");
     let Some(version) = in_force else {
         let text = format!("{text}, and the version in the pod is unknown");
-        return Check::skipped(CONFIGURATION, text);
+        return CheckLine::skipped(CONFIGURATION, text);
     };
 
     if version == Config::default().version().to_string() {
-        return Check::passed(CONFIGURATION, format!("{text}: the defaults are in force"));
+        return CheckLine::passed(CONFIGURATION, format!("{text}: the defaults are in force"));
     }
     let text = format!("{text}, but the pod has a configuration, version {version}");
-    Check::warning(CONFIGURATION, text).with_advice(
+    CheckLine::warning(CONFIGURATION, text).with_advice(
         "Name the ConfigMap of the pod with --config-map.",
         "configuration-differs",
     )
@@ -286,7 +294,7 @@ fn check_config(
     data: RawData,
     options: &Options,
     in_force: Option<&str>,
-) -> Vec<Check> {
+) -> Vec<CheckLine> {
     let version = dnsconfig::parse(&data)
         .ok()
         .map(|config| config.version().to_string());
@@ -303,25 +311,25 @@ fn check_config(
             let text = format!(
                 "{name} is good, but not in force: it has version {version}, the pod {in_force}"
             );
-            Check::warning(CONFIGURATION, text).with_advice(
+            CheckLine::warning(CONFIGURATION, text).with_advice(
                 "Wait: the kubelet takes up to two minutes to update the mounted files.",
                 "configuration-rejected",
             )
         }
-        _ => Check::passed(CONFIGURATION, format!("{name} is good")),
+        _ => CheckLine::passed(CONFIGURATION, format!("{name} is good")),
     };
     vec![check]
 }
 
 /// A line of `check config` as a check.
-fn check_of_mistake(name: &str, mistake: &str) -> Check {
+fn check_of_mistake(name: &str, mistake: &str) -> CheckLine {
     if let Some(warning) = mistake.strip_prefix("warning: ") {
-        return Check::warning(CONFIGURATION, format!("{name}: {warning}"))
+        return CheckLine::warning(CONFIGURATION, format!("{name}: {warning}"))
             .with_advice_for(FindingKind::ConfigUnknownKeys);
     }
 
     let error = mistake.trim_start_matches("error: ");
-    Check::failed(CONFIGURATION, format!("{name}: {error}"))
+    CheckLine::failed(CONFIGURATION, format!("{name}: {error}"))
         .with_advice_for(FindingKind::ConfigRejected)
 }
 

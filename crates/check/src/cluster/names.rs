@@ -12,7 +12,7 @@ use wire::ServerAddr;
 
 use super::Options;
 use super::api::{HeadlessService, KnownServices};
-use super::report::{Check, counted, milliseconds};
+use super::report::{CheckLine, counted, milliseconds};
 
 const GROUP: &str = "names";
 /// Bound of the headless Services to query until one has addresses.
@@ -46,7 +46,7 @@ struct QueryFailure {
 
 /// A check, and an address that it found.
 struct AddressCheck {
-    check: Check,
+    check: CheckLine,
     address: Option<IpAddr>,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn check_names(
     options: &Options,
     services: &KnownServices,
     stub_domains: &[String],
-) -> Vec<Check> {
+) -> Vec<CheckLine> {
     let Ok(server) = ServerAddr::from_str(&options.dns) else {
         return Vec::new();
     };
@@ -176,14 +176,14 @@ impl NameChecks<'_> {
         let check = match known {
             Some(known) if !answer.addresses.contains(&known) => {
                 let text = format!("{KIND}: {name} is {shown}, and {known} at the API server");
-                Check::failed(GROUP, text).with_advice(
+                CheckLine::failed(GROUP, text).with_advice(
                     "Check that the pod watches this cluster, and when it last received a change.",
                     "records-late",
                 )
             }
             _ => {
                 let time = milliseconds(answer.time);
-                Check::passed(GROUP, format!("{KIND}: {name} is {shown} ({time})"))
+                CheckLine::passed(GROUP, format!("{KIND}: {name} is {shown} ({time})"))
             }
         };
         AddressCheck {
@@ -192,7 +192,7 @@ impl NameChecks<'_> {
         }
     }
 
-    async fn check_named_port(&self) -> Check {
+    async fn check_named_port(&self) -> CheckLine {
         const KIND: &str = "a named port";
         let name = format!("_https._tcp.kubernetes.default.svc.{}", self.domain);
         let answer = match self.query(&name, RecordType::SRV).await {
@@ -208,14 +208,14 @@ impl NameChecks<'_> {
         }
         let ports = join_texts(&ports);
         let time = milliseconds(answer.time);
-        Check::passed(GROUP, format!("{KIND}: {name} is port {ports} ({time})"))
+        CheckLine::passed(GROUP, format!("{KIND}: {name} is port {ports} ({time})"))
     }
 
-    async fn check_pointer(&self, address: Option<IpAddr>) -> Check {
+    async fn check_pointer(&self, address: Option<IpAddr>) -> CheckLine {
         const KIND: &str = "the name of an address";
         let Some(address) = address else {
             let text = "the PTR record of a cluster IP: there is none to ask for";
-            return Check::skipped(GROUP, text);
+            return CheckLine::skipped(GROUP, text);
         };
 
         let name = Name::from(address).to_ascii();
@@ -224,17 +224,20 @@ impl NameChecks<'_> {
             Ok(RecordAnswer { records, time }) => {
                 let targets = join_texts(&records);
                 let time = milliseconds(time);
-                Check::passed(GROUP, format!("{KIND}: {address} is {targets} ({time})"))
+                CheckLine::passed(GROUP, format!("{KIND}: {address} is {targets} ({time})"))
             }
             Err(failure) => failed_check(KIND, name, &failure),
         }
     }
 
     /// Checks the first headless Service that has addresses, and returns one of them.
-    async fn check_headless(&self, services: &[HeadlessService]) -> (Check, Option<ServiceMember>) {
+    async fn check_headless(
+        &self,
+        services: &[HeadlessService],
+    ) -> (CheckLine, Option<ServiceMember>) {
         const KIND: &str = "a headless Service";
         if services.is_empty() {
-            let check = Check::skipped(GROUP, format!("{KIND}: none is known"));
+            let check = CheckLine::skipped(GROUP, format!("{KIND}: none is known"));
             return (check, None);
         }
 
@@ -248,7 +251,7 @@ impl NameChecks<'_> {
                         address: *address,
                         namespace: namespace.clone(),
                     });
-                    return (Check::passed(GROUP, text), member);
+                    return (CheckLine::passed(GROUP, text), member);
                 }
                 // This Service has no ready endpoints; try the next.
                 Err(failure) if failure.is_negative_answer() => {}
@@ -257,11 +260,11 @@ impl NameChecks<'_> {
         }
 
         let text = format!("{KIND}: no queried Service has ready endpoints");
-        (Check::skipped(GROUP, text), None)
+        (CheckLine::skipped(GROUP, text), None)
     }
 
     /// Checks the name that a pod has because of its address.
-    async fn check_pod_name(&self, member: Option<ServiceMember>) -> Check {
+    async fn check_pod_name(&self, member: Option<ServiceMember>) -> CheckLine {
         const KIND: &str = "a pod";
         let ServiceMember { address, namespace } = member.unwrap_or_else(|| ServiceMember {
             address: IpAddr::from([10, 0, 0, 1]),
@@ -278,9 +281,9 @@ impl NameChecks<'_> {
         match self.query(&name, record_type).await {
             Ok(RecordAnswer { time, .. }) => {
                 let time = milliseconds(time);
-                Check::passed(GROUP, format!("{KIND}: {name} is {address} ({time})"))
+                CheckLine::passed(GROUP, format!("{KIND}: {name} is {address} ({time})"))
             }
-            Err(failure) if failure.rcode == Some(ResponseCode::NXDomain) => Check::skipped(
+            Err(failure) if failure.rcode == Some(ResponseCode::NXDomain) => CheckLine::skipped(
                 GROUP,
                 format!("{KIND}: {name} does not exist, as with --pods=disabled or verified"),
             ),
@@ -289,12 +292,12 @@ impl NameChecks<'_> {
     }
 
     /// Checks a forwarded name. NXDOMAIN and NODATA count as answers.
-    async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> Check {
+    async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> CheckLine {
         let how = match self.query(name, record_type).await {
             Ok(answer) => milliseconds(answer.time),
             Err(failure) if failure.is_negative_answer() => failure.words,
             Err(failure) => {
-                return Check::failed(GROUP, format!("{kind}: {name} is not answered"))
+                return CheckLine::failed(GROUP, format!("{kind}: {name} is not answered"))
                     .with_detail(failure.words)
                     .with_advice(
                         "Ask the upstreams with dig from the node; see the group upstreams.",
@@ -302,12 +305,12 @@ impl NameChecks<'_> {
                     );
             }
         };
-        Check::passed(GROUP, format!("{kind}: {name} is answered ({how})"))
+        CheckLine::passed(GROUP, format!("{kind}: {name} is answered ({how})"))
     }
 }
 
 /// A failed check of a cluster name.
-fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> Check {
+fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
     let section = match failure.rcode {
         Some(ResponseCode::Refused) => "not-synced",
         Some(ResponseCode::ServFail) => "servfail",
@@ -319,7 +322,7 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> Check {
         None => "See above which part does not answer.".to_owned(),
     };
 
-    Check::failed(GROUP, format!("{kind}: {name} is not answered"))
+    CheckLine::failed(GROUP, format!("{kind}: {name} is not answered"))
         .with_detail(failure.words.as_str())
         .with_advice(action, section)
 }

@@ -7,7 +7,7 @@ use reports::sidecar::{DnsmasqUpstream, ProbeStatus, SidecarStatus, UpstreamCond
 
 use super::Options;
 use super::page::read_page;
-use super::report::{Check, milliseconds};
+use super::report::{CheckLine, milliseconds};
 
 const GROUP: &str = "pod";
 const UPSTREAMS: &str = "upstreams";
@@ -25,21 +25,21 @@ pub(super) async fn read_status(sidecar: &str) -> Result<SidecarStatus, String> 
 }
 
 /// Checks that kubedns is ready; Services send queries to ready pods alone.
-pub(super) async fn check_readiness(server: &str) -> Check {
+pub(super) async fn check_readiness(server: &str) -> CheckLine {
     let page = match read_page(server, "/readiness", MAX_PAGE).await {
         Ok(page) => page,
         Err(error) => {
-            return Check::failed(GROUP, format!("kubedns does not answer at {server}"))
+            return CheckLine::failed(GROUP, format!("kubedns does not answer at {server}"))
                 .with_detail(error)
                 .with_advice_for(FindingKind::KubednsSilent);
         }
     };
     if page.status == 200 {
-        return Check::passed(GROUP, "kubedns is ready");
+        return CheckLine::passed(GROUP, "kubedns is ready");
     }
 
     let reason = String::from_utf8_lossy(&page.body).trim().to_owned();
-    Check::failed(GROUP, "kubedns is not ready")
+    CheckLine::failed(GROUP, "kubedns is not ready")
         .with_detail(reason)
         .with_advice_for(FindingKind::NotSynced)
 }
@@ -48,9 +48,9 @@ pub(super) async fn check_readiness(server: &str) -> Check {
 pub(super) async fn check_status(
     options: &Options,
     status: &Result<SidecarStatus, String>,
-) -> Vec<Check> {
+) -> Vec<CheckLine> {
     if options.sidecar.is_empty() {
-        return vec![Check::skipped(
+        return vec![CheckLine::skipped(
             GROUP,
             "no sidecar is asked: dnsmasq, upstreams and configuration are not checked",
         )];
@@ -61,7 +61,7 @@ pub(super) async fn check_status(
             let text = format!("the sidecar does not answer at {}", options.sidecar);
             let action =
                 "Read the log of the sidecar. Upstreams and configuration are not checked.";
-            let check = Check::failed(GROUP, text).with_detail(error);
+            let check = CheckLine::failed(GROUP, text).with_detail(error);
             return vec![check.with_advice(action, "no-answers")];
         }
     };
@@ -75,30 +75,30 @@ pub(super) async fn check_status(
 }
 
 /// Requests the health check of each probe, as the kubelet does.
-async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<Check> {
+async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<CheckLine> {
     let probes = status.probes.iter();
     join_all(probes.map(|probe| check_probe(sidecar, probe))).await
 }
 
-async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> Check {
+async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     let target = format!("/healthcheck/{}", probe.label);
     let reason = match read_page(sidecar, &target, MAX_PAGE).await {
         Ok(page) if page.status == 200 => {
             let time = milliseconds(probe.latency());
-            return Check::passed(GROUP, format!("{target} passes ({time})"));
+            return CheckLine::passed(GROUP, format!("{target} passes ({time})"));
         }
         Ok(page) => String::from_utf8_lossy(&page.body).trim().to_owned(),
         Err(error) => error,
     };
 
     let text = format!("{target} fails: the kubelet restarts the container");
-    Check::failed(GROUP, text)
+    CheckLine::failed(GROUP, text)
         .with_detail(reason)
         .with_advice("Check below which part does not answer.", "no-answers")
 }
 
 /// Checks that the nanny answers, if the sidecar reads it.
-fn check_nanny(status: &SidecarStatus) -> Option<Check> {
+fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     let report = &status.nanny;
     if report.source.is_empty() {
         return None;
@@ -106,21 +106,21 @@ fn check_nanny(status: &SidecarStatus) -> Option<Check> {
 
     let Some(nanny) = &report.known else {
         let text = format!("the nanny does not answer at {}", report.source);
-        let check = Check::failed(GROUP, text)
+        let check = CheckLine::failed(GROUP, text)
             .with_detail(report.error.clone().unwrap_or_default())
             .with_advice("Read the log of the container dnsmasq.", "no-answers");
         return Some(check);
     };
     let version = nanny.dnsmasq.version.as_deref();
     let version = version.unwrap_or("of an unknown version");
-    Some(Check::passed(
+    Some(CheckLine::passed(
         GROUP,
         format!("the nanny answers, and runs dnsmasq {version}"),
     ))
 }
 
 /// The findings of one group, with the text of the sidecar.
-fn findings_in(status: &SidecarStatus, group: FindingGroup) -> Vec<Check> {
+fn findings_in(status: &SidecarStatus, group: FindingGroup) -> Vec<CheckLine> {
     let mut checks = Vec::new();
     for finding in &status.verdict.findings {
         // A kind that only the sidecar's version knows may be about anything.
@@ -132,7 +132,7 @@ fn findings_in(status: &SidecarStatus, group: FindingGroup) -> Vec<Check> {
     checks
 }
 
-fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> Check {
+fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> CheckLine {
     let group = match group {
         FindingGroup::Pod => GROUP,
         FindingGroup::Upstreams => UPSTREAMS,
@@ -141,9 +141,9 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> Check {
 
     let text = finding.text.as_str();
     let check = if finding.kind.is_some_and(FindingKind::keeps_answers) {
-        Check::warning(group, text)
+        CheckLine::warning(group, text)
     } else {
-        Check::failed(group, text)
+        CheckLine::failed(group, text)
     };
 
     // The sidecar links to sections of its own page; the report links to the same sections of the
@@ -154,7 +154,7 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> Check {
 }
 
 /// Checks each upstream, and appends the sidecar's findings about upstreams.
-fn check_upstreams(status: &SidecarStatus) -> Vec<Check> {
+fn check_upstreams(status: &SidecarStatus) -> Vec<CheckLine> {
     let mut checks = Vec::new();
     if let Some(dnsmasq) = &status.dnsmasq {
         let serving = dnsmasq.upstreams.iter().filter(|up| !up.serves.is_empty());
@@ -168,18 +168,21 @@ fn check_upstreams(status: &SidecarStatus) -> Vec<Check> {
     }
     if checks.is_empty() {
         let text = "there are none, or they are not known yet";
-        checks.push(Check::warning(UPSTREAMS, text));
+        checks.push(CheckLine::warning(UPSTREAMS, text));
     }
 
     checks.extend(findings_in(status, FindingGroup::Upstreams));
     let mut findings = status.verdict.findings.iter();
     if !findings.any(|finding| finding.kind == Some(FindingKind::ForwardingLoop)) {
-        checks.push(Check::passed(UPSTREAMS, "none forwards back to this pod"));
+        checks.push(CheckLine::passed(
+            UPSTREAMS,
+            "none forwards back to this pod",
+        ));
     }
     checks
 }
 
-fn check_dnsmasq_upstream(upstream: &DnsmasqUpstream) -> Check {
+fn check_dnsmasq_upstream(upstream: &DnsmasqUpstream) -> CheckLine {
     let address = &upstream.address;
     let names: Vec<String> = upstream
         .serves
@@ -194,25 +197,25 @@ fn check_dnsmasq_upstream(upstream: &DnsmasqUpstream) -> Check {
                 Some(time) => format!(" in {time:.1} ms"),
                 None => String::new(),
             };
-            Check::passed(UPSTREAMS, format!("{address} answers{time}, for {names}"))
+            CheckLine::passed(UPSTREAMS, format!("{address} answers{time}, for {names}"))
         }
-        UpstreamCondition::Waiting => Check::skipped(
+        UpstreamCondition::Waiting => CheckLine::skipped(
             UPSTREAMS,
             format!("{address} has not been probed yet, for {names}"),
         ),
         UpstreamCondition::Fails | UpstreamCondition::Silent => {
-            Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}"))
+            CheckLine::warning(UPSTREAMS, format!("{address} does not answer, for {names}"))
                 .with_detail(upstream.error.as_str())
         }
     }
 }
 
-fn check_route_server(kubedns: &KubednsReport, server: &RouteServer) -> Check {
+fn check_route_server(kubedns: &KubednsReport, server: &RouteServer) -> CheckLine {
     let address = &server.address;
     let names = route_names(&server.route);
     if !server.is_up {
         let text = format!("kubedns: {address} does not answer, for {names}");
-        return Check::warning(UPSTREAMS, text);
+        return CheckLine::warning(UPSTREAMS, text);
     }
 
     let mut upstreams = kubedns.upstreams.iter();
@@ -221,7 +224,7 @@ fn check_route_server(kubedns: &KubednsReport, server: &RouteServer) -> Check {
         Some(time) => format!(" in {time:.1} ms on average"),
         None => String::new(),
     };
-    Check::passed(
+    CheckLine::passed(
         UPSTREAMS,
         format!("kubedns: {address} answers{time}, for {names}"),
     )
@@ -236,7 +239,7 @@ fn route_names(route: &str) -> String {
 }
 
 /// The findings about the configuration, or that the newest version is in force.
-fn check_configuration(status: &SidecarStatus) -> Vec<Check> {
+fn check_configuration(status: &SidecarStatus) -> Vec<CheckLine> {
     let findings = findings_in(status, FindingGroup::Configuration);
     if !findings.is_empty() {
         return findings;
@@ -247,7 +250,7 @@ fn check_configuration(status: &SidecarStatus) -> Vec<Check> {
         None => String::new(),
     };
     let text = format!("the newest version in the pod is in force{version}");
-    vec![Check::passed(CONFIGURATION, text)]
+    vec![CheckLine::passed(CONFIGURATION, text)]
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) enum CheckOutcome {
 
 /// A line of the report, with details below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Check {
+pub(super) struct CheckLine {
     pub(super) group: &'static str,
     pub(super) outcome: CheckOutcome,
     pub(super) text: String,
@@ -35,7 +35,7 @@ pub(super) struct Check {
     pub(super) runbook: String,
 }
 
-impl Check {
+impl CheckLine {
     fn new(outcome: CheckOutcome, group: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -104,7 +104,7 @@ pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-fn count(checks: &[Check], outcome: CheckOutcome) -> usize {
+fn count(checks: &[CheckLine], outcome: CheckOutcome) -> usize {
     checks
         .iter()
         .filter(|check| check.outcome == outcome)
@@ -112,13 +112,13 @@ fn count(checks: &[Check], outcome: CheckOutcome) -> usize {
 }
 
 /// Whether no check failed.
-pub(super) fn is_well(checks: &[Check]) -> bool {
+pub(super) fn is_well(checks: &[CheckLine]) -> bool {
     count(checks, CheckOutcome::Failed) == 0
 }
 
 /// The report as text: one line per check in groups, then a summary. Control characters are
 /// replaced, because parts of the text come from other servers.
-pub(super) fn render_text(checks: &[Check]) -> String {
+pub(super) fn render_text(checks: &[CheckLine]) -> String {
     let mut text = String::new();
     let mut group = "";
     for check in checks {
@@ -137,7 +137,7 @@ pub(super) fn render_text(checks: &[Check]) -> String {
 }
 
 /// Writes the line of a check, and its details below.
-fn write_check(text: &mut String, check: &Check) {
+fn write_check(text: &mut String, check: &CheckLine) {
     let _ = writeln!(text, "{} {}", check.mark(), without_controls(&check.text));
 
     let advice = match (check.action.as_str(), check.runbook.as_str()) {
@@ -152,7 +152,7 @@ fn write_check(text: &mut String, check: &Check) {
     }
 }
 
-fn summary(checks: &[Check]) -> String {
+fn summary(checks: &[CheckLine]) -> String {
     let verdict = if is_well(checks) {
         "kube-dns is well"
     } else {
@@ -170,7 +170,7 @@ fn without_controls(line: &str) -> String {
 }
 
 /// The report as JSON: `{"well": ..., "checks": [...]}`.
-pub(super) fn render_json(checks: &[Check]) -> String {
+pub(super) fn render_json(checks: &[CheckLine]) -> String {
     let document = serde_json::json!({ "well": is_well(checks), "checks": checks });
     format!("{document:#}\n")
 }
@@ -179,14 +179,14 @@ pub(super) fn render_json(checks: &[Check]) -> String {
 mod tests {
     use super::*;
 
-    fn checks() -> Vec<Check> {
+    fn checks() -> Vec<CheckLine> {
         vec![
-            Check::passed("API server", "it answers"),
-            Check::warning("pod", "one of two")
+            CheckLine::passed("API server", "it answers"),
+            CheckLine::warning("pod", "one of two")
                 .with_detail("a\nb")
                 .with_advice("Wait.", "no-answers"),
-            Check::failed("pod", "it is silent"),
-            Check::skipped("names", "none"),
+            CheckLine::failed("pod", "it is silent"),
+            CheckLine::skipped("names", "none"),
         ]
     }
 
@@ -198,7 +198,7 @@ mod tests {
              kube-dns is not well: 1 passed, 1 warning, 1 failed, 1 skipped\n"
         );
         assert_eq!(render_text(&checks()), expected);
-        let well: Vec<Check> = checks()
+        let well: Vec<CheckLine> = checks()
             .into_iter()
             .filter(|check| check.outcome != CheckOutcome::Failed)
             .collect();

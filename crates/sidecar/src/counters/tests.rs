@@ -43,7 +43,7 @@ fn exported(metrics: &Metrics, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_what_the_reference_asks() {
+async fn queries_are_those_of_kube_dns() {
     let server = dnsmasq(Arc::default()).await;
     counters(server.addr(), &Metrics::new("x").unwrap())
         .read_once()
@@ -66,7 +66,7 @@ async fn what_is_asked_is_what_the_reference_asks() {
 }
 
 #[tokio::test]
-async fn counters_do_not_fall_when_dnsmasq_restarts() {
+async fn restarted_dnsmasq_keeps_counters() {
     let at = Arc::new(AtomicU64::new(100));
     let server = dnsmasq(Arc::clone(&at)).await;
     let metrics = Metrics::new("x").unwrap();
@@ -93,7 +93,7 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
 }
 
 #[tokio::test]
-async fn a_dnsmasq_that_is_not_up_at_once_is_no_news_and_no_error() {
+async fn starting_dnsmasq_counts_no_error() {
     let server =
         Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
     let metrics = Metrics::new("x").unwrap();
@@ -121,7 +121,7 @@ async fn a_dnsmasq_that_is_not_up_at_once_is_no_news_and_no_error() {
 }
 
 #[tokio::test]
-async fn strange_answers_are_errors_and_change_nothing() {
+async fn malformed_answer_counts_an_error() {
     type Server = fn(&Asked) -> Reaction;
     let strange: [Server; 7] = [
         |asked| Reply::to(&asked.packet).rcode("REFUSED").into(),
@@ -166,7 +166,7 @@ async fn strange_answers_are_errors_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
+async fn silent_dnsmasq_counts_each_error() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let metrics = Metrics::new("x").unwrap();
     let counters = counters(server, &metrics);
@@ -186,7 +186,7 @@ async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
 
 proptest! {
     #[test]
-    fn the_sum_of_all_increases_is_what_was_counted(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
+    fn increases_add_up_to_counter(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
         // Each element of `runs` is one dnsmasq process, whose readings rise from zero.
         let mut counter = Monotonic::default();
         let (mut total, mut counted, mut seen) = (0, 0, 0);

@@ -28,7 +28,7 @@ fn plan(words: &[&str]) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn paths_of_command_lines() {
+fn command_lines_have_their_paths() {
     let (dnsmasq, kubedns) = ("dnsmasq@127.0.0.1:53", "kubedns@127.0.0.1:10053");
     let cases: [(&str, &[&str], Vec<String>); 7] = [
         (
@@ -103,7 +103,7 @@ fn paths_of_command_lines() {
 }
 
 #[test]
-fn mistakes() {
+fn wrong_flags_end_the_start() {
     let cases: [(&[&str], &str); 5] = [
         (
             &["--exechealthz-port=8080"],
@@ -130,7 +130,7 @@ fn mistakes() {
 }
 
 #[test]
-fn a_result_that_is_overdue() {
+fn overdue_result_fails_the_check() {
     let spec: ProbeSpec = format!("kubedns,127.0.0.1:10053,{NAME},5,A")
         .parse()
         .unwrap();

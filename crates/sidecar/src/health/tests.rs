@@ -35,7 +35,7 @@ fn captured(text: &str) -> String {
 }
 
 #[test]
-fn bodies_are_the_captured_ones() {
+fn bodies_are_those_of_kube_dns() {
     assert_eq!(
         body(None),
         captured(include_str!(
@@ -78,7 +78,7 @@ fn bodies_are_the_captured_ones() {
 }
 
 #[test]
-fn a_part_that_answers_for_itself_is_healthy() {
+fn self_answering_part_is_healthy() {
     let itself = verdict(
         ProbeState::SelfOnly,
         Duration::from_millis(1),
@@ -91,7 +91,7 @@ fn a_part_that_answers_for_itself_is_healthy() {
 }
 
 #[test]
-fn states_last_and_history_is_bounded() {
+fn long_history_is_bounded() {
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let mut health = Health::waiting(at(0).clock);
     let ok = || verdict(ProbeState::Ok, Duration::ZERO, ProbeFailure::default());

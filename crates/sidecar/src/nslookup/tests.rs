@@ -4,9 +4,9 @@ use super::*;
 
 /// The lookups of a command, `name server` each.
 fn read(text: &str) -> Result<Vec<String>, String> {
-    let command: Command = text
+    let command: NslookupCommand = text
         .parse()
-        .map_err(|error: CommandError| error.to_string())?;
+        .map_err(|error: NslookupCommandError| error.to_string())?;
     Ok(command
         .0
         .iter()
@@ -15,7 +15,7 @@ fn read(text: &str) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn commands_of_manifests() {
+fn commands_of_manifests_are_parsed() {
     let cases: [(&str, &str, &[&str]); 5] = [
         (
             "up to 1.3",
@@ -57,8 +57,8 @@ fn commands_of_manifests() {
 }
 
 #[test]
-fn other_commands() {
-    let form = CommandError::Form.to_string();
+fn other_commands_are_rejected() {
+    let form = NslookupCommandError::Form.to_string();
     let cases = [
         ("nothing", "", &*form),
         ("another program", "echo healthz", &form),

@@ -12,7 +12,7 @@ fn parse(words: &[&str]) -> Result<Options, Exit> {
 }
 
 #[test]
-fn the_manifests_command_line() {
+fn command_line_of_manifest_is_parsed() {
     let options = parse(&[
         "--v=2",
         "--logtostderr",
@@ -75,7 +75,7 @@ fn odd_values_of_dnsmasq_are_bounded() {
 }
 
 #[test]
-fn health_is_chosen() {
+fn health_mode_is_parsed() {
     assert_eq!(
         parse(&["--health=through"]).unwrap().health,
         HealthMode::Through
@@ -92,7 +92,7 @@ fn health_is_chosen() {
 }
 
 #[test]
-fn every_captured_mistake_ends_in_the_same_line_and_status() {
+fn wrong_flags_fail_as_in_kube_dns() {
     let captured = include_str!("../../tests/data/sidecar-bad-flags.txt");
     let mut checked = 0;
     for case in captured.split("$ sidecar ").skip(1) {
@@ -110,7 +110,7 @@ fn every_captured_mistake_ends_in_the_same_line_and_status() {
 }
 
 #[test]
-fn help_holds_every_line_that_was_captured() {
+fn help_has_each_captured_line() {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let exit = parse(&["--help"]).unwrap_err();
     assert_eq!((exit.status, exit.stdout.as_str()), (0, ""));

@@ -58,7 +58,7 @@ fn says(page: &str, texts: &[&str]) {
 }
 
 #[test]
-fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
+fn dnsmasq_as_cache_shows_kubedns_servers() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
     let mut status = SidecarStatus {
@@ -80,7 +80,7 @@ fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
 }
 
 #[test]
-fn a_good_day() {
+fn healthy_pod_is_shown_well() {
     let page = page(&good());
     assert!(
         page.starts_with("<!doctype html>")
@@ -108,7 +108,7 @@ fn a_good_day() {
 }
 
 #[test]
-fn a_bad_day() {
+fn failing_pod_is_shown_down() {
     let mut status = good();
     status.probes = vec![
         probe(
@@ -161,7 +161,7 @@ fn a_bad_day() {
 }
 
 #[test]
-fn a_refused_configuration() {
+fn rejected_configuration_is_shown() {
     let mut status = good();
     let nanny = r#"{"configuration":{"error":{"text":"stubDomains: <not JSON>","at":"2026-11-21T02:00:00Z"}},
                     "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"],
@@ -179,7 +179,7 @@ fn a_refused_configuration() {
 }
 
 #[test]
-fn a_lost_watch_and_records_of_an_earlier_run() {
+fn lost_watch_and_stale_records_show() {
     let mut status = good();
     let text = "kubedns_synced 0\nkubedns_stale 1\nkubedns_config_current 0\nkubedns_watch_connected{kind=\"endpoints\"} 0\n";
     status.kubedns = told(KubednsReport::from_metrics(text));
@@ -192,7 +192,7 @@ fn a_lost_watch_and_records_of_an_earlier_run() {
 }
 
 #[test]
-fn one_watch_of_endpoints_is_enough() {
+fn either_watch_of_endpoints_is_enough() {
     for (endpoints, slices, said) in [
         (0, 1, "watching the API server"),
         (1, 0, "watching the API server"),
@@ -213,7 +213,7 @@ fn one_watch_of_endpoints_is_enough() {
 }
 
 #[test]
-fn a_part_without_a_probe_is_not_said_to_wait_for_one() {
+fn part_without_probe_is_not_waiting() {
     let mut status = good();
     status.probes.clear();
     let page = page(&status);
@@ -228,7 +228,7 @@ fn a_part_without_a_probe_is_not_said_to_wait_for_one() {
 }
 
 #[test]
-fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
+fn upstreams_from_arguments_are_named() {
     let mut status = good();
     status.nanny = told(
         NannyStatus::parse(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap(),
@@ -240,7 +240,7 @@ fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
 }
 
 #[test]
-fn upstreams_that_do_not_do_their_work_are_named_twice() {
+fn failing_upstreams_are_listed_twice() {
     let mut status = good();
     let refusing = DnsmasqUpstream {
         condition: UpstreamCondition::Fails,
@@ -273,7 +273,7 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
 }
 
 #[test]
-fn an_upstream_that_is_not_trusted_shows() {
+fn untrusted_upstream_is_shown() {
     let mut status = good();
     let of = |n: u8, trusted: u8| {
         let labels = format!("{{upstream=\"tls://192.0.2.{n}:853\"}}");
@@ -290,7 +290,7 @@ fn an_upstream_that_is_not_trusted_shows() {
 }
 
 #[test]
-fn a_hundred_of_everything_fits() {
+fn hundred_of_everything_fits() {
     let mut status = good();
     let domains: Vec<String> = (0..100)
         .map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]"))
@@ -320,7 +320,7 @@ fn a_hundred_of_everything_fits() {
 }
 
 #[test]
-fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
+fn foreign_values_are_never_markup() {
     let mut status = good();
     let evil = "<img src=x onerror=alert(1)>\"'&";
     let mut bad = probe(PodPart::Other, ProbeState::Failed, evil);
@@ -365,7 +365,7 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
 }
 
 #[test]
-fn what_is_typed_into_the_field_outlives_a_refresh() {
+fn typed_name_outlives_refresh() {
     let mut status = good();
     let whole = page(&status);
     let parts: Vec<&str> = whole.split("<div class=\"live\">").collect();
@@ -383,7 +383,7 @@ fn what_is_typed_into_the_field_outlives_a_refresh() {
 }
 
 #[test]
-fn each_level_has_a_title_and_an_icon_of_its_own() {
+fn levels_differ_in_title_and_icon() {
     let levels = [
         FindingLevel::Well,
         FindingLevel::Degraded,
@@ -422,7 +422,7 @@ fn each_level_has_a_title_and_an_icon_of_its_own() {
 }
 
 #[test]
-fn who_asks_most_is_shown_from_within_the_pod() {
+fn ranking_is_shown_within_pod() {
     says(
         &page(&good()),
         &["Who asks most Shown to requests from within the pod"],

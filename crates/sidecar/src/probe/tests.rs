@@ -45,7 +45,7 @@ fn refused(asked: &Asked) -> Reaction {
 }
 
 #[tokio::test]
-async fn verdicts() {
+async fn response_decides_the_state() {
     type Server = fn(&Asked) -> Reaction;
     let cases: [(&str, Server, PodPart, HealthMode, ProbeState); 9] = [
         (
@@ -142,7 +142,7 @@ async fn verdicts() {
 }
 
 #[tokio::test]
-async fn silence_fails_every_part() {
+async fn silent_server_fails_every_part() {
     for part in [PodPart::Dnsmasq, PodPart::Kubedns, PodPart::Other] {
         let upstream = Upstream::start(|_: &Asked| Reaction::silence()).await;
         let probe = probe(&upstream, part, HealthMode::SelfOnly, "A", &metrics());
@@ -158,7 +158,7 @@ async fn silence_fails_every_part() {
 }
 
 #[tokio::test]
-async fn only_answers_to_the_name_are_measured() {
+async fn only_answers_are_measured() {
     let metrics = metrics();
     let upstream = Upstream::start(backend_away).await;
     let probe = probe(
@@ -181,7 +181,7 @@ async fn only_answers_to_the_name_are_measured() {
 }
 
 #[tokio::test]
-async fn a_server_that_recovers_is_healthy_again() {
+async fn recovered_server_is_healthy_again() {
     let away = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let switch = Arc::clone(&away);
     let upstream = Upstream::start(move |asked: &Asked| {
@@ -214,7 +214,7 @@ async fn a_server_that_recovers_is_healthy_again() {
 }
 
 #[test]
-fn the_label_or_the_address_says_what_is_probed() {
+fn label_or_address_decides_the_part() {
     let [dnsmasq, kubedns] =
         ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| ServerAddr::from_flag(at).unwrap());
     for (spec, part) in [
@@ -235,7 +235,7 @@ fn the_label_or_the_address_says_what_is_probed() {
 }
 
 #[test]
-fn probes_do_not_start_together() {
+fn first_probes_are_spread_out() {
     let second = Duration::from_secs(1);
     let starts: Vec<Duration> = (0..4)
         .map(|index| first_delay(5 * second, index, 4))
@@ -247,7 +247,7 @@ fn probes_do_not_start_together() {
 }
 
 #[tokio::test]
-async fn probes_never_overlap() {
+async fn slow_probes_never_overlap() {
     // Each answer takes longer than the interval.
     let upstream =
         Upstream::start(|asked: &Asked| fine(asked).after(Duration::from_millis(1500))).await;
@@ -274,7 +274,7 @@ async fn probes_never_overlap() {
 }
 
 #[test]
-fn names_of_metrics() {
+fn metrics_have_names_of_kube_dns() {
     assert_eq!(
         metric_name("kubedns", "dnsmasq_hits"),
         "kubedns_dnsmasq_hits"

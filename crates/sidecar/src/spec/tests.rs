@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn probes_of_the_manifests_and_more() {
+fn probes_of_manifests_are_parsed() {
     let cases = [
         (
             "kubedns,127.0.0.1:10053,kubernetes.default.svc.cluster.local,5,SRV",
@@ -49,7 +49,7 @@ fn probes_of_the_manifests_and_more() {
 }
 
 #[test]
-fn mistakes() {
+fn wrong_probes_are_rejected() {
     let cases = [
         ("", "invalid format to --probe"),
         ("l,s", "invalid format to --probe"),
@@ -115,14 +115,14 @@ fn mistakes() {
 }
 
 #[test]
-fn an_interval_beyond_reason_does_not_overflow() {
+fn huge_interval_does_not_overflow() {
     let spec: ProbeSpec = format!("l,127.0.0.1,x,{}", i64::MAX).parse().unwrap();
     assert_eq!(spec.interval.as_secs(), i64::MAX.unsigned_abs());
 }
 
 proptest! {
     #[test]
-    fn nothing_panics(text in "\\PC{0,60}|[a-z]{1,3},[0-9.:\\[\\]a-f]{0,12},[a-z.\\\\0-9*_-]{0,70}(,[-+0-9]{0,3}(,[A-Z/a-z]{0,8})?)?") {
+    fn any_text_parses_without_panic(text in "\\PC{0,60}|[a-z]{1,3},[0-9.:\\[\\]a-f]{0,12},[a-z.\\\\0-9*_-]{0,70}(,[-+0-9]{0,3}(,[A-Z/a-z]{0,8})?)?") {
         let _ = text.parse::<ProbeSpec>();
     }
 }

@@ -37,7 +37,7 @@ impl Lab {
         std::fs::write(&status, nanny).unwrap();
         let metrics = Metrics::new("x").unwrap();
         let (dnsmasq_at, every) = (ServerAddr::from(dnsmasq.addr()), Duration::from_secs(10));
-        let peers = Arc::new(Peers::without_ranking("", status.to_str().unwrap()));
+        let peers = Arc::new(ReportPeers::without_ranking("", status.to_str().unwrap()));
         let upstreams =
             UpstreamProbes::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
         Self {
@@ -112,7 +112,7 @@ fn routes(stub_domains: &[(&str, SocketAddr)], upstreams: &[SocketAddr]) -> Stri
 }
 
 #[tokio::test]
-async fn each_server_is_asked_what_it_is_there_for() {
+async fn query_depends_on_served_names() {
     let (stub, outside, both, typed) = tokio::join!(
         answering("NOERROR"),
         answering("NXDOMAIN"),
@@ -156,7 +156,7 @@ async fn each_server_is_asked_what_it_is_there_for() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_server_shows_after_two_probes() {
+async fn trouble_shows_after_two_probes() {
     let silent = Server::start(|_: &Asked| Reaction::silence()).await;
     let refused = answering("REFUSED").await;
     let dead: SocketAddr = ([127, 0, 0, 1], testkit::ports::free_port()).into();
@@ -194,7 +194,7 @@ async fn what_is_wrong_with_a_server_shows_after_two_probes() {
 }
 
 #[tokio::test]
-async fn only_a_stub_domain_makes_servfail_a_failure() {
+async fn servfail_fails_only_stub_domains() {
     let servfail = answering("SERVFAIL").await;
     for (nanny, once, twice) in [
         (
@@ -223,7 +223,7 @@ async fn only_a_stub_domain_makes_servfail_a_failure() {
 
 /// A resolver without access to the root answers SERVFAIL after three seconds.
 #[tokio::test]
-async fn a_late_servfail_is_an_answer() {
+async fn late_servfail_is_an_answer() {
     let late = Server::start(|asked: &Asked| {
         Reaction::from(Reply::to(&asked.packet).rcode("SERVFAIL")).after(Duration::from_secs(3))
     })
@@ -239,7 +239,7 @@ async fn a_late_servfail_is_an_answer() {
 }
 
 #[tokio::test]
-async fn one_lost_packet_is_counted_and_changes_nothing_and_an_answer_ends_a_silence() {
+async fn single_lost_packet_changes_no_condition() {
     let silent = Arc::new(AtomicBool::new(false));
     let state = Arc::clone(&silent);
     let server = Server::start(move |asked: &Asked| {
@@ -277,7 +277,7 @@ async fn one_lost_packet_is_counted_and_changes_nothing_and_an_answer_ends_a_sil
 }
 
 #[tokio::test]
-async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
+async fn list_is_kept_while_dnsmasq_is_silent() {
     let (old, new) = tokio::join!(answering("NOERROR"), answering("NOERROR"));
     let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
     lab.rounds(1).await;
@@ -304,7 +304,7 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
 }
 
 #[tokio::test]
-async fn what_is_probed_anyway_or_is_no_server_is_passed_over() {
+async fn servers_with_own_probe_are_excluded() {
     let (kubedns, nowhere, real) = tokio::join!(
         answering("NOERROR"),
         answering("SERVFAIL"),
@@ -328,7 +328,7 @@ async fn what_is_probed_anyway_or_is_no_server_is_passed_over() {
 }
 
 #[tokio::test]
-async fn so_many_servers_are_probed_and_no_more() {
+async fn many_servers_are_bounded() {
     let asked = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&asked);
     let server = Server::start(move |asked: &Asked| {
@@ -350,14 +350,14 @@ async fn so_many_servers_are_probed_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_interval_of_zero_asks_nobody() {
+async fn zero_interval_disables_probes() {
     let server = answering("NOERROR").await;
     let dnsmasq = ServerAddr::from(server.addr());
     let metrics = Metrics::new("x").unwrap();
     let upstreams = UpstreamProbes::new(
         dnsmasq,
         Vec::new(),
-        Arc::new(Peers::without_ranking("", "")),
+        Arc::new(ReportPeers::without_ranking("", "")),
         Duration::ZERO,
         "kubedns",
         &metrics,
@@ -370,7 +370,7 @@ async fn an_interval_of_zero_asks_nobody() {
 }
 
 #[test]
-fn lines_of_dnsmasq() {
+fn lines_of_dnsmasq_are_parsed() {
     for (line, expected) in [
         ("192.0.2.1#53 12 3", Some(("192.0.2.1:53", 12))),
         ("2001:db8::1#5353 0 0", Some(("[2001:db8::1]:5353", 0))),

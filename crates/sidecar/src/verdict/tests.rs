@@ -60,7 +60,7 @@ fn routes(routes: &[(&str, &str, u8)]) -> SidecarStatus {
 }
 
 #[test]
-fn a_pod_that_is_well_has_no_findings() {
+fn healthy_pod_has_no_findings() {
     assert_eq!(found(&good()), Vec::<String>::new());
     let unknown = |status: SidecarStatus| SidecarStatus {
         kubedns: PeerReport {
@@ -83,7 +83,7 @@ fn a_pod_that_is_well_has_no_findings() {
 }
 
 #[test]
-fn probes_tell_who_does_not_answer() {
+fn failing_probe_names_silent_part() {
     let lost = ProbeStatus {
         failures: 2,
         ..probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout")
@@ -159,7 +159,7 @@ fn probes_tell_who_does_not_answer() {
 }
 
 #[test]
-fn upstreams_are_judged_by_the_names_they_are_there_for() {
+fn upstreams_are_judged_per_route() {
     let [live, other] = ["192.0.2.1:53", "192.0.2.2:53"];
     let silent = |address, serves: &[&str]| upstream(address, serves, "i/o timeout");
     let fails = |address, serves: &[&str]| DnsmasqUpstream {
@@ -232,7 +232,7 @@ fn upstreams_are_judged_by_the_names_they_are_there_for() {
 }
 
 #[test]
-fn what_kubedns_and_the_nanny_say_is_found() {
+fn faults_of_kubedns_and_nanny_are_found() {
     let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
     let cases = vec![
         (
@@ -302,7 +302,7 @@ fn what_kubedns_and_the_nanny_say_is_found() {
 }
 
 #[test]
-fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
+fn worst_finding_is_the_verdict() {
     let metrics = Metrics::new("x").unwrap();
     let verdicts = Verdicts::new("kubedns", true, &metrics).unwrap();
     let at = |seconds| Now::at(Duration::from_secs(seconds));
@@ -357,7 +357,7 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
 }
 
 #[test]
-fn what_passes_by_itself_is_no_finding_at_once() {
+fn short_fault_is_no_finding() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));

@@ -127,7 +127,7 @@ fn shows_the_probe(document: &str) -> bool {
 }
 
 #[tokio::test]
-async fn the_page_is_live() {
+async fn page_refreshes_itself() {
     let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else {
         return;
     };
@@ -140,7 +140,7 @@ async fn the_page_is_live() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_page_is_live_and_what_is_no_page_does_not_replace_it() {
+async fn proxied_page_refreshes_itself() {
     let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else {
         return;
     };

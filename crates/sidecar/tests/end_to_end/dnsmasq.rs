@@ -93,7 +93,7 @@ async fn until(sidecar: &Sidecar, series: &str, least: f64) {
 }
 
 #[tokio::test]
-async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
+async fn lost_backend_keeps_dnsmasq_healthy() {
     let there = Arc::new(AtomicBool::new(false));
     let backend = backend(Arc::clone(&there)).await;
     let port = free_port();
@@ -136,7 +136,7 @@ async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
 }
 
 #[tokio::test]
-async fn health_through_is_what_it_was() {
+async fn health_through_fails_without_backend() {
     let there = Arc::new(AtomicBool::new(true));
     let backend = backend(Arc::clone(&there)).await;
     let port = free_port();
@@ -187,7 +187,7 @@ async fn counters_survive_a_restart_of_dnsmasq() {
 }
 
 #[tokio::test]
-async fn its_upstreams_are_told_by_dnsmasq_and_probed() {
+async fn upstreams_of_dnsmasq_are_probed() {
     let answers = |asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("NXDOMAIN"));
     let (well, probed_anyway) = tokio::join!(Upstream::start(answers), Upstream::start(answers));
     let dead: SocketAddr = (Ipv4Addr::LOCALHOST, free_port()).into();

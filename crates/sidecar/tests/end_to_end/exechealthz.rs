@@ -82,7 +82,7 @@ impl Pod {
 
 /// Kubernetes 1.4.0 has a single command. The liveness probe of kubedns is `/healthz` on port 8080.
 #[tokio::test]
-async fn one_command_for_both_parts() {
+async fn one_command_checks_both_parts() {
     let command = format!(
         "-cmd=nslookup {NAME} 127.0.0.1 >/dev/null && nslookup {NAME} 127.0.0.1:10053 >/dev/null"
     );
@@ -108,7 +108,7 @@ async fn one_command_for_both_parts() {
 /// Kubernetes 1.4.7 and 1.5 have two commands. The liveness probes on port 8080 are
 /// `/healthz-kubedns` for kubedns and `/healthz-dnsmasq` for dnsmasq.
 #[tokio::test]
-async fn a_command_for_each_part() {
+async fn each_part_has_its_command() {
     let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");
     let kubedns = format!("--cmd=nslookup {NAME} 127.0.0.1:10053 >/dev/null");
     let arguments = [
@@ -132,7 +132,7 @@ async fn a_command_for_each_part() {
 /// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old
 /// manifests.
 #[tokio::test]
-async fn the_probes_of_the_sidecar() {
+async fn probes_replace_commands() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");
     let dnsmasq = format!("--probe=dnsmasq,127.0.0.1:53,{NAME},1,A");
     let pod = Pod::start(&[&kubedns, &dnsmasq, "--exechealthz-port=8080"]).await;

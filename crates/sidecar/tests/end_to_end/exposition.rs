@@ -39,7 +39,7 @@ fn is_new(line: &str) -> bool {
 }
 
 #[tokio::test]
-async fn names_labels_types_help_and_buckets_are_the_captured_ones() {
+async fn exposition_is_that_of_kube_dns() {
     let servers = Servers::start().await;
     let mut flags = servers.probes();
     flags.retain(|flag| !flag.starts_with("--probe=tcp,"));
@@ -78,7 +78,7 @@ async fn names_labels_types_help_and_buckets_are_the_captured_ones() {
 }
 
 #[tokio::test]
-async fn sums_agree() {
+async fn sums_and_counts_agree() {
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
     for label in [
@@ -134,7 +134,7 @@ async fn sums_agree() {
 }
 
 #[tokio::test]
-async fn namespace_and_path_are_chosen() {
+async fn namespace_and_path_are_configurable() {
     let port = format!("--dnsmasq-port={}", testkit::ports::free_port());
     let sidecar = Sidecar::start(&[
         "--prometheus-namespace=custom",

@@ -18,7 +18,7 @@ fn descriptors(sidecar: &Sidecar) -> u32 {
 }
 
 #[tokio::test]
-async fn idle_and_slow_clients_do_not_keep_the_kubelet_out() {
+async fn slow_clients_leave_room_for_kubelet() {
     let mut sidecar = Sidecar::start::<&str>(&[]).await;
     let mut clients = Vec::with_capacity(CLIENTS);
     for at in 0..CLIENTS {

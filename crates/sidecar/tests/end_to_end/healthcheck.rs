@@ -102,7 +102,7 @@ fn blank(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn replies_are_the_captured_ones() {
+async fn replies_are_those_of_kube_dns() {
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
     let captured = [
@@ -179,7 +179,7 @@ async fn replies_are_the_captured_ones() {
 }
 
 #[tokio::test]
-async fn a_probe_that_has_not_asked_yet() {
+async fn waiting_probe_fails_its_check() {
     let silent = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let sidecar = Sidecar::start(&[format!(
         "--probe=later,{},www.outside.test,600,SRV",
@@ -196,7 +196,7 @@ async fn a_probe_that_has_not_asked_yet() {
 }
 
 #[tokio::test]
-async fn healthz_tells_the_time() {
+async fn healthz_has_the_time() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     let shape = |reply: &str| {
         let (status, headers, body) = normal(reply);
@@ -220,7 +220,7 @@ async fn healthz_tells_the_time() {
 }
 
 #[tokio::test]
-async fn head_and_post_are_answered_like_get() {
+async fn head_and_post_work_like_get() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     for path in ["/metrics", "/healthz", "/status", "/"] {
         let head = sidecar.reply("HEAD", path).await;

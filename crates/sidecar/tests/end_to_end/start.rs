@@ -14,7 +14,7 @@ async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_mistake_on_the_command_line_is_one_line_and_a_hint() {
+async fn wrong_flag_is_one_line_and_hint() {
     let (status, lines) = fails(&["--probe=l,127.0.0.1:53,x,5,MX"]).await;
     assert_eq!(status, 2);
     assert_eq!(
@@ -27,7 +27,7 @@ async fn a_mistake_on_the_command_line_is_one_line_and_a_hint() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_is_one_line() {
+async fn failed_start_is_one_line() {
     let taken = Sidecar::start::<&str>(&[]).await;
     let port = format!("--prometheus-port={}", taken.address.port());
     let cases: [(&[&str], &str); 4] = [
@@ -66,7 +66,7 @@ async fn a_start_that_fails_is_one_line() {
 }
 
 #[tokio::test]
-async fn signals_end_it_at_once_and_well() {
+async fn signal_ends_with_success() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut sidecar = Sidecar::start(&["--probe=silent,192.0.2.1,x"]).await;
         sidecar.process.signal(signal);
@@ -123,7 +123,7 @@ async fn misplaced_command_ends_the_start() {
 }
 
 #[tokio::test]
-async fn json_logs_on_request() {
+async fn json_format_logs_json() {
     let process = Sidecar::start(&["--log-format=json"]).await.process;
     for line in process.stderr() {
         let value: serde_json::Value =

@@ -44,7 +44,7 @@ async fn says(body: Option<&'static str>) -> (String, JoinSet<()>) {
 }
 
 #[tokio::test]
-async fn probes_and_their_history() {
+async fn status_has_probes_with_history() {
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
     let probes = eventually(PATIENCE, || async {
@@ -80,7 +80,7 @@ async fn probes_and_their_history() {
 }
 
 #[tokio::test]
-async fn other_parts_are_asked_when_somebody_looks() {
+async fn reader_triggers_fetch_of_parts() {
     let (kubedns, _kubedns) = says(Some(
         "kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n",
     ))
@@ -106,7 +106,7 @@ async fn other_parts_are_asked_when_somebody_looks() {
 }
 
 #[tokio::test]
-async fn other_parts_that_hang_or_are_away_are_unknown() {
+async fn hanging_parts_are_unknown() {
     let (hangs, _task) = says(None).await;
     let flags = [
         format!("--kubedns-metrics={hangs}"),
@@ -125,7 +125,7 @@ async fn other_parts_that_hang_or_are_away_are_unknown() {
 }
 
 #[tokio::test]
-async fn the_page_lets_no_script_of_others_run() {
+async fn policy_permits_only_own_script() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     let reply = sidecar.reply("GET", "/").await;
     let head = reply.split("\r\n\r\n").next().unwrap();
@@ -142,7 +142,7 @@ async fn the_page_lets_no_script_of_others_run() {
 
 /// In a pod with kubedns alone, the pages do not mention dnsmasq, and no check fails.
 #[tokio::test]
-async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
+async fn pod_without_dnsmasq_is_well() {
     let (kubedns, _kubedns) = says(Some("kubedns_synced 1\n")).await;
     let servers = Servers::start().await;
     let probe = servers.probes().remove(0).replace("=good,", "=kubedns,");
@@ -173,7 +173,7 @@ async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
 
 /// The response of kubedns is passed on, even if it is an error.
 #[tokio::test]
-async fn names_are_explained_by_kubedns() {
+async fn explain_is_passed_to_kubedns() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let explain = format!(
         "--kubedns-explain=http://{}/explain",
@@ -211,7 +211,7 @@ async fn names_are_explained_by_kubedns() {
 /// A probe that fails repeatedly is a finding in the verdict. The metrics show the finding without
 /// a request for the page.
 #[tokio::test]
-async fn the_verdict_is_exported() {
+async fn verdict_is_exported_as_metric() {
     let probe = format!(
         "--probe=kubedns,127.0.0.1:{},x.test,1,A",
         testkit::ports::free_port()

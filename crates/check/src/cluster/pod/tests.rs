@@ -9,7 +9,7 @@ fn status(document: Value) -> SidecarStatus {
     serde_json::from_value(document).unwrap()
 }
 
-fn lines(checks: &[Check]) -> Vec<(CheckOutcome, &str)> {
+fn lines(checks: &[CheckLine]) -> Vec<(CheckOutcome, &str)> {
     checks
         .iter()
         .map(|check| (check.outcome, check.text.as_str()))
@@ -126,7 +126,7 @@ fn findings_are_shown_in_their_group() {
             FindingGroup::Upstreams,
             FindingGroup::Configuration,
         ] {
-            let found: Vec<Check> = findings_in(&status, other);
+            let found: Vec<CheckLine> = findings_in(&status, other);
             let expected = if other == group {
                 vec![(outcome, "t")]
             } else {

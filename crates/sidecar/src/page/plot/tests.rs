@@ -25,7 +25,7 @@ fn drawn(history: Vec<ProbeResult>, now: u64) -> String {
 }
 
 #[test]
-fn a_line_per_run_and_a_bar_per_failure() {
+fn run_is_a_line_failure_a_bar() {
     let history = vec![
         point(0, ProbeState::Ok, 1.0),
         point(60_000, ProbeState::Ok, 3.0),
@@ -52,7 +52,7 @@ fn a_line_per_run_and_a_bar_per_failure() {
 }
 
 #[test]
-fn nothing_yet() {
+fn empty_history_draws_no_line() {
     let svg = drawn(Vec::new(), 1_000_000);
     assert!(
         svg.starts_with("<svg ") && svg.ends_with("</svg>") && !svg.contains("NaN"),
@@ -61,7 +61,7 @@ fn nothing_yet() {
 }
 
 #[test]
-fn clocks_that_jump_draw_something() {
+fn jumping_clock_keeps_points_inside() {
     let history = vec![
         point(500, ProbeState::Ok, 1.0),
         point(0, ProbeState::Ok, f64::MAX),
@@ -74,7 +74,7 @@ fn clocks_that_jump_draw_something() {
 }
 
 #[test]
-fn tops_are_round() {
+fn top_of_axis_is_round() {
     let cases = [
         (0.0, 1.0),
         (1.0, 1.0),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn times() {
+fn seconds_become_two_units() {
     let cases = [
         (0, "0 s"),
         (59, "59 s"),
@@ -18,7 +18,7 @@ fn times() {
 }
 
 #[test]
-fn numbers() {
+fn numbers_have_three_digits() {
     let cases = [
         (0.0, "0 ms"),
         (0.123, "0.12 ms"),

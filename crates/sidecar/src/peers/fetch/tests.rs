@@ -31,7 +31,7 @@ async fn answer(reply: impl Into<Vec<u8>>, hold: bool) -> Result<String, String>
 }
 
 #[tokio::test]
-async fn answers() {
+async fn page_is_fetched_or_refused_by_status() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n";
     assert_eq!(answer(ok, false).await, Ok("hello\n".to_owned()));
     assert_eq!(
@@ -50,7 +50,7 @@ async fn answers() {
 }
 
 #[tokio::test]
-async fn silence_and_floods_are_cut_off() {
+async fn silent_and_endless_pages_are_cut() {
     assert_eq!(
         answer("HTTP/1.1 200 OK\r\n\r\n", true).await,
         Err("no answer within 1s".to_owned())
@@ -65,7 +65,7 @@ async fn silence_and_floods_are_cut_off() {
 }
 
 #[tokio::test]
-async fn files_and_what_is_neither() {
+async fn source_is_a_file_or_http() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     std::fs::write(&path, "{}").unwrap();
@@ -91,7 +91,7 @@ async fn files_and_what_is_neither() {
 
 /// A named pipe stands for a file on a dead mount: opening it waits for a writer.
 #[tokio::test]
-async fn a_file_whose_read_hangs_is_silence() {
+async fn hanging_file_times_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
