@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::document::Explanation;
 use crate::facts::dnsmasq_path::DnsFront;
 use crate::facts::server_state::ServerState;
-use crate::facts::topology::Topology;
+use crate::facts::topology::DnsmasqTopology;
 use crate::request::ExplainRequest;
 use crate::survey::NameSurvey;
 
@@ -27,7 +27,7 @@ pub struct Explainer {
     slots: Arc<Semaphore>,
     /// The processor time of all pages.
     share: Arc<HalfCore>,
-    topology: Topology,
+    topology: DnsmasqTopology,
 }
 
 /// Returns the current state of the server.
@@ -52,7 +52,7 @@ impl Explainer {
         objects: Arc<PublishedObjects>,
         server: Arc<ReadServerState>,
         share: Arc<HalfCore>,
-        topology: Topology,
+        topology: DnsmasqTopology,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
         Self {

@@ -44,7 +44,7 @@ mod text;
 pub use command::{Options as CommandOptions, command};
 pub use explainer::{Explainer, ReadServerState};
 pub use facts::server_state::{LostZone, ServerState};
-pub use facts::topology::Topology;
+pub use facts::topology::DnsmasqTopology;
 
 #[cfg(test)]
 mod tests;

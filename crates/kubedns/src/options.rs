@@ -36,7 +36,7 @@ pub use crate::tap::dnstap::{DnstapOutput, DnstapReader, DnstapReaderError};
 pub use cluster::domains::{ClusterDomains, ClusterDomainsError, Domain, DomainError};
 pub use clusterset::ClusterSetError;
 pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
-pub use explain::Topology;
+pub use explain::DnsmasqTopology;
 pub use exposition::{Exposition, MetricsPort};
 pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
@@ -204,7 +204,7 @@ pub struct Options {
     /// forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to it,
     /// as its only nameserver) or alone (no dnsmasq, clients query kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
-    pub topology: Topology,
+    pub topology: DnsmasqTopology,
     /// time to keep answering after SIGTERM, while not ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,

@@ -30,7 +30,7 @@ use crate::forget;
 use crate::index_task::{IndexTask, SnapshotRead, SnapshotWriter};
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{ConfigFrom, Exposition, Options, Topology, TransferTo};
+use crate::options::{ConfigFrom, DnsmasqTopology, Exposition, Options, TransferTo};
 use crate::status::Status;
 use crate::tap::QueryViews;
 use crate::tap::owners::OwnerFinder;
@@ -213,7 +213,7 @@ impl Kubedns {
         self.dns.start(&mut tasks, stop);
 
         // The configuration, and what follows its edits.
-        if self.options.topology == Topology::Direct {
+        if self.options.topology == DnsmasqTopology::Direct {
             let emptying = forget::empty_cache_on_edits(forwarder, in_force, stop.clone());
             tasks.lasting("emptying the cache after edits", emptying);
         }

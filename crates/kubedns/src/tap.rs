@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cluster::snapshot::Published;
 use daemon::tasks::Tasks;
 use dnsconfig::query_log::QueryLog;
-use explain::Topology;
+use explain::DnsmasqTopology;
 use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
 use querylog::{LineSource, QueryLine};
 use skydns::server::DnsServer;
@@ -80,7 +80,7 @@ impl QueryViews {
         &self,
         tasks: &mut Tasks,
         verbosity: i32,
-        topology: Topology,
+        topology: DnsmasqTopology,
         config: watch::Receiver<dnsconfig::ConfigState>,
         stop: CancellationToken,
     ) {
@@ -99,7 +99,7 @@ impl QueryViews {
     pub(crate) fn routes(
         &self,
         published: &Arc<Published>,
-        topology: Topology,
+        topology: DnsmasqTopology,
         stop: CancellationToken,
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let tap = Arc::clone(&self.tap);
@@ -121,7 +121,7 @@ fn open_tap(tap: &Arc<QueryTap>, request: &querylog::TapRequest) -> Result<TapLi
 /// Returns a function that opens the query log, if kubedns writes it.
 fn query_log(
     tap: &Arc<QueryTap>,
-    topology: Topology,
+    topology: DnsmasqTopology,
     queries: LoggedQueries,
 ) -> impl Fn(&QueryLog) -> Result<TapLines, LogOpenError> + use<> {
     let tap = Arc::clone(tap);
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn query_log_behind_dnsmasq_is_left_to_nanny() {
         for (topology, queries, ours) in [
-            (Topology::DropIn, LoggedQueries::Configured, false),
-            (Topology::Cache, LoggedQueries::Configured, false),
-            (Topology::Direct, LoggedQueries::Configured, true),
-            (Topology::Alone, LoggedQueries::Configured, true),
-            (Topology::DropIn, LoggedQueries::All, true),
+            (DnsmasqTopology::DropIn, LoggedQueries::Configured, false),
+            (DnsmasqTopology::Cache, LoggedQueries::Configured, false),
+            (DnsmasqTopology::Direct, LoggedQueries::Configured, true),
+            (DnsmasqTopology::Alone, LoggedQueries::Configured, true),
+            (DnsmasqTopology::DropIn, LoggedQueries::All, true),
         ] {
             let tap = Arc::new(QueryTap::default());
             let opened = query_log(&tap, topology, queries)(&QueryLog::default());

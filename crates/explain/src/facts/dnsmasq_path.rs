@@ -18,7 +18,7 @@ use wire::ServerAddr;
 use wire::mnemonic::type_name;
 use wire::{reverse, rtype};
 
-use super::topology::Topology;
+use super::topology::DnsmasqTopology;
 use crate::document::{AnswerRecord, DnsmasqAsks, DnsmasqPath, NameRoute, TypeAnswer};
 
 /// The DNS server that pods query: dnsmasq or kubedns.
@@ -26,7 +26,7 @@ use crate::document::{AnswerRecord, DnsmasqAsks, DnsmasqPath, NameRoute, TypeAns
 pub(crate) struct DnsFront {
     /// The configuration, which the nanny passes to dnsmasq.
     pub(crate) config: Arc<Config>,
-    pub(crate) topology: Topology,
+    pub(crate) topology: DnsmasqTopology,
     /// The hosts file of the pod, which dnsmasq also reads.
     pub(crate) hosts: PathBuf,
 }
@@ -86,7 +86,7 @@ impl DnsFront {
         }
         let kubedns_domain = self.kubedns_domain(name, domain);
         // As a cache, dnsmasq has no other server than kubedns.
-        if self.topology == Topology::Cache {
+        if self.topology == DnsmasqTopology::Cache {
             return path_to_kubedns(kubedns_domain.as_ref());
         }
 

@@ -2,7 +2,7 @@
 
 /// The position of dnsmasq, seen from kubedns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Topology {
+pub enum DnsmasqTopology {
     /// In front: clients ask it, and it asks kubedns for names of the cluster, as in kube-dns.
     #[default]
     DropIn,
@@ -15,7 +15,7 @@ pub enum Topology {
     Alone,
 }
 
-impl Topology {
+impl DnsmasqTopology {
     /// Whether clients query dnsmasq, which forwards to kubedns.
     pub fn is_behind_dnsmasq(self) -> bool {
         matches!(self, Self::DropIn | Self::Cache)

@@ -25,7 +25,7 @@ use crate::facts::dnsmasq_path::DnsFront;
 use crate::moment::Moment;
 use crate::request::{ExplainParameters, ExplainRequest};
 use crate::survey::NameSurvey;
-use crate::{ServerState, Topology};
+use crate::{DnsmasqTopology, ServerState};
 use crate::{command, text};
 
 /// Time of all explanations: 2026-11-05T08:00:00Z.
@@ -37,7 +37,7 @@ pub(super) struct Cluster {
     pub(super) published: Arc<Published>,
     pub(super) source: EndpointsSource,
     pub(super) server: ServerState,
-    pub(super) topology: Topology,
+    pub(super) topology: DnsmasqTopology,
     pub(super) hosts: PathBuf,
 }
 
@@ -79,7 +79,7 @@ impl Cluster {
                 config,
                 has_upstreams: true,
             },
-            topology: Topology::DropIn,
+            topology: DnsmasqTopology::DropIn,
             hosts: PathBuf::new(),
         }
     }

@@ -6,7 +6,7 @@ use skydns::{OwnNames, Zone};
 use wire::Name;
 
 use super::cluster::Cluster;
-use crate::Topology;
+use crate::DnsmasqTopology;
 
 /// A cluster with a host, an alias of a Service, an alias of a missing Service, and a stub domain
 /// that contains these names.
@@ -44,8 +44,8 @@ fn own_names_are_answered_by_kubedns() {
         "/detail/dnsmasq/asks",
     ];
     for (topology, asked, around) in [
-        (Topology::DropIn, "kubedns", "stub_domain"),
-        (Topology::Direct, "not_in_front", "not_in_front"),
+        (DnsmasqTopology::DropIn, "kubedns", "stub_domain"),
+        (DnsmasqTopology::Direct, "not_in_front", "not_in_front"),
     ] {
         cluster.topology = topology;
         let rows = [

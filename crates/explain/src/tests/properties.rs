@@ -7,7 +7,7 @@ use wire::mnemonic::{parse_type, rcode_name};
 use wire::rcode;
 
 use super::cluster::Cluster;
-use crate::Topology;
+use crate::DnsmasqTopology;
 use crate::document::{Explanation, LookupOutcome};
 use crate::request::ExplainParameters;
 use crate::text;
@@ -129,7 +129,7 @@ fn clusters() -> [Cluster; FRONTS] {
         ("in-addr.arpa", "192.0.2.9"),
         ("com", "192.0.2.9"),
     ]);
-    direct.topology = Topology::Direct;
+    direct.topology = DnsmasqTopology::Direct;
     [plain, taken, direct]
 }
 

@@ -6,7 +6,7 @@ use dnsconfig::ConfigRejection;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
 use super::cluster::Cluster;
-use crate::Topology;
+use crate::DnsmasqTopology;
 use crate::document::{DnsmasqAsks, LookupOutcome, NameRoute};
 
 const WEB: &str = "web.apps.svc.cluster.local. A";
@@ -221,7 +221,7 @@ fn deleted_service_has_time() {
 #[test]
 fn direct_topology_bypasses_dnsmasq() {
     let mut cluster = Cluster::with_everything();
-    cluster.topology = Topology::Direct;
+    cluster.topology = DnsmasqTopology::Direct;
     for (words, beyond) in [
         (WEB, ""),
         ("www.example.com. A", ", which asks 192.0.2.53:53"),
@@ -244,7 +244,7 @@ fn direct_topology_bypasses_dnsmasq() {
 #[test]
 fn cache_topology_sends_all_to_kubedns() {
     let mut cluster = Cluster::with_everything();
-    cluster.topology = Topology::Cache;
+    cluster.topology = DnsmasqTopology::Cache;
     cluster.stub_domains(&[
         ("corp.cluster.local", "192.0.2.9"),
         ("10.in-addr.arpa", "192.0.2.10"),

@@ -11,7 +11,7 @@ use wire::Upstream;
 
 use super::cluster::Cluster;
 use super::transcript;
-use crate::Topology;
+use crate::DnsmasqTopology;
 use crate::document::{DnsmasqAsks, LookupOutcome};
 
 /// A cluster whose dnsmasq has stub domains below the domains of kubedns.
@@ -61,7 +61,7 @@ fn stub_domain_takes_cluster_names() {
         );
     }
     // Without dnsmasq in front, kubedns answers these names itself.
-    cluster.topology = Topology::Direct;
+    cluster.topology = DnsmasqTopology::Direct;
     let rows = [
         ("host.corp.cluster.local. A", ["nx_domain"]),
         ("10.96.0.12", ["answered"]),
@@ -76,10 +76,10 @@ fn stub_domain_below_cluster_is_forwarded() {
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9")]);
     for topology in [
-        Topology::DropIn,
-        Topology::Cache,
-        Topology::Direct,
-        Topology::Alone,
+        DnsmasqTopology::DropIn,
+        DnsmasqTopology::Cache,
+        DnsmasqTopology::Direct,
+        DnsmasqTopology::Alone,
     ] {
         cluster.topology = topology;
         let rows = [
@@ -103,7 +103,7 @@ fn hosts_file_overrides_records() {
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
     // With kubedns in front, the hosts file of dnsmasq does not matter.
-    for topology in [Topology::Direct, Topology::Alone] {
+    for topology in [DnsmasqTopology::Direct, DnsmasqTopology::Alone] {
         cluster.topology = topology;
         assert_eq!(
             cluster.reasons("localhost. A"),
@@ -125,7 +125,7 @@ fn single_label_is_forwarded_by_dnsmasq() {
     let asked = "to upstream 192.0.2.11:53";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
     // kubedns itself does not forward a name of one label.
-    cluster.topology = Topology::Direct;
+    cluster.topology = DnsmasqTopology::Direct;
     let said = "kubedns does not forward names of one label (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
 }
@@ -141,7 +141,7 @@ fn kubedns_alone_forwards_external_names() {
         },
         true,
     );
-    cluster.topology = Topology::Alone;
+    cluster.topology = DnsmasqTopology::Alone;
     assert!(cluster.topology.forwards_all());
     for name in ["intra.", "www.example.com."] {
         let explanation = cluster.explain(&format!("{name} A"));
@@ -267,7 +267,7 @@ fn further_domain_has_cluster_names() {
         },
         true,
     );
-    cluster.topology = Topology::Direct;
+    cluster.topology = DnsmasqTopology::Direct;
     cluster.expect(
         [
             "/verdict/outcome",
@@ -336,7 +336,7 @@ fn looping_upstreams_are_left_out() {
         ["unknown_address", "no_upstreams"]
     );
     assert_eq!(cluster.reasons("www.example.com. A"), [""; 0]);
-    cluster.topology = Topology::Direct;
+    cluster.topology = DnsmasqTopology::Direct;
     assert_eq!(cluster.reasons("www.example.com. A"), ["no_upstreams"]);
 }
 
@@ -349,7 +349,7 @@ fn looping_stub_domain_has_no_servers() {
     };
     let mut cluster = with_zone(none, true);
     assert_eq!(cluster.reasons("www.acme.test. A"), ["upstreams_left_out"]);
-    cluster.topology = Topology::Direct;
+    cluster.topology = DnsmasqTopology::Direct;
     let text = "is not a name of this cluster: www.acme.test. is not forwarded, kubedns has no upstream server for it";
     let rows = [("www.acme.test. A", ["upstreams_left_out", text])];
     cluster.expect(["/detail/reasons/0/code", "/verdict/text"], &rows);

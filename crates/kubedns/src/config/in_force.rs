@@ -15,7 +15,7 @@ use skydns::{OwnNames, Search, StubDomain, Zone};
 use wire::{Name, Upstream};
 
 use crate::loops::{self, ForwardingRoute, Loops};
-use crate::options::{ClusterDomains, Options, SearchFlags, Topology};
+use crate::options::{ClusterDomains, DnsmasqTopology, Options, SearchFlags};
 
 use super::own_names;
 use super::servers::{self, ConfiguredServers};
@@ -24,7 +24,7 @@ use super::servers::{self, ConfiguredServers};
 #[derive(Debug, Clone)]
 pub struct ConfigFlags {
     /// `--topology`.
-    pub topology: Topology,
+    pub topology: DnsmasqTopology,
     /// `--domain`.
     pub domains: ClusterDomains,
     /// `--nameservers`.

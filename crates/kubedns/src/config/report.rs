@@ -4,7 +4,7 @@ use daemon::metrics::{gauge_value, unix_seconds};
 use dnsconfig::{Config, ConfigState};
 
 use crate::metrics::ConfigMetrics;
-use crate::options::{ClusterDomains, Topology};
+use crate::options::{ClusterDomains, DnsmasqTopology};
 
 use super::in_force::{ConfigFlags, InForce};
 
@@ -38,8 +38,12 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     };
 
     let effect = match flags.topology {
-        Topology::DropIn => "dnsmasq asks kubedns or its servers, and takes the answer of either",
-        Topology::Cache | Topology::Direct | Topology::Alone => "its servers are not asked",
+        DnsmasqTopology::DropIn => {
+            "dnsmasq asks kubedns or its servers, and takes the answer of either"
+        }
+        DnsmasqTopology::Cache | DnsmasqTopology::Direct | DnsmasqTopology::Alone => {
+            "its servers are not asked"
+        }
     };
     tracing::warn!(
         stub_domain = stub_domain.trim_end_matches('.'),

@@ -6,7 +6,7 @@ use dnsconfig::Config;
 use wire::{Name, Nameserver, ServerAddr, Upstream};
 
 use crate::loops::ForwardingRoute;
-use crate::options::Topology;
+use crate::options::DnsmasqTopology;
 
 use super::in_force::{ConfigInputs, ConfigKnowledge};
 
@@ -69,7 +69,7 @@ impl ConfiguredServers {
 }
 
 /// The names of stub servers to which kubedns itself forwards.
-pub(super) fn server_names(config: &Config, topology: Topology) -> BTreeSet<String> {
+pub(super) fn server_names(config: &Config, topology: DnsmasqTopology) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for servers in config.stub_domains.values() {
         if is_left_to_dnsmasq(topology, servers.iter().all(is_plain)) {
@@ -127,8 +127,8 @@ fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
 
 /// Whether dnsmasq behind kubedns forwards to the servers. It supports neither TCP nor TLS
 /// upstreams, so `are_plain` must hold for all servers of a route.
-fn is_left_to_dnsmasq(topology: Topology, are_plain: bool) -> bool {
-    topology == Topology::Direct && are_plain
+fn is_left_to_dnsmasq(topology: DnsmasqTopology, are_plain: bool) -> bool {
+    topology == DnsmasqTopology::Direct && are_plain
 }
 
 /// Whether dnsmasq can forward to the server: plain DNS over UDP.

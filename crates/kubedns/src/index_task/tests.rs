@@ -1,6 +1,6 @@
 //! The index task with events and configurations.
 
-use explain::Topology;
+use explain::DnsmasqTopology;
 use skydns::{Records as _, View as _};
 use testkit::eventually;
 use wire::Name;
@@ -587,7 +587,7 @@ fn stopping_explainer(
         Arc::clone(&running.objects),
         Arc::new(server),
         Arc::clone(running.status.share()),
-        Topology::DropIn,
+        DnsmasqTopology::DropIn,
     );
     (explainer, release, begins)
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use wire::Name;
 use wire::reverse;
 
-use super::{Domain, DomainError, Options, Topology};
+use super::{DnsmasqTopology, Domain, DomainError, Options};
 use cluster::index::PodMode;
 
 /// Domains separated by commas; empty text means none.
@@ -209,11 +209,11 @@ impl Options {
     fn check_autopath(&self) -> Result<(), SearchError> {
         match self.topology {
             _ if !self.autopath => Ok(()),
-            Topology::DropIn | Topology::Cache => Err(SearchError::UnseenClients),
-            Topology::Direct | Topology::Alone if self.pods != PodMode::Verified => {
+            DnsmasqTopology::DropIn | DnsmasqTopology::Cache => Err(SearchError::UnseenClients),
+            DnsmasqTopology::Direct | DnsmasqTopology::Alone if self.pods != PodMode::Verified => {
                 Err(SearchError::UnknownPods)
             }
-            Topology::Direct | Topology::Alone => Ok(()),
+            DnsmasqTopology::Direct | DnsmasqTopology::Alone => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cluster::snapshot::{Published, Snapshot};
 use daemon::http::NotLocal;
-use explain::Topology;
+use explain::DnsmasqTopology;
 use querylog::ranking::{ClientOwner, RankingDocument, RankingRow};
 use skydns::top::{self, TopQueries};
 use warp::http::{Method, StatusCode};
@@ -26,7 +26,7 @@ const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, 
 pub(crate) fn route(
     top: &Arc<TopQueries>,
     published: &Arc<Published>,
-    topology: Topology,
+    topology: DnsmasqTopology,
     owners: &Arc<OwnerFinder>,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let page = TopPage {
@@ -50,7 +50,7 @@ pub(crate) fn route(
 struct TopPage {
     top: Arc<TopQueries>,
     published: Arc<Published>,
-    topology: Topology,
+    topology: DnsmasqTopology,
     owners: Arc<OwnerFinder>,
 }
 
@@ -224,7 +224,7 @@ mod tests {
         };
         let connection = Arc::new(Connection::new(access).await.unwrap());
         let owners = Arc::new(OwnerFinder::new(&connection, &Scope::default()));
-        let route = route(&Arc::default(), &published, Topology::Alone, &owners);
+        let route = route(&Arc::default(), &published, DnsmasqTopology::Alone, &owners);
         for (method, client, host, status) in [
             ("GET", "127.0.0.1:1", "127.0.0.1:8081", 200),
             ("POST", "127.0.0.1:1", "127.0.0.1:8081", 405),
