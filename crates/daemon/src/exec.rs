@@ -66,6 +66,7 @@ impl<'a> ExecRequest<'a> {
         let [_, mark, parent, on_death, program, arguments @ ..] = command_line else {
             return None;
         };
+        // The command line of a person.
         if mark != MARK {
             return None;
         }

@@ -107,6 +107,7 @@ pub fn parse_program<P: Parser>(
     let command = go_command(P::command());
     let words = read_words(&command, program, style, argv)?;
 
+    // Such a word is probably a misspelt or misplaced subcommand.
     let first_word = words.stray.first().filter(|_| words.begins_with_word);
     let subcommand = words
         .stray
@@ -121,6 +122,7 @@ pub fn parse_program<P: Parser>(
         (true, stray) => (words.after_dashes, stray),
         (false, stray) => (Vec::new(), [stray, words.after_dashes].concat()),
     };
+    // The caller logs them, because they often show a mistake.
     let ignored = stray
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
@@ -247,6 +249,7 @@ fn go_bool(arg: clap::Arg) -> clap::Arg {
     let arg = arg
         .action(clap::ArgAction::Set)
         .num_args(0..=1)
+        // The next word is never the value of a boolean.
         .require_equals(true)
         .default_missing_value("true")
         .value_parser(ValueParser::new(boolean));

@@ -88,6 +88,7 @@ impl Server {
     /// on both IP families. A kubelet probes the pod's first address, which may be of either
     /// family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
+        // Errors show the address as the flag has it, an IPv6 address in brackets.
         let shown = match without_brackets(host) {
             host if host.contains(':') => format!("[{host}]:{port}"),
             host => format!("{host}:{port}"),

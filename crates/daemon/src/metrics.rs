@@ -107,6 +107,7 @@ impl Metrics {
         let name = "promhttp_metric_handler_requests_total";
         let options = Opts::new(name, "Total number of scrapes by HTTP status code.");
         let scrapes = register_clone(&registry, name, IntCounterVec::new(options, &["code"]))?;
+        // As in Go, the series exist before the first scrape.
         for code in ["200", "500", "503"] {
             scrapes.with_label_values(&[code]);
         }
@@ -227,6 +228,7 @@ impl Metrics {
     /// Counts a scrape and returns its response.
     pub fn reply(&self) -> Response {
         self.in_flight.inc();
+        // A scrape that is being served counts itself.
         let rendered = self.render();
         self.in_flight.dec();
 

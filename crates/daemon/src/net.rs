@@ -43,6 +43,7 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     let found = lookup.await.map_err(|_| io::ErrorKind::TimedOut)??;
     let addresses: Vec<SocketAddr> = found.collect();
 
+    // As in Go, `localhost` is 127.0.0.1.
     let first_v4 = addresses.iter().find(|address| address.is_ipv4());
     let chosen = first_v4
         .or(addresses.first())

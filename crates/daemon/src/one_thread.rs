@@ -74,6 +74,7 @@ impl SingleThread {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        // A task whose result nobody waits for is of no use.
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
         async move {
             match task.await.map_err(tokio::task::JoinError::try_into_panic) {

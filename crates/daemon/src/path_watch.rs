@@ -151,6 +151,7 @@ impl Targets {
         let targets = [self.path.clone(), parent_of(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
             let identity = file_identity(target);
+            // The watch of the kernel is on the file, not on its name.
             if identity == *watched {
                 continue;
             }

@@ -140,6 +140,7 @@ impl Tasks {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
+        // Names that are left belong to tasks that still run.
         let task = self.names.remove(&id)?;
 
         match ended {

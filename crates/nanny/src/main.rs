@@ -7,6 +7,7 @@ use daemon::flags::Style;
 use nanny::dnsmasq::signal_helper;
 
 fn main() -> ExitCode {
+    // The nanny starts itself again as helper, and as the process that becomes dnsmasq.
     let mut words = std::env::args_os().skip(1);
     if words
         .next()
@@ -17,9 +18,11 @@ fn main() -> ExitCode {
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }
+
     if let Some(done) = querylog::run_command("dnsmasq-nanny", std::env::args_os().skip(1)) {
         return done;
     }
+
     let program = Program {
         name: "dnsmasq-nanny",
         style: Style::Go,

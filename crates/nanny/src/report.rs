@@ -150,6 +150,7 @@ impl NannyCounters {
             )?,
             kubedns_differs: metrics.int_gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
         };
+        // So that each series exists before its first event.
         for reason in [
             RestartReason::Died,
             RestartReason::Hung,
@@ -400,10 +401,12 @@ impl Report {
             .await
             .is_some()
         {
+            // Changes often come together.
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
             failed = self.write_status_file(&directory, failed).is_err();
         }
 
+        // The last changes.
         let _ = self.write_status_file(&directory, failed);
     }
 

@@ -132,6 +132,7 @@ impl Router {
         let config = if forwards { &state.config } else { &empty };
         resolve::set_wanted_names(&self.requests.names, config);
 
+        // What kubedns has in force matters if dnsmasq forwards any names to it.
         let asks_kubedns =
             !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
         self.requests
@@ -146,6 +147,7 @@ impl Router {
         };
 
         let is_cache = self.settings.forward == ForwardMode::Kubedns;
+        // Checked at the first answer alone, so that it is logged once.
         let forwards_all = ["cache", "alone"].contains(&reported.topology.as_str());
         if is_cache && !forwards_all && self.kubedns.routes.is_none() {
             warn!(

@@ -123,6 +123,7 @@ impl Nanny {
             stop.cancel();
             outcome
         };
+        // Both end when either does.
         let (supervised, joined) = tokio::join!(supervise, join_tasks);
 
         if let Some(directory) = self.directory.and_then(Arc::into_inner) {
@@ -172,6 +173,7 @@ impl NannyStart {
         self.report
             .set_servfail_server(servfail_server.local_addr());
 
+        // The router requests names and polls, so the resolver and the poller listen to it.
         let requests = RouterRequests::default();
         let resolver =
             ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
@@ -277,6 +279,7 @@ impl NannyStart {
         states: watch::Receiver<ConfigState>,
     ) -> anyhow::Result<QueryFollowers> {
         let queries = QueryFollowers::new(self.report.metrics(), logs_queries(&self.arguments))?;
+        // If kubedns is in front of dnsmasq, it sees the queries of clients and writes the log.
         let asks_kubedns =
             self.flags.forward == ForwardMode::Kubedns || self.arguments.forwards_to(kubedns);
         let log = query_log(&queries, asks_kubedns);
@@ -296,6 +299,7 @@ impl NannyStart {
             warn!(address, "-statusAddr: no host:port, so no status page");
             return;
         };
+        // A port that is taken must not stop DNS.
         let server = match Server::bind(host, port).await {
             Ok(server) => server,
             Err(error) => {
@@ -323,8 +327,10 @@ impl NannyStart {
         routing: StartedRouting,
         queries: QueryFollowers,
     ) -> Nanny {
+        // With a servers file, names that resolve later cost a reload only.
         let needs_restart = self.plan.mode == EditMode::Restart;
         let incomplete = (routing.unresolved && needs_restart).then(|| routing.routes.clone());
+        // With --no-ident, dnsmasq does not answer the probes.
         let probe = if self.arguments.has_option("no-ident") {
             None
         } else {

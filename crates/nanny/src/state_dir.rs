@@ -144,6 +144,7 @@ fn remove_leftovers(place: &Path) {
         return;
     };
 
+    // In a shared /tmp there may be many entries of others.
     for entry in entries.flatten().take(MAX_LOOKED_AT) {
         let path = entry.path();
         if !is_leftover(&path) {
@@ -162,6 +163,7 @@ fn is_leftover(path: &Path) -> bool {
     let Some(pid) = pid_of_directory(path).filter(|pid| *pid > 0) else {
         return false;
     };
+    // A signal with no number only asks whether the process exists.
     let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
     gone && check_owner(path).is_ok() && is_unlocked(path)
 }
@@ -187,6 +189,7 @@ fn prepare_directory(path: &Path) -> io::Result<()> {
         }
     }
 
+    // Only a write shows that the directory is writable and has space.
     let probed = replace_file(path, PROBE, &vec![0; ROOM]);
     let _ = fs::remove_file(path.join(PROBE));
     probed

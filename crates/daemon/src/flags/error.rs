@@ -48,6 +48,7 @@ fn bad_value_of(command: &Command, style: Style, wrong: &clap::Error) -> Option<
 
     let name = context_text(wrong, ContextKind::InvalidArg)?;
     let value = context_text(wrong, ContextKind::InvalidValue)?;
+    // clap names the flag as in its usage.
     let arg = command
         .get_arguments()
         .find(|candidate| candidate.to_string() == name)?;
@@ -103,6 +104,7 @@ fn flag_names(arg: &Arg) -> FlagNames<'_> {
 fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {
+            // The texts of Go depend on the kind of the mistake.
             Some(known) => Box::new(known.clone()),
             None => source.to_string().into(),
         },

@@ -27,6 +27,7 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
     args.sort_by_key(|arg| arg.get_long());
 
     let mut rows: Vec<HelpRow> = args.into_iter().map(HelpRow::new).collect();
+    // The flag is not in clap: it is read with the words.
     if !rows.iter().any(|row| row.name == "version") {
         let at = rows.partition_point(|row| row.name.as_str() < "version");
         rows.insert(at, HelpRow::version(style));
@@ -132,6 +133,7 @@ fn write_pflag_rows(text: &mut String, rows: &[HelpRow]) {
 
 fn write_go_rows(text: &mut String, rows: &[HelpRow]) {
     for row in rows {
+        // Go prints only the types that its package knows.
         let kind = match row.kind.as_str() {
             "" => "",
             known @ ("string" | "int" | "uint" | "duration" | "float") => known,

@@ -78,6 +78,7 @@ impl ValueError {
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let (negative, digits) = split_sign(text);
     let (radix, digits) = split_radix(digits);
+    // A misplaced underscore leaves no digits.
     let digits = without_underscores(radix, digits).unwrap_or_default();
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
         return Err(ValueError::syntax("ParseInt", text));
@@ -235,6 +236,7 @@ impl FromStr for SignedDuration {
                 return Err(ValueError::duration(reason, text));
             };
 
+            // Go keeps durations in a signed number of 64 bits.
             let sum = scale(number, unit_size).and_then(|part| total.checked_add(part));
             total = sum
                 .filter(|sum| i64::try_from(*sum).is_ok())

@@ -181,6 +181,7 @@ impl<'a> TypedFlag<'a> {
         words: &mut CommandWords,
     ) -> Result<(), WordsError> {
         let name = arg.get_long().unwrap_or(self.name);
+        // clap reads one form alone.
         let mut flag = OsString::from(format!("--{name}="));
         match value {
             Some(value) => flag.push(value),

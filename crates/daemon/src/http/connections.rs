@@ -93,6 +93,7 @@ async fn serve_connection<S, F>(
 {
     let bounded = hyper::service::service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(client);
+        // The body of the request is never read.
         let reply = service.call(request);
         async move {
             match tokio::time::timeout(limits.handler_time, reply).await {

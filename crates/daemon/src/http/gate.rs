@@ -44,6 +44,7 @@ fn check_local(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), No
 
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
+    // Of two headers, a proxy and this server could each see another.
     let is_only = hosts.next().is_none();
     if is_only && host.is_some_and(is_address_or_localhost) {
         Ok(())
@@ -58,6 +59,7 @@ fn is_address_or_localhost(host: &str) -> bool {
         return true;
     }
 
+    // An IPv6 address without brackets has no port.
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
         _ => host,

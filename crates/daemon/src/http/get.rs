@@ -91,6 +91,7 @@ pub async fn get(
 async fn read_reply(authority: &str, target: &str, size: usize) -> Result<Vec<u8>, GetError> {
     let stream = send_request(authority, target).await?;
     let mut reply = Vec::new();
+    // One octet more shows that the reply is too large.
     stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
     if reply.len() > size {
         return Err(GetError::Large(size));
@@ -156,6 +157,7 @@ async fn open_stream(
     let head = read_head(&mut stream).await?;
 
     let mut page = parse_page(&head)?;
+    // Any other page is an error, whose first line says why.
     if page.status == 200 {
         return Ok(Ok(StreamingPage(stream)));
     }
@@ -191,6 +193,7 @@ fn parse_page(reply: &[u8]) -> Result<Page, GetError> {
         .split(|octet| matches!(octet, b'\r' | b'\n'))
         .next()
         .unwrap_or_default();
+    // The line goes into error texts, so it is short and has no control characters.
     let line = String::from_utf8_lossy(line);
     let status_line: String = line
         .chars()

@@ -113,6 +113,7 @@ impl EventFields {
     fn push_field(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
+            // Some crates log a message that is no text.
             ("message", value) => self.message = value.to_string(),
             (name, value) => self.others.push((name, value)),
         }
@@ -171,6 +172,7 @@ struct TruncatedText {
 
 impl fmt::Write for TruncatedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
+        // A later piece may be short enough to fit, but would follow a gap.
         let room = if self.omitted == 0 {
             LONGEST - self.text.len()
         } else {

@@ -142,6 +142,7 @@ impl LogFilter {
     /// The most detailed level that this filter may allow.
     pub(super) fn most_detailed(&self) -> tracing::level_filters::LevelFilter {
         let levels = self.modules.0.iter().map(|(_, level)| *level);
+        // A single file may be more detailed than the rest.
         match levels.fold(self.v, i32::max) {
             ..4 => tracing::level_filters::LevelFilter::INFO,
             4..6 => tracing::level_filters::LevelFilter::DEBUG,

@@ -63,6 +63,7 @@ impl LineLimiter {
                 left_out: 0,
             });
 
+        // A site that was silent for a while may write a burst again.
         site.earn_tokens(now);
         if site.tokens == 0 {
             site.left_out += 1;
@@ -84,6 +85,7 @@ impl LineLimiter {
 
         let mut found = Vec::new();
         for site in state.sites.values_mut() {
+            // Each suppressed line is reported once.
             let count = std::mem::take(&mut site.left_out);
             if count > 0 {
                 found.push(SuppressedLines {

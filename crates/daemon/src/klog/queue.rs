@@ -56,6 +56,7 @@ impl LineQueue {
             drop(state);
             // A closed standard error must not end the service.
             let _ = io::stderr().lock().write_all(line);
+        // The reader is too slow: nobody waits for it.
         } else if state.waiting.len() + line.len() > CAPACITY {
             state.lost += 1;
         } else {
@@ -79,6 +80,7 @@ impl LineQueue {
         loop {
             let mut lines = self.take_lines();
             let count = std::mem::take(&mut self.state.lock().lost);
+            // The report comes with the first lines that are read again.
             if count > 0 {
                 lines.extend_from_slice(lost(count).as_bytes());
             }

@@ -67,12 +67,14 @@ where
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
         let is_query = metadata.target().ends_with(super::QUERIES);
+        // Details are written on request only, and the query log has its own limit.
         let limited = *metadata.level() <= tracing::Level::INFO && !is_query;
         let now = Instant::now();
         if limited && !self.limiter.admit(metadata, now) {
             return;
         }
 
+        // The report has the place of the lines that it reports.
         for suppressed in self.limiter.take_suppressed(now) {
             let fields = EventFields {
                 message: "repeated log lines suppressed".to_owned(),

@@ -120,6 +120,7 @@ impl DnsmasqArguments {
         }
 
         let listen = self.listen_addresses();
+        // Loopback works even while an interface is down.
         let loopback = listen.iter().find(|ip| ip.is_loopback());
         let ip = match loopback.or(listen.first()) {
             Some(ip) if !ip.is_unspecified() => *ip,
@@ -153,6 +154,7 @@ impl DnsmasqArguments {
                 continue;
             }
 
+            // The stock arguments route the reverse zones to kubedns as well.
             let forward_zone = domains
                 .split('/')
                 .find(|domain| !domain.is_empty() && !domain.ends_with("arpa"));
@@ -238,6 +240,7 @@ fn parse_items(words: &[OsString]) -> Vec<ArgumentItem> {
             given: Vec::new(),
         };
 
+        // No option follows this word.
         if text == "--" {
             item.words.extend(rest.by_ref().cloned());
         } else if let Some(long) = text.strip_prefix("--") {
@@ -287,6 +290,7 @@ fn parse_long_option<'a>(
             item.push_option(option.name, value);
         }
         Some(option) => item.push_option(option.name, None),
+        // An option of a later release, or a mistake, which dnsmasq reports.
         None => item.push_option(text, None),
     }
 }

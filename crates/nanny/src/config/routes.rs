@@ -181,6 +181,7 @@ impl ComputedRoutes {
 
     fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
         let mut this = Self::default();
+        // Otherwise a query could loop, or get the answer of an older configuration.
         if from.kubedns_is_behind && from.kubedns_follows {
             this.routes.own_names = own_names(from.config)
                 .map(|name| (name, from.kubedns))
@@ -201,6 +202,7 @@ impl ComputedRoutes {
 
     fn add_stub_domain(&mut self, from: &RouteSources<'_>, domain: &str, servers: &[ServerAddr]) {
         let mut usable = self.usable_stub_servers(from, domain, servers);
+        // Without a server, dnsmasq would forward these names to the upstream servers.
         if usable.is_empty() {
             usable.push(from.servfail_server);
         }
@@ -217,6 +219,7 @@ impl ComputedRoutes {
         servers: &[ServerAddr],
     ) -> Vec<Nameserver> {
         if servers.iter().any(is_not_plain) {
+            // kubedns can query all of them, dnsmasq only some.
             return vec![from.kubedns_if_it_follows()];
         }
 
@@ -261,12 +264,14 @@ impl ComputedRoutes {
     fn add_upstreams(&mut self, from: &RouteSources<'_>) {
         let configured = &from.config.upstream_nameservers;
         let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
+        // kubedns can query all of the servers, dnsmasq only some.
         let Some(plain) = plain else {
             self.routes.upstreams = vec![from.kubedns_if_it_follows()];
             self.routes.upstreams_from = UpstreamOrigin::Kubedns;
             return;
         };
 
+        // As in kube-dns, configured servers replace those of resolv.conf.
         let wanted = if plain.is_empty() {
             self.routes.upstreams_from = UpstreamOrigin::ResolvConf;
             from.resolv_conf

@@ -93,6 +93,7 @@ impl RouteDelivery {
     /// Records that dnsmasq cannot get the newest routes now.
     pub(crate) fn mark_failed(&mut self, cause: &DeliveryError) {
         self.next_try = Some(Instant::now() + RETRY_PAUSE);
+        // An operator chose the one, and has to mend the other.
         let pending = match cause {
             DeliveryError::RestartForbidden => PendingStep::Restart,
             _ => PendingStep::Retry,
@@ -102,6 +103,7 @@ impl RouteDelivery {
         }
 
         let reason = cause.to_string();
+        // A failure that lasts is logged once.
         if self.logged_reason.as_ref() == Some(&reason) {
             return;
         }

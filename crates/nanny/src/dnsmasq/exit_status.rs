@@ -16,6 +16,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     let Some(code) = status.code() else {
         return status.to_string();
     };
+    // The meanings are those of dnsmasq(8).
     let meaning = match code {
         0 => "it ended by itself",
         1 => "its arguments or configuration are wrong",

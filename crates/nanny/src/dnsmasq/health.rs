@@ -108,6 +108,7 @@ impl HealthProbe {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
         }
+        // A missed probe took the whole timeout: the next one follows at once.
         if self.silence.is_some() {
             return asked + PROBE_TIMEOUT;
         }
@@ -122,6 +123,7 @@ impl HealthProbe {
             return Some(ProbeFinding::Answers);
         }
 
+        // The silence grows by the time since the last missed probe.
         let silence = match self.silence.take() {
             Some(silence) => silence.add_missed_probe(now, process),
             None => ProbeSilence::new(now, process),

@@ -46,6 +46,7 @@ impl DnsmasqInstance {
     /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
     /// a moment, the signal is sent anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
+        // The search blocks its thread, and learns the descriptors of an idle dnsmasq.
         let mut quiet = self.quiet.clone();
         let search = tokio::task::spawn_blocking(move || {
             let sent = quiet.send_signal(signal, QUIET_TIMEOUT);

@@ -143,6 +143,7 @@ impl LaunchPlan {
             restart_reason,
             notes: Vec::new(),
         };
+        // With a servers file, the nanny writes what dnsmasq would read from other files.
         if plan.mode != EditMode::Restart {
             let extra = arguments.option_values("servers-file").pop();
             plan.extra_servers = extra.map(PathBuf::from);
@@ -185,6 +186,7 @@ impl LaunchPlan {
     }
 
     fn note_conflicts(&mut self, arguments: &DnsmasqArguments) {
+        // dnsmasq reads these files itself, as with kube-dns.
         if self.mode == EditMode::Restart {
             return;
         }
@@ -213,6 +215,7 @@ impl LaunchPlan {
     }
 
     fn note_conflicts_of_cache(&mut self, arguments: &DnsmasqArguments) {
+        // The arguments may bypass kubedns, or concern servers that only kubedns queries.
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
                 "--server={server}: dnsmasq asks it beside kubedns, and takes the answer of either"

@@ -91,6 +91,7 @@ impl<'a> LogLine<'a> {
     }
 
     fn write_raw(&self, json: bool) {
+        // A name of a client could begin another line.
         let printable: String = self
             .text
             .chars()
@@ -163,6 +164,7 @@ const QUERIES: [&str; 12] = [
 fn severity_of(text: &str) -> LineSeverity {
     if begins_with(text, &DETAILS) {
         LineSeverity::Detail
+    // A query line contains a name of a client, which could look like an error.
     } else if is_query(text) {
         LineSeverity::Query
     } else if begins_with(text, &ERRORS) || text.contains(" at line ") {

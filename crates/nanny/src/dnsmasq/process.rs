@@ -104,6 +104,7 @@ impl DnsmasqProcess {
 
     /// Sends a signal. Does nothing if the process has been waited for.
     pub(crate) async fn send_signal(&mut self, signal: Signal) -> Result<(), Errno> {
+        // The ID of a process that was waited for may belong to another.
         if self.child.id().is_none() {
             return Ok(());
         }
@@ -220,6 +221,7 @@ impl RecentDetails {
             return false;
         }
 
+        // A later reload logs the servers again, and these lines count.
         let is_over = self
             .since
             .is_none_or(|since| now.saturating_duration_since(since) >= REPETITION_TIME);
@@ -301,6 +303,7 @@ impl LogReader {
             line.write_to_log(self.queries.json);
         }
 
+        // The last line tells why dnsmasq ended; details and queries do not.
         if !matches!(line.severity, LineSeverity::Detail | LineSeverity::Query) {
             line.text.clone_into(&mut self.last_line.lock());
         }
@@ -323,6 +326,7 @@ async fn read_line(
         }
 
         let end = available.iter().position(|b| *b == b'\n');
+        // A longer line is split, so that memory is bounded.
         let room = LONGEST_LINE - line.len();
         let taken = end.unwrap_or(available.len()).min(room);
         line.extend(available.iter().take(taken));

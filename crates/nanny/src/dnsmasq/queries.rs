@@ -119,6 +119,7 @@ impl FollowerQueue {
             self.queued_in_second = 0;
         }
 
+        // A line beyond the rate or the bound is counted, and the reader is told.
         if self.queued_in_second >= self.rate {
             counters.rate_limited.inc();
             self.left_out += 1;
@@ -163,6 +164,7 @@ impl QueryFollowers {
         }
 
         let time = SystemTime::now();
+        // A line may complete several queries: its own, and some that had no answer.
         for query in state.joiner.join_line(line, Instant::now()) {
             for queue in &mut state.queues {
                 queue.offer(&query, time, &self.0.counters);
@@ -282,6 +284,7 @@ impl Drop for QueryReader {
         let mut state = self.shared.state.lock();
         state.queues.retain(|queue| queue.id != self.id);
         if state.queues.is_empty() {
+            // Without followers no line is joined, so these queries would stay.
             state.joiner = QueryLineJoiner::default();
         }
         self.shared.publish_followers(&state);

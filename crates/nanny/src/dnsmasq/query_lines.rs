@@ -166,6 +166,7 @@ impl QueryLineJoiner {
         if self.waiting.len() <= MAX_WAITING {
             return None;
         }
+        // The bound is reached: the oldest query is reported without its answer.
         let oldest = self.waiting.pop_front()?;
         (!oldest.may_be_answered).then(|| oldest.complete(None, None, now))
     }
@@ -178,6 +179,7 @@ impl QueryLineJoiner {
     ) -> Option<LoggedQuery> {
         let query = self.waiting.remove(at)?;
         for other in &mut self.waiting {
+            // dnsmasq answers only the last repetition of a query.
             if other.is_repetition_of(&query) {
                 other.may_be_answered = true;
             }

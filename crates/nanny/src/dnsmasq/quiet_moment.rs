@@ -79,6 +79,7 @@ impl QuietMoments {
                 .or_insert_with(Instant::now);
         }
 
+        // With the fewest descriptors ever seen, no query waits for a server.
         if self.idle.as_ref().is_none_or(|idle| now.len() < idle.len()) {
             self.idle = Some(now);
         }
@@ -94,6 +95,7 @@ impl QuietMoments {
         limit: Duration,
     ) -> Result<SignalTiming, Errno> {
         let mut deadline = Instant::now();
+        // Without `/proc`, no moment would look quiet.
         if has_readable_proc(self.pid) {
             deadline += limit;
         }
@@ -154,6 +156,7 @@ impl StoppedProcess {
         let stopped = Self(pid);
 
         let deadline = Instant::now() + STOPPING;
+        // The signal takes effect when the process is scheduled.
         while !read_process_state(pid).is_some_and(|state| state.stopped) {
             if Instant::now() >= deadline {
                 return None;

@@ -90,10 +90,12 @@ impl Supervisor {
             match restart {
                 None => return Ok(()),
                 Some(RestartReason::Died) if !was_up && last_restart.is_none() => {
+                    // Wrong arguments do not get better by another start.
                     bail!("dnsmasq did not start: {how}: {last_line}");
                 }
                 Some(_) => last_restart = restart,
             }
+            // A restart for new arguments is no death.
             if restart == Some(RestartReason::Configuration) {
                 continue;
             }
@@ -124,6 +126,7 @@ impl Supervisor {
             reads_file,
         } = self.select_arguments(is_first);
         let logs_queries = *self.follow_queries.borrow_and_update();
+        // The query log is not in the arguments of the user.
         if logs_queries {
             argv.push("--log-queries=extra".into());
         }
@@ -135,6 +138,7 @@ impl Supervisor {
                 .context("cannot start a process for dnsmasq")?;
         self.report.record_start(process.pid().as_raw(), restart);
 
+        // A dnsmasq that does not serve DNS cannot be probed.
         let findings = match self.probe {
             Some(server) => HealthProbe::new(server, process.pid()).findings(),
             None => stream::pending().boxed(),
@@ -273,6 +277,7 @@ impl Supervisor {
         let in_force = self.delivery.in_force();
         let delivered = if instance.reads_file {
             self.replace_servers(instance, &routes).await
+        // The servers are the same, but dnsmasq has to flush its cache.
         } else if routes.have_servers_of(in_force) {
             self.send_sighup(instance).await
         } else if self.may_restart || routes.mend_some_of(in_force) {
@@ -341,6 +346,7 @@ impl Supervisor {
         };
 
         debug!(?sent, "reload removes servers");
+        // Queries may have been dropped.
         if sent == SignalTiming::Anyway {
             self.report.count_hasty_reload();
         }
@@ -430,6 +436,7 @@ impl Supervisor {
             return String::new();
         };
 
+        // The file belongs to the user, so its size has a bound.
         let is_small =
             std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
         if is_small && let Ok(text) = std::fs::read_to_string(path) {

@@ -111,6 +111,7 @@ impl DnsmasqVersion {
             return Vec::new();
         };
 
+        // A fix is missing if it came with a later release.
         let later = FIXES.iter().filter(|(fixed, _)| release < *fixed);
         later.flat_map(|(_, fixes)| fixes.split(' ')).collect()
     }

@@ -12,7 +12,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually};
 
 use super::load::Load;
-use super::rig::{PATIENCE, Plan, Rig, at, only, stubs};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, stubs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_under_load_lose_no_query() {
@@ -23,7 +23,7 @@ async fn edits_under_load_lose_no_query() {
     );
     let upstreams = only(&outside);
     let route = |moved| stubs(&[("kept.test", &first), ("moved.test", moved)]);
-    let plan = Plan::new().config(&[
+    let plan = NannySetup::new().config(&[
         ("upstreamNameservers", &upstreams),
         ("stubDomains", &route(&first)),
     ]);
@@ -90,7 +90,7 @@ async fn swapped_servers_take_effect_within_second() {
         Upstream::answering("192.0.2.11").await,
     );
     let (upstreams, with_stub) = (only(&outside), stubs(&[("acme.test", &stub)]));
-    let mut rig = Plan::new().forwarding_to(&outside).start().await;
+    let mut rig = NannySetup::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
     for _ in 0..5 {
         // The answers have a TTL of an hour, so only a flush of the cache changes the answer.
@@ -110,7 +110,7 @@ async fn swapped_servers_take_effect_within_second() {
     rig.end().await;
 }
 
-async fn timed(rig: &Rig, expected: &str) -> Duration {
+async fn timed(rig: &NannyRig, expected: &str) -> Duration {
     let swapped = Instant::now();
     rig.until("www.acme.test.", expected).await;
     swapped.elapsed()
@@ -128,7 +128,7 @@ async fn query_waiting_for_removed_server_is_answered() {
     let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &slow)]));
     let without_stub = [("upstreamNameservers", upstreams.as_str())];
     let with_stub = [without_stub[0], ("stubDomains", stub_domains.as_str())];
-    let mut rig = Plan::new().config(&without_stub).start().await;
+    let mut rig = NannySetup::new().config(&without_stub).start().await;
     for round in 0..5 {
         rig.config(&with_stub);
         rig.until(&format!("before{round}.acme.test."), "192.0.2.11")
@@ -156,7 +156,7 @@ async fn query_waiting_for_removed_server_is_answered() {
 }
 
 /// Reloads that removed servers although queries may have been waiting for them.
-fn hasty_reloads(rig: &Rig) -> usize {
+fn hasty_reloads(rig: &NannyRig) -> usize {
     rig.nanny
         .stderr()
         .iter()
@@ -171,7 +171,7 @@ async fn bad_edit_survives_dnsmasq_restart() {
         Upstream::answering("192.0.2.11").await,
     );
     let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &stub)]));
-    let plan = Plan::new().config(&[
+    let plan = NannySetup::new().config(&[
         ("upstreamNameservers", &upstreams),
         ("stubDomains", &stub_domains),
     ]);
@@ -219,7 +219,7 @@ async fn unwritable_edit_stays_pending() {
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
     );
-    let mut rig = Plan::new().forwarding_to(&first).start().await;
+    let mut rig = NannySetup::new().forwarding_to(&first).start().await;
     // A directory blocks the path of the new servers file. Other files can be written.
     let obstacle = rig.path("state/servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
@@ -274,7 +274,7 @@ async fn unwritable_edit_stays_pending() {
 #[tokio::test]
 async fn resolv_conf_supplies_upstream_servers() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\nnameserver 198.51.100.2\n");
+    let plan = NannySetup::new().resolv_conf("nameserver 198.51.100.1\nnameserver 198.51.100.2\n");
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
     let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
@@ -316,7 +316,7 @@ async fn user_options_are_honoured() {
         Upstream::answering("192.0.2.11").await,
     );
     let own_at = at(&own).replace(':', "#");
-    let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\n");
+    let plan = NannySetup::new().resolv_conf("nameserver 198.51.100.1\n");
     fs::write(plan.path("own"), format!("server=/own.test/{own_at}\n")).unwrap();
     let own_file = format!("--servers-file={}", plan.path("own").display());
     let plan = plan
@@ -353,7 +353,7 @@ async fn server_order_is_kept() {
         Upstream::answering("192.0.2.2").await,
     );
     let servers = json!([at(&first), at(&second)]).to_string();
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .dnsmasq("--strict-order")
         .config(&[("upstreamNameservers", &servers)]);
     let rig = plan.start().await;
@@ -373,7 +373,7 @@ async fn configuration_is_read_once_without_restarts() {
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.11").await,
     );
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .flag("-restartDnsmasq=false")
         .flag("-syncInterval=100ms");
     let mut rig = plan
@@ -403,7 +403,7 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
         Upstream::answering("192.0.2.11").await,
         Upstream::answering("192.0.2.12").await,
     );
-    let plan = Plan::new().with_own_servers_file();
+    let plan = NannySetup::new().with_own_servers_file();
     let mut rig = plan
         .config(&[("stubDomains", &stubs(&[("acme.test", &first)]))])
         .start()

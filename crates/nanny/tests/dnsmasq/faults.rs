@@ -15,12 +15,12 @@ use testkit::query::Query;
 use super::load::Load;
 use testkit::upstream::Upstream;
 
-use super::rig::{PATIENCE, Plan, open_to_all};
+use super::rig::{NannySetup, PATIENCE, allow_all_users};
 
 #[tokio::test]
 async fn dead_dnsmasq_restarts_with_same_servers() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let mut rig = Plan::new().forwarding_to(&outside).start().await;
+    let mut rig = NannySetup::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
     rig.signal(Signal::SIGSEGV);
     let status = rig.restarted("died").await;
@@ -39,7 +39,7 @@ async fn dead_dnsmasq_restarts_with_same_servers() {
 #[tokio::test]
 async fn hanging_dnsmasq_is_killed_and_restarted() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let rig = Plan::new().forwarding_to(&outside).start().await;
+    let rig = NannySetup::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
     rig.signal(Signal::SIGSTOP);
     rig.restarted("hung").await;
@@ -50,7 +50,7 @@ async fn hanging_dnsmasq_is_killed_and_restarted() {
 
 #[tokio::test]
 async fn statistics_do_not_hide_hang() {
-    let rig = Plan::new().flag("-logInterval=100ms").start().await;
+    let rig = NannySetup::new().flag("-logInterval=100ms").start().await;
     rig.signal(Signal::SIGSTOP);
     rig.restarted("hung").await;
     rig.end().await;
@@ -59,7 +59,7 @@ async fn statistics_do_not_hide_hang() {
 #[tokio::test]
 async fn busy_dnsmasq_is_not_restarted() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let rig = Plan::new().forwarding_to(&outside).start().await;
+    let rig = NannySetup::new().forwarding_to(&outside).start().await;
     let load = Load::start(rig.server(), 20, &["*.outside.test."]);
     let asked = outside.count();
     eventually(PATIENCE, || {
@@ -73,7 +73,7 @@ async fn busy_dnsmasq_is_not_restarted() {
 
 #[tokio::test]
 async fn nanny_ends_after_repeated_deaths() {
-    let mut rig = Plan::new().start().await;
+    let mut rig = NannySetup::new().start().await;
     let mut last = None;
     let status = loop {
         if let Some(status) = rig.nanny.exited() {
@@ -103,7 +103,10 @@ async fn killed_nanny_leaves_no_dnsmasq() {
         &["--no-hosts"]
     };
     for user in users {
-        let mut rig = open_to_all(Plan::new()).dnsmasq(*user).start().await;
+        let mut rig = allow_all_users(NannySetup::new())
+            .dnsmasq(*user)
+            .start()
+            .await;
         let dnsmasq = rig.dnsmasq();
         // dnsmasq has a child process for each open TCP connection.
         let mut connection = TcpConnection::open(rig.server()).await.unwrap();
@@ -137,7 +140,9 @@ fn group(leader: Pid) -> usize {
 #[tokio::test]
 async fn unread_log_delays_no_answer() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let plan = Plan::new().dnsmasq("--log-queries").forwarding_to(&outside);
+    let plan = NannySetup::new()
+        .dnsmasq("--log-queries")
+        .forwarding_to(&outside);
     let log = plan.path("log");
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut reader = std::fs::OpenOptions::new()
@@ -174,7 +179,9 @@ async fn unread_log_delays_no_answer() {
 #[tokio::test]
 async fn sigterm_starts_lameduck() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let plan = Plan::new().flag("-lameduck=1h").forwarding_to(&outside);
+    let plan = NannySetup::new()
+        .flag("-lameduck=1h")
+        .forwarding_to(&outside);
     let mut rig = plan.start().await;
     rig.nanny.signal(Signal::SIGTERM);
     rig.nanny
@@ -187,7 +194,7 @@ async fn sigterm_starts_lameduck() {
 
 #[tokio::test]
 async fn requested_statistics_and_queries_are_logged() {
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .flag("-logInterval=200ms")
         .flag("-v=2")
         .dnsmasq("--log-queries");

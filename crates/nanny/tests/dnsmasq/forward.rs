@@ -8,7 +8,7 @@ use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only, stubs};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, send_back, stubs};
 
 /// A fake kubedns with scripted answers.
 struct Kubedns {
@@ -62,8 +62,8 @@ impl Kubedns {
     }
 
     /// A nanny with `-forward=kubedns` that forwards to this kubedns.
-    fn plan(&self) -> Plan {
-        Plan::new().flag("-forward=kubedns").flag(self.flag())
+    fn plan(&self) -> NannySetup {
+        NannySetup::new().flag("-forward=kubedns").flag(self.flag())
     }
 
     fn flag(&self) -> String {
@@ -108,9 +108,9 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
 }
 
 /// Makes kubedns report its routes, and waits until both cache flushes for the new routes are over.
-async fn settled(rig: &Rig, kubedns: &Kubedns) {
+async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     kubedns.says(|said| said.tells = true);
-    let reloads = |rig: &Rig| rig.status()["configuration"]["reloads"].as_u64();
+    let reloads = |rig: &NannyRig| rig.status()["configuration"]["reloads"].as_u64();
     rig.status_with("second reload", |_| reloads(rig) >= Some(2))
         .await;
     let before = kubedns.polls();
@@ -238,7 +238,7 @@ async fn servfail_of_kubedns_is_not_retried() {
         }
     })
     .await;
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .flag("-forward=kubedns")
         .flag(format!("-kubednsServer={}", at(&kubedns)));
     let rig = plan.start().await;
@@ -261,7 +261,7 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
     let stubs =
         json!({"tls.test": [format!("tls://{}", plain.addr())], "plain.test": [at(&plain)]})
             .to_string();
-    let rig = Plan::new()
+    let rig = NannySetup::new()
         .flag(kubedns.flag())
         .config(&[("stubDomains", &stubs)])
         .start()
@@ -323,13 +323,13 @@ async fn empty_configuration_is_no_proof() {
 /// only server.
 #[tokio::test]
 async fn loop_of_upstream_keeps_kubedns() {
-    let plan = Plan::new();
+    let plan = NannySetup::new();
     let dnsmasq = plan.port();
     let kubedns = Upstream::start(move |asked: &Asked| match asked.name() {
         name if name.ends_with("outside.test.") => Reply::to(&asked.packet)
             .answer(&format!("{name} 0 IN A 192.0.2.1"))
             .into(),
-        _ => ask_back(asked, dnsmasq),
+        _ => send_back(asked, dnsmasq),
     })
     .await;
     let plan = plan
@@ -363,7 +363,7 @@ async fn own_names_are_forwarded_to_kubedns() {
         .version()
         .to_string();
     let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
-    let rig = Plan::new()
+    let rig = NannySetup::new()
         .flag(kubedns.flag())
         .config(&config)
         .start()

@@ -9,7 +9,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, send_back};
 
 /// A kubedns that answers `ns.apps.svc.corp.test` with 127.0.0.1 while `knows` is true.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
@@ -43,7 +43,7 @@ async fn cluster_name_resolves_without_leak() {
         .map(|(key, value)| (*key, value.as_str()))
         .collect();
     // The cluster domain is the domain that dnsmasq routes to kubedns.
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .flag(format!("-kubednsServer={}", at(&kubedns)))
         .dnsmasq(format!(
             "--server=/corp.test/{}",
@@ -81,7 +81,7 @@ async fn failing_domain_is_mended_without_restarts() {
         Upstream::answering("192.0.2.11").await,
     );
     let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .with_own_servers_file()
         .flag("-restartDnsmasq=false");
     let plan = plan.flag(format!("-kubednsServer={}", at(&kubedns)));
@@ -98,7 +98,7 @@ async fn failing_domain_is_mended_without_restarts() {
 #[tokio::test]
 async fn own_address_is_not_used() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let plan = Plan::new();
+    let plan = NannySetup::new();
     let own = format!("127.0.0.1:{}", plan.port());
     let config = json!([own, at(&outside)]).to_string();
     let stubs = json!({"acme.test": [own]}).to_string();
@@ -118,11 +118,11 @@ async fn own_address_is_not_used() {
 #[tokio::test]
 async fn looping_server_is_found_and_omitted() {
     let outside = Upstream::answering("192.0.2.1").await;
-    let plan = Plan::new();
+    let plan = NannySetup::new();
     let port = plan.port();
-    let round = Upstream::start(move |asked: &Asked| ask_back(asked, port)).await;
+    let round = Upstream::start(move |asked: &Asked| send_back(asked, port)).await;
     let both = json!([at(&round), at(&outside)]).to_string();
-    let mut rig: Rig = plan.config(&[("upstreamNameservers", &both)]).start().await;
+    let mut rig: NannyRig = plan.config(&[("upstreamNameservers", &both)]).start().await;
     rig.nanny.line_with("query loop detected", PATIENCE).await;
     rig.status_with("loop", |status| {
         status["routes"]["loops"] == json!([at(&round)])

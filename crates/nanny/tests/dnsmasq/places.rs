@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit::http;
 use testkit::upstream::Upstream;
 
-use super::rig::{Plan, at};
+use super::rig::{NannySetup, at};
 
 /// Returns whether this test can mount file systems in a mount namespace of its own. Otherwise
 /// prints a line.
@@ -33,7 +33,7 @@ async fn full_directory_is_skipped() {
             Upstream::answering("192.0.2.1").await,
             Upstream::answering("192.0.2.2").await,
         );
-        let (plan, page) = Plan::new().with_status_page();
+        let (plan, page) = NannySetup::new().with_status_page();
         let state = plan.path("state");
         fs::create_dir(&state).unwrap();
         let (plan, full) = if is_given {
@@ -63,7 +63,7 @@ async fn removed_state_directory_is_recreated() {
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
     );
-    let mut rig = Plan::new().forwarding_to(&first).start().await;
+    let mut rig = NannySetup::new().forwarding_to(&first).start().await;
     let dnsmasq = rig.dnsmasq();
     fs::remove_dir_all(rig.path("state")).unwrap();
     rig.forward_to(&second);
@@ -86,7 +86,7 @@ async fn servers_are_arguments_without_state_directory() {
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
     );
-    let mut rig = Plan::new().forwarding_to(&first).start().await;
+    let mut rig = NannySetup::new().forwarding_to(&first).start().await;
     let (dnsmasq, state) = (rig.dnsmasq(), rig.path("state"));
     fs::remove_dir_all(&state).unwrap();
     fs::write(&state, "in the way").unwrap();

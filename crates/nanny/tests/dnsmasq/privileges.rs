@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::upstream::Upstream;
 use testkit::{eventually, http};
 
-use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs};
+use super::rig::{NannySetup, PATIENCE, allow_all_users, at, only, stubs};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
@@ -24,7 +24,7 @@ fn can_change_users() -> bool {
 
 /// Starts the nanny with the given rights of setpriv(1), edits the configuration, stops it. Returns
 /// whether each reload that removed servers waited for a moment in which dnsmasq was idle.
-async fn works_with(plan: Plan, rights: &str) -> bool {
+async fn works_with(plan: NannySetup, rights: &str) -> bool {
     let (outside, stub) = (
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.11").await,
@@ -33,7 +33,7 @@ async fn works_with(plan: Plan, rights: &str) -> bool {
         .into_iter()
         .chain(rights.split(' '))
         .collect();
-    let mut rig = open_to_all(plan)
+    let mut rig = allow_all_users(plan)
         .run_by(&words)
         .forwarding_to(&outside)
         .start()
@@ -59,7 +59,7 @@ async fn works_with(plan: Plan, rights: &str) -> bool {
 #[tokio::test]
 async fn as_a_user_without_any_capability() {
     let rights = "--reuid=1001 --regid=1001 --clear-groups --bounding-set=-all";
-    assert!(!can_change_users() || works_with(Plan::new(), rights).await);
+    assert!(!can_change_users() || works_with(NannySetup::new(), rights).await);
 }
 
 #[tokio::test]
@@ -71,21 +71,21 @@ async fn unprivileged_user_binds_low_port() {
     };
     let rights = "--reuid=1001 --regid=1001 --clear-groups --inh-caps=-all,+net_bind_service \
                   --ambient-caps=-all,+net_bind_service --bounding-set=-all,+net_bind_service";
-    assert!(!can_change_users() || works_with(Plan::new().on_port(low()), rights).await);
+    assert!(!can_change_users() || works_with(NannySetup::new().on_port(low()), rights).await);
 }
 
 /// The files of the configuration belong to root, as in a pod.
 #[tokio::test]
 async fn stock_capabilities_suffice() {
     let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid";
-    assert!(!can_change_users() || works_with(Plan::new(), rights).await);
+    assert!(!can_change_users() || works_with(NannySetup::new(), rights).await);
 }
 
 #[tokio::test]
 async fn keeper_signals_other_user() {
     if can_change_users() {
         let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid,+setuid";
-        works_with(Plan::new().dnsmasq("--user=nobody"), rights).await;
+        works_with(NannySetup::new().dnsmasq("--user=nobody"), rights).await;
     }
 }
 
@@ -99,7 +99,7 @@ async fn unsignalled_edit_is_pending() {
         Upstream::answering("192.0.2.1").await,
         Upstream::answering("192.0.2.2").await,
     );
-    let (plan, page) = open_to_all(Plan::new()).with_status_page();
+    let (plan, page) = allow_all_users(NannySetup::new()).with_status_page();
     let (setpriv, script) = (plan.path("setpriv"), plan.path("dnsmasq"));
     fs::copy(SETPRIV, &setpriv).unwrap();
     fs::set_permissions(&setpriv, fs::Permissions::from_mode(0o4755)).unwrap();

@@ -13,7 +13,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{eventually, http, message};
 use tokio::net::UdpSocket;
 
-use super::rig::{PATIENCE, Plan, Rig, at, only};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, only};
 
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
@@ -53,7 +53,7 @@ async fn line(following: &mut StreamingPage) -> String {
     format!("{client} {name} {qtype} {rcode}")
 }
 
-async fn restarted(rig: &Rig, times: u64) {
+async fn restarted(rig: &NannyRig, times: u64) {
     rig.status_with("restarts", |status| {
         status["dnsmasq"]["up"] == true
             && status["dnsmasq"]["restarts"]["configuration"]
@@ -84,7 +84,9 @@ fn not_logged() -> (u16, String) {
 async fn get_of_any_page_restarts_nothing() {
     for flags in [&[][..], &["-restartDnsmasq=false"]] {
         let upstream = upstream().await;
-        let (mut plan, status) = Plan::new().forwarding_to(&upstream).with_status_page();
+        let (mut plan, status) = NannySetup::new()
+            .forwarding_to(&upstream)
+            .with_status_page();
         for flag in flags {
             plan = plan.flag(*flag);
         }
@@ -142,7 +144,9 @@ async fn tap_follows_queries_of_query_log() {
 #[tokio::test(flavor = "multi_thread")]
 async fn logging_dnsmasq_is_not_restarted() {
     let upstream = upstream().await;
-    let (plan, status) = Plan::new().forwarding_to(&upstream).with_status_page();
+    let (plan, status) = NannySetup::new()
+        .forwarding_to(&upstream)
+        .with_status_page();
     let rig = plan
         .flag("-restartDnsmasq=false")
         .dnsmasq("--log-queries=extra")
@@ -159,16 +163,16 @@ async fn logging_dnsmasq_is_not_restarted() {
 }
 
 /// A nanny as in the stock manifest: dnsmasq is in front, and forwards cluster names to `upstream`.
-fn in_front(upstream: &Upstream) -> Plan {
+fn in_front(upstream: &Upstream) -> NannySetup {
     let server = upstream.addr();
     let cluster = format!("--server=/cluster.local/{}#{}", server.ip(), server.port());
-    Plan::new()
+    NannySetup::new()
         .flag(format!("-kubednsServer={}", at(upstream)))
         .dnsmasq(cluster)
 }
 
 /// The lines of the query log so far: client, name, type, RCODE, and the source of the answer.
-fn logged(rig: &Rig) -> Vec<String> {
+fn logged(rig: &NannyRig) -> Vec<String> {
     let lines = rig.nanny.stderr();
     let answered = lines
         .iter()
@@ -187,7 +191,7 @@ fn logged(rig: &Rig) -> Vec<String> {
 }
 
 /// Waits until the query log consists of these lines.
-async fn has_logged(rig: &Rig, expected: &[String]) {
+async fn has_logged(rig: &NannyRig, expected: &[String]) {
     eventually(PATIENCE, || async {
         let found = logged(rig);
         if found == expected {
@@ -200,7 +204,7 @@ async fn has_logged(rig: &Rig, expected: &[String]) {
 }
 
 /// The RCODE of the answer to a query from the address `client`.
-async fn ask_as(client: Ipv4Addr, rig: &Rig, name: &str) -> String {
+async fn ask_as(client: Ipv4Addr, rig: &NannyRig, name: &str) -> String {
     let socket = UdpSocket::bind((client, 0)).await.unwrap();
     socket
         .send_to(&Query::new(name, "A").wire(), rig.server())
@@ -320,7 +324,7 @@ async fn unrestartable_dnsmasq_logs_from_start() {
 async fn query_log_behind_kubedns_is_not_written() {
     let upstream = upstream().await;
     let servers = only(&upstream);
-    let mut rig = Plan::new()
+    let mut rig = NannySetup::new()
         .config(&[("upstreamNameservers", &servers), ("queryLog", "{}")])
         .start()
         .await;

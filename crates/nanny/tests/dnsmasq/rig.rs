@@ -42,7 +42,7 @@ pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
 }
 
 /// Sends the query back to dnsmasq at this port, and does not answer: a forwarding loop.
-pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
+pub(crate) fn send_back(asked: &Asked, port: u16) -> Reaction {
     let packet = asked.packet.clone();
     std::thread::spawn(move || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
 }
 
 /// The settings with which a nanny starts.
-pub(crate) struct Plan {
+pub(crate) struct NannySetup {
     directory: TempDir,
     port: u16,
     flags: Vec<String>,
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
     generation: u32,
 }
 
-impl Plan {
+impl NannySetup {
     pub(crate) fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let port = free_port();
@@ -168,7 +168,7 @@ impl Plan {
     }
 
     /// Starts the nanny without waiting for anything.
-    pub(crate) fn spawn(self) -> Rig {
+    pub(crate) fn spawn(self) -> NannyRig {
         let nanny = env!("CARGO_BIN_EXE_nanny");
         let mut words = self.runner.clone();
         words.push(nanny.to_owned());
@@ -176,14 +176,14 @@ impl Plan {
         words.push("--".to_owned());
         words.extend(self.dnsmasq.iter().cloned());
         let program = Program::at(Path::new(&words.remove(0))).args(words);
-        Rig {
+        NannyRig {
             nanny: program.start(),
             plan: self,
         }
     }
 
     /// Starts the nanny and waits until dnsmasq is up.
-    pub(crate) async fn start(self) -> Rig {
+    pub(crate) async fn start(self) -> NannyRig {
         let mut rig = self.spawn();
         rig.nanny
             .line_with("dnsmasq: started, version", PATIENCE)
@@ -195,18 +195,18 @@ impl Plan {
 }
 
 /// Gives all users access to the directory of the files.
-pub(crate) fn open_to_all(plan: Plan) -> Plan {
+pub(crate) fn allow_all_users(plan: NannySetup) -> NannySetup {
     fs::set_permissions(plan.path(""), Permissions::from_mode(0o777)).unwrap();
     plan
 }
 
 /// A running nanny.
-pub(crate) struct Rig {
+pub(crate) struct NannyRig {
     pub(crate) nanny: Process,
-    plan: Plan,
+    plan: NannySetup,
 }
 
-impl Rig {
+impl NannyRig {
     /// The address on which dnsmasq answers.
     pub(crate) fn server(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.plan.port).into()

@@ -7,7 +7,7 @@ use testkit::http;
 use testkit::ports::{free_port, ipv6_is_here};
 use testkit::process::Program;
 
-use super::rig::{PATIENCE, Plan};
+use super::rig::{NannySetup, PATIENCE};
 
 /// Starts the nanny with these arguments; returns its exit status and its standard error.
 async fn fails(words: &[&str]) -> (i32, String) {
@@ -83,7 +83,7 @@ async fn odd_values_do_not_prevent_start() {
     ] {
         let plan = flags
             .iter()
-            .fold(Plan::new(), |plan, flag| plan.flag(*flag));
+            .fold(NannySetup::new(), |plan, flag| plan.flag(*flag));
         plan.start().await.end().await;
     }
 }
@@ -100,7 +100,7 @@ async fn unusable_state_directory_is_named() {
 
 #[tokio::test]
 async fn port_in_use_has_reason_of_dnsmasq() {
-    let plan = Plan::new();
+    let plan = NannySetup::new();
     let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, plan.port())).unwrap();
     let (code, log) = plan.spawn().ended().await;
     assert_eq!(code, Some(255));
@@ -116,7 +116,7 @@ async fn port_in_use_has_reason_of_dnsmasq() {
 
 #[tokio::test]
 async fn wrong_arguments_have_reason_of_dnsmasq() {
-    let (code, log) = Plan::new()
+    let (code, log) = NannySetup::new()
         .dnsmasq("--no-such-option")
         .spawn()
         .ended()
@@ -133,7 +133,7 @@ async fn wrong_arguments_have_reason_of_dnsmasq() {
 async fn missing_directory_or_taken_port_is_tolerated() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
-    let plan = Plan::new()
+    let plan = NannySetup::new()
         .flag(format!("-statusAddr={address}"))
         .flag("-configDir=/nonexistent/config");
     let mut rig = plan.start().await;
@@ -150,7 +150,7 @@ async fn missing_directory_or_taken_port_is_tolerated() {
 #[tokio::test]
 async fn status_address_without_host_binds_wildcard() {
     let port = free_port();
-    let rig = Plan::new()
+    let rig = NannySetup::new()
         .flag(format!("-statusAddr=:{port}"))
         .start()
         .await;
@@ -168,7 +168,7 @@ async fn status_address_without_host_binds_wildcard() {
 
 #[tokio::test]
 async fn status_health_and_metrics_are_served() {
-    let (plan, page) = Plan::new().with_status_page();
+    let (plan, page) = NannySetup::new().with_status_page();
     let mut rig = plan
         .config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)])
         .start()

@@ -28,6 +28,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
 
     let mut count = 0;
     while let Some(path) = waiting.pop() {
+        // Files may include each other.
         count += 1;
         if count > MAX_FILES {
             found.unknown = Some(format!("more than {MAX_FILES} configuration files"));
@@ -40,6 +41,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
         };
 
         for given in text.lines().filter_map(parse_line) {
+            // Options may be in further files, or in the output of a script.
             match (given.name.as_str(), &given.value) {
                 ("conf-file", Some(value)) => waiting.push(PathBuf::from(value)),
                 ("conf-dir", Some(value)) => waiting.extend(files_of_conf_dir(value)),
