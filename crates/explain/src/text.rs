@@ -4,7 +4,7 @@ mod detail;
 mod page;
 
 use self::detail::{render_detail, server_line};
-use self::page::TextPage;
+use self::page::{TextPage, without_dot};
 use crate::document::{Explanation, LookupOutcome, NameDetail, QuestionReport, TriedName};
 
 /// The complete text, ending with a line feed.
@@ -97,12 +97,4 @@ fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
         return [name, outcome, "see why".to_owned()];
     }
     [name, outcome, tried.summary.clone()]
-}
-
-/// A domain without its trailing dot; the root keeps it.
-fn without_dot(domain: &str) -> &str {
-    match domain.strip_suffix('.') {
-        None | Some("") => domain,
-        Some(name) => name,
-    }
 }

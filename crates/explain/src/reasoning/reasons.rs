@@ -1,12 +1,14 @@
 //! Reasons for a missing answer, and remarks on an unexpected answer.
 
 mod service;
+mod shared;
 
 use std::net::IpAddr;
 
 use cluster::snapshot::{PodNames, Snapshot};
 
 use self::service::{missing_external_name, missing_service_name};
+use self::shared::{namespace_not_served, no_such_type};
 use crate::document::{
     CodedNote, DnsmasqAsks, LookupOutcome, NameKind, NameRoute, ServiceObjects, ShownServiceKind,
 };
@@ -381,34 +383,4 @@ fn missing_pod(
         }
     };
     CodedNote::new("no_such_pod", text)
-}
-
-fn namespace_not_served(namespace: &str) -> CodedNote {
-    let text =
-        format!("namespace {namespace} is not served (--namespaces or --namespace-selector)");
-    CodedNote::new("namespace_not_served", text)
-}
-
-fn no_such_type(candidate: &NameCandidate) -> CodedNote {
-    let types: Vec<&str> = candidate
-        .answers
-        .iter()
-        .map(|answer| answer.qtype.as_str())
-        .collect();
-    // For other types, the page teaches which types Services have at all.
-    let is_type_of_services = types
-        .iter()
-        .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
-
-    let types = join(&types);
-    let text = match candidate.outcome() {
-        LookupOutcome::NoData if is_type_of_services => {
-            format!("the name exists and has no {types} records")
-        }
-        LookupOutcome::NoData => {
-            format!("Services have A, AAAA, SRV, CNAME and PTR records, and none of type {types}")
-        }
-        _ => format!("this name has no records of type {types}"),
-    };
-    CodedNote::new("no_such_type", text)
 }

@@ -1,7 +1,6 @@
 //! Prints the name in detail: answers, objects, and the path of a query.
 
-use super::page::TextPage;
-use super::without_dot;
+use super::page::{TextPage, without_dot};
 use crate::document::{
     AnswerRecord, DnsmasqAsks, DnsmasqPath, NameDetail, NameRoute, ServerReport, ServiceObjects,
     ShownAddress, ShownEndpoints, ShownService, ShownServiceKind, TypeAnswer,

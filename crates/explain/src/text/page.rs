@@ -61,3 +61,11 @@ impl TextPage {
         }
     }
 }
+
+/// A domain without its trailing dot; the root keeps it.
+pub(super) fn without_dot(domain: &str) -> &str {
+    match domain.strip_suffix('.') {
+        None | Some("") => domain,
+        Some(name) => name,
+    }
+}

@@ -5,7 +5,7 @@ use cluster::snapshot::Snapshot;
 use wire::Name;
 use wire::rtype;
 
-use super::{namespace_not_served, no_such_type};
+use super::shared::{namespace_not_served, no_such_type};
 use crate::document::{
     CodedNote, LookupOutcome, NameKind, ServiceObjects, ShownEndpoints, ShownPort, ShownService,
     ShownServiceKind,

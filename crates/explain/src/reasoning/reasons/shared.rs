@@ -1,0 +1,35 @@
+//! Reasons that names of Services share with other names.
+
+use crate::document::{CodedNote, LookupOutcome};
+use crate::facts::candidate::NameCandidate;
+use crate::list::join;
+
+pub(super) fn namespace_not_served(namespace: &str) -> CodedNote {
+    let text =
+        format!("namespace {namespace} is not served (--namespaces or --namespace-selector)");
+    CodedNote::new("namespace_not_served", text)
+}
+
+pub(super) fn no_such_type(candidate: &NameCandidate) -> CodedNote {
+    let types: Vec<&str> = candidate
+        .answers
+        .iter()
+        .map(|answer| answer.qtype.as_str())
+        .collect();
+    // For other types, the page teaches which types Services have at all.
+    let is_type_of_services = types
+        .iter()
+        .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
+
+    let types = join(&types);
+    let text = match candidate.outcome() {
+        LookupOutcome::NoData if is_type_of_services => {
+            format!("the name exists and has no {types} records")
+        }
+        LookupOutcome::NoData => {
+            format!("Services have A, AAAA, SRV, CNAME and PTR records, and none of type {types}")
+        }
+        _ => format!("this name has no records of type {types}"),
+    };
+    CodedNote::new("no_such_type", text)
+}
