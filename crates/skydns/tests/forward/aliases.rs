@@ -11,7 +11,7 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use wire::Transport;
 
-use crate::cache::{an_hour, servfail};
+use crate::cache::{hour_of_stale_answers, servfail};
 use crate::fixed::{Fixed, start};
 use crate::support::{PATIENCE, address};
 
@@ -19,7 +19,7 @@ const TARGET: &str = "www.outside.test.";
 const ALIAS: &str = "out.apps.svc.cluster.local.";
 
 /// RCODE, `tc` if set, and addresses.
-fn told(answer: &Message) -> String {
+fn outcome_text(answer: &Message) -> String {
     let tc = answer.has("tc").then(|| "tc".to_owned());
     [answer.rcode_name()]
         .into_iter()
@@ -82,7 +82,9 @@ async fn truncated_alias_target_is_answered() {
                     ask(server.address, &query).await,
                     ask_tcp(server.address, &query).await,
                 ];
-                let told = answers.each_ref().map(|answer| sorted(&told(answer)));
+                let told = answers
+                    .each_ref()
+                    .map(|answer| sorted(&outcome_text(answer)));
                 assert_eq!(told, [over_udp, over_tcp], "{what}: {name}");
             }
             server.stop().await;
@@ -109,11 +111,11 @@ async fn stale_alias_target_is_answered() {
         }
     })
     .await;
-    let server = start(Fixed::new(&[upstream.addr()]).caching(an_hour()));
+    let server = start(Fixed::new(&[upstream.addr()]).caching(hour_of_stale_answers()));
     let query = Ask::new(ALIAS, "A").edns(1232);
     let fresh = ask(server.address, &query).await;
     assert_eq!(
-        (told(&fresh).as_str(), fresh.edns.unwrap().options),
+        (outcome_text(&fresh).as_str(), fresh.edns.unwrap().options),
         ("NOERROR 192.0.2.1", vec![])
     );
 
@@ -129,13 +131,13 @@ async fn stale_alias_target_is_answered() {
         .find(|record| record.rtype == 1)
         .map(|record| record.ttl);
     assert_eq!(
-        (told(&stale).as_str(), ttl),
+        (outcome_text(&stale).as_str(), ttl),
         ("NOERROR 192.0.2.1", Some(30))
     );
     assert_eq!(stale.edns.unwrap().options, [(15, vec![0, 3])]);
     let without_edns = ask_tcp(server.address, &Ask::new(ALIAS, "A")).await;
     assert_eq!(
-        (told(&without_edns).as_str(), without_edns.edns),
+        (outcome_text(&without_edns).as_str(), without_edns.edns),
         ("NOERROR 192.0.2.1", None)
     );
     server.stop().await;

@@ -13,7 +13,7 @@ use testkit::query::Query as Ask;
 use testkit::upstream::{Asked, Upstream};
 use tokio::sync::Semaphore;
 
-use crate::support::{PATIENCE, Subject, a, is, says, silent, told};
+use crate::support::{PATIENCE, Subject, a, answers_with, is_count, outcome_text, silent};
 
 const OVERLOADED: &str = "too many queries in flight";
 
@@ -23,7 +23,7 @@ async fn held_back() -> (Upstream, Arc<Semaphore>) {
     let opened = Arc::clone(&gate);
     let upstream = Upstream::start(move |asked: &Asked| match opened.available_permits() {
         0 => testkit::upstream::Reaction::silence(),
-        _ => says(1)(asked),
+        _ => answers_with(1)(asked),
     })
     .await;
     (upstream, gate)
@@ -31,7 +31,7 @@ async fn held_back() -> (Upstream, Arc<Semaphore>) {
 
 /// Limits with quick resends, so that the upstream receives unanswered queries again after the gate
 /// has opened.
-fn insistent() -> ForwardLimits {
+fn quick_resend_limits() -> ForwardLimits {
     ForwardLimits {
         resend_after: Duration::from_millis(700),
         ..ForwardLimits::default()
@@ -41,12 +41,12 @@ fn insistent() -> ForwardLimits {
 #[tokio::test]
 async fn identical_queries_are_sent_once() {
     let (upstream, gate) = held_back().await;
-    let subject = Subject::new(insistent());
+    let subject = Subject::new(quick_resend_limits());
     let upstreams = [upstream.addr()];
     let asking = join_all((0..50).map(|_| subject.ask(a("x.test."), &upstreams)));
     let opening = async {
         eventually(PATIENCE, || async {
-            is(subject.metric("joined_total", &[]), 49) && upstream.count() > 0
+            is_count(subject.metric("joined_total", &[]), 49) && upstream.count() > 0
         })
         .await;
         gate.add_permits(1);
@@ -55,14 +55,14 @@ async fn identical_queries_are_sent_once() {
     assert!(
         replies
             .iter()
-            .all(|reply| told(reply) == "NOERROR 192.0.2.1")
+            .all(|reply| outcome_text(reply) == "NOERROR 192.0.2.1")
     );
     let senders: HashSet<_> = upstream.asked().iter().map(|asked| asked.from).collect();
     assert_eq!(senders.len(), 1);
-    assert!(is(subject.metric("in_flight", &[]), 0));
+    assert!(is_count(subject.metric("in_flight", &[]), 0));
     // Without a cache, a later query is sent to the upstream again.
     subject.ask(a("x.test."), &upstreams).await.unwrap();
-    assert!(is(subject.metric("requests_total", &[]), 2));
+    assert!(is_count(subject.metric("requests_total", &[]), 2));
 }
 
 #[tokio::test]
@@ -92,12 +92,13 @@ async fn different_queries_are_sent_separately() {
         x().opt(subnet),
     ];
     let count = queries.len();
-    let (here, there) = ([first.addr()], [second.addr()]);
+    let here = [first.addr()];
+    let there = [second.addr()];
     let asking = join_all(queries.map(|query| subject.ask(query.into(), &here)));
     let elsewhere = subject.ask(a("x.test."), &there);
     let seen = eventually(PATIENCE, || async {
-        is(subject.metric("in_flight", &[]), count + 1)
-            && is(subject.metric("joined_total", &[]), 0)
+        is_count(subject.metric("in_flight", &[]), count + 1)
+            && is_count(subject.metric("joined_total", &[]), 0)
     });
     tokio::select! {
         _ = asking => panic!("the upstream is silent"),
@@ -121,7 +122,7 @@ async fn joined_callers_are_bounded() {
         .filter(|outcome| *outcome == OVERLOADED)
         .count();
     assert_eq!(rejected, 30 - 10 - 1);
-    assert!(is(subject.metric("overloaded_total", &[]), rejected));
+    assert!(is_count(subject.metric("overloaded_total", &[]), rejected));
     // After the timeout, new queries may wait again.
     let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
     assert!(
@@ -136,10 +137,8 @@ async fn joined_callers_are_bounded() {
 async fn dead_upstream_is_bounded_per_route() {
     const QUESTIONS: usize = 10_000;
     const SHARE: usize = 200;
-    let (dead, good) = (
-        Upstream::start(silent).await,
-        Upstream::start(says(1)).await,
-    );
+    let dead = Upstream::start(silent).await;
+    let good = Upstream::start(answers_with(1)).await;
     let limits = ForwardLimits {
         max_in_flight: 300,
         max_in_flight_per_route: SHARE,
@@ -155,7 +154,7 @@ async fn dead_upstream_is_bounded_per_route() {
         let mut asking = Box::pin(subject.ask(a(&format!("n{n}.test.")), &upstreams));
         match asking.as_mut().now_or_never() {
             Some(outcome) => {
-                assert_eq!(told(&outcome), OVERLOADED);
+                assert_eq!(outcome_text(&outcome), OVERLOADED);
                 rejected += 1;
             }
             None => hanging.push(asking),
@@ -174,7 +173,7 @@ async fn dead_upstream_is_bounded_per_route() {
         assert!(asked.elapsed() < Duration::from_secs(1));
     }
     for outcome in join_all(hanging).await {
-        assert_eq!(told(&outcome), "failed: Timeout");
+        assert_eq!(outcome_text(&outcome), "failed: Timeout");
     }
     assert!(started.elapsed() < Duration::from_secs(10));
     let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
@@ -184,7 +183,7 @@ async fn dead_upstream_is_bounded_per_route() {
         "{} sockets",
         sockets.len()
     );
-    assert!(is(subject.metric("in_flight", &[]), 0));
+    assert!(is_count(subject.metric("in_flight", &[]), 0));
     assert_ne!(
         subject.ask_a("after.test.", &upstreams).await,
         OVERLOADED,
@@ -195,7 +194,7 @@ async fn dead_upstream_is_bounded_per_route() {
 /// A burst of 200 queries is below the limit.
 #[tokio::test]
 async fn query_burst_is_answered() {
-    let upstream = Upstream::start(says(1)).await;
+    let upstream = Upstream::start(answers_with(1)).await;
     let subject = Subject::new(ForwardLimits::default());
     let upstreams = [upstream.addr()];
     let names: Vec<_> = (0..200).map(|n| format!("n{n}.test.")).collect();
@@ -213,10 +212,8 @@ async fn query_burst_is_answered() {
 #[tokio::test]
 async fn heavy_client_leaves_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {
-        let (dead, good) = (
-            Upstream::start(silent).await,
-            Upstream::start(says(1)).await,
-        );
+        let dead = Upstream::start(silent).await;
+        let good = Upstream::start(answers_with(1)).await;
         let subject = Subject::new(ForwardLimits {
             max_in_flight: 160,
             max_in_flight_per_route: 120,
@@ -227,8 +224,9 @@ async fn heavy_client_leaves_places_to_others() {
         let mut ask = |client: u8, n: usize| {
             let client = [10, 0, 0, client].into();
             let query = a(&format!("n{n}-{client}.test."));
-            let (subject, upstreams) = (subject.clone(), upstreams);
-            let asking = async move { told(&subject.ask_as(client, query, &upstreams).await) };
+            let subject = subject.clone();
+            let asking =
+                async move { outcome_text(&subject.ask_as(client, query, &upstreams).await) };
             let mut asking = Box::pin(asking);
             let admitted = asking.as_mut().now_or_never().is_none();
             hanging.extend(admitted.then_some(asking));
@@ -283,7 +281,7 @@ async fn total_in_flight_is_bounded() {
 #[tokio::test]
 async fn joined_caller_survives_first_caller() {
     let (upstream, gate) = held_back().await;
-    let subject = Subject::new(insistent());
+    let subject = Subject::new(quick_resend_limits());
     let upstreams = [upstream.addr()];
     let mut first = Box::pin(subject.ask(a("x.test."), &upstreams));
     assert!(first.as_mut().now_or_never().is_none());
@@ -292,8 +290,8 @@ async fn joined_caller_survives_first_caller() {
     eventually(PATIENCE, || async { upstream.count() > 0 }).await;
     drop(first);
     gate.add_permits(1);
-    assert_eq!(told(&second.await), "NOERROR 192.0.2.1");
-    assert!(is(subject.metric("requests_total", &[]), 1));
+    assert_eq!(outcome_text(&second.await), "NOERROR 192.0.2.1");
+    assert!(is_count(subject.metric("requests_total", &[]), 1));
 }
 
 #[tokio::test]
@@ -314,7 +312,7 @@ async fn abandoned_query_leaves_no_state() {
     }
     eventually(PATIENCE, || async { upstream.count() == 20 }).await;
     eventually(PATIENCE, || async {
-        is(subject.metric("in_flight", &[]), 0)
+        is_count(subject.metric("in_flight", &[]), 0)
     })
     .await;
 }
@@ -338,7 +336,7 @@ async fn shutdown_ends_all_queries() {
         "{:?}",
         started.elapsed()
     );
-    assert!(is(subject.metric("in_flight", &[]), 0));
+    assert!(is_count(subject.metric("in_flight", &[]), 0));
     assert_eq!(
         subject.ask_a("late.test.", &upstreams).await,
         "shutting down"

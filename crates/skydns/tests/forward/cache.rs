@@ -14,11 +14,13 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, Question, Subject, a, address, is, says, short, told};
+use crate::support::{
+    PATIENCE, Question, Subject, a, address, answers_with, is_count, outcome_text, short_limits,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(crate) fn an_hour() -> CacheLimits {
+pub(crate) fn hour_of_stale_answers() -> CacheLimits {
     CacheLimits {
         stale: 3600 * SECOND,
         ..CacheLimits::default()
@@ -137,8 +139,8 @@ async fn asked(
 
 #[tokio::test]
 async fn fresh_reply_is_answered_from_cache() {
-    let upstream = Upstream::start(says(1)).await;
-    let subject = Subject::with_cache(short(), CacheLimits::default());
+    let upstream = Upstream::start(answers_with(1)).await;
+    let subject = Subject::with_cache(short_limits(), CacheLimits::default());
     assert_eq!(
         subject.ask_a("x.test.", &[upstream.addr()]).await,
         "NOERROR 192.0.2.1"
@@ -146,7 +148,7 @@ async fn fresh_reply_is_answered_from_cache() {
     pass(10 * SECOND).await;
     let question = a("X.TEST.");
     let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
-    assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+    assert_eq!(outcome_text(&reply), "NOERROR 192.0.2.1");
     let message = question.answer(&reply.unwrap());
     assert_eq!(message.questions[0].name, "X.TEST.");
     assert!(
@@ -160,7 +162,7 @@ async fn fresh_reply_is_answered_from_cache() {
         ("cache_misses_total", 1),
         ("cache_entries", 1),
     ] {
-        assert!(is(subject.metric(name, &[]), count), "{name}");
+        assert!(is_count(subject.metric(name, &[]), count), "{name}");
     }
     assert!(subject.metric("cache_bytes", &[]) > 100.0);
     pass(50 * SECOND).await;
@@ -182,7 +184,7 @@ async fn stale_reply_replaces_failure() {
     ];
     for (what, does) in failures {
         let fickle = Fickle::start(does).await;
-        let subject = Subject::with_cache(short(), an_hour());
+        let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
         subject.ask(a("x.test."), &fickle.list()).await.unwrap();
         fickle.goes_on();
         pass(61 * SECOND).await;
@@ -195,7 +197,10 @@ async fn stale_reply_replaces_failure() {
         let (rcode, ttls, errors) = asked(&subject, with_edns("X.test."), &fickle.list()).await;
         assert_eq!(((rcode, ttls), errors), (stale, vec![vec![0, 3]]), "{what}");
         assert_eq!(fickle.upstream.count(), 0, "{what}");
-        assert!(is(subject.metric("stale_answers_total", &[]), 2), "{what}");
+        assert!(
+            is_count(subject.metric("stale_answers_total", &[]), 2),
+            "{what}"
+        );
         // Another name has no stale reply.
         let (rcode, ..) = asked(&subject, a("y.test."), &fickle.list()).await;
         assert!(
@@ -214,7 +219,7 @@ async fn stale_reply_replaces_failure() {
 #[tokio::test]
 async fn stale_nxdomain_replaces_failure() {
     let fickle = Fickle::start(&[missing, servfail]).await;
-    let subject = Subject::with_cache(short(), an_hour());
+    let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
     fickle.goes_on();
     pass(61 * SECOND).await;
@@ -228,7 +233,7 @@ async fn stale_nxdomain_replaces_failure() {
 #[tokio::test]
 async fn recovered_upstream_ends_stale_answers() {
     let fickle = Fickle::start(&[first, servfail, second]).await;
-    let subject = Subject::with_cache(short(), an_hour());
+    let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
     assert_eq!(
         subject.ask_a("x.test.", &fickle.list()).await,
         "NOERROR 192.0.2.1"
@@ -272,7 +277,7 @@ async fn new_answer_replaces_stale_reply() {
         ),
     ] {
         let fickle = Fickle::start(does).await;
-        let subject = Subject::with_cache(short(), an_hour());
+        let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
         subject.ask(a("x.test."), &fickle.list()).await.unwrap();
         for _ in 0..2 {
             fickle.goes_on();
@@ -290,9 +295,9 @@ async fn new_answer_replaces_stale_reply() {
 #[tokio::test]
 async fn cache_is_separate_for_each_upstream_list() {
     let fickle = Fickle::start(&[first, servfail]).await;
-    let subject = Subject::with_cache(short(), an_hour());
+    let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
-    let other = Upstream::start(says(9)).await;
+    let other = Upstream::start(answers_with(9)).await;
     for upstreams in [
         vec![other.addr()],
         vec![other.addr(), fickle.upstream.addr()],
@@ -312,21 +317,19 @@ async fn stale_reply_replaces_overload() {
     let subject = Subject::with_cache(
         ForwardLimits {
             max_in_flight: 2,
-            ..short()
+            ..short_limits()
         },
-        an_hour(),
+        hour_of_stale_answers(),
     );
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
     fickle.goes_on();
     pass(61 * SECOND).await;
     let list = fickle.list();
-    let (one, two) = (
-        subject.ask(a("one.test."), &list),
-        subject.ask(a("two.test."), &list),
-    );
+    let one = subject.ask(a("one.test."), &list);
+    let two = subject.ask(a("two.test."), &list);
     let asking = async {
         eventually(PATIENCE, || async {
-            is(subject.metric("in_flight", &[]), 2)
+            is_count(subject.metric("in_flight", &[]), 2)
         })
         .await;
         let before = tokio::time::Instant::now();
@@ -335,14 +338,14 @@ async fn stale_reply_replaces_overload() {
     };
     let (_, _, (answer, took)) = tokio::join!(one, two, asking);
     assert_eq!(answer, "NOERROR 192.0.2.1");
-    assert!(took < short().budget, "{took:?}");
-    assert!(is(subject.metric("overloaded_total", &[]), 1));
+    assert!(took < short_limits().budget, "{took:?}");
+    assert!(is_count(subject.metric("overloaded_total", &[]), 1));
 }
 
 #[tokio::test]
 async fn disabled_cache_keeps_no_reply() {
     let fickle = Fickle::start(&[first, servfail]).await;
-    let subject = Subject::new(short());
+    let subject = Subject::new(short_limits());
     for asked in 1..3 {
         assert_eq!(
             subject.ask_a("x.test.", &fickle.list()).await,
@@ -354,7 +357,7 @@ async fn disabled_cache_keeps_no_reply() {
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
     // A cache with the default limits returns no stale replies.
     let fickle = Fickle::start(&[first, servfail]).await;
-    let subject = Subject::with_cache(short(), CacheLimits::default());
+    let subject = Subject::with_cache(short_limits(), CacheLimits::default());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
     fickle.goes_on();
     pass(61 * SECOND).await;
@@ -459,7 +462,7 @@ async fn server_serves_stale_external_names() {
         _ => servfail(asked),
     })
     .await;
-    let server = start(Fixed::new(&[upstream.addr()]).caching(an_hour()));
+    let server = start(Fixed::new(&[upstream.addr()]).caching(hour_of_stale_answers()));
     let outside = Ask::new("www.outside.test.", "A").edns(1232);
     let alias = Ask::new("out.apps.svc.cluster.local.", "A");
     assert_eq!(ask(server.address, &outside).await.answer[0].ttl, 1);
@@ -507,7 +510,7 @@ async fn late_alias_target_is_served_stale() {
         &["svc", "apps", "back"],
         ["far.outside.test".to_owned()].into_iter(),
     );
-    let server = start(fixed.caching(an_hour()));
+    let server = start(fixed.caching(hour_of_stale_answers()));
     let alias = Ask::new("out.apps.svc.cluster.local.", "A");
     let answers = async || ask(server.address, &alias).await.answer_data("A").join(" ");
     assert_eq!(
@@ -525,7 +528,7 @@ async fn late_alias_target_is_served_stale() {
 #[tokio::test]
 async fn cleared_cache_queries_upstream_again() {
     let fickle = Fickle::start(&[first, second, servfail]).await;
-    let subject = Subject::with_cache(short(), an_hour());
+    let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
     assert_eq!(
         subject.ask_a("x.test.", &fickle.list()).await,
         "NOERROR 192.0.2.1"
@@ -537,7 +540,8 @@ async fn cleared_cache_queries_upstream_again() {
     );
     subject.forwarder.clear_cache();
     assert!(
-        is(subject.metric("cache_entries", &[]), 0) && is(subject.metric("cache_bytes", &[]), 0)
+        is_count(subject.metric("cache_entries", &[]), 0)
+            && is_count(subject.metric("cache_bytes", &[]), 0)
     );
     assert_eq!(
         subject.ask_a("x.test.", &fickle.list()).await,

@@ -12,7 +12,8 @@ use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use wire::Transport;
 
 use crate::support::{
-    Question, Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told,
+    Question, Subject, a, a_over_tcp, address, answers_with, is_count, outcome_text, refuses,
+    short_limits, unused_address,
 };
 
 /// Fault of an upstream, and the results of queries to it.
@@ -315,10 +316,10 @@ const FAULTS: &[Fault] = &[
 ];
 
 async fn check(what: &str, question: Question, upstreams: &[SocketAddr], expected: &str) {
-    let limits = short();
+    let limits = short_limits();
     let subject = Subject::new(limits.clone());
     let asked = Instant::now();
-    let outcome = told(&subject.ask(question, upstreams).await);
+    let outcome = outcome_text(&subject.ask(question, upstreams).await);
     assert_eq!(outcome, expected, "{what}");
     // The additional second allows for a busy machine.
     assert!(
@@ -330,10 +331,11 @@ async fn check(what: &str, question: Question, upstreams: &[SocketAddr], expecte
 
 #[tokio::test]
 async fn faulty_upstream_alone_and_before_good() {
-    let good = Upstream::start(says(99)).await;
+    let good = Upstream::start(answers_with(99)).await;
     join_all(FAULTS.iter().map(async |fault| {
         let upstream = Upstream::start(fault.handler).await;
-        let (alone, followed) = ([upstream.addr()], [upstream.addr(), good.addr()]);
+        let alone = [upstream.addr()];
+        let followed = [upstream.addr(), good.addr()];
         check(fault.what, a("x.test."), &alone, fault.udp).await;
         check(fault.what, a_over_tcp("x.test."), &alone, fault.tcp).await;
         check(fault.what, a("x.test."), &followed, fault.with_second).await;
@@ -343,11 +345,17 @@ async fn faulty_upstream_alone_and_before_good() {
 
 #[tokio::test]
 async fn unused_port_is_refused() {
-    check("UDP", a("x.test."), &[nobody()], "failed: Refused Refused").await;
+    check(
+        "UDP",
+        a("x.test."),
+        &[unused_address()],
+        "failed: Refused Refused",
+    )
+    .await;
     check(
         "TCP",
         a_over_tcp("x.test."),
-        &[nobody()],
+        &[unused_address()],
         "failed: Refused Refused",
     )
     .await;
@@ -384,7 +392,7 @@ async fn silent_tcp_is_paused() {
     assert!((1.0..=3.0).contains(&retries), "{retries} retries");
     // A query of a client over TCP is always retried over TCP.
     assert_eq!(
-        told(&subject.ask(a_over_tcp("x.test."), &[upstream.addr()]).await),
+        outcome_text(&subject.ask(a_over_tcp("x.test."), &[upstream.addr()]).await),
         TIMEOUT
     );
     assert!(subject.metric("tcp_retries_total", &[]) > retries);
@@ -392,21 +400,19 @@ async fn silent_tcp_is_paused() {
 
 /// Asserts that `reply`, which is truncated or SERVFAIL, is returned if no better reply arrives.
 /// The upstream must not count as dead.
-async fn is_handed_on_in_the_end(
+async fn check_final_reply(
     reply: &str,
     handler: impl Fn(&Asked) -> Reaction + Send + Sync + 'static,
 ) {
     let handler = move |asked: &Asked| {
         if asked.name() == "quick.test." {
-            says(1)(asked)
+            answers_with(1)(asked)
         } else {
             handler(asked)
         }
     };
-    let (upstream, other) = (
-        Upstream::start(handler).await,
-        Upstream::start(says(99)).await,
-    );
+    let upstream = Upstream::start(handler).await;
+    let other = Upstream::start(answers_with(99)).await;
     let never = Duration::from_mins(1);
     let subject = Subject::new(ForwardLimits {
         tcp_retry: never,
@@ -430,7 +436,7 @@ async fn is_handed_on_in_the_end(
         "NOERROR 192.0.2.1"
     );
     assert!(
-        is(subject.errors("timeout"), 3),
+        is_count(subject.errors("timeout"), 3),
         "each time the wait was in vain"
     );
 }
@@ -438,7 +444,7 @@ async fn is_handed_on_in_the_end(
 #[tokio::test]
 async fn truncated_reply_survives_silent_tcp() {
     let handler = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
-    is_handed_on_in_the_end("NOERROR tc 192.0.2.5", handler).await;
+    check_final_reply("NOERROR tc 192.0.2.5", handler).await;
 }
 
 #[tokio::test]
@@ -452,7 +458,7 @@ async fn servfail_survives_silent_retry() {
             Reaction::silence()
         }
     };
-    is_handed_on_in_the_end("SERVFAIL", handler).await;
+    check_final_reply("SERVFAIL", handler).await;
 }
 
 /// With the default limits and three silent upstreams, an error is returned within the two seconds
@@ -473,7 +479,10 @@ async fn error_comes_within_two_seconds() {
         subject.ask(a_over_tcp("x.test."), &addresses),
     ] {
         let asked = Instant::now();
-        assert_eq!(told(&outcome.await), "failed: Timeout Timeout Timeout");
+        assert_eq!(
+            outcome_text(&outcome.await),
+            "failed: Timeout Timeout Timeout"
+        );
         assert!(
             asked.elapsed() < Duration::from_secs(2),
             "{:?}",
@@ -484,5 +493,5 @@ async fn error_comes_within_two_seconds() {
         asked.elapsed() > Duration::from_secs(3),
         "the budget was used"
     );
-    assert!(is(subject.metric("failed_total", &[]), 2));
+    assert!(is_count(subject.metric("failed_total", &[]), 2));
 }

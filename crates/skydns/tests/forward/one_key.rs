@@ -12,7 +12,10 @@ use tokio::sync::watch;
 use wire::Transport;
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, Question, Subject, a, a_over_tcp, address, is, says, short, told};
+use crate::support::{
+    PATIENCE, Question, Subject, a, a_over_tcp, address, answers_with, is_count, outcome_text,
+    short_limits,
+};
 
 const NAMES: [&str; 4] = [
     "www.outside.test.",
@@ -43,7 +46,7 @@ async fn variants_at_once_make_one_query() {
     let (open, gate) = watch::channel(false);
     let upstream = Upstream::start(move |asked: &Asked| {
         if *gate.borrow() {
-            says(1)(asked)
+            answers_with(1)(asked)
         } else {
             Reaction::silence()
         }
@@ -68,7 +71,7 @@ async fn variants_at_once_make_one_query() {
     let opening = async {
         let joined = questions.len() - 1;
         eventually(PATIENCE, || async {
-            is(subject.metric("joined_total", &[]), joined) && upstream.count() > 0
+            is_count(subject.metric("joined_total", &[]), joined) && upstream.count() > 0
         })
         .await;
         open.send_replace(true);
@@ -78,9 +81,9 @@ async fn variants_at_once_make_one_query() {
     assert!(
         replies
             .iter()
-            .all(|reply| told(reply) == "NOERROR 192.0.2.1")
+            .all(|reply| outcome_text(reply) == "NOERROR 192.0.2.1")
     );
-    assert!(is(subject.metric("requests_total", &[]), 1));
+    assert!(is_count(subject.metric("requests_total", &[]), 1));
     let first = &upstream.asked()[0];
     assert!(
         upstream
@@ -165,7 +168,7 @@ async fn upstream_without_edns_answers_all_clients() {
             });
             let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
             assert_eq!(
-                (told(&reply).as_str(), upstream.count()),
+                (outcome_text(&reply).as_str(), upstream.count()),
                 ("NOERROR 192.0.2.1", count),
                 "{rcode}"
             );
@@ -188,11 +191,11 @@ async fn silence_to_edns_causes_plain_queries() {
         if has_opt(asked) {
             Reaction::silence()
         } else {
-            says(1)(asked)
+            answers_with(1)(asked)
         }
     })
     .await;
-    let subject = Subject::new(short());
+    let subject = Subject::new(short_limits());
     for name in ["x.test.", "y.test."] {
         assert_ne!(
             subject.ask_a(name, &[upstream.addr()]).await,
@@ -219,16 +222,16 @@ async fn silence_to_edns_causes_plain_queries() {
 async fn truncated_reply_moves_tcp_clients_on() {
     let truncated = |asked: &Asked| address(asked, 5).truncated().into();
     let first = Upstream::start_udp_only(truncated).await;
-    let second = Upstream::start(says(2)).await;
+    let second = Upstream::start(answers_with(2)).await;
     let upstreams = [first.addr(), second.addr()];
     let subject = Subject::new(ForwardLimits::default());
     let (over_udp, over_tcp) = tokio::join!(
         subject.ask(a("x.test."), &upstreams),
         subject.ask(a_over_tcp("x.test."), &upstreams)
     );
-    assert_eq!(told(&over_udp), "NOERROR tc 192.0.2.5");
-    assert_eq!(told(&over_tcp), "NOERROR 192.0.2.2");
-    assert!(is(subject.metric("joined_total", &[]), 1));
+    assert_eq!(outcome_text(&over_udp), "NOERROR tc 192.0.2.5");
+    assert_eq!(outcome_text(&over_tcp), "NOERROR 192.0.2.2");
+    assert!(is_count(subject.metric("joined_total", &[]), 1));
     let transports: Vec<_> = second.asked().iter().map(|asked| asked.transport).collect();
     assert_eq!((first.count(), transports), (1, vec![Transport::Tcp]));
 }

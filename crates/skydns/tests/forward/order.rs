@@ -10,7 +10,9 @@ use testkit::eventually;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use wire::Transport;
 
-use crate::support::{PATIENCE, Subject, a, nobody, question, refuses, says, silent, told};
+use crate::support::{
+    PATIENCE, Subject, a, answers_with, outcome_text, question, refuses, silent, unused_address,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -26,7 +28,7 @@ fn after(
 #[tokio::test]
 async fn slow_preferred_upstream_is_queried_alone() {
     for outsider in ["NXDOMAIN", "NOERROR", "REFUSED"] {
-        let slow = Upstream::start(after(150 * MS, says(1))).await;
+        let slow = Upstream::start(after(150 * MS, answers_with(1))).await;
         let quick = Upstream::start(refuses(outsider)).await;
         let subject = Subject::new(ForwardLimits::default());
         for n in 0..10 {
@@ -49,13 +51,11 @@ async fn one_lost_name_keeps_upstream_alive() {
         if asked.name().eq_ignore_ascii_case("lost.test.") {
             Reaction::silence()
         } else {
-            says(1)(asked)
+            answers_with(1)(asked)
         }
     };
-    let (first, second) = (
-        Upstream::start(forgetful).await,
-        Upstream::start(refuses("NXDOMAIN")).await,
-    );
+    let first = Upstream::start(forgetful).await;
+    let second = Upstream::start(refuses("NXDOMAIN")).await;
     let upstreams = [first.addr(), second.addr()];
     let subject = Subject::new(ForwardLimits::default());
     let asked = Instant::now();
@@ -78,7 +78,7 @@ async fn one_lost_name_keeps_upstream_alive() {
 async fn fourth_upstream_answers_behind_silent_three() {
     let silent = [(); 4].map(|()| Upstream::start(silent));
     let silent = futures::future::join_all(silent).await;
-    let good = Upstream::start(says(5)).await;
+    let good = Upstream::start(answers_with(5)).await;
     let asked = (1..=4).map(async |dead| {
         let mut upstreams: Vec<_> = silent.iter().take(dead).map(Upstream::addr).collect();
         upstreams.push(good.addr());
@@ -94,10 +94,8 @@ async fn fourth_upstream_answers_behind_silent_three() {
 #[tokio::test]
 async fn dead_upstream_costs_little_time() {
     let dead = Upstream::start(silent).await;
-    let (second, third) = (
-        Upstream::start(says(2)).await,
-        Upstream::start(says(3)).await,
-    );
+    let second = Upstream::start(answers_with(2)).await;
+    let third = Upstream::start(answers_with(3)).await;
     let mut round_trip = Duration::ZERO;
     let subject = Subject::new(ForwardLimits::default());
     for n in 0..100 {
@@ -155,16 +153,14 @@ async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr
 
 #[tokio::test]
 async fn dead_upstream_recovers_with_first_answer() {
-    let (dead, good) = (
-        Arc::new(AtomicBool::new(false)),
-        Upstream::start(says(2)).await,
-    );
+    let dead = Arc::new(AtomicBool::new(false));
+    let good = Upstream::start(answers_with(2)).await;
     let is_dead = Arc::clone(&dead);
     let first = Upstream::start(move |asked: &Asked| {
         if is_dead.load(Ordering::Relaxed) {
             Reaction::silence()
         } else {
-            says(1)(asked)
+            answers_with(1)(asked)
         }
     })
     .await;
@@ -201,9 +197,9 @@ async fn dead_upstream_recovers_with_first_answer() {
 /// used again.
 #[tokio::test]
 async fn upstream_refusing_packets_is_skipped() {
-    let good = Upstream::start(says(2)).await;
+    let good = Upstream::start(answers_with(2)).await;
     let subject = Subject::new(ForwardLimits::default());
-    let upstreams = [nobody(), good.addr()];
+    let upstreams = [unused_address(), good.addr()];
     for n in 0..10 {
         let asked = Instant::now();
         assert_eq!(
@@ -212,7 +208,7 @@ async fn upstream_refusing_packets_is_skipped() {
         );
         assert!(asked.elapsed() < 500 * MS, "{:?}", asked.elapsed());
     }
-    let _back = Upstream::start_on(upstreams[0], says(1)).await;
+    let _back = Upstream::start_on(upstreams[0], answers_with(1)).await;
     assert_eq!(
         subject.ask_a("back.test.", &upstreams).await,
         "NOERROR 192.0.2.1"
@@ -222,7 +218,7 @@ async fn upstream_refusing_packets_is_skipped() {
 /// An upstream may answer after `silence_timeout`. The first reply of any upstream is returned.
 #[tokio::test]
 async fn late_answer_of_only_upstream_counts() {
-    let late = Upstream::start(after(600 * MS, says(1))).await;
+    let late = Upstream::start(after(600 * MS, answers_with(1))).await;
     let quiet = Upstream::start(silent).await;
     let limits = ForwardLimits {
         silence_timeout: 200 * MS,
@@ -246,7 +242,7 @@ async fn silent_upstream_is_queried_again() {
     let upstream = Upstream::start(|asked: &Asked| {
         static LOST: AtomicBool = AtomicBool::new(false);
         if LOST.swap(true, Ordering::Relaxed) {
-            says(1)(asked)
+            answers_with(1)(asked)
         } else {
             Reaction::silence()
         }
@@ -274,7 +270,7 @@ async fn silent_upstream_is_queried_again() {
 #[tokio::test]
 async fn restarting_upstream_is_queried_again() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let address = nobody();
+        let address = unused_address();
         let limits = ForwardLimits {
             retry_pause: 1000 * MS,
             ..ForwardLimits::default()
@@ -284,10 +280,10 @@ async fn restarting_upstream_is_queried_again() {
         let asking = subject.ask(question("x.test.", "A", transport), &upstreams);
         let starting = async {
             eventually(PATIENCE, || async { subject.errors("refused") > 0.5 }).await;
-            Upstream::start_on(address, says(1)).await
+            Upstream::start_on(address, answers_with(1)).await
         };
         let (reply, _upstream) = tokio::join!(asking, starting);
-        assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+        assert_eq!(outcome_text(&reply), "NOERROR 192.0.2.1");
     }
 }
 
@@ -296,7 +292,7 @@ async fn restarting_upstream_is_queried_again() {
 #[tokio::test]
 async fn simultaneous_upstreams_are_bounded() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;
-    let good = Upstream::start(after(100 * MS, says(5))).await;
+    let good = Upstream::start(after(100 * MS, answers_with(5))).await;
     let mut upstreams: Vec<_> = silent.iter().map(Upstream::addr).collect();
     upstreams.push(good.addr());
     for max_open in [1, 2] {
@@ -311,7 +307,13 @@ async fn simultaneous_upstreams_are_bounded() {
         );
     }
     // A failed upstream no longer counts as open.
-    let addresses = [nobody(), nobody(), nobody(), nobody(), good.addr()];
+    let addresses = [
+        unused_address(),
+        unused_address(),
+        unused_address(),
+        unused_address(),
+        good.addr(),
+    ];
     let subject = Subject::new(ForwardLimits {
         max_open: 1,
         ..ForwardLimits::default()

@@ -9,7 +9,7 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 use wire::Transport;
 
-use crate::support::{Subject, is, question, refuses, says, told};
+use crate::support::{Subject, answers_with, is_count, outcome_text, question, refuses};
 
 fn hex(bytes: &[u8]) -> String {
     bytes
@@ -99,7 +99,7 @@ async fn forwarded_query_has_own_question() {
             format!("000001000001000000000001{QUESTION}{OPT}"),
         ),
     ];
-    let upstream = Upstream::start(says(1)).await;
+    let upstream = Upstream::start(answers_with(1)).await;
     let subject = Subject::new(ForwardLimits::default());
     for (what, query, expected) in cases {
         upstream.forget();
@@ -167,14 +167,16 @@ async fn only_servfail_and_refused_try_next_upstream() {
             // As in kube-dns, a query is sent to the same upstream again after SERVFAIL.
             ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
         ] {
-            let (first, second) = (
-                Upstream::start(refuses(rcode)).await,
-                Upstream::start(says(2)).await,
-            );
+            let first = Upstream::start(refuses(rcode)).await;
+            let second = Upstream::start(answers_with(2)).await;
             let subject = Subject::new(ForwardLimits::default());
             let query = question("x.test.", "A", transport);
             let reply = subject.ask(query, &[first.addr(), second.addr()]).await;
-            assert_eq!(told(&reply), told_by_two, "{rcode} over {transport:?}");
+            assert_eq!(
+                outcome_text(&reply),
+                told_by_two,
+                "{rcode} over {transport:?}"
+            );
             assert_eq!(
                 (first.count(), second.count()),
                 counts,
@@ -187,13 +189,14 @@ async fn only_servfail_and_refused_try_next_upstream() {
 #[tokio::test]
 async fn servfail_is_retried_once_at_same_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let (flaky, second) = (AtomicUsize::new(0), Upstream::start(says(2)).await);
+        let attempts = AtomicUsize::new(0);
+        let second = Upstream::start(answers_with(2)).await;
         let flaky = Upstream::start(move |asked: &Asked| {
-            let first = flaky.fetch_add(1, Ordering::Relaxed) == 0;
+            let first = attempts.fetch_add(1, Ordering::Relaxed) == 0;
             if first {
                 refuses("SERVFAIL")(asked)
             } else {
-                says(1)(asked)
+                answers_with(1)(asked)
             }
         })
         .await;
@@ -204,9 +207,9 @@ async fn servfail_is_retried_once_at_same_upstream() {
                 &[flaky.addr(), second.addr()],
             )
             .await;
-        assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+        assert_eq!(outcome_text(&reply), "NOERROR 192.0.2.1");
         assert_eq!((flaky.count(), second.count()), (2, 0));
-        assert!(is(subject.errors("servfail"), 1));
+        assert!(is_count(subject.errors("servfail"), 1));
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::StoppedClock;
-use crate::support::{Subject, nobody, refuses, says, told};
+use crate::support::{Subject, answers_with, outcome_text, refuses, unused_address};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -35,7 +35,7 @@ impl Server {
         let handler = move |asked: &Asked| match self {
             Refused => refuses("REFUSED")(asked),
             Servfail => refuses("SERVFAIL")(asked),
-            Answers => says(1)(asked),
+            Answers => answers_with(1)(asked),
             Silent | Closed | Dead => Reaction::silence(),
         };
         if self == Closed {
@@ -114,8 +114,11 @@ async fn check(case: &Case) {
     } = case;
     let subject = Subject::new(ForwardLimits::default());
     let upstreams = join_all(servers.iter().map(|server| server.start())).await;
-    let address =
-        |upstream: &Option<Upstream>| upstream.as_ref().map_or_else(nobody, Upstream::addr);
+    let address = |upstream: &Option<Upstream>| {
+        upstream
+            .as_ref()
+            .map_or_else(unused_address, Upstream::addr)
+    };
     let addresses: Vec<SocketAddr> = upstreams.iter().map(address).collect();
     for (server, address) in servers.iter().zip(&addresses) {
         if *server == Dead {
@@ -131,7 +134,7 @@ async fn check(case: &Case) {
         let subject = subject.clone();
         async move {
             (
-                told(&subject.ask(crate::support::a("x.test."), &addresses).await),
+                outcome_text(&subject.ask(crate::support::a("x.test."), &addresses).await),
                 asked.elapsed(),
             )
         }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use wire::Transport;
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, address, says};
+use crate::support::{PATIENCE, address, answers_with};
 
 /// EDNS option codes (IANA).
 const NSID: u16 = 3;
@@ -119,7 +119,7 @@ async fn tcp_client_is_forwarded_over_udp_first() {
                     Reply::to(&asked.packet).truncated().into()
                 }
                 ("large.outside.test.", Transport::Tcp) => large(asked).into(),
-                _ => says(1)(asked),
+                _ => answers_with(1)(asked),
             },
         )
         .await;
@@ -174,7 +174,7 @@ async fn light_client_is_answered_beside_heavy() {
             if asked.name().starts_with("silent") {
                 Reaction::silence()
             } else {
-                says(1)(asked)
+                answers_with(1)(asked)
             }
         })
         .await;

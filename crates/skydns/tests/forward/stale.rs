@@ -10,9 +10,9 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cache::an_hour;
+use crate::cache::hour_of_stale_answers;
 use crate::clock::StoppedClock;
-use crate::support::{Subject, a, says, told};
+use crate::support::{Subject, a, answers_with, outcome_text};
 
 const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 
@@ -24,7 +24,7 @@ async fn mortal() -> (Upstream, Arc<AtomicBool>) {
         if is_dead.load(Ordering::SeqCst) {
             Reaction::silence()
         } else {
-            says(1)(asked)
+            answers_with(1)(asked)
         }
     })
     .await;
@@ -37,7 +37,7 @@ async fn stale_names_return_at_once() {
     let (first, first_dead) = mortal().await;
     let (second, second_dead) = mortal().await;
     let upstreams = [first.addr(), second.addr()];
-    let subject = Subject::with_cache(ForwardLimits::default(), an_hour());
+    let subject = Subject::with_cache(ForwardLimits::default(), hour_of_stale_answers());
     for name in NAMES {
         assert_eq!(subject.ask_a(name, &upstreams).await, "NOERROR 192.0.2.1");
     }
@@ -68,7 +68,7 @@ async fn stale_name_waits_for_living_upstream() {
     let (first, first_dead) = mortal().await;
     let (second, second_dead) = mortal().await;
     let upstreams = [first.addr(), second.addr()];
-    let subject = Subject::with_cache(ForwardLimits::default(), an_hour());
+    let subject = Subject::with_cache(ForwardLimits::default(), hour_of_stale_answers());
     assert_eq!(
         subject.ask_a("x.test.", &upstreams).await,
         "NOERROR 192.0.2.1"
@@ -116,7 +116,7 @@ async fn answer_at_once(
     let mut tasks = JoinSet::new();
     let asking = tasks.spawn({
         let subject = subject.clone();
-        async move { told(&subject.ask(a(name), &upstreams).await) }
+        async move { outcome_text(&subject.ask(a(name), &upstreams).await) }
     });
     clock.until(name, || asking.is_finished()).await;
     assert_eq!(asked.elapsed(), Duration::ZERO, "{name}");

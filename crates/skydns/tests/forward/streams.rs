@@ -16,7 +16,8 @@ use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use wire::Transport;
 
 use crate::support::{
-    PATIENCE, Subject, a, address, is, question, refuses, says, short, silent, told,
+    PATIENCE, Subject, a, address, answers_with, is_count, outcome_text, question, refuses,
+    short_limits, silent,
 };
 
 /// A test upstream with persistent connections, and a forwarder to it.
@@ -41,7 +42,8 @@ impl Kept {
             let handler = handler();
             Upstream::start(move |asked: &Asked| handler(asked).into()).await
         };
-        let (tcp, tls) = (start().await, start().await);
+        let tcp = start().await;
+        let tls = start().await;
         let gate = Gate::open("server", tls.addr()).await;
         let subject = || Subject::trusting(limits.clone(), trust.clone());
         [
@@ -66,7 +68,7 @@ impl Kept {
     }
 
     async fn ask_a(&self, name: &str) -> String {
-        told(&self.subject.ask_by(a(name), &[self.way()]).await)
+        outcome_text(&self.subject.ask_by(a(name), &[self.way()]).await)
     }
 
     /// The client addresses of the connections on which queries arrived.
@@ -97,7 +99,7 @@ fn numbered(asked: &Asked) -> Reply {
 
 #[tokio::test]
 async fn connection_is_kept_without_udp() {
-    for kept in Kept::both(ForwardLimits::default(), || says(1)).await {
+    for kept in Kept::both(ForwardLimits::default(), || answers_with(1)).await {
         for n in 0..20 {
             assert_eq!(
                 kept.ask_a(&format!("n{n}.test.")).await,
@@ -111,10 +113,10 @@ async fn connection_is_kept_without_udp() {
                 .all(|asked| asked.transport == Transport::Tcp)
         );
         assert_eq!((kept.connections().len(), kept.upstream.count()), (1, 20));
-        assert!(is(kept.open(), 1));
+        assert!(is_count(kept.open(), 1));
         let label = kept.way().to_string();
         assert!(
-            is(
+            is_count(
                 kept.subject
                     .metric("requests_total", &[("upstream", &label)]),
                 20
@@ -241,18 +243,18 @@ async fn server_may_close_after_each_answer() {
                 format!("NOERROR 192.0.2.{n}")
             );
         }
-        eventually(PATIENCE, || async { is(kept.open(), 0) }).await;
+        eventually(PATIENCE, || async { is_count(kept.open(), 0) }).await;
     }
 }
 
 #[tokio::test]
 async fn query_on_broken_connection_is_resent_once() {
-    for kept in Kept::both(short(), || {
+    for kept in Kept::both(short_limits(), || {
         let broken = AtomicUsize::new(0);
         move |asked: &Asked| match asked.name().as_str() {
             "never.test." => Reaction::close(),
             "once.test." if broken.fetch_add(1, Ordering::Relaxed) == 0 => Reaction::close(),
-            _ => says(1)(asked),
+            _ => answers_with(1)(asked),
         }
     })
     .await
@@ -271,13 +273,13 @@ async fn query_on_broken_connection_is_resent_once() {
 #[tokio::test]
 async fn reply_to_other_query_is_ignored() {
     let wrong_id = |asked: &Asked| {
-        let mut packet = says_wire(asked, 9);
+        let mut packet = answer_octets(asked, 9);
         packet[0] ^= 0x55;
-        Reaction::send(packet).then(Act::Send(says_wire(asked, 1)))
+        Reaction::send(packet).then(Act::Send(answer_octets(asked, 1)))
     };
-    for kept in Kept::both(short(), || wrong_id).await {
+    for kept in Kept::both(short_limits(), || wrong_id).await {
         assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
-        assert!(is(kept.subject.errors("mismatch"), 1));
+        assert!(is_count(kept.subject.errors("mismatch"), 1));
     }
     for (what, reaction, expected) in [
         (
@@ -288,7 +290,7 @@ async fn reply_to_other_query_is_ignored() {
         ("no message", vec![1, 2, 3], "failed: Garbage Garbage"),
         ("nothing", vec![], "failed: Garbage Garbage"),
     ] {
-        for kept in Kept::both(short(), || {
+        for kept in Kept::both(short_limits(), || {
             let reaction = reaction.clone();
             move |asked: &Asked| {
                 let id = asked.packet.first_chunk::<2>().copied().unwrap_or_default();
@@ -302,10 +304,10 @@ async fn reply_to_other_query_is_ignored() {
             assert_eq!(kept.ask_a("x.test.").await, expected, "{what}");
         }
     }
-    for kept in Kept::both(short(), || {
+    for kept in Kept::both(short_limits(), || {
         |asked: &Asked| {
             let foreign = |n: u16| {
-                let mut packet = says_wire(asked, 9);
+                let mut packet = answer_octets(asked, 9);
                 let id = u16::from_be_bytes([packet[0], packet[1]]).wrapping_add(n);
                 packet[..2].copy_from_slice(&id.to_be_bytes());
                 packet
@@ -321,17 +323,17 @@ async fn reply_to_other_query_is_ignored() {
     }
 }
 
-fn says_wire(asked: &Asked, n: u8) -> Vec<u8> {
+fn answer_octets(asked: &Asked, n: u8) -> Vec<u8> {
     address(asked, n).wire()
 }
 
 #[tokio::test]
 async fn servfail_is_retried_over_stream() {
-    for kept in Kept::both(short(), || refuses("SERVFAIL")).await {
+    for kept in Kept::both(short_limits(), || refuses("SERVFAIL")).await {
         assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
         assert_eq!(kept.upstream.count(), 2);
     }
-    for kept in Kept::both(short(), || {
+    for kept in Kept::both(short_limits(), || {
         |asked: &Asked| Reply::to(&asked.packet).truncated()
     })
     .await
@@ -344,14 +346,14 @@ async fn servfail_is_retried_over_stream() {
 /// has dropped its state.
 #[tokio::test]
 async fn silently_dead_connection_is_replaced() {
-    for kept in Kept::both(short(), || {
+    for kept in Kept::both(short_limits(), || {
         let first = Mutex::new(None);
         move |asked: &Asked| {
             let first = *first.lock().unwrap().get_or_insert(asked.from);
             if asked.from == first && asked.name() != "x.test." {
                 Reaction::silence()
             } else {
-                says(1)(asked)
+                answers_with(1)(asked)
             }
         }
     })
@@ -363,13 +365,13 @@ async fn silently_dead_connection_is_replaced() {
             kept.ask_a("z.test.").await == "NOERROR 192.0.2.1"
         })
         .await;
-        eventually(PATIENCE, || async { is(kept.open(), 1) }).await;
+        eventually(PATIENCE, || async { is_count(kept.open(), 1) }).await;
     }
 }
 
 #[tokio::test]
 async fn connection_count_is_bounded() {
-    for kept in Kept::both(short(), || silent).await {
+    for kept in Kept::both(short_limits(), || silent).await {
         let answers =
             join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
         assert!(
@@ -384,7 +386,7 @@ async fn connection_count_is_bounded() {
         max_connections: 1,
         ..ForwardLimits::default()
     };
-    for kept in Kept::both(limits, || says(1)).await {
+    for kept in Kept::both(limits, || answers_with(1)).await {
         let answers =
             join_all((0..50).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
         assert!(
@@ -394,7 +396,7 @@ async fn connection_count_is_bounded() {
         assert_eq!(kept.connections().len(), 1);
         let elsewhere = "tcp://127.0.0.1:9".parse().unwrap();
         assert_eq!(
-            told(&kept.subject.ask_by(a("x.test."), &[elsewhere]).await),
+            outcome_text(&kept.subject.ask_by(a("x.test."), &[elsewhere]).await),
             "failed: NoSocket NoSocket"
         );
     }
@@ -402,7 +404,7 @@ async fn connection_count_is_bounded() {
 
 #[tokio::test]
 async fn connections_to_unused_upstreams_are_closed() {
-    for kept in Kept::both(ForwardLimits::default(), || says(1)).await {
+    for kept in Kept::both(ForwardLimits::default(), || answers_with(1)).await {
         let way = kept.way();
         for left in [1, 0] {
             assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
@@ -410,7 +412,7 @@ async fn connections_to_unused_upstreams_are_closed() {
             kept.subject
                 .forwarder
                 .retain_upstreams(&in_use.into_iter().collect());
-            eventually(PATIENCE, || async { is(kept.open(), left) }).await;
+            eventually(PATIENCE, || async { is_count(kept.open(), left) }).await;
         }
         // A later query to the upstream is answered over a new connection.
         assert_eq!(kept.ask_a("y.test.").await, "NOERROR 192.0.2.1");
@@ -419,16 +421,16 @@ async fn connections_to_unused_upstreams_are_closed() {
 
 #[tokio::test]
 async fn refused_connection_tries_next_upstream() {
-    let good = Upstream::start(says(2)).await;
+    let good = Upstream::start(answers_with(2)).await;
     let subject = Subject::new(ForwardLimits::default());
     for protocol in ["tcp", "tls"] {
-        let nobody = format!("{protocol}://{}", crate::support::nobody())
+        let nobody = format!("{protocol}://{}", crate::support::unused_address())
             .parse()
             .unwrap();
         let outcome = subject
             .ask_by(a("x.test."), &[nobody, good.addr().into()])
             .await;
-        assert_eq!(told(&outcome), "NOERROR 192.0.2.2", "{protocol}");
+        assert_eq!(outcome_text(&outcome), "NOERROR 192.0.2.2", "{protocol}");
     }
-    assert!(is(subject.errors("refused"), 2));
+    assert!(is_count(subject.errors("refused"), 2));
 }

@@ -109,7 +109,7 @@ impl Subject {
 
     /// Queries for an address over UDP and returns the reply as [`told`] formats it.
     pub(crate) async fn ask_a(&self, name: &str, upstreams: &[SocketAddr]) -> String {
-        told(&self.ask(a(name), upstreams).await)
+        outcome_text(&self.ask(a(name), upstreams).await)
     }
 
     /// The value of a metric (for a histogram, its number of observations), summed over all label
@@ -148,12 +148,12 @@ impl Subject {
 }
 
 /// Whether the value of a metric equals `expected`.
-pub(crate) fn is(value: f64, expected: usize) -> bool {
+pub(crate) fn is_count(value: f64, expected: usize) -> bool {
     (value - f64::from(u32::try_from(expected).unwrap())).abs() < 0.1
 }
 
 /// The defaults with a shorter budget, for upstreams that are expected to fail.
-pub(crate) fn short() -> ForwardLimits {
+pub(crate) fn short_limits() -> ForwardLimits {
     let ms = Duration::from_millis;
     ForwardLimits {
         budget: ms(800),
@@ -227,7 +227,7 @@ pub(crate) fn a_over_tcp(name: &str) -> Question {
 }
 
 /// Formats an outcome: the RCODE, `tc` if set, and the addresses; or the error.
-pub(crate) fn told(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -> String {
+pub(crate) fn outcome_text(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -> String {
     match outcome {
         Ok(reply) => {
             let message = Message::parse(&reply.message).unwrap();
@@ -258,7 +258,7 @@ pub(crate) fn address(asked: &Asked, n: u8) -> reply::Reply {
 }
 
 /// A handler that replies 192.0.2.`n` to everything.
-pub(crate) fn says(n: u8) -> impl Fn(&Asked) -> Reaction + Send + Sync + 'static {
+pub(crate) fn answers_with(n: u8) -> impl Fn(&Asked) -> Reaction + Send + Sync + 'static {
     move |asked| address(asked, n).into()
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn silent(_: &Asked) -> Reaction {
 }
 
 /// An address without a listener.
-pub(crate) fn nobody() -> SocketAddr {
+pub(crate) fn unused_address() -> SocketAddr {
     ([127, 0, 0, 1], testkit::ports::free_port()).into()
 }
 
@@ -280,11 +280,13 @@ pub(crate) fn nobody() -> SocketAddr {
 /// has the value zero.
 #[tokio::test]
 async fn forward_metrics_have_documented_names() {
-    let subject = Subject::new(short());
+    let subject = Subject::new(short_limits());
     // Metrics with labels are exported once they have a value.
-    let good = testkit::upstream::Upstream::start(says(1)).await;
+    let good = testkit::upstream::Upstream::start(answers_with(1)).await;
     assert_eq!(
-        subject.ask_a("x.test.", &[nobody(), good.addr()]).await,
+        subject
+            .ask_a("x.test.", &[unused_address(), good.addr()])
+            .await,
         "NOERROR 192.0.2.1"
     );
     let families = subject.registry.gather();
@@ -308,21 +310,21 @@ async fn forward_metrics_have_documented_names() {
         ("request_duration_seconds", 1),
         ("errors_total", 1),
     ] {
-        assert!(is(subject.metric(name, &[]), count), "{name}");
+        assert!(is_count(subject.metric(name, &[]), count), "{name}");
     }
     // The label is the client's transport, although the query is forwarded over UDP.
     assert_eq!(
-        told(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await),
+        outcome_text(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await),
         "NOERROR 192.0.2.1"
     );
     for (transport, count) in [("udp", 2), ("tcp", 1)] {
         assert!(
-            is(
+            is_count(
                 subject.metric("requests_total", &[("transport", transport)]),
                 count
             ),
             "{transport}"
         );
     }
-    assert!(is(subject.metric("tcp_retries_total", &[]), 0));
+    assert!(is_count(subject.metric("tcp_retries_total", &[]), 0));
 }

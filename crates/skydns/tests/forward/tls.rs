@@ -10,7 +10,7 @@ use testkit::tls::{Gate, TLS12, TLS13, file};
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use tokio::net::TcpListener;
 
-use crate::support::{PATIENCE, Subject, a, is, says, short, told};
+use crate::support::{PATIENCE, Subject, a, answers_with, is_count, outcome_text, short_limits};
 
 /// SHA-256 of the public key in server.pem, as reported by openssl.
 const KEY: [u8; 32] = [
@@ -34,7 +34,8 @@ fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
 
 #[tokio::test]
 async fn certificate_trust_decides_use() {
-    let (good, name) = ("NOERROR 192.0.2.1", Some("dns.test"));
+    let good = "NOERROR 192.0.2.1";
+    let name = Some("dns.test");
     let wrong = "failed: Certificate Certificate";
     for (certificate, name, pins, expected) in [
         ("server", name, &[][..], good),
@@ -58,10 +59,10 @@ async fn certificate_trust_decides_use() {
         // A pin does not replace the check against the CA.
         ("stranger", name, &[("dns.test", KEY)], wrong),
     ] {
-        let upstream = Upstream::start(says(1)).await;
+        let upstream = Upstream::start(answers_with(1)).await;
         let gate = Gate::open(certificate, upstream.addr()).await;
-        let subject = Subject::trusting(short(), trust(pins));
-        let outcome = told(&subject.ask_by(a("x.test."), &[gate.upstream(name)]).await);
+        let subject = Subject::trusting(short_limits(), trust(pins));
+        let outcome = outcome_text(&subject.ask_by(a("x.test."), &[gate.upstream(name)]).await);
         assert_eq!(
             outcome,
             expected,
@@ -74,22 +75,22 @@ async fn certificate_trust_decides_use() {
             "{certificate}"
         );
         assert!(
-            is(
+            is_count(
                 subject.errors("certificate"),
                 if expected == good { 0 } else { 2 }
             ),
             "{certificate}"
         );
         assert!(
-            is(
+            is_count(
                 subject.metric("tls_trusted", &[]),
                 usize::from(expected == good)
             ),
             "{certificate}"
         );
-        let next = Upstream::start(says(2)).await;
+        let next = Upstream::start(answers_with(2)).await;
         let upstreams = [gate.upstream(name), next.addr().into()];
-        let outcome = told(&subject.ask_by(a("y.test."), &upstreams).await);
+        let outcome = outcome_text(&subject.ask_by(a("y.test."), &upstreams).await);
         assert_eq!(
             outcome,
             if expected == good {
@@ -104,10 +105,10 @@ async fn certificate_trust_decides_use() {
 
 #[tokio::test]
 async fn plain_server_gets_no_query_over_tls() {
-    let plain = Upstream::start(says(1)).await;
-    let subject = Subject::trusting(short(), trust(&[]));
+    let plain = Upstream::start(answers_with(1)).await;
+    let subject = Subject::trusting(short_limits(), trust(&[]));
     let upstream = format!("tls://{}", plain.addr()).parse().unwrap();
-    let outcome = told(&subject.ask_by(a("secret.test."), &[upstream]).await);
+    let outcome = outcome_text(&subject.ask_by(a("secret.test."), &[upstream]).await);
     assert!(outcome.starts_with("failed: "), "{outcome}");
     assert!(
         plain
@@ -126,19 +127,19 @@ async fn unanswered_handshake_counts_as_silence() {
             held.push(accepted);
         }
     };
-    let subject = Subject::trusting(short(), trust(&[]));
+    let subject = Subject::trusting(short_limits(), trust(&[]));
     let upstream: wire::Upstream = format!("tls://{}", listener.local_addr().unwrap())
         .parse()
         .unwrap();
-    let next = Upstream::start(says(2)).await;
+    let next = Upstream::start(answers_with(2)).await;
     let asking = async {
-        let alone = told(
+        let alone = outcome_text(
             &subject
                 .ask_by(a("x.test."), std::slice::from_ref(&upstream))
                 .await,
         );
         assert_eq!(alone, "failed: Timeout");
-        let outcome = told(
+        let outcome = outcome_text(
             &subject
                 .ask_by(a("y.test."), &[upstream.clone(), next.addr().into()])
                 .await,
@@ -166,15 +167,15 @@ async fn tls_sessions_resume_and_expiry_is_metric() {
             let outcome = subject
                 .ask_by(a(&format!("n{n}.test.")), std::slice::from_ref(&way))
                 .await;
-            assert_eq!(told(&outcome), "NOERROR 192.0.2.1");
+            assert_eq!(outcome_text(&outcome), "NOERROR 192.0.2.1");
             eventually(PATIENCE, || async {
-                is(subject.metric("connections", &[]), 0)
+                is_count(subject.metric("connections", &[]), 0)
             })
             .await;
         }
         let handshakes = |kind| subject.metric("tls_handshakes_total", &[("kind", kind)]);
         assert!(
-            is(handshakes("full"), 1) && is(handshakes("resumed"), 4),
+            is_count(handshakes("full"), 1) && is_count(handshakes("resumed"), 4),
             "{version:?}"
         );
         let expiry = || subject.metric("tls_certificate_expiry_timestamp_seconds", &[]);
@@ -182,9 +183,9 @@ async fn tls_sessions_resume_and_expiry_is_metric() {
         subject.forwarder.retain_upstreams(&[&way].into());
         assert!((expiry() - EXPIRES).abs() < 1.0);
         subject.forwarder.retain_upstreams(&[].into());
-        assert!(is(subject.metric("tls_trusted", &[]), 0));
+        assert!(is_count(subject.metric("tls_trusted", &[]), 0));
         assert!(
-            is(expiry(), 0),
+            is_count(expiry(), 0),
             "no expiry of an upstream that is not in use"
         );
     }
@@ -196,17 +197,17 @@ async fn tls_sessions_resume_and_expiry_is_metric() {
 async fn changed_ca_file_is_reloaded() {
     let directory = tempfile::tempdir().unwrap();
     let ca_file = directory.path().join("ca.pem");
-    let upstream = Upstream::start(says(1)).await;
+    let upstream = Upstream::start(answers_with(1)).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let subject = Subject::trusting(
-        short(),
+        short_limits(),
         TlsTrust {
             ca_file: Some(ca_file.clone()),
             pins: Vec::new(),
         },
     );
     let ask = async || {
-        told(
+        outcome_text(
             &subject
                 .ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))])
                 .await,
@@ -241,17 +242,17 @@ async fn hanging_ca_file_keeps_previous_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let ca_file = directory.path().join("ca.pem");
     std::fs::copy(file("ca.pem"), &ca_file).unwrap();
-    let upstream = Upstream::start(says(1)).await;
+    let upstream = Upstream::start(answers_with(1)).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let subject = Subject::trusting(
-        short(),
+        short_limits(),
         TlsTrust {
             ca_file: Some(ca_file.clone()),
             pins: Vec::new(),
         },
     );
     let ask = async || {
-        told(
+        outcome_text(
             &subject
                 .ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))])
                 .await,
@@ -290,7 +291,7 @@ async fn tls_queries_are_padded() {
     };
     let upstream = Upstream::start(padded).await;
     let gate = Gate::open("server", upstream.addr()).await;
-    let subject = Subject::trusting(short(), trust(&[]));
+    let subject = Subject::trusting(short_limits(), trust(&[]));
     let long = format!("{}.test.", "a".repeat(60));
     let edns = |name, options| {
         a(name).edns(Opt {
@@ -317,7 +318,7 @@ async fn tls_queries_are_padded() {
         ] {
             upstream.forget();
             let reply = subject.ask_by(client.clone(), &[upstream_by]).await;
-            assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+            assert_eq!(outcome_text(&reply), "NOERROR 192.0.2.1");
             let packet = &upstream.asked()[0].packet;
             assert_eq!(
                 packet.len() % 128 == 0,
@@ -347,9 +348,9 @@ async fn server_without_padding_is_queried_plain() {
     };
     let upstream = Upstream::start(old).await;
     let gate = Gate::open("server", upstream.addr()).await;
-    let subject = Subject::trusting(short(), trust(&[]));
+    let subject = Subject::trusting(short_limits(), trust(&[]));
     assert_eq!(
-        told(&subject.ask_by(a("x.test."), &[gate.upstream(None)]).await),
+        outcome_text(&subject.ask_by(a("x.test."), &[gate.upstream(None)]).await),
         "NOERROR 192.0.2.1"
     );
     // Further queries have no EDNS from the beginning.
@@ -361,7 +362,7 @@ async fn server_without_padding_is_queried_plain() {
     let reply = subject
         .ask_by(question.clone(), &[gate.upstream(None)])
         .await;
-    assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+    assert_eq!(outcome_text(&reply), "NOERROR 192.0.2.1");
     let edns = question.answer(&reply.unwrap()).edns;
     assert_eq!(
         edns,

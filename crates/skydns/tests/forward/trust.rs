@@ -8,12 +8,15 @@ use skydns::forward::{ForwardError, ForwardLimits, is_own_address};
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use wire::Transport;
 
-use crate::support::{PATIENCE, Subject, a, address, is, nobody, refuses, says, short, told};
+use crate::support::{
+    PATIENCE, Subject, a, address, answers_with, is_count, outcome_text, refuses, short_limits,
+    unused_address,
+};
 
 #[tokio::test]
 async fn ids_and_ports_are_random() {
     const QUERIES: usize = 400;
-    let upstream = Upstream::start(says(1)).await;
+    let upstream = Upstream::start(answers_with(1)).await;
     let subject = Subject::new(ForwardLimits::default());
     for n in 0..QUERIES {
         subject
@@ -57,7 +60,8 @@ async fn ids_and_ports_are_random() {
 /// A reply from another port is ignored, even if its content is correct.
 #[tokio::test]
 async fn replies_from_other_addresses_are_ignored() {
-    let (asked_one, other) = (local_socket(), local_socket());
+    let asked_one = local_socket();
+    let other = local_socket();
     let upstream = asked_one.local_addr().unwrap();
     let server = std::thread::spawn(move || {
         let mut buffer = [0; 512];
@@ -104,7 +108,7 @@ async fn mismatches_are_counted() {
         subject.ask_a("x.test.", &[upstream.addr()]).await,
         "NOERROR 192.0.2.1"
     );
-    assert!(is(subject.errors("mismatch"), 2));
+    assert!(is_count(subject.errors("mismatch"), 2));
 }
 
 /// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed
@@ -123,7 +127,7 @@ async fn id_guessing_ends_udp() {
                 reaction.then(Act::Send(guess(n)))
             })
         }
-        Transport::Tcp => says(1)(asked),
+        Transport::Tcp => answers_with(1)(asked),
     };
     let upstream = Upstream::start(flood).await;
     let subject = Subject::new(ForwardLimits {
@@ -134,10 +138,10 @@ async fn id_guessing_ends_udp() {
         subject.ask_a("x.test.", &[upstream.addr()]).await,
         "NOERROR 192.0.2.1"
     );
-    assert!(is(subject.errors("mismatch"), 65));
+    assert!(is_count(subject.errors("mismatch"), 65));
 
     let upstream = Upstream::start_udp_only(flood).await;
-    let outcome = told(&subject.ask(a("y.test."), &[upstream.addr()]).await);
+    let outcome = outcome_text(&subject.ask(a("y.test."), &[upstream.addr()]).await);
     assert_eq!(outcome, "failed: Flooded Flooded");
 }
 
@@ -261,7 +265,7 @@ async fn looping_upstream_is_found() {
     let long = vec!["d".repeat(56); 4].join(".");
     assert_eq!(leads_back(&subject, looping, &long).await, None);
     assert!(
-        is(subject.metric("requests_total", &[]), 0),
+        is_count(subject.metric("requests_total", &[]), 0),
         "questions of its own do not count"
     );
 }
@@ -321,13 +325,11 @@ async fn foreign_loop_probe_names_are_ignored() {
 
 #[tokio::test]
 async fn silent_upstream_has_unknown_loop_state() {
-    let (socket, subject) = (
-        tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(),
-        Subject::new(short()),
-    );
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let subject = Subject::new(short_limits());
     assert_eq!(
         leads_back(&subject, socket.local_addr().unwrap(), "test").await,
         None
     );
-    assert_eq!(leads_back(&subject, nobody(), "test").await, None);
+    assert_eq!(leads_back(&subject, unused_address(), "test").await, None);
 }
