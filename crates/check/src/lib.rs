@@ -2,8 +2,8 @@
 //!
 //! The command is a client: it sends requests and queries, and shares no state with the server.
 
-mod cluster;
-mod config;
+mod check_cluster;
+mod check_config;
 
 use std::ffi::OsString;
 
@@ -23,8 +23,8 @@ Checks a ConfigMap or a running kube-dns, with advice for each failure.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let mut words = words.into_iter();
     match words.next() {
-        Some(word) if word == "config" => config::run_command(words),
-        Some(word) if word == "cluster" => cluster::run_command(words),
+        Some(word) if word == "config" => check_config::run_command(words),
+        Some(word) if word == "cluster" => check_cluster::run_command(words),
         Some(word) if matches!(word.to_str(), Some("--help" | "-h" | "help")) => Exit {
             status: 0,
             stdout: String::new(),
@@ -42,10 +42,10 @@ pub fn command_line() -> clap::Command {
     clap::Command::new("check")
         .about("Checks a ConfigMap or a running kube-dns, with advice for each failure")
         .subcommands([
-            config::Options::command()
+            check_config::Options::command()
                 .name("config")
                 .about("Validates a ConfigMap before it is applied"),
-            cluster::Options::command()
+            check_cluster::Options::command()
                 .name("cluster")
                 .about("Checks a running kube-dns"),
         ])

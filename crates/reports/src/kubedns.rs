@@ -112,6 +112,7 @@ impl KubednsReport {
             }
         }
 
+        // An upstream has several series, which are complete only now.
         report.upstreams = busiest_upstreams(upstreams);
         report
     }

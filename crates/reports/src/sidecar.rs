@@ -312,6 +312,7 @@ impl SidecarStatus {
             domains.extend(kubedns.routes.iter().map(|server| server.route.as_str()));
         }
 
+        // kubedns lists each server of a domain, and external names as `.`.
         let mut domains: Vec<String> = domains
             .into_iter()
             .filter(|domain| *domain != ".")

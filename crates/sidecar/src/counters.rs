@@ -123,6 +123,7 @@ impl CounterReader {
         self.metrics.up.set(0);
         let mut known = self.known.lock();
 
+        // dnsmasq may start after the sidecar.
         let is_starting = known.reading.is_none() && Instant::now() < self.started_by;
         if !is_starting {
             self.metrics.errors.inc();

@@ -43,6 +43,7 @@ impl HealthPlan {
             return Self::of_probes(specs, options.exechealthz_port != 0);
         }
 
+        // exechealthz paired commands and paths by their order.
         let mut urls = options.url.clone();
         if urls.is_empty() {
             urls.push(DEFAULT_PATH.to_owned());

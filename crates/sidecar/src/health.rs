@@ -90,6 +90,7 @@ impl Health {
             self.failures.saturating_add(1)
         };
 
+        // The oldest result makes room.
         if self.history.len() == MAX_HISTORY {
             self.history.pop_front();
         }

@@ -105,6 +105,7 @@ impl UpstreamProbes {
     async fn probe_all(self: Arc<Self>) {
         self.update_list().await;
 
+        // A silent upstream must not delay the others.
         let mut probes = JoinSet::new();
         for (address, question) in self.questions() {
             let this = Arc::clone(&self);
@@ -157,6 +158,7 @@ impl UpstreamProbes {
             stays
         });
 
+        // The purpose may change with an edit of the ConfigMap.
         for (address, queries) in &wanted {
             let upstream = known
                 .entry(*address)

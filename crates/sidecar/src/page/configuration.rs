@@ -80,6 +80,7 @@ fn row(cells: [&str; 3]) -> Markup {
 /// Reasons why servers are not used.
 fn unused_servers(nanny: &NannyStatus) -> Markup {
     let routes = &nanny.routes;
+    // Known only if the nanny polls kubedns.
     let own_version = nanny.configuration.version.as_ref();
     let other_version = routes
         .kubedns_configuration

@@ -33,6 +33,7 @@ fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let is_ok = run.iter().all(|point| point.state == ProbeState::Ok);
     let class = if is_ok { "ok" } else { "itself" };
 
+    // A tenth of a unit is more than a screen shows.
     let mut points = Vec::with_capacity(run.len());
     for point in run {
         let x = axes.x(point.at);

@@ -86,6 +86,7 @@ fn route_fault(route: &str, servers: &BTreeMap<String, bool>) -> Option<PodFault
         format!("names of {route}")
     };
 
+    // A route without any server that answers is an outage of its names.
     let (kind, text) = if count == 0 {
         return None;
     } else if count < all {

@@ -11,7 +11,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use wire::ServerAddr;
 
 use super::Options;
-use super::api::{HeadlessService, KnownServices};
+use super::api_server::{HeadlessService, KnownServices};
 use super::report::{CheckLine, counted, milliseconds};
 
 const GROUP: &str = "names";
@@ -127,6 +127,7 @@ impl NameChecks<'_> {
             .await
             .map_err(|error| QueryFailure::without_response(&error))?;
 
+        // An answer may also contain the aliases on the way to these records.
         let rcode = answer.message.metadata.response_code;
         let mut records = Vec::new();
         for record in &answer.message.answers {
@@ -172,6 +173,7 @@ impl NameChecks<'_> {
             }
         };
 
+        // Only the API server knows the right address.
         let shown = join_texts(&answer.addresses);
         let check = match known {
             Some(known) if !answer.addresses.contains(&known) => {
@@ -270,6 +272,7 @@ impl NameChecks<'_> {
             address: IpAddr::from([10, 0, 0, 1]),
             namespace: "default".to_owned(),
         });
+        // Any address has such a name, unless pods are verified or disabled.
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
         let record_type = if address.is_ipv4() {

@@ -3,7 +3,7 @@
 //! The command sends requests to the API server and to the status pages of the pod, and DNS queries
 //! for names of every kind. The requests change nothing, and each has a timeout.
 
-mod api;
+mod api_server;
 mod names;
 mod page;
 mod pod;
@@ -17,7 +17,7 @@ use reports::sidecar::SidecarStatus;
 use wire::ServerAddr;
 
 use super::usage_error;
-use ::cluster::domains::ClusterDomains;
+use cluster::domains::ClusterDomains;
 
 use self::report::CheckLine;
 
@@ -160,10 +160,11 @@ async fn check_all(options: &Options) -> Vec<CheckLine> {
     let status = pod::read_status(&options.sidecar).await;
     let known = status.as_ref().ok();
 
+    // The DNS checks need the Services of the API server; the rest runs at once.
     let (readiness, of_status, api_server) = tokio::join!(
         pod::check_readiness(&options.server),
         pod::check_status(options, &status),
-        api::check_api_server(options, known),
+        api_server::check_api_server(options, known),
     );
     let stub_domains = known.map(SidecarStatus::stub_domains).unwrap_or_default();
     let of_names = names::check_names(options, &api_server.services, &stub_domains).await;

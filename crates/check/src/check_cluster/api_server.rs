@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ::cluster::connect::{Access, Connection};
-use ::cluster::watch::{RequestFailure, get_document};
+use cluster::connect::{Access, Connection};
+use cluster::watch::{RequestFailure, get_document};
 use dnsconfig::{Config, RawData};
 use futures::future::join_all;
 use k8s_openapi::List;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::Options;
 use super::report::{CheckLine, milliseconds};
-use crate::config::{self, ConfigData};
+use crate::check_config::{ConfigData, find_mistakes};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
@@ -298,7 +298,7 @@ fn check_config(
     let version = dnsconfig::parse(&data)
         .ok()
         .map(|config| config.version().to_string());
-    let mistakes = config::find_mistakes(&ConfigData::new(name, data), &options.domain);
+    let mistakes = find_mistakes(&ConfigData::new(name, data), &options.domain);
     if !mistakes.is_empty() {
         let checks = mistakes
             .iter()

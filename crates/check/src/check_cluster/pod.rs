@@ -104,6 +104,7 @@ fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
         return None;
     }
 
+    // A source without a report is a failed request of the sidecar.
     let Some(nanny) = &report.known else {
         let text = format!("the nanny does not answer at {}", report.source);
         let check = CheckLine::failed(GROUP, text)
@@ -157,6 +158,7 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> CheckLine {
 fn check_upstreams(status: &SidecarStatus) -> Vec<CheckLine> {
     let mut checks = Vec::new();
     if let Some(dnsmasq) = &status.dnsmasq {
+        // An upstream that serves no known name is one of dnsmasq's arguments.
         let serving = dnsmasq.upstreams.iter().filter(|up| !up.serves.is_empty());
         checks.extend(serving.map(check_dnsmasq_upstream));
     }
@@ -218,6 +220,7 @@ fn check_route_server(kubedns: &KubednsReport, server: &RouteServer) -> CheckLin
         return CheckLine::warning(UPSTREAMS, text);
     }
 
+    // Only the busiest upstreams have a latency.
     let mut upstreams = kubedns.upstreams.iter();
     let upstream = upstreams.find(|upstream| upstream.address == *address);
     let time = match upstream.and_then(|upstream| upstream.mean_ms) {

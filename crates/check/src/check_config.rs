@@ -14,7 +14,7 @@ use dnsconfig::RawData;
 use serde::Deserialize as _;
 use serde_norway::Value;
 
-use ::cluster::domains::ClusterDomains;
+use cluster::domains::ClusterDomains;
 
 const NAME: &str = "kube-dns check config";
 const USAGE: &str = "\
@@ -92,6 +92,7 @@ fn read_maps(path: &str) -> Result<Vec<ConfigData>, String> {
         return Ok(vec![ConfigData::new(path, data)]);
     }
 
+    // Every ConfigMap of a file is checked, whatever else the file contains.
     let text = read_text(path).map_err(|error| error.to_string())?;
     config_maps(&text)
 }
@@ -190,6 +191,7 @@ pub(super) fn find_mistakes(map: &ConfigData, domains: &ClusterDomains) -> Vec<S
         mistakes.push(format!("warning: {key}"));
     }
 
+    // Keys and values may contain anything; a line stays a line.
     mistakes
         .iter()
         .map(|line| line.replace(char::is_control, "?"))
@@ -206,6 +208,7 @@ fn find_errors(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
         }
     }
 
+    // Two valid keys may still contradict each other.
     if errors.is_empty()
         && let Err(error) = dnsconfig::parse_for(data, domains)
     {
