@@ -58,7 +58,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// When kubedns cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
-    let kubedns = Kubedns::bind(options, &shutdown).await?;
+    let kubedns = BoundKubedns::bind(options, &shutdown).await?;
 
     // The watchers and the index task share one thread, so an event does not wake a second thread.
     let thread = SingleThread::start("records").context("cannot start a thread")?;
@@ -70,7 +70,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
 }
 
 /// A kubedns whose sockets are bound, and whose tasks have not started.
-struct Kubedns {
+struct BoundKubedns {
     options: Options,
     scope: Scope,
     own_node: Option<String>,
@@ -96,7 +96,7 @@ struct IndexInputs {
     zones: mpsc::Sender<FurtherZone>,
 }
 
-impl Kubedns {
+impl BoundKubedns {
     /// Binds the sockets, reads the configuration and the snapshot file, and makes all tasks.
     async fn bind(options: Options, shutdown: &Shutdown) -> anyhow::Result<Self> {
         // Mistakes in flags end the start before anything is bound.

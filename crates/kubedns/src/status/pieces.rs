@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_mins(5);
 pub(super) struct Incomplete;
 
 /// A message from the writer to the body.
-enum Message {
+enum PieceMessage {
     Piece(Bytes),
     /// The page is complete.
     End,
@@ -56,7 +56,7 @@ pub(super) fn body(
         }
     });
 
-    let reader = Reader {
+    let reader = PieceReader {
         receiver,
         is_ended: false,
         _permit: permit,
@@ -67,20 +67,20 @@ pub(super) fn body(
 }
 
 /// The reading end of the body.
-struct Reader {
-    receiver: mpsc::Receiver<Message>,
+struct PieceReader {
+    receiver: mpsc::Receiver<PieceMessage>,
     is_ended: bool,
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
-impl Reader {
+impl PieceReader {
     async fn next(&mut self) -> Option<Result<Bytes, Incomplete>> {
         if self.is_ended {
             return None;
         }
         match self.receiver.recv().await {
-            Some(Message::Piece(piece)) => Some(Ok(piece)),
-            Some(Message::End) => None,
+            Some(PieceMessage::Piece(piece)) => Some(Ok(piece)),
+            Some(PieceMessage::End) => None,
             None => {
                 self.is_ended = true;
                 Some(Err(Incomplete))
@@ -96,13 +96,13 @@ struct Pieces<'a> {
     /// The turn in which the current piece is made.
     turn: Option<HalfCoreTurn<'a>>,
     piece: Vec<u8>,
-    sender: mpsc::Sender<Message>,
+    sender: mpsc::Sender<PieceMessage>,
     runtime: Handle,
     deadline: Instant,
 }
 
 impl<'a> Pieces<'a> {
-    fn new(share: &'a HalfCore, sender: mpsc::Sender<Message>, runtime: Handle) -> Self {
+    fn new(share: &'a HalfCore, sender: mpsc::Sender<PieceMessage>, runtime: Handle) -> Self {
         let turn = Some(share.turn());
         let piece = Vec::with_capacity(PIECE);
         Self {
@@ -117,12 +117,12 @@ impl<'a> Pieces<'a> {
 
     fn send_piece(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
-        self.send(Message::Piece(piece.into()))
+        self.send(PieceMessage::Piece(piece.into()))
     }
 
     /// Sends a message, outside of a turn: a client that does not read must not keep other pages
     /// waiting.
-    fn send(&mut self, message: Message) -> io::Result<()> {
+    fn send(&mut self, message: PieceMessage) -> io::Result<()> {
         self.turn = None;
         let deadline = self.deadline.min(Instant::now() + PIECE_TIMEOUT);
         let sent = self
@@ -137,7 +137,7 @@ impl<'a> Pieces<'a> {
 
     fn finish(mut self) -> io::Result<()> {
         self.send_piece()?;
-        self.send(Message::End)
+        self.send(PieceMessage::End)
     }
 }
 
