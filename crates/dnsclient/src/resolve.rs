@@ -63,7 +63,8 @@ fn server_names(config: &Config) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Sets `wanted`, the names that a [`ServerNameResolver`] looks up, to the server names in `config`.
+/// Sets `wanted`, the names that a [`ServerNameResolver`] looks up, to the server names in
+/// `config`.
 pub fn set_wanted_names(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     let names = server_names(config);
     wanted.send_if_modified(|wanted| {

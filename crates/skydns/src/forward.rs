@@ -1,8 +1,9 @@
 //! Forwards queries to upstream DNS servers on behalf of clients.
 //!
 //! [`Forwarder::exchange`] takes one query and an ordered list of upstreams. Within
-//! [`ForwardLimits::budget`] the result is an upstream's whole reply or an error. The caller follows
-//! aliases and chooses the upstreams for a name. Replies are cached if there is a [`ReplyCache`].
+//! [`ForwardLimits::budget`] the result is an upstream's whole reply or an error. The caller
+//! follows aliases and chooses the upstreams for a name. Replies are cached if there is a
+//! [`ReplyCache`].
 //!
 //! # Choice of the reply
 //!
@@ -15,17 +16,17 @@
 //! * The client's flags RD, AD and CD, DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or an equal part of the budget; in
-//!   kube-dns, after two seconds. A late reply is still accepted while the next upstream is queried
-//!   (`attempts`).
+//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or an equal part of the
+//!   budget; in kube-dns, after two seconds. A late reply is still accepted while the next upstream
+//!   is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer: at once when no upstream is left to wait
 //!   for.
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`).
 //! * The rest of the question is our own (`query`): the name in lower case, an OPT record with our
 //!   UDP size. Clients whose questions are the same to an upstream share one query, which is sent
-//!   once (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its own
-//!   ID, case, EDNS and size (`answer`).
+//!   once (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its
+//!   own ID, case, EDNS and size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
 //!   reply, with TC. For a client over TCP, the upstreams are then queried over TCP alone. A
@@ -41,19 +42,21 @@
 //! # Bounds
 //!
 //! At most [`ForwardLimits::max_in_flight`] distinct queries are in flight. At most
-//! [`ForwardLimits::max_in_flight_per_route`] of these go to one list of upstreams, so that a dead stub
-//! domain does not block other queries. One client may use a share of both limits (`shares`). A
-//! query beyond the client's share fails at once with [`ForwardError::Overloaded`]. Each query
-//! holds one task and at most [`ForwardLimits::max_open`] sockets. At most [`ForwardLimits::max_joined`] callers
-//! wait for an identical query of another caller.
+//! [`ForwardLimits::max_in_flight_per_route`] of these go to one list of upstreams, so that a dead
+//! stub domain does not block other queries. One client may use a share of both limits
+//! (`client_shares`). A query beyond the client's share fails at once with
+//! [`ForwardError::Overloaded`]. Each query holds one task and at most [`ForwardLimits::max_open`]
+//! sockets. At most [`ForwardLimits::max_joined`] callers wait for an identical query of another
+//! caller.
 //!
-//! There are at most [`ForwardLimits::max_connections`] persistent connections. The number of connections
-//! to each upstream, and the number of queries in flight on each connection, are bounded.
+//! There are at most [`ForwardLimits::max_connections`] persistent connections. The number of
+//! connections to each upstream, and the number of queries in flight on each connection, are
+//! bounded.
 //!
 //! A query or reply takes at most 64 KiB, and no more memory than its own size. The buffer of a
 //! reply over TCP grows only as octets arrive. EDNS options above 4 KiB are not forwarded.
-//! [`ForwardLimits::within_descriptors`] lowers all limits if few file descriptors are available. Every
-//! task ends at the end of its query's budget, even if no caller waits any more.
+//! [`ForwardLimits::within_descriptors`] lowers all limits if few file descriptors are available.
+//! Every task ends at the end of its query's budget, even if no caller waits any more.
 
 mod answer;
 mod attempts;
@@ -204,8 +207,8 @@ impl Forwarder {
     /// reply of one upstream. `transport` is that of the client: over TCP, the client needs a whole
     /// reply.
     ///
-    /// The result comes within [`ForwardLimits::budget`]. The future may be dropped at any time: other
-    /// callers of an identical query still get their reply.
+    /// The result comes within [`ForwardLimits::budget`]. The future may be dropped at any time:
+    /// other callers of an identical query still get their reply.
     pub async fn exchange(
         &self,
         query: UpstreamQuery,
@@ -366,8 +369,9 @@ impl Forwarder {
 
     /// Checks whether upstreams forward queries below their domains to this server. The result for
     /// an upstream is `None` if neither a reply nor the query itself came back. All upstreams are
-    /// queried at once, within [`ForwardLimits::budget`] and without counting in the metrics. The caller's
-    /// server must be listening, and must pass queries that come back to [`Forwarder::exchange`].
+    /// queried at once, within [`ForwardLimits::budget`] and without counting in the metrics. The
+    /// caller's server must be listening, and must pass queries that come back to
+    /// [`Forwarder::exchange`].
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {

@@ -1,7 +1,7 @@
 //! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace
 //! failures of the upstreams (RFC 8767).
 //!
-//! The cache is off unless [`Forwarder::with`](super::Forwarder::with_trust_and_cache) gets a cache. Cluster names
+//! The cache is off unless [`Forwarder`](super::Forwarder) gets a cache. Cluster names
 //! are not forwarded and therefore not cached here.
 //!
 //! # Cached replies
@@ -16,10 +16,10 @@
 //!
 //! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while
 //! the upstreams fail. Failures are SERVFAIL, REFUSED, and no usable reply within
-//! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of RFC 8767,
-//! section 5. All TTLs of a stale answer are 30 seconds. After a failure of the upstreams, and
-//! while all of them are known to be dead, clients get the stale reply at once. The upstreams are
-//! then retried every [`CacheLimits::recheck`], and no client waits for the retry.
+//! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of
+//! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of the
+//! upstreams, and while all of them are known to be dead, clients get the stale reply at once. The
+//! upstreams are then retried every [`CacheLimits::recheck`], and no client waits for the retry.
 //!
 //! # Bounds
 //!
@@ -290,8 +290,8 @@ fn is_failure(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// The weight of an entry is its size, but at least [`MIN_WEIGHT`] octets. The limit on octets therefore
-/// also limits the number of entries.
+/// The weight of an entry is its size, but at least [`MIN_WEIGHT`] octets. The limit on octets
+/// therefore also limits the number of entries.
 #[derive(Clone, Debug)]
 struct EntryWeighter;
 

@@ -5,8 +5,8 @@ use prometheus::{
     register_int_gauge_with_registry,
 };
 
-/// The metrics of a [`ReplyCache`](super::ReplyCache), all under `kubedns_forward_`. Clones share their
-/// values.
+/// The metrics of a [`ReplyCache`](super::ReplyCache), all under `kubedns_forward_`. Clones share
+/// their values.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
     pub(super) hits: IntCounter,
