@@ -99,6 +99,12 @@ impl Access {
     }
 }
 
+/// A client, and the URL of its API server.
+struct BuiltClient {
+    url: String,
+    client: Client,
+}
+
 /// A connection to one API server, shared by all watchers.
 pub struct Connection {
     /// The source of the credentials; `None` if they cannot be read again.
@@ -107,7 +113,7 @@ pub struct Connection {
     client: ArcSwap<Client>,
     /// The time of the last renewal.
     renewed: Mutex<Option<Instant>>,
-    reading: BlockingRead<Result<(String, Client), ConnectError>>,
+    reading: BlockingRead<Result<BuiltClient, ConnectError>>,
     outage: ApiOutage,
 }
 
@@ -119,12 +125,12 @@ impl Connection {
     /// [`ConnectError`] if the URL or the credentials are missing or invalid.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
         let reading = BlockingRead::default();
-        let (url, client) = connect(access.clone(), &reading).await?;
-        let client = ArcSwap::from_pointee(client);
+        let built = build_client(access.clone(), &reading).await?;
+
         Ok(Self {
             access: Some(access),
-            url,
-            client,
+            url: built.url,
+            client: ArcSwap::from_pointee(built.client),
             renewed: Mutex::default(),
             reading,
             outage: ApiOutage::default(),
@@ -133,11 +139,10 @@ impl Connection {
 
     /// A connection through an existing client, whose credentials cannot be read again.
     pub fn through(client: Client) -> Self {
-        let client = ArcSwap::from_pointee(client);
         Self {
             access: None,
             url: String::new(),
-            client,
+            client: ArcSwap::from_pointee(client),
             renewed: Mutex::default(),
             reading: BlockingRead::default(),
             outage: ApiOutage::default(),
@@ -171,8 +176,9 @@ impl Connection {
             }
             *renewed = Some(Instant::now());
         }
-        match connect(access.clone(), &self.reading).await {
-            Ok((_, client)) => self.client.store(client.into()),
+
+        match build_client(access.clone(), &self.reading).await {
+            Ok(built) => self.client.store(built.client.into()),
             Err(error) => tracing::warn!(%error, "cannot read the API server's credentials again"),
         }
     }
@@ -194,7 +200,8 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     while let Some(at) = rest.find('$') {
         expanded.push_str(rest.get(..at).unwrap_or_default());
         rest = rest.get(at + 1..).unwrap_or_default();
-        let (name, after) = variable(rest);
+
+        let (name, after) = split_variable(rest);
         match name {
             Some(name) => expanded.push_str(&lookup(name).unwrap_or_default()),
             None if after.len() == rest.len() => expanded.push('$'),
@@ -202,6 +209,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
         }
         rest = after;
     }
+
     expanded.push_str(rest);
     expanded
 }
@@ -209,7 +217,7 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
 /// Splits the text after a `$` into the name of a variable and the rest. If there is no name and
 /// the rest is the whole text, the `$` is literal. If there is no name and the rest is shorter, the
 /// syntax is invalid, and the octets before the rest are dropped.
-fn variable(text: &str) -> (Option<&str>, &str) {
+fn split_variable(text: &str) -> (Option<&str>, &str) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.split_once('}') {
             Some(("", after)) => (None, after),
@@ -217,6 +225,7 @@ fn variable(text: &str) -> (Option<&str>, &str) {
             None => (None, braced),
         };
     }
+
     // The shell's special parameters are one character long.
     let special = text.starts_with(|c: char| "*#$@!?-0123456789".contains(c));
     let length = if special {
@@ -225,29 +234,31 @@ fn variable(text: &str) -> (Option<&str>, &str) {
         text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
             .unwrap_or(text.len())
     };
+
     let (name, after) = text.split_at(length);
     ((!name.is_empty()).then_some(name), after)
 }
 
-async fn connect(
+/// Reads the credentials and builds a client, on a thread that may block.
+async fn build_client(
     access: Access,
-    reading: &BlockingRead<Result<(String, Client), ConnectError>>,
-) -> Result<(String, Client), ConnectError> {
+    reading: &BlockingRead<Result<BuiltClient, ConnectError>>,
+) -> Result<BuiltClient, ConnectError> {
     let runtime = tokio::runtime::Handle::current();
-    let connect = move || {
+    let built = reading.run(move || {
         let config = runtime.block_on(access.config())?;
         let url = config.cluster_url.to_string();
-        let failed = |error| ConnectError::Client {
-            url: url.clone(),
-            reason: brief(&error),
-        };
-        let client = client::build(config).map_err(failed)?;
-        Ok((url, client))
-    };
-    reading
-        .run(connect)
-        .await
-        .unwrap_or(Err(ConnectError::Hangs))
+
+        match client::build_client(config) {
+            Ok(client) => Ok(BuiltClient { url, client }),
+            Err(error) => Err(ConnectError::Client {
+                url,
+                reason: brief(&error),
+            }),
+        }
+    });
+
+    built.await.unwrap_or(Err(ConnectError::Hangs))
 }
 
 async fn from_kubeconfig(
@@ -255,30 +266,24 @@ async fn from_kubeconfig(
     context: Option<&str>,
     url: Option<&str>,
 ) -> Result<Config, ConnectError> {
-    let unusable = |error: &KubeconfigError| ConnectError::Kubeconfig {
-        path: path.to_owned(),
-        reason: match error {
-            KubeconfigError::ReadConfig(error, _) => error.to_string(),
-            other => brief(other),
-        },
-    };
-    let mut file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
+    let mut file =
+        Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(path, &error))?;
     if let Some(context) = context {
         check_context(&file, context).map_err(|reason| ConnectError::Kubeconfig {
             path: path.to_owned(),
             reason,
         })?;
     }
+
     if let Some(url) = url {
         parse_url(url)?;
-        for cluster in file
-            .clusters
-            .iter_mut()
-            .filter_map(|named| named.cluster.as_mut())
-        {
-            cluster.server = Some(url.to_owned());
+        for named in &mut file.clusters {
+            if let Some(cluster) = &mut named.cluster {
+                cluster.server = Some(url.to_owned());
+            }
         }
     }
+
     let names_proxy = names_proxy(&file);
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
@@ -286,12 +291,22 @@ async fn from_kubeconfig(
     };
     let mut config = Config::from_custom_kubeconfig(file, &options)
         .await
-        .map_err(|error| unusable(&error))?;
+        .map_err(|error| unusable_kubeconfig(path, &error))?;
     if !names_proxy {
         // kube takes the proxy from the environment, even if NO_PROXY excludes the API server.
         config.proxy_url = None;
     }
     Ok(config)
+}
+
+fn unusable_kubeconfig(path: &Path, error: &KubeconfigError) -> ConnectError {
+    ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        reason: match error {
+            KubeconfigError::ReadConfig(error, _) => error.to_string(),
+            other => brief(other),
+        },
+    }
 }
 
 /// Checks that the file has the context. The error lists the file's contexts.
@@ -327,20 +342,19 @@ fn from_service_account(
     directory: &Path,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Config, ConnectError> {
-    let given = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let (Some(host), Some(port)) = (
-        given("KUBERNETES_SERVICE_HOST"),
-        given("KUBERNETES_SERVICE_PORT"),
-    ) else {
+    let host = variable("KUBERNETES_SERVICE_HOST").unwrap_or_default();
+    let port = variable("KUBERNETES_SERVICE_PORT").unwrap_or_default();
+    if host.is_empty() || port.is_empty() {
         let reason = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned();
         return Err(ConnectError::InCluster { reason });
-    };
+    }
     let host = if host.contains(':') {
         format!("[{host}]")
     } else {
         host
     };
     let mut config = Config::new(parse_url(&format!("https://{host}:{port}"))?);
+
     let token = directory.join("token");
     if let Err(error) = std::fs::metadata(&token) {
         return Err(ConnectError::InCluster {
@@ -348,8 +362,9 @@ fn from_service_account(
         });
     }
     config.auth_info.token_file = Some(token.display().to_string());
+
     let authority = directory.join("ca.crt");
-    match certificate::authorities(&authority) {
+    match certificate::read_authorities(&authority) {
         Ok(found) => {
             // Without `root_cert`, kube first loads the system's certificates, which a container
             // image may lack.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use skydns::Host;
 use smol_str::SmolStr;
 use thiserror::Error;
-use treecache::{Node, TreeCache};
+use treecache::{TreeCache, TreeNode};
 
 use crate::gateway::{KeyEvent, KeyEventKind};
 use crate::key::{KeyError, KeyPath, ZoneKeys};
@@ -285,7 +285,7 @@ impl<'p> LabelPlace<'p> {
 }
 
 fn visit_names_below<'t>(
-    node: &'t Node<Arc<StoredMessage>>,
+    node: &'t TreeNode<Arc<StoredMessage>>,
     path: &mut Vec<&'t str>,
     visit: &mut dyn FnMut(&[&str]),
 ) {
@@ -325,7 +325,7 @@ struct TreeWalk<'t> {
 
 impl<'t> TreeWalk<'t> {
     /// Collects the messages whose keys match `path`, and all messages below these keys.
-    fn collect_matching(&mut self, node: &'t Node<Arc<StoredMessage>>, path: &[&str]) {
+    fn collect_matching(&mut self, node: &'t TreeNode<Arc<StoredMessage>>, path: &[&str]) {
         let Some((&label, rest)) = path.split_first() else {
             return self.collect_below(node);
         };
@@ -349,14 +349,14 @@ impl<'t> TreeWalk<'t> {
         }
     }
 
-    fn visit_child(&mut self, child: &'t Node<Arc<StoredMessage>>, rest: &[&str]) {
+    fn visit_child(&mut self, child: &'t TreeNode<Arc<StoredMessage>>, rest: &[&str]) {
         self.steps = self.steps.saturating_sub(CHILD_STEPS);
         if self.steps > 0 {
             self.collect_matching(child, rest);
         }
     }
 
-    fn collect_below(&mut self, node: &'t Node<Arc<StoredMessage>>) {
+    fn collect_below(&mut self, node: &'t TreeNode<Arc<StoredMessage>>) {
         for (label, stored) in node.entries() {
             // The empty label is the zone's own key.
             if !label.is_empty() {

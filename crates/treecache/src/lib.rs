@@ -11,4 +11,4 @@ mod map;
 mod tree;
 
 pub use map::Map;
-pub use tree::{ANY, Node, TreeCache};
+pub use tree::{ANY, TreeCache, TreeNode};

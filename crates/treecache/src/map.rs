@@ -16,24 +16,24 @@ const FANOUT: usize = 16;
 const BITS: u32 = FANOUT.trailing_zeros();
 /// Maximum number of entries in a bucket. A larger bucket is split, unless all bits of the hash are
 /// used.
-const BUCKET: usize = 16;
+const MAX_BUCKET: usize = 16;
 /// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that
 /// alternating insertions and removals do not split and merge each time.
-const MERGE: usize = BUCKET / 2;
+const MAX_MERGED: usize = MAX_BUCKET / 2;
 
 /// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log
 /// n)` small nodes: the changed bucket, and the inner nodes that other copies share.
 pub struct Map<K, V> {
-    root: Trie<K, V>,
+    root: TrieNode<K, V>,
 }
 
-enum Trie<K, V> {
+enum TrieNode<K, V> {
     Empty,
-    Bucket(Tags, Arc<[(K, V)]>),
-    Inner(Arc<[Trie<K, V>; FANOUT]>),
+    Bucket(BucketTags, Arc<[(K, V)]>),
+    Inner(Arc<[TrieNode<K, V>; FANOUT]>),
 }
 
-impl<K, V> Clone for Trie<K, V> {
+impl<K, V> Clone for TrieNode<K, V> {
     fn clone(&self) -> Self {
         match self {
             Self::Empty => Self::Empty,
@@ -53,7 +53,9 @@ impl<K, V> Clone for Map<K, V> {
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Self {
-        Self { root: Trie::Empty }
+        Self {
+            root: TrieNode::Empty,
+        }
     }
 }
 
@@ -66,7 +68,7 @@ fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
 impl<K, V> Map<K, V> {
     /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
-        matches!(self.root, Trie::Empty)
+        matches!(self.root, TrieNode::Empty)
     }
 
     /// The number of entries, counted by walking the map.
@@ -75,7 +77,7 @@ impl<K, V> Map<K, V> {
     }
 
     /// All entries, in no particular order.
-    pub fn iter(&self) -> Iter<'_, K, V> {
+    pub fn iter(&self) -> MapIter<'_, K, V> {
         self.root.iter()
     }
 }
@@ -99,18 +101,19 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         if self.is_empty() {
             return None;
         }
+
         let hash = hash_of(key);
         let mut trie = &self.root;
         let mut used_bits = 0;
         loop {
             match trie {
-                Trie::Empty => return None,
-                Trie::Bucket(tags, entries) => {
+                TrieNode::Empty => return None,
+                TrieNode::Bucket(tags, entries) => {
                     let (key, value) = entries.get(tags.position(hash, entries, key)?)?;
                     return Some((key, value));
                 }
-                Trie::Inner(children) => {
-                    trie = &children[slot(hash, used_bits)];
+                TrieNode::Inner(children) => {
+                    trie = &children[child_index(hash, used_bits)];
                     used_bits += BITS;
                 }
             }
@@ -138,19 +141,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
+        // The lookup avoids copies if the key is missing.
         self.get(key)?;
+
         let hash = hash_of(key);
         let mut trie = &mut self.root;
         let mut used_bits = 0;
         loop {
             match trie {
-                Trie::Empty => return None,
-                Trie::Bucket(tags, entries) => {
+                TrieNode::Empty => return None,
+                TrieNode::Bucket(tags, entries) => {
                     let at = tags.position(hash, entries, key)?;
                     return Arc::make_mut(entries).get_mut(at).map(|(_, value)| value);
                 }
-                Trie::Inner(children) => {
-                    trie = &mut Arc::make_mut(children)[slot(hash, used_bits)];
+                TrieNode::Inner(children) => {
+                    trie = &mut Arc::make_mut(children)[child_index(hash, used_bits)];
                     used_bits += BITS;
                 }
             }
@@ -173,7 +178,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         visit: &mut dyn FnMut(&'a K, Option<&'a V>, Option<&'a V>),
     ) {
         let mut differing = Vec::new();
-        self.root.differing(&other.root, &mut differing);
+        self.root.collect_differing(&other.root, &mut differing);
+
         for (ours, theirs) in differing {
             for (key, value) in ours {
                 let their = other.get(key);
@@ -181,6 +187,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
                     visit(key, Some(value), their);
                 }
             }
+
+            // Keys of both maps were visited above.
             for (key, value) in theirs {
                 if self.get(key).is_none() {
                     visit(key, None, Some(value));
@@ -191,9 +199,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
 }
 
 /// Pairs of nodes of two maps that are at the same position and not shared.
-type Differing<'a, K, V> = Vec<(Iter<'a, K, V>, Iter<'a, K, V>)>;
+type DifferingNodes<'a, K, V> = Vec<(MapIter<'a, K, V>, MapIter<'a, K, V>)>;
 
-impl<K, V> Trie<K, V> {
+impl<K, V> TrieNode<K, V> {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Empty, Self::Empty) => true,
@@ -203,20 +211,20 @@ impl<K, V> Trie<K, V> {
         }
     }
 
-    fn differing<'a>(&'a self, other: &'a Self, parts: &mut Differing<'a, K, V>) {
+    fn collect_differing<'a>(&'a self, other: &'a Self, parts: &mut DifferingNodes<'a, K, V>) {
         match (self, other) {
             (ours, theirs) if ours.is_same(theirs) => {}
             (Self::Inner(ours), Self::Inner(theirs)) => {
                 for (ours, theirs) in ours.iter().zip(theirs.iter()) {
-                    ours.differing(theirs, parts);
+                    ours.collect_differing(theirs, parts);
                 }
             }
             (ours, theirs) => parts.push((ours.iter(), theirs.iter())),
         }
     }
 
-    fn iter(&self) -> Iter<'_, K, V> {
-        let mut iter = Iter {
+    fn iter(&self) -> MapIter<'_, K, V> {
+        let mut iter = MapIter {
             inner: Vec::new(),
             bucket: [].iter(),
         };
@@ -227,14 +235,14 @@ impl<K, V> Trie<K, V> {
 
 /// Index of the child for `hash` in an inner node. The first `used_bits` of the hash led to the
 /// inner node.
-fn slot(hash: u64, used_bits: u32) -> usize {
+fn child_index(hash: u64, used_bits: u32) -> usize {
     usize::try_from((hash >> used_bits) & (FANOUT as u64 - 1)).unwrap_or(0)
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
     fn bucket(entries: Arc<[(K, V)]>) -> Self {
         Self::Bucket(
-            Tags::of(entries.iter().map(|(key, _)| hash_of(key))),
+            BucketTags::of(entries.iter().map(|(key, _)| hash_of(key))),
             entries,
         )
     }
@@ -242,11 +250,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     fn insert(&mut self, hash: u64, used_bits: u32, key: K, value: V) -> Option<V> {
         match self {
             Self::Empty => {
-                *self = Self::Bucket(Tags::of([hash]), Arc::from([(key, value)]));
+                *self = Self::Bucket(BucketTags::of([hash]), Arc::from([(key, value)]));
                 None
             }
             Self::Inner(children) => {
-                let child = &mut Arc::make_mut(children)[slot(hash, used_bits)];
+                let child = &mut Arc::make_mut(children)[child_index(hash, used_bits)];
                 child.insert(hash, used_bits + BITS, key, value)
             }
             Self::Bucket(tags, entries) => {
@@ -254,11 +262,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
                     let entry = Arc::make_mut(entries).get_mut(at)?;
                     return Some(std::mem::replace(&mut entry.1, value));
                 }
-                if entries.len() < BUCKET || used_bits + BITS > u64::BITS {
+
+                if entries.len() < MAX_BUCKET || used_bits + BITS > u64::BITS {
                     tags.set(entries.len(), hash);
                     *entries = entries.iter().cloned().chain([(key, value)]).collect();
                 } else {
-                    *self = Self::split(entries, used_bits);
+                    *self = Self::split_bucket(entries, used_bits);
                     return self.insert(hash, used_bits, key, value);
                 }
                 None
@@ -267,11 +276,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     }
 
     /// An inner node with the entries of the bucket.
-    fn split(entries: &[(K, V)], used_bits: u32) -> Self {
+    fn split_bucket(entries: &[(K, V)], used_bits: u32) -> Self {
         let mut parts: [Vec<(K, V)>; FANOUT] = std::array::from_fn(|_| Vec::new());
         for (key, value) in entries {
-            parts[slot(hash_of(key), used_bits)].push((key.clone(), value.clone()));
+            parts[child_index(hash_of(key), used_bits)].push((key.clone(), value.clone()));
         }
+
         Self::Inner(Arc::new(parts.map(|part| {
             if part.is_empty() {
                 Self::Empty
@@ -288,24 +298,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         match self {
             Self::Empty => None,
             Self::Bucket(tags, entries) => {
-                let (_, value) = entries.get(tags.position(hash, entries, key)?)?.clone();
+                let at = tags.position(hash, entries, key)?;
+                let (_, value) = entries.get(at)?.clone();
+
                 *self = if entries.len() == 1 {
                     Self::Empty
                 } else {
-                    Self::bucket(
-                        entries
-                            .iter()
-                            .filter(|(k, _)| k.borrow() != key)
-                            .cloned()
-                            .collect(),
-                    )
+                    let others = entries.iter().filter(|(other, _)| other.borrow() != key);
+                    Self::bucket(others.cloned().collect())
                 };
                 Some(value)
             }
             Self::Inner(children) => {
                 let children = Arc::make_mut(children);
-                let value = children[slot(hash, used_bits)].remove(hash, used_bits + BITS, key)?;
-                if let Some(bucket) = Self::merged(children) {
+                let child = &mut children[child_index(hash, used_bits)];
+                let value = child.remove(hash, used_bits + BITS, key)?;
+
+                // A node that another map shares is never changed: `make_mut` has copied it.
+                if let Some(bucket) = Self::merge_children(children) {
                     *self = bucket;
                 }
                 Some(value)
@@ -314,29 +324,27 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     }
 
     /// The bucket that replaces an inner node with few entries; `None` if the inner node must stay.
-    fn merged(children: &[Self; FANOUT]) -> Option<Self> {
-        let mut entries = 0;
+    fn merge_children(children: &[Self; FANOUT]) -> Option<Self> {
+        let mut count = 0;
         for child in children {
             match child {
                 Self::Empty => {}
-                Self::Bucket(_, bucket) => entries += bucket.len(),
+                Self::Bucket(_, bucket) => count += bucket.len(),
                 Self::Inner(_) => return None,
             }
         }
-        match entries {
-            0 => Some(Self::Empty),
-            1..=MERGE => Some(Self::bucket(
-                children
-                    .iter()
-                    .flat_map(|child| match child {
-                        Self::Bucket(_, bucket) => bucket.iter(),
-                        _ => [].iter(),
-                    })
-                    .cloned()
-                    .collect(),
-            )),
-            _ => None,
+        if count == 0 {
+            return Some(Self::Empty);
         }
+        if count > MAX_MERGED {
+            return None;
+        }
+
+        let entries = children.iter().flat_map(|child| match child {
+            Self::Bucket(_, bucket) => bucket.iter(),
+            Self::Empty | Self::Inner(_) => [].iter(),
+        });
+        Some(Self::bucket(entries.cloned().collect()))
     }
 }
 
@@ -347,9 +355,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
 /// main cost of a lookup. The tags are stored beside the pointer to the entries, and take no
 /// additional memory.
 #[derive(Clone, Copy, Default)]
-struct Tags([u16; 3]);
+struct BucketTags([u16; 3]);
 
-impl Tags {
+impl BucketTags {
     fn of(hashes: impl IntoIterator<Item = u64>) -> Self {
         let mut tags = Self::default();
         for (at, hash) in hashes.into_iter().enumerate() {
@@ -369,7 +377,7 @@ impl Tags {
 
     /// Sets the tag of a new entry. Entries beyond the planes have no tag.
     fn set(&mut self, at: usize, hash: u64) {
-        if at < BUCKET {
+        if at < MAX_BUCKET {
             for (plane, bit) in self.0.iter_mut().zip(Self::bits(hash)) {
                 *plane |= u16::from(bit) << at;
             }
@@ -383,16 +391,15 @@ impl Tags {
         entries: &[(K, V)],
         key: &Q,
     ) -> Option<usize> {
-        if entries.len() > BUCKET {
-            return entries.iter().position(|(k, _)| k.borrow() == key);
+        if entries.len() > MAX_BUCKET {
+            return entries.iter().position(|(other, _)| other.borrow() == key);
         }
-        let mut candidates = self
-            .0
-            .iter()
-            .zip(Self::bits(hash))
-            .fold(u16::MAX, |candidates, (plane, bit)| {
-                candidates & if bit { *plane } else { !plane }
-            });
+
+        let mut candidates = u16::MAX;
+        for (plane, bit) in self.0.iter().zip(Self::bits(hash)) {
+            candidates &= if bit { *plane } else { !plane };
+        }
+
         while candidates != 0 {
             let at = usize::try_from(candidates.trailing_zeros()).ok()?;
             // Bits beyond the last entry are zero, and may match as well.
@@ -406,22 +413,22 @@ impl Tags {
 }
 
 /// Iterator over the entries of a [`Map`].
-pub struct Iter<'a, K, V> {
-    inner: Vec<std::slice::Iter<'a, Trie<K, V>>>,
+pub struct MapIter<'a, K, V> {
+    inner: Vec<std::slice::Iter<'a, TrieNode<K, V>>>,
     bucket: std::slice::Iter<'a, (K, V)>,
 }
 
-impl<'a, K, V> Iter<'a, K, V> {
-    fn enter(&mut self, trie: &'a Trie<K, V>) {
+impl<'a, K, V> MapIter<'a, K, V> {
+    fn enter(&mut self, trie: &'a TrieNode<K, V>) {
         match trie {
-            Trie::Empty => {}
-            Trie::Bucket(_, entries) => self.bucket = entries.iter(),
-            Trie::Inner(children) => self.inner.push(children.iter()),
+            TrieNode::Empty => {}
+            TrieNode::Bucket(_, entries) => self.bucket = entries.iter(),
+            TrieNode::Inner(children) => self.inner.push(children.iter()),
         }
     }
 }
 
-impl<'a, K, V> Iterator for Iter<'a, K, V> {
+impl<'a, K, V> Iterator for MapIter<'a, K, V> {
     type Item = (&'a K, &'a V);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -441,7 +448,7 @@ impl<'a, K, V> Iterator for Iter<'a, K, V> {
 
 impl<'a, K, V> IntoIterator for &'a Map<K, V> {
     type Item = (&'a K, &'a V);
-    type IntoIter = Iter<'a, K, V>;
+    type IntoIter = MapIter<'a, K, V>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -470,7 +477,7 @@ mod tests {
 
     #[test]
     fn bucket_tags_take_no_room() {
-        assert_eq!(size_of::<Trie<u8, u8>>(), 3 * size_of::<usize>());
+        assert_eq!(size_of::<TrieNode<u8, u8>>(), 3 * size_of::<usize>());
     }
 
     /// A key whose hash is always the same.

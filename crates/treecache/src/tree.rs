@@ -4,23 +4,23 @@ use smol_str::SmolStr;
 
 use crate::Map;
 
-/// The wildcard label of [`Node::visit`].
+/// The wildcard label of [`TreeNode::visit`].
 pub const ANY: &str = "*";
 
 /// Number of steps for each child of a node in the walk of a wildcard. A child costs more than an
 /// entry, because a child is a separate allocation, while entries are contiguous.
-const CHILD: usize = 32;
+const CHILD_STEPS: usize = 32;
 
 /// One node: its children and its own entries, both by label.
 ///
 /// A child and an entry may have the same label, and are independent of each other.
 #[derive(Debug)]
-pub struct Node<V> {
-    children: Map<SmolStr, Node<V>>,
+pub struct TreeNode<V> {
+    children: Map<SmolStr, TreeNode<V>>,
     entries: Map<SmolStr, V>,
 }
 
-impl<V> Clone for Node<V> {
+impl<V> Clone for TreeNode<V> {
     fn clone(&self) -> Self {
         Self {
             children: self.children.clone(),
@@ -29,7 +29,7 @@ impl<V> Clone for Node<V> {
     }
 }
 
-impl<V> Default for Node<V> {
+impl<V> Default for TreeNode<V> {
     fn default() -> Self {
         Self {
             children: Map::default(),
@@ -38,7 +38,7 @@ impl<V> Default for Node<V> {
     }
 }
 
-impl<V: Clone> Node<V> {
+impl<V: Clone> TreeNode<V> {
     /// Whether the node has neither children nor entries.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.entries.is_empty()
@@ -74,6 +74,7 @@ impl<V: Clone> Node<V> {
         if self.children.get(label).is_none() {
             self.children.insert(label.into(), Self::default());
         }
+
         match self.children.get_mut(label) {
             Some(child) => child,
             None => unreachable!("the child was just inserted"),
@@ -108,21 +109,10 @@ impl<V: Clone> Node<V> {
         let Some((&label, rest)) = path.split_first() else {
             return self.visit_entries(steps, visit);
         };
+
         match (label, rest.is_empty()) {
             (ANY, true) => self.visit_entries(steps, visit),
-            (ANY, false) => {
-                let mut found = false;
-                for (label, child) in &self.children {
-                    if *steps == 0 {
-                        break;
-                    }
-                    *steps = steps.saturating_sub(CHILD);
-                    if !label.starts_with('_') {
-                        found |= child.visit(rest, steps, visit);
-                    }
-                }
-                found
-            }
+            (ANY, false) => self.visit_children(rest, steps, visit),
             (_, true) => match self.entries.get_key_value(label) {
                 Some((label, value)) => {
                     visit(label, value);
@@ -136,6 +126,27 @@ impl<V: Clone> Node<V> {
                 .child(label)
                 .is_some_and(|child| child.visit(rest, steps, visit)),
         }
+    }
+
+    /// Visits the entries that match `path` below any child.
+    fn visit_children<'a>(
+        &'a self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(&'a SmolStr, &'a V),
+    ) -> bool {
+        let mut found = false;
+        for (label, child) in &self.children {
+            if *steps == 0 {
+                break;
+            }
+
+            *steps = steps.saturating_sub(CHILD_STEPS);
+            if !label.starts_with('_') {
+                found |= child.visit(path, steps, visit);
+            }
+        }
+        found
     }
 
     fn visit_entries<'a>(
@@ -154,10 +165,10 @@ impl<V: Clone> Node<V> {
     }
 }
 
-/// A tree of [`Node`]s. A clone only increments reference counts.
+/// A tree of [`TreeNode`]s. A clone only increments reference counts.
 #[derive(Debug)]
 pub struct TreeCache<V> {
-    root: Node<V>,
+    root: TreeNode<V>,
 }
 
 impl<V> Clone for TreeCache<V> {
@@ -171,19 +182,19 @@ impl<V> Clone for TreeCache<V> {
 impl<V> Default for TreeCache<V> {
     fn default() -> Self {
         Self {
-            root: Node::default(),
+            root: TreeNode::default(),
         }
     }
 }
 
 impl<V: Clone> TreeCache<V> {
     /// The root node.
-    pub fn root(&self) -> &Node<V> {
+    pub fn root(&self) -> &TreeNode<V> {
         &self.root
     }
 
     /// The node at `path`.
-    pub fn node(&self, path: &[&str]) -> Option<&Node<V>> {
+    pub fn node(&self, path: &[&str]) -> Option<&TreeNode<V>> {
         path.iter()
             .try_fold(&self.root, |node, label| node.child(label))
     }
@@ -201,24 +212,26 @@ impl<V: Clone> TreeCache<V> {
         same: &dyn Fn(&V, &V) -> bool,
         visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
     ) {
-        differences(&self.root, &other.root, &mut Vec::new(), same, visit);
+        visit_differences(&self.root, &other.root, &mut Vec::new(), same, visit);
     }
 
     /// Sets an entry; creates missing nodes of the path.
     pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
-        path.iter()
-            .fold(&mut self.root, |node, label| node.child_mut(label))
-            .set_entry(label, value)
+        let mut node = &mut self.root;
+        for label in path {
+            node = node.child_mut(label);
+        }
+        node.set_entry(label, value)
     }
 
     /// Removes an entry, and the nodes on the path that become empty. Returns the value.
     pub fn remove_entry(&mut self, path: &[&str], label: &str) -> Option<V> {
         // The lookup avoids copies if the entry is missing.
         self.entry(path, label)?;
-        prune(&mut self.root, path, label)
+        remove_and_prune(&mut self.root, path, label)
     }
 
-    /// Visits the entries that match the path, see [`Node::visit`].
+    /// Visits the entries that match the path, see [`TreeNode::visit`].
     pub fn visit<'a>(
         &'a self,
         path: &[&str],
@@ -229,16 +242,18 @@ impl<V: Clone> TreeCache<V> {
     }
 }
 
-fn differences<'a, V: Clone>(
-    ours: &'a Node<V>,
-    theirs: &'a Node<V>,
+fn visit_differences<'a, V: Clone>(
+    ours: &'a TreeNode<V>,
+    theirs: &'a TreeNode<V>,
     path: &mut Vec<&'a str>,
     same: &dyn Fn(&V, &V) -> bool,
     visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
 ) {
     ours.entries
         .differences(&theirs.entries, same, &mut |label, _, _| visit(path, label));
-    let same_child = |ours: &Node<V>, theirs: &Node<V>| {
+
+    // The children are collected first, because `path` changes below each of them.
+    let same_child = |ours: &TreeNode<V>, theirs: &TreeNode<V>| {
         ours.children.is_same(&theirs.children) && ours.entries.is_same(&theirs.entries)
     };
     let mut children = Vec::new();
@@ -246,37 +261,42 @@ fn differences<'a, V: Clone>(
         .differences(&theirs.children, same_child, &mut |label, ours, theirs| {
             children.push((label, ours, theirs));
         });
+
     for (label, child, their_child) in children {
         path.push(label);
         match (child, their_child) {
-            (Some(ours), Some(theirs)) => differences(ours, theirs, path, same, visit),
-            (Some(only), None) | (None, Some(only)) => every_entry(only, path, visit),
+            (Some(ours), Some(theirs)) => visit_differences(ours, theirs, path, same, visit),
+            (Some(only), None) | (None, Some(only)) => visit_every_entry(only, path, visit),
             (None, None) => {}
         }
         path.pop();
     }
 }
 
-fn every_entry<'a, V: Clone>(
-    node: &'a Node<V>,
+fn visit_every_entry<'a, V: Clone>(
+    node: &'a TreeNode<V>,
     path: &mut Vec<&'a str>,
     visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
 ) {
-    node.entries().for_each(|(label, _)| visit(path, label));
+    for (label, _) in node.entries() {
+        visit(path, label);
+    }
+
     for (label, child) in node.children() {
         path.push(label);
-        every_entry(child, path, visit);
+        visit_every_entry(child, path, visit);
         path.pop();
     }
 }
 
 /// Removes the entry `label` at `path` below `node`, and every node of the path that becomes empty.
-fn prune<V: Clone>(node: &mut Node<V>, path: &[&str], label: &str) -> Option<V> {
+fn remove_and_prune<V: Clone>(node: &mut TreeNode<V>, path: &[&str], label: &str) -> Option<V> {
     let Some((&first, rest)) = path.split_first() else {
         return node.entries.remove(label);
     };
+
     let child = node.children.get_mut(first)?;
-    let removed = prune(child, rest, label)?;
+    let removed = remove_and_prune(child, rest, label)?;
     if child.is_empty() {
         node.children.remove(first);
     }

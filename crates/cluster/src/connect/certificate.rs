@@ -61,12 +61,42 @@ impl Pem {
     }
 }
 
+/// The source of a certificate and its key.
+#[derive(Debug)]
+struct PemPair {
+    certificate: Pem,
+    key: Pem,
+}
+
+impl PemPair {
+    fn read(&self) -> Result<CertifiedKey, IdentityError> {
+        parse_certified_key(&self.certificate.read()?, &self.key.read()?)
+    }
+}
+
+/// A loaded certificate; `None` before a plugin has provided one.
+#[derive(Debug)]
+struct LoadedKey {
+    key: Option<Arc<CertifiedKey>>,
+    /// The time of the last attempt to load it.
+    loaded: Instant,
+}
+
+impl LoadedKey {
+    fn now(key: Option<Arc<CertifiedKey>>) -> Self {
+        Self {
+            key,
+            loaded: Instant::now(),
+        }
+    }
+}
+
 /// A client certificate with its key.
 #[derive(Debug)]
 pub(super) struct ClientCertificate {
     /// The source of certificate and key; `None` if a plugin provides them.
-    from: Option<Arc<(Pem, Pem)>>,
-    current: Mutex<(Option<Arc<CertifiedKey>>, Instant)>,
+    from: Option<Arc<PemPair>>,
+    current: Mutex<LoadedKey>,
     reading: BlockingRead<Result<CertifiedKey, IdentityError>>,
 }
 
@@ -75,7 +105,7 @@ impl ClientCertificate {
     pub(super) fn none() -> Self {
         Self {
             from: None,
-            current: Mutex::new((None, Instant::now())),
+            current: Mutex::new(LoadedKey::now(None)),
             reading: BlockingRead::default(),
         }
     }
@@ -86,50 +116,45 @@ impl ClientCertificate {
     ///
     /// [`IdentityError`] if the certificate or the key cannot be used.
     pub(super) fn read(certificate: Pem, key: Pem) -> Result<Self, IdentityError> {
-        let pair = (certificate, key);
-        let first = Arc::new(read(&pair)?);
-        let current = Mutex::new((Some(first), Instant::now()));
+        let pair = PemPair { certificate, key };
+        let first = Arc::new(pair.read()?);
+
         Ok(Self {
             from: Some(Arc::new(pair)),
-            current,
+            current: Mutex::new(LoadedKey::now(Some(first))),
             reading: BlockingRead::default(),
         })
     }
 
     /// Replaces certificate and key.
     pub(super) fn set(&self, certificate: &[u8], key: &[u8]) -> Result<(), IdentityError> {
-        let certified = certified(certificate, key)?;
-        *self.current.lock() = (Some(Arc::new(certified)), Instant::now());
+        let certified = parse_certified_key(certificate, key)?;
+        *self.current.lock() = LoadedKey::now(Some(Arc::new(certified)));
         Ok(())
     }
 
     /// Reads the files again. If they cannot be read, the previous certificate stays in use.
     pub(super) async fn refresh(&self) {
-        let Some(pair) = self
-            .from
-            .as_ref()
-            .filter(|pair| matches!(pair.0, Pem::File(_)))
-        else {
-            return;
-        };
-        if self.current.lock().1.elapsed() <= FRESH {
+        let Some(pair) = &self.from else { return };
+        if !matches!(pair.certificate, Pem::File(_)) {
             return;
         }
+        if self.current.lock().loaded.elapsed() <= FRESH {
+            return;
+        }
+
         let pair = Arc::clone(pair);
-        let outcome = self
-            .reading
-            .run(move || read(&pair))
-            .await
-            .unwrap_or(Err(IdentityError::Hangs));
+        let read = self.reading.run(move || pair.read()).await;
+
         let mut current = self.current.lock();
-        match outcome {
-            Ok(certified) => current.0 = Some(Arc::new(certified)),
+        match read.unwrap_or(Err(IdentityError::Hangs)) {
+            Ok(certified) => current.key = Some(Arc::new(certified)),
             Err(error) => {
                 let error = daemon::error_chain::brief(&error);
                 tracing::warn!(error, "cannot read the client certificate again");
             }
         }
-        current.1 = Instant::now();
+        current.loaded = Instant::now();
     }
 }
 
@@ -139,7 +164,7 @@ impl ResolvesClientCert for ClientCertificate {
         _issuers: &[&[u8]],
         _schemes: &[SignatureScheme],
     ) -> Option<Arc<CertifiedKey>> {
-        self.current.lock().0.clone()
+        self.current.lock().key.clone()
     }
 
     fn has_certs(&self) -> bool {
@@ -148,31 +173,31 @@ impl ResolvesClientCert for ClientCertificate {
 }
 
 /// The certificates in a file as DER, at least one.
-pub(super) fn authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
+pub(super) fn read_authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
     let pem = Pem::File(path.to_owned()).read()?;
-    let found = CertificateDer::pem_slice_iter(&pem).map(|read| read.map(|der| der.to_vec()));
-    let found = found
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| IdentityError::Certificate)?;
-    if found.is_empty() {
-        Err(IdentityError::Certificate)
-    } else {
-        Ok(found)
+
+    let mut found = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|_| IdentityError::Certificate)?;
+        found.push(certificate.to_vec());
     }
+
+    if found.is_empty() {
+        return Err(IdentityError::Certificate);
+    }
+    Ok(found)
 }
 
-fn read((certificate, key): &(Pem, Pem)) -> Result<CertifiedKey, IdentityError> {
-    certified(&certificate.read()?, &key.read()?)
-}
-
-fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityError> {
+fn parse_certified_key(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityError> {
     let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|_| IdentityError::Certificate)?;
     if chain.is_empty() {
         return Err(IdentityError::Certificate);
     }
+
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| IdentityError::Key)?;
     let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(IdentityError::Kind)?;
+
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {

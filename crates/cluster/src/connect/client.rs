@@ -61,21 +61,24 @@ pub(super) enum BuildError {
 ///
 /// May block, because certificates and tokens are read from files. Must be called within a tokio
 /// runtime.
-pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
+pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
     let credentials = Credentials::take(&mut config.auth_info)?;
+    let user_agent = HeaderValue::try_from(user_agent());
     config
         .headers
-        .extend(HeaderValue::try_from(user_agent()).map(|value| (USER_AGENT, value)));
+        .extend(user_agent.map(|value| (USER_AGENT, value)));
+
     let mut tls = config.rustls_client_config()?;
     if let Some(certificate) = credentials.certificate() {
         tls.client_auth_cert_resolver = certificate;
     }
+
     let Some(proxy) = config.proxy_url.take() else {
-        return over(tcp(), tls, &config, credentials);
+        return connect_through(tcp_connector(), tls, &config, credentials);
     };
     match proxy.scheme_str() {
-        Some("http") => over(tunnel(proxy), tls, &config, credentials),
-        Some("socks5") => over(socks(&proxy), tls, &config, credentials),
+        Some("http") => connect_through(http_tunnel(proxy), tls, &config, credentials),
+        Some("socks5") => connect_through(socks_tunnel(&proxy), tls, &config, credentials),
         other => Err(BuildError::Proxy(other.unwrap_or_default().to_owned())),
     }
 }
@@ -88,14 +91,16 @@ fn user_agent() -> String {
         "aarch64" => "arm64",
         other => other,
     };
-    let (version, project) = (daemon::version::VERSION, daemon::version::PROJECT);
+    let version = daemon::version::VERSION;
+    let project = daemon::version::PROJECT;
+
     format!(
         "kube-dns/{version} ({}/{architecture}) {project}/{version}",
         std::env::consts::OS
     )
 }
 
-fn tcp() -> HttpConnector {
+fn tcp_connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -107,12 +112,13 @@ fn tcp() -> HttpConnector {
 }
 
 /// Connections through an HTTP proxy (CONNECT), with user name and password from its URL.
-fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
+fn http_tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
     let basic = user_of(&proxy).and_then(|user| {
         let user: Vec<u8> = percent_decode_str(user).collect();
         HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()
     });
-    let tunnel = Tunnel::new(proxy, tcp());
+
+    let tunnel = Tunnel::new(proxy, tcp_connector());
     match basic {
         Some(basic) => tunnel.with_auth(basic),
         None => tunnel,
@@ -121,7 +127,7 @@ fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
 
 /// Connections through a SOCKS proxy, with user name and password from its URL. The proxy resolves
 /// host names.
-fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
+fn socks_tunnel(proxy: &Uri) -> SocksV5<HttpConnector> {
     let address = format!(
         "{}:{}",
         proxy.host().unwrap_or_default(),
@@ -132,26 +138,26 @@ fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
         .authority(address)
         .path_and_query("/")
         .build();
-    let socks = SocksV5::new(address.unwrap_or_else(|_| proxy.clone()), tcp());
+    let address = address.unwrap_or_else(|_| proxy.clone());
+    let socks = SocksV5::new(address, tcp_connector());
+
     let Some(user) = user_of(proxy) else {
         return socks;
     };
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy().into_owned();
-    socks.with_auth(text(name), text(password))
+    let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
+    let password = percent_decode_str(password).decode_utf8_lossy();
+    socks.with_auth(name, password.into_owned())
 }
 
 /// User name and password of a URL, still percent-encoded.
 fn user_of(proxy: &Uri) -> Option<&str> {
-    proxy
-        .authority()?
-        .as_str()
-        .rsplit_once('@')
-        .map(|(user, _)| user)
+    let (user, _) = proxy.authority()?.as_str().rsplit_once('@')?;
+    Some(user)
 }
 
 /// A client that connects through `connector`.
-fn over<C>(
+fn connect_through<C>(
     connector: C,
     tls: ClientConfig,
     config: &Config,
@@ -173,19 +179,22 @@ where
             .map_err(|_| BuildError::ServerName(name.clone()))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(server_name));
     }
+
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(MAX_IDLE)
         .http1_max_buf_size(READ)
         .build::<_, Body>(https.enable_http1().wrap_connector(connector));
+
+    // Tokens and certificates are read again for each request.
     let credentials = Arc::new(credentials);
-    let authorize = move |request: Request<Body>| {
+    let authorize = AsyncFilterLayer::new(move |request: Request<Body>| {
         let credentials = Arc::clone(&credentials);
         async move { credentials.authorize(request).await }
-    };
+    });
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .layer(AsyncFilterLayer::new(authorize))
+        .layer(authorize)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);

@@ -47,12 +47,12 @@ pub(super) enum CredentialsError {
 pub(super) struct Credentials {
     /// The header of the password or token in the kubeconfig itself.
     fixed: Option<HeaderValue>,
-    token: Token,
+    token: TokenSource,
     certificate: Option<Arc<ClientCertificate>>,
 }
 
 #[derive(Debug)]
-enum Token {
+enum TokenSource {
     None,
     File(TokenFile),
     Plugin(Box<Plugin>),
@@ -70,8 +70,9 @@ impl Credentials {
             // kube-dns does not link client-go's auth providers either.
             return Err(CredentialsError::AuthProvider(provider.name.clone()));
         }
-        let fixed = fixed(user)?;
-        let mut certificate = identity(user)?.map(Arc::new);
+        let fixed = fixed_authorization(user)?;
+        let mut certificate = take_certificate(user)?.map(Arc::new);
+
         // As in client-go, a token file overrides a token in the kubeconfig, and both override a
         // plugin.
         let token = match (user.token_file.take(), user.exec.take()) {
@@ -79,14 +80,14 @@ impl Credentials {
                 let path = PathBuf::from(path);
                 match read_token(&path) {
                     Err(error) if user.token.is_none() => return Err(error),
-                    first => Token::File(TokenFile::new(path, first.ok())),
+                    first => TokenSource::File(TokenFile::new(path, first.ok())),
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
                 let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
-                Token::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
+                TokenSource::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
             }
-            (None, _) => Token::None,
+            (None, _) => TokenSource::None,
         };
         Ok(Self {
             fixed,
@@ -109,20 +110,23 @@ impl Credentials {
         if let Some(certificate) = &self.certificate {
             certificate.refresh().await;
         }
+
         let token = match &self.token {
-            Token::None => None,
-            Token::File(file) => match file.token().await {
+            TokenSource::None => None,
+            TokenSource::File(file) => match file.token().await {
                 Ok(token) => Some(token),
                 // The token in the kubeconfig is the fallback for an unreadable file.
                 Err(_) if self.fixed.is_some() => None,
                 Err(error) => return Err(error.into()),
             },
-            Token::Plugin(plugin) => plugin.token().await?,
+            TokenSource::Plugin(plugin) => plugin.token().await?,
         };
-        let token = token
-            .map(|token| authorization("Bearer", &token))
-            .transpose()?;
-        if let Some(value) = token.or_else(|| self.fixed.clone()) {
+
+        let value = match token {
+            Some(token) => Some(authorization("Bearer", &token)?),
+            None => self.fixed.clone(),
+        };
+        if let Some(value) = value {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         Ok(request)
@@ -131,7 +135,7 @@ impl Credentials {
 
 /// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if
 /// the token is not valid in a header.
-fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, CredentialsError> {
+fn fixed_authorization(user: &AuthInfo) -> Result<Option<HeaderValue>, CredentialsError> {
     let value = match (&user.username, &user.password, &user.token) {
         (Some(name), Some(password), _) => {
             let pair = format!("{name}:{}", password.expose_secret());
@@ -150,31 +154,31 @@ fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, Credent
     Ok(value)
 }
 
-fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, CredentialsError> {
-    let data = |text: &str| {
-        let text: String = text.split_ascii_whitespace().collect();
-        BASE64_STANDARD
-            .decode(text)
-            .map(Pem::Data)
-            .map_err(|_| CredentialsError::Base64)
-    };
-    let file = |path: String| Pem::File(path.into());
-    let (certificate_data, key_data) = (
-        user.client_certificate_data.take(),
-        user.client_key_data.take(),
-    );
-    let certificate = certificate_data
-        .filter(|text| !text.is_empty())
-        .map(|text| data(&text))
-        .transpose()?;
-    let key = key_data.filter(|text| !text.expose_secret().is_empty());
-    let key = key.map(|text| data(text.expose_secret())).transpose()?;
-    let certificate = certificate.or(user.client_certificate.take().map(file));
-    let key = key.or(user.client_key.take().map(file));
+/// Takes the client certificate of the kubeconfig. Inline data override files.
+fn take_certificate(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, CredentialsError> {
+    let certificate_data = user.client_certificate_data.take().unwrap_or_default();
+    let key_data = user.client_key_data.take();
+    let key_data = key_data.as_ref().map_or("", |data| data.expose_secret());
+
+    let certificate = select_pem(&certificate_data, user.client_certificate.take())?;
+    let key = select_pem(key_data, user.client_key.take())?;
     match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(ClientCertificate::read(certificate, key)?)),
         _ => Err(IdentityError::Half.into()),
+    }
+}
+
+/// The inline PEM in base64, or else the PEM file.
+fn select_pem(data: &str, path: Option<String>) -> Result<Option<Pem>, CredentialsError> {
+    if data.is_empty() {
+        return Ok(path.map(|path| Pem::File(path.into())));
+    }
+
+    let text: String = data.split_ascii_whitespace().collect();
+    match BASE64_STANDARD.decode(text) {
+        Ok(pem) => Ok(Some(Pem::Data(pem))),
+        Err(_) => Err(CredentialsError::Base64),
     }
 }
 
@@ -203,13 +207,13 @@ impl TokenFile {
         {
             return Ok(token.clone());
         }
+
         let path = self.path.clone();
         let read = self.reading.run(move || read_token(&path)).await;
+        let read = read.unwrap_or_else(|| Err(unreadable_token(&self.path, &"the read times out")));
+
         let mut current = self.current.lock();
-        match (
-            read.unwrap_or_else(|| Err(unreadable(&self.path, &"the read times out"))),
-            &*current,
-        ) {
+        match (read, &*current) {
             (Err(_), Some((token, _))) => Ok(token.clone()),
             (Err(error), None) => Err(error),
             (Ok(token), _) => {
@@ -223,13 +227,13 @@ impl TokenFile {
 /// Reads a token and trims it.
 fn read_token(path: &Path) -> Result<String, CredentialsError> {
     match std::fs::read_to_string(path) {
-        Ok(text) if text.trim().is_empty() => Err(unreadable(path, &"it is empty")),
+        Ok(text) if text.trim().is_empty() => Err(unreadable_token(path, &"it is empty")),
         Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) => Err(unreadable(path, &error)),
+        Err(error) => Err(unreadable_token(path, &error)),
     }
 }
 
-fn unreadable(path: &Path, reason: &dyn Display) -> CredentialsError {
+fn unreadable_token(path: &Path, reason: &dyn Display) -> CredentialsError {
     CredentialsError::TokenFile {
         path: path.to_owned(),
         reason: reason.to_string(),

@@ -96,12 +96,12 @@ impl CachedCredentials {
 
 #[derive(Deserialize)]
 struct ExecCredential {
-    status: Status,
+    status: CredentialStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+struct CredentialStatus {
     /// RFC 3339 time.
     expiration_timestamp: Option<String>,
     token: Option<String>,
@@ -109,7 +109,7 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-impl Status {
+impl CredentialStatus {
     /// The expiry of the credentials. Without a time, the credentials do not expire. An invalid
     /// time counts as expired, so that the plugin runs for each request.
     fn expires(&self) -> DateTime<Utc> {
@@ -136,7 +136,7 @@ impl Plugin {
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
         let mut cached = self.cached.lock().await;
         if cached.are_due() {
-            match self.run().await {
+            match self.run_plugin().await {
                 Ok(status) => {
                     let expires = Some(status.expires());
                     *cached = CachedCredentials {
@@ -151,29 +151,33 @@ impl Plugin {
         cached.token()
     }
 
-    async fn run(&self) -> Result<Status, PluginError> {
+    async fn run_plugin(&self) -> Result<CredentialStatus, PluginError> {
         let command = self.config.command.clone().ok_or(PluginError::NoCommand)?;
         if self.config.interactive_mode == Some(ExecInteractiveMode::Always) {
             return Err(PluginError::Interactive(command));
         }
         // The timeout drops the run, which kills its processes.
-        let output =
-            match tokio::time::timeout(LIMIT, process::run(&mut self.command(&command))).await {
-                Ok(Ok(output)) => output,
-                Ok(Err(RunError::Io(error))) => {
-                    return Err(PluginError::Start {
-                        command,
-                        reason: error.to_string(),
-                    });
-                }
-                Ok(Err(error @ RunError::TooMuchOutput)) => {
-                    return Err(PluginError::Verbose {
-                        command,
-                        reason: error.to_string(),
-                    });
-                }
-                Err(_) => return Err(PluginError::Hangs { command }),
-            };
+        let output = match tokio::time::timeout(
+            LIMIT,
+            process::run_command(&mut self.plugin_command(&command)),
+        )
+        .await
+        {
+            Ok(Ok(output)) => output,
+            Ok(Err(RunError::Io(error))) => {
+                return Err(PluginError::Start {
+                    command,
+                    reason: error.to_string(),
+                });
+            }
+            Ok(Err(error @ RunError::TooMuchOutput)) => {
+                return Err(PluginError::Verbose {
+                    command,
+                    reason: error.to_string(),
+                });
+            }
+            Err(_) => return Err(PluginError::Hangs { command }),
+        };
 
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -184,49 +188,56 @@ impl Plugin {
                 said,
             });
         }
-        let status = serde_json::from_slice::<ExecCredential>(&output.stdout);
-        let wrong = |reason: String| PluginError::Output {
-            command: command.clone(),
-            reason,
-        };
-        let status = status.map_err(|error| wrong(error.to_string()))?.status;
-        match (
-            &status.client_certificate_data,
-            &status.client_key_data,
-            &status.token,
-        ) {
-            (Some(certificate), Some(key), _) => self
-                .certificate
-                .set(certificate.as_bytes(), key.as_bytes())
-                .map_err(|error: IdentityError| wrong(error.to_string()))?,
-            (None, None, Some(_)) => {}
-            _ => return Err(wrong("a required part is missing".to_owned())),
+
+        match self.accept_output(&output.stdout) {
+            Ok(status) => Ok(status),
+            Err(reason) => Err(PluginError::Output { command, reason }),
+        }
+    }
+
+    /// Reads the credentials that a plugin has printed, and stores its certificate. The error is
+    /// the mistake.
+    fn accept_output(&self, output: &[u8]) -> Result<CredentialStatus, String> {
+        let credential: ExecCredential =
+            serde_json::from_slice(output).map_err(|error| error.to_string())?;
+        let status = credential.status;
+
+        match (&status.client_certificate_data, &status.client_key_data) {
+            (Some(certificate), Some(key)) => {
+                let stored = self.certificate.set(certificate.as_bytes(), key.as_bytes());
+                stored.map_err(|error: IdentityError| error.to_string())?;
+            }
+            (None, None) if status.token.is_some() => {}
+            _ => return Err("a required part is missing".to_owned()),
         }
         Ok(status)
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        let pairs = |variable: &HashMap<String, String>| {
-            Some((
-                variable.get("name")?.clone(),
-                variable.get("value")?.clone(),
-            ))
-        };
+    fn plugin_command(&self, program: &str) -> Command {
         let mut spec = json!({ "interactive": false });
         if let Some(cluster) = &self.config.cluster {
             spec["cluster"] = json!(cluster);
         }
-        let version = self
-            .config
-            .api_version
-            .as_deref()
-            .unwrap_or("client.authentication.k8s.io/v1");
+        let version = self.config.api_version.as_deref();
+        let version = version.unwrap_or("client.authentication.k8s.io/v1");
         let info = json!({ "kind": "ExecCredential", "apiVersion": version, "spec": spec });
+
+        let mut command = Command::new(program);
         command
             .args(self.config.args.iter().flatten())
-            .envs(self.config.env.iter().flatten().filter_map(pairs))
+            .envs(
+                self.config
+                    .env
+                    .iter()
+                    .flatten()
+                    .filter_map(environment_pair),
+            )
             .env("KUBERNETES_EXEC_INFO", info.to_string());
         command
     }
+}
+
+/// A variable of the kubeconfig's `env`.
+fn environment_pair(variable: &HashMap<String, String>) -> Option<(&String, &String)> {
+    Some((variable.get("name")?, variable.get("value")?))
 }

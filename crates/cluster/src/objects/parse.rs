@@ -227,15 +227,14 @@ impl FromApi for Service {
     of_api!(Service, api::Service);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let (metadata, spec) = (
-            api.metadata.unwrap_or_default(),
-            api.spec.unwrap_or_default(),
-        );
+        let metadata = api.metadata.unwrap_or_default();
+        let spec = api.spec.unwrap_or_default();
+
         Ok(Self {
             key: metadata.key_of(Self::KIND)?,
             kind: service_kind(&spec, notes),
             publish_not_ready: publish_not_ready(&metadata, &spec),
-            created: created(&metadata),
+            created: creation_seconds(&metadata),
             external: OneOrMany::default(),
             ports: service_ports(spec.ports, notes),
         })
@@ -246,20 +245,19 @@ impl FromApi for ServiceImport {
     of_api!(ServiceImport, api::ServiceImport, 0.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let (metadata, spec) = (
-            api.metadata.unwrap_or_default(),
-            api.spec.unwrap_or_default(),
-        );
+        let metadata = api.metadata.unwrap_or_default();
+        let spec = api.spec.unwrap_or_default();
+
         let kind = if spec.r#type() == "Headless" {
             ServiceKind::Headless
         } else {
-            by_ip(&spec.ips, notes)
+            kind_by_ip(&spec.ips, notes)
         };
         Ok(Self(Service {
             key: metadata.key_of(Self::KIND)?,
             kind,
             publish_not_ready: false,
-            created: created(&metadata),
+            created: creation_seconds(&metadata),
             external: OneOrMany::default(),
             ports: service_ports(spec.ports, notes),
         }))
@@ -275,11 +273,10 @@ impl FromApi for ImportedSlice {
             .as_ref()
             .map(|metadata| metadata.labels.as_slice())
             .unwrap_or_default();
-        let label = |key| SmolStr::new(api::value(labels, key).unwrap_or_default());
-        let (service, cluster) = (
-            label(api::IMPORT_NAME),
-            label(api::SOURCE_CLUSTER).to_ascii_lowercase(),
-        );
+        let service = SmolStr::new(api::value(labels, api::IMPORT_NAME).unwrap_or_default());
+        let cluster = api::value(labels, api::SOURCE_CLUSTER).unwrap_or_default();
+        let cluster = cluster.to_ascii_lowercase();
+
         let slice = EndpointSlice {
             service,
             ..EndpointSlice::convert(api, notes)?
@@ -298,15 +295,15 @@ impl FromApi for Endpoints {
         let metadata = api.metadata.unwrap_or_default();
         Ok(Self {
             key: metadata.key_of(Self::KIND)?,
-            subsets: each(api.subsets, |subset| {
+            subsets: convert_each(api.subsets, |subset| {
                 Some(Subset {
-                    ready: addresses(subset.addresses, notes),
-                    not_ready: addresses(subset.not_ready_addresses, notes),
+                    ready: parse_addresses(subset.addresses, notes),
+                    not_ready: parse_addresses(subset.not_ready_addresses, notes),
                     ports: endpoint_ports(subset.ports, notes),
                 })
             }),
             over_capacity: api::value(&metadata.annotations, api::OVER_CAPACITY) == Some(TRUNCATED),
-            last_change: last_change(&metadata),
+            last_change: last_change_time(&metadata),
         })
     }
 }
@@ -327,11 +324,11 @@ impl FromApi for EndpointSlice {
                 api::value(&metadata.labels, api::SERVICE_NAME).unwrap_or_default(),
             ),
             address_type,
-            endpoints: each(api.endpoints, |endpoint| {
+            endpoints: convert_each(api.endpoints, |endpoint| {
                 Some(slice_endpoint(endpoint, address_type, notes))
             }),
             ports: endpoint_ports(api.ports, notes),
-            last_change: last_change(&metadata),
+            last_change: last_change_time(&metadata),
         })
     }
 }
@@ -377,11 +374,15 @@ fn exposed_service(
 ) -> Result<Service, MalformedObject> {
     let (addresses, names) = api.take_external();
     let mut service = Service::convert(api.into(), notes)?;
-    let ip = |text: String| ip_address(&text, notes).map(ExternalAddress::Ip);
-    let names = names
-        .into_iter()
-        .map(|name| ExternalAddress::Name(name.into()));
-    service.external = addresses.into_iter().filter_map(ip).chain(names).collect();
+
+    let mut external = Vec::with_capacity(addresses.len() + names.len());
+    for text in addresses {
+        external.extend(parse_ip(&text, notes).map(ExternalAddress::Ip));
+    }
+    for name in names {
+        external.push(ExternalAddress::Name(name.into()));
+    }
+    service.external = external.into();
     Ok(service)
 }
 
@@ -389,9 +390,9 @@ fn pod_named_slice(
     mut api: api::DetailedSlice,
     notes: &mut Vec<Note>,
 ) -> Result<EndpointSlice, MalformedObject> {
-    api.endpoints
-        .iter_mut()
-        .for_each(api::DetailedEndpoint::name_after_pod);
+    for endpoint in &mut api.endpoints {
+        endpoint.name_after_pod();
+    }
     zoned_slice(api, notes)
 }
 
@@ -416,15 +417,11 @@ impl FromApi for Node {
 
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let metadata = api.metadata.unwrap_or_default();
-        let label = |new, old| {
-            let found =
-                api::value(&metadata.labels, new).or_else(|| api::value(&metadata.labels, old))?;
-            (!found.is_empty()).then(|| SmolStr::new(found))
-        };
+
         Ok(Self {
             key: metadata.key_of(Self::KIND)?,
-            zone: label(api::ZONE, api::OLD_ZONE),
-            region: label(api::REGION, api::OLD_REGION),
+            zone: metadata.topology_label(api::ZONE, api::OLD_ZONE),
+            region: metadata.topology_label(api::REGION, api::OLD_REGION),
         })
     }
 }
@@ -443,10 +440,9 @@ impl FromApi for Pod {
     of_api!(Pod, api::Pod);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let (metadata, status) = (
-            api.metadata.unwrap_or_default(),
-            api.status.unwrap_or_default(),
-        );
+        let metadata = api.metadata.unwrap_or_default();
+        let status = api.status.unwrap_or_default();
+
         Ok(Self {
             key: metadata.key_of(Self::KIND)?,
             addresses: pod_addresses(status, notes),
@@ -463,10 +459,9 @@ impl FromApi for ScheduledPod {
             spec,
             status,
         } = api;
-        let (spec, pod) = (
-            spec.unwrap_or_default(),
-            Pod::convert(api::Pod { metadata, status }, notes)?,
-        );
+        let spec = spec.unwrap_or_default();
+        let pod = Pod::convert(api::Pod { metadata, status }, notes)?;
+
         Ok(Self {
             pod,
             node: spec.node_name().into(),
@@ -496,14 +491,22 @@ impl api::Metadata {
         self.resource_version().into()
     }
 
+    /// The label `new`, or else the label `old`; `None` if it is empty.
+    fn topology_label(&self, new: &str, old: &str) -> Option<SmolStr> {
+        let value = api::value(&self.labels, new).or_else(|| api::value(&self.labels, old))?;
+        (!value.is_empty()).then(|| SmolStr::new(value))
+    }
+
     fn key_of(&self, kind: Kind) -> Result<ObjectKey, MalformedObject> {
-        let (name, namespace) = (self.name(), self.namespace());
+        let name = self.name();
+        let namespace = self.namespace();
         if name.is_empty() {
             return Err(MalformedObject::NoName);
         }
         if namespace.is_empty() && !kind.is_cluster_wide() {
             return Err(MalformedObject::NoNamespace);
         }
+
         Ok(ObjectKey::new(namespace, name))
     }
 }
@@ -519,14 +522,14 @@ fn service_kind(spec: &api::ServiceSpec, notes: &mut Vec<Note>) -> ServiceKind {
     if written.iter().any(|ip| ip == "None") {
         return ServiceKind::Headless;
     }
-    by_ip(written, notes)
+    kind_by_ip(written, notes)
 }
 
-fn by_ip(written: &[String], notes: &mut Vec<Note>) -> ServiceKind {
+fn kind_by_ip(written: &[String], notes: &mut Vec<Note>) -> ServiceKind {
     let ips: OneOrMany<IpAddr> = written
         .iter()
         .filter(|text| !text.is_empty())
-        .filter_map(|text| ip_address(text, notes))
+        .filter_map(|text| parse_ip(text, notes))
         .collect();
     if ips.is_empty() {
         ServiceKind::WithoutIp
@@ -555,8 +558,8 @@ fn slice_endpoint(
         AddressType::Ipv4 | AddressType::Ipv6 => endpoint.addresses,
     };
     SliceEndpoint {
-        addresses: each(written, |text| ip_address(&text, notes)),
-        hostname: hostname(endpoint.hostname),
+        addresses: convert_each(written, |text| parse_ip(&text, notes)),
+        hostname: parse_hostname(endpoint.hostname),
         ready: conditions.ready,
         serving: conditions.serving,
         terminating: conditions.terminating,
@@ -567,63 +570,63 @@ fn slice_endpoint(
 /// The addresses of a pod. A pod that has ended has none, because other pods may have its addresses
 /// now.
 fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> OneOrMany<IpAddr> {
-    let (has_ended, first) = (
-        matches!(status.phase(), "Succeeded" | "Failed"),
-        status.pod_ip().to_owned(),
-    );
-    let written = match status.pod_ips {
-        _ if has_ended => Vec::new(),
-        several if several.is_empty() => vec![api::PodIp { ip: first }],
-        several => several,
-    };
-    each(written, |api::PodIp { ip }| {
+    if matches!(status.phase(), "Succeeded" | "Failed") {
+        return OneOrMany::default();
+    }
+
+    let first = status.pod_ip().to_owned();
+    let mut written = status.pod_ips;
+    if written.is_empty() {
+        written.push(api::PodIp { ip: first });
+    }
+    convert_each(written, |api::PodIp { ip }| {
         if ip.is_empty() {
             None
         } else {
-            ip_address(&ip, notes)
+            parse_ip(&ip, notes)
         }
     })
 }
 
-fn addresses(list: Vec<api::Address>, notes: &mut Vec<Note>) -> Box<[Address]> {
-    each(list, |address| {
+fn parse_addresses(list: Vec<api::Address>, notes: &mut Vec<Note>) -> Box<[Address]> {
+    convert_each(list, |address| {
         Some(Address {
-            ip: ip_address(&address.ip, notes)?,
-            hostname: hostname(address.hostname),
+            ip: parse_ip(&address.ip, notes)?,
+            hostname: parse_hostname(address.hostname),
         })
     })
 }
 
 fn service_ports(list: Vec<api::Port>, notes: &mut Vec<Note>) -> Arc<[ServicePort]> {
-    each(list, |port| {
+    convert_each(list, |port| {
         Some(ServicePort {
             name: port.name().into(),
-            protocol: protocol(port.protocol()),
-            port: port_number(port.number?, notes)?,
+            protocol: parse_protocol(port.protocol()),
+            port: parse_port(port.number?, notes)?,
         })
     })
 }
 
 fn endpoint_ports(list: Vec<impl Into<api::Port>>, notes: &mut Vec<Note>) -> Arc<[EndpointPort]> {
-    each(list, |port| {
+    convert_each(list, |port| {
         let port: api::Port = port.into();
         Some(EndpointPort {
             name: port.name().into(),
-            protocol: protocol(port.protocol()),
-            port: port_number(port.number?, notes)?,
+            protocol: parse_protocol(port.protocol()),
+            port: parse_port(port.number?, notes)?,
         })
     })
 }
 
-fn each<A, B, C: FromIterator<B>>(list: Vec<A>, convert: impl FnMut(A) -> Option<B>) -> C {
+fn convert_each<A, B, C: FromIterator<B>>(list: Vec<A>, convert: impl FnMut(A) -> Option<B>) -> C {
     list.into_iter().filter_map(convert).collect()
 }
 
-fn hostname(text: Option<String>) -> Option<SmolStr> {
+fn parse_hostname(text: Option<String>) -> Option<SmolStr> {
     text.filter(|text| !text.is_empty()).map(SmolStr::new)
 }
 
-fn ip_address(text: &str, notes: &mut Vec<Note>) -> Option<IpAddr> {
+fn parse_ip(text: &str, notes: &mut Vec<Note>) -> Option<IpAddr> {
     let ip = text.parse::<IpAddr>().ok();
     if ip.is_none() {
         notes.push(Note::Address(SmolStr::new(text)));
@@ -631,7 +634,7 @@ fn ip_address(text: &str, notes: &mut Vec<Note>) -> Option<IpAddr> {
     ip.map(|ip| ip.to_canonical())
 }
 
-fn port_number(number: i64, notes: &mut Vec<Note>) -> Option<u16> {
+fn parse_port(number: i64, notes: &mut Vec<Note>) -> Option<u16> {
     let port = u16::try_from(number).ok();
     if port.is_none() {
         notes.push(Note::Port(number));
@@ -639,7 +642,7 @@ fn port_number(number: i64, notes: &mut Vec<Note>) -> Option<u16> {
     port
 }
 
-fn protocol(text: &str) -> Protocol {
+fn parse_protocol(text: &str) -> Protocol {
     match text {
         "" | "TCP" => Protocol::Tcp,
         "UDP" => Protocol::Udp,
@@ -648,7 +651,7 @@ fn protocol(text: &str) -> Protocol {
     }
 }
 
-fn created(metadata: &api::Metadata) -> u32 {
+fn creation_seconds(metadata: &api::Metadata) -> u32 {
     metadata
         .creation_timestamp
         .as_ref()
@@ -656,7 +659,7 @@ fn created(metadata: &api::Metadata) -> u32 {
         .unwrap_or(0)
 }
 
-fn last_change(metadata: &api::Metadata) -> Option<SystemTime> {
+fn last_change_time(metadata: &api::Metadata) -> Option<SystemTime> {
     let text = api::value(&metadata.annotations, api::LAST_CHANGE)?;
     DateTime::parse_from_rfc3339(text)
         .ok()

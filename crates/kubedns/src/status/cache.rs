@@ -11,7 +11,7 @@ mod in_order;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use skydns::{Entry, Host, ServiceRecord, Zone};
 use smol_str::SmolStr;
-use treecache::Node;
+use treecache::TreeNode;
 use wire::name;
 
 use beside::OtherRecords;
@@ -156,7 +156,7 @@ impl<'a> Serialize for NamespaceAliases<'a> {
                 .aliases
                 .node(&[namespace])
                 .into_iter()
-                .flat_map(Node::entries);
+                .flat_map(TreeNode::entries);
             for (label, alias) in aliases {
                 offer(Entry {
                     label,

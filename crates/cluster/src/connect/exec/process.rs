@@ -26,7 +26,7 @@ pub(super) enum RunError {
 
 /// The result of a run that has ended.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct ProcessOutput {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Output {
 
 /// Runs `command` until its end. Dropping the future kills the command and the processes that it
 /// has started.
-pub(super) async fn run(command: &mut Command) -> Result<Output, RunError> {
+pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, RunError> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -52,7 +52,8 @@ pub(super) async fn run(command: &mut Command) -> Result<Output, RunError> {
     };
     let (status, stdout, stderr) =
         tokio::try_join!(ended, read_bounded(stdout), read_bounded(stderr))?;
-    Ok(Output {
+
+    Ok(ProcessOutput {
         status,
         stdout,
         stderr,
@@ -64,6 +65,7 @@ async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, R
     if let Some(pipe) = pipe {
         pipe.take(MAX_OUTPUT + 1).read_to_end(&mut octets).await?;
     }
+
     if octets.len() as u64 > MAX_OUTPUT {
         return Err(RunError::TooMuchOutput);
     }
@@ -77,12 +79,8 @@ struct ProcessGroup(Option<Pid>);
 impl ProcessGroup {
     /// The group of a child that has just been started as its leader.
     fn of(child: &Child) -> Self {
-        Self(
-            child
-                .id()
-                .and_then(|id| i32::try_from(id).ok())
-                .map(Pid::from_raw),
-        )
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(id.map(Pid::from_raw))
     }
 }
 
