@@ -14,13 +14,14 @@ pub fn jittered(range: &RangeInclusive<Duration>) -> Duration {
 pub struct Backoff {
     /// The length of the first pause after a reset.
     first: Duration,
-    /// The length of the pause after a pause of length zero.
+    /// The shortest length after the first pause: zero would stay zero when doubled.
     least: Duration,
+    /// The length of the next pause, before it is shortened.
     next: Duration,
 }
 
 impl Backoff {
-    /// A backoff with its first pause.
+    /// A backoff whose first pause is `first`.
     pub fn new(first: Duration) -> Self {
         Self {
             first,
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest() {
+    fn repeated_pauses_double_up_to_longest() {
         let mut backoff = Backoff::new(Duration::from_millis(250));
         for length in [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000].map(Duration::from_millis)
         {

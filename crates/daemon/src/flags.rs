@@ -26,7 +26,7 @@ use clap::builder::ValueParser;
 use self::words::{CommandWords, VersionFormat, WordsError};
 
 pub(crate) use self::usage::OLD_LOGGING;
-pub(crate) use self::value::plain;
+pub(crate) use self::value::plain_number;
 pub use self::value::{GoDuration, GoPeriod, ValueError, atoi, boolean, int, quote};
 
 /// The Go package whose error texts and help layout are used.
@@ -107,7 +107,8 @@ pub fn parse_program<P: Parser>(
     let command = go_command(P::command());
     let words = read_words(&command, program, style, argv)?;
 
-    // Such a word is probably a misspelt or misplaced subcommand.
+    // A word before all flags is probably a misspelt subcommand, a known one behind a flag is
+    // misplaced.
     let first_word = words.stray.first().filter(|_| words.begins_with_word);
     let subcommand = words
         .stray
@@ -117,6 +118,7 @@ pub fn parse_program<P: Parser>(
         return Err(unexpected_word(program, style, word));
     }
 
+    // Only words after `--` are positional arguments, because other words may belong to a flag.
     let takes_words = command.get_positionals().next().is_some();
     let (positional, stray) = match (takes_words, words.stray) {
         (true, stray) => (words.after_dashes, stray),
@@ -193,6 +195,7 @@ fn parse_values<P: Parser>(
     })
 }
 
+/// The exit of a command that has no place for `word`.
 fn unexpected_word(program: &str, style: Style, word: &OsString) -> Exit {
     let word = quote(&word.to_string_lossy());
     error::exit(
@@ -239,13 +242,14 @@ fn go_command(command: clap::Command) -> clap::Command {
         .args_override_self(true)
         .mut_args(|arg| if is_bool(&arg) { go_bool(arg) } else { arg });
 
-    // The words are read before clap parses them.
+    // Completes the arguments, such as the number of their values: the words are looked up in them
+    // before clap parses the line.
     command.build();
     command
 }
 
 fn go_bool(arg: clap::Arg) -> clap::Arg {
-    let is_off = arg.get_default_values().is_empty();
+    let is_off_by_default = arg.get_default_values().is_empty();
     let arg = arg
         .action(clap::ArgAction::Set)
         .num_args(0..=1)
@@ -254,14 +258,15 @@ fn go_bool(arg: clap::Arg) -> clap::Arg {
         .default_missing_value("true")
         .value_parser(ValueParser::new(boolean));
 
-    if is_off {
+    if is_off_by_default {
         arg.default_value("false")
     } else {
         arg
     }
 }
 
-/// Whether this is a boolean flag, which means `true` without a value.
+/// Whether this is a boolean flag, as clap declares it or as [`go_bool`] does. Such a flag means
+/// `true` without a value.
 fn is_bool(arg: &clap::Arg) -> bool {
     matches!(arg.get_action(), clap::ArgAction::SetTrue)
         || (matches!(arg.get_action(), clap::ArgAction::Set)

@@ -18,8 +18,8 @@ pub fn lookup_addresses(path: &Path, name: &str) -> Vec<IpAddr> {
 pub fn lookup_names(path: &Path, address: IpAddr) -> Vec<String> {
     let text = read_file(path);
     let mut found = Vec::new();
-    for (of, names) in entries(&text) {
-        if of == address {
+    for (listed, names) in entries(&text) {
+        if listed == address {
             found.extend(names.map(str::to_owned));
         }
     }
@@ -36,12 +36,13 @@ fn read_file(path: &Path) -> String {
     }
 }
 
-/// The addresses of the file, each with its names.
+/// The lines of the file, as an address and its names. Lines without a valid address are left out.
 fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &str>)> {
     dnsconfig::hosts::lines(text)
         .filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
 }
 
+/// The addresses of a name in any case, each once, in the order of the lines.
 fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     for (address, mut names) in entries(text) {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_file_maps_names_and_addresses() {
+    fn hosts_file_maps_names_to_addresses_and_back() {
         let text = "127.0.0.1 localhost\n192.0.2.1\tns.example NS2 # ns3.example\n2001:db8::1 ns.example\nx ns.example\n";
         assert_eq!(
             joined_addresses(text, "ns.example"),
@@ -68,7 +69,7 @@ mod tests {
         assert!(lookup_addresses(Path::new("/no/such/file"), "localhost").is_empty());
 
         let address: IpAddr = "192.0.2.1".parse().unwrap();
-        let names = entries(text).find(|(of, _)| *of == address);
+        let names = entries(text).find(|(listed, _)| *listed == address);
         let names: Vec<_> = names.unwrap().1.collect();
         assert_eq!(names, ["ns.example", "NS2"]);
     }

@@ -10,7 +10,7 @@ use crate::hosts::HostsError;
 use crate::query_log::QueryLogError;
 
 /// Number of characters after which an error truncates a value.
-pub(crate) const SHOWN: usize = 200;
+pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 
 /// An invalid value, because of which the whole configuration is rejected.
 ///
@@ -29,7 +29,7 @@ impl ConfigError {
     pub(crate) fn new(key: &str, value: &str, reason: Reason, accepted: &'static str) -> Self {
         Self {
             key: key.to_owned(),
-            value: shorten(value, SHOWN),
+            value: shorten(value, MAX_SHOWN_CHARS),
             reason,
             accepted,
         }
@@ -76,6 +76,7 @@ pub(crate) enum Reason {
     Hosts(#[from] HostsError),
     #[error(transparent)]
     Alias(#[from] AliasError),
+    /// The name is a host and an alias.
     #[error("{0:?} is in both keys, hosts and aliases")]
     InBoth(String),
     #[error("{0:?} is in the cluster domain, which is reserved for Services")]

@@ -7,7 +7,8 @@ use wire::rfc1123;
 /// Maximum number of federations.
 pub const MAX_FEDERATIONS: usize = 256;
 
-/// An invalid list of federations. The error texts equal those of kube-dns for its flag.
+/// An invalid list of federations. The error texts equal those of kube-dns for its flag, which has no
+/// maximum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FederationError {
     /// An entry without `=`.
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn federations_are_parsed() {
+    fn federations_with_blanks_are_parsed() {
         let expected = BTreeMap::from([
             ("fed2".to_owned(), "fed.example".to_owned()),
             ("fed3".to_owned(), "other.fed.example".to_owned()),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use wire::{rfc1123, shorten};
 
-use crate::error::SHOWN;
+use crate::error::MAX_SHOWN_CHARS;
 
 /// Maximum number of names, and of addresses. Each name and each address is a `server=` line for
 /// dnsmasq.
@@ -53,7 +53,7 @@ impl Hosts {
         for (number, address, names) in lines(text) {
             let ip: IpAddr = address
                 .parse()
-                .map_err(|_| HostsError::Address(number, shorten(address, SHOWN)))?;
+                .map_err(|_| HostsError::Address(number, shorten(address, MAX_SHOWN_CHARS)))?;
             // Clients query IPv4 addresses, never those mapped into IPv6.
             let ip = ip.to_canonical();
 
@@ -70,7 +70,7 @@ impl Hosts {
 
     fn add_name(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
         let name = normalized_host(written)
-            .ok_or_else(|| HostsError::Name(line, shorten(written, SHOWN)))?;
+            .ok_or_else(|| HostsError::Name(line, shorten(written, MAX_SHOWN_CHARS)))?;
 
         // Each pair of name and address is in both maps, or in neither.
         let addresses = self.names.entry(name.clone()).or_default();

@@ -10,7 +10,7 @@ use wire::{ServerAddr, Upstream, rfc1123, shorten};
 use crate::alias::{self, AliasTarget};
 use crate::config::Config;
 use crate::edit_distance::edit_distance;
-use crate::error::{ConfigError, Reason, SHOWN};
+use crate::error::{ConfigError, MAX_SHOWN_CHARS, Reason};
 use crate::federation;
 use crate::hosts::{Hosts, first_within};
 use crate::query_log::{QueryLog, QueryLogFields};
@@ -152,7 +152,7 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
     for name in data.keys() {
         if unknown.len() < MAX_UNKNOWN && ConfigKey::from_name(name).is_none() {
             unknown.push(UnknownKey {
-                name: shorten(name, SHOWN),
+                name: shorten(name, MAX_SHOWN_CHARS),
                 meant: ConfigKey::most_similar(name),
             });
         }

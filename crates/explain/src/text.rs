@@ -47,12 +47,14 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     page.into_text()
 }
 
+/// The names that the search list leads to, and the outcome of each.
 fn render_tried_names(
     page: &mut TextPage,
     question: &QuestionReport,
     tried: &[TriedName],
     detail: &NameDetail,
 ) {
+    // A single name is in the first line already.
     if tried.len() < 2 {
         return;
     }
@@ -92,7 +94,7 @@ fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
     }
 
     let outcome = tried.outcome.label().to_owned();
-    // The same sentence is not printed twice.
+    // The reasons begin with this sentence: it is not printed twice.
     if reason == Some(&tried.summary) {
         return [name, outcome, "see why".to_owned()];
     }

@@ -90,7 +90,7 @@ impl QueryViews {
             LoggedQueries::Configured
         };
 
-        let open = query_log(&self.tap, topology, queries);
+        let open = query_log_opener(&self.tap, topology, queries);
         let logger = QueryLogger::new(open, config, queries);
         tasks.lasting("writing the query log", logger.run(stop));
     }
@@ -118,8 +118,9 @@ fn open_tap(tap: &Arc<QueryTap>, request: &querylog::TapRequest) -> Result<TapLi
     watch.map(TapLines).map_err(|error| error.to_string())
 }
 
-/// Returns a function that opens the query log, if kubedns writes it.
-fn query_log(
+/// Returns a function that opens the query log. Behind dnsmasq it fails, because the nanny writes
+/// the log there; but with `-v=6` kubedns logs its own queries as well.
+fn query_log_opener(
     tap: &Arc<QueryTap>,
     topology: DnsmasqTopology,
     queries: LoggedQueries,
@@ -178,7 +179,7 @@ mod tests {
             (DnsmasqTopology::DropIn, LoggedQueries::All, true),
         ] {
             let tap = Arc::new(QueryTap::default());
-            let opened = query_log(&tap, topology, queries)(&QueryLog::default());
+            let opened = query_log_opener(&tap, topology, queries)(&QueryLog::default());
             assert_eq!(opened.is_ok(), ours, "{topology:?} {queries:?}");
             assert_eq!(
                 tap.counts().watches,

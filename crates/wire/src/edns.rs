@@ -39,7 +39,8 @@ pub struct Edns<O> {
 }
 
 impl<'a> Edns<&'a [u8]> {
-    /// Parses an OPT record.
+    /// Reads the fields of an OPT record: its class is the payload size, its TTL holds the version and
+    /// the flags.
     pub fn from_record(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
         Self {
@@ -62,13 +63,13 @@ impl<'a> Edns<&'a [u8]> {
 }
 
 impl<O> Edns<O> {
-    /// Converts the options with `keep`; the other fields stay the same.
-    pub fn map_options<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
+    /// Converts the options with `convert`; the other fields stay the same.
+    pub fn map_options<P>(self, convert: impl FnOnce(O) -> P) -> Edns<P> {
         Edns {
             udp_size: self.udp_size,
             version: self.version,
             dnssec_ok: self.dnssec_ok,
-            options: keep(self.options),
+            options: convert(self.options),
         }
     }
 }
@@ -139,6 +140,7 @@ pub fn split_options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>
     })
 }
 
+/// The first option; `None` if it is cut off.
 fn split_first_option(octets: &[u8]) -> Option<SplitOption<'_>> {
     let &[c0, c1, l0, l1] = octets.first_chunk()?;
     let length = usize::from(u16::from_be_bytes([l0, l1]));

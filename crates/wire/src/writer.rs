@@ -27,8 +27,11 @@ pub struct WriterMark {
 pub struct ResponseWriter<'q, 'b> {
     query: &'q Query<'q>,
     out: &'b mut Vec<u8>,
+    /// Where the message begins in `out`.
     start: usize,
+    /// Maximum length of the message, without the OPT record that `finish` appends.
     limit: usize,
+    /// The number of records in each section.
     counts: [u16; 3],
     min_ttl: u32,
     max_ttl: u32,
@@ -61,12 +64,12 @@ pub struct RecordHead<'n> {
 }
 
 impl<'q, 'b> ResponseWriter<'q, 'b> {
-    /// Starts a response after the octets in `out`, with header and question.
-    /// [`ResponseWriter::finish`] completes the header.
+    /// Starts a response after the octets in `out`, with header and question of the query.
+    /// [`ResponseWriter::finish`] overwrites the header.
     pub fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
-        let question = query.message.get(..query.question_end());
-        out.extend_from_slice(question.unwrap_or_default());
+        let head = query.message.get(..query.question_end());
+        out.extend_from_slice(head.unwrap_or_default());
 
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
         let limit = query.limit() - reserved;
@@ -157,6 +160,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
     }
 
     #[inline]
+    /// Overwrites two octets of `out`.
     fn overwrite_u16(&mut self, at: usize, value: u16) {
         if let Some(place) = self.out.get_mut(at..at + 2) {
             place.copy_from_slice(&value.to_be_bytes());
@@ -208,6 +212,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_u16(u16::try_from(offset).unwrap_or(0) | 0xc000);
     }
 
+    /// Appends a name. Its longest suffix that the query name also ends with becomes a pointer.
     fn push_compressed(&mut self, parts: &[&[u8]]) {
         let whole: SmallVec<[u8; 256]> =
             parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -227,9 +232,11 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_octets(&whole);
     }
 
-    /// Sets the TTL of all answer records. An RRset has one TTL, and SkyDNS uses the lowest TTL of
-    /// the whole section.
+    /// Sets the TTL of all answer records to `ttl`, after they are written: an RRset has one TTL, and
+    /// SkyDNS uses the lowest TTL of the whole section.
     pub fn set_answer_ttls(&mut self, ttl: u32) {
+        // Each record has an iterator of its own, because an iterator borrows the message. The owner
+        // names are ours and need no check.
         let mut at = self.query.question_end();
         for _ in 0..self.record_count(Section::Answer) {
             let message = self.out.get_mut(self.start..).unwrap_or_default();
@@ -263,7 +270,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
     }
 }
 
-/// The offset of `suffix` in `name`, if `name` ends with `suffix`. Both are in wire format.
+/// The offset of `suffix` in `name`, if `name` ends with these labels in the same case. Both are in
+/// wire format.
 #[inline]
 fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     is_within(name, suffix).then(|| name.len() - suffix.len())

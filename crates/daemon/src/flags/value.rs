@@ -99,11 +99,14 @@ fn split_sign(text: &str) -> (bool, &str) {
 
 /// Parses a plain decimal integer as Go's `strconv.Atoi` does: only a sign and digits.
 pub fn atoi(text: &str) -> Result<i64, ValueError> {
-    plain("Atoi", text)
+    plain_number("Atoi", text)
 }
 
 /// Parses a plain decimal that fits into `T`; `function` is the Go function in the error text.
-pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T, ValueError> {
+pub(crate) fn plain_number<T: FromStr>(
+    function: &'static str,
+    text: &str,
+) -> Result<T, ValueError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(ValueError::syntax(function, text));

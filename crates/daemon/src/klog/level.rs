@@ -5,7 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use tracing::Metadata;
 
-use crate::flags::{ValueError, plain};
+use crate::flags::{ValueError, plain_number};
 
 /// The crates of this project, except development tools without this log. Events of other crates
 /// need a higher verbosity.
@@ -43,7 +43,7 @@ impl FromStr for Verbosity {
     type Err = VerbosityError;
 
     fn from_str(text: &str) -> Result<Self, VerbosityError> {
-        Ok(Self(plain("ParseInt", text)?))
+        Ok(Self(plain_number("ParseInt", text)?))
     }
 }
 

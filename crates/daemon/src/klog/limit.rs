@@ -11,7 +11,7 @@ use tracing::callsite::Identifier;
 /// Number of lines that a call site may write at once.
 const BURST: u32 = 30;
 /// Time after which a call site may write one more line.
-const EARN: Duration = Duration::from_secs(1);
+const TOKEN_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest interval between two reports of suppressed lines.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -32,9 +32,11 @@ struct LimiterState {
 struct CallSite {
     file: &'static str,
     line: u32,
+    /// Lines that the site may write now.
     tokens: u32,
-    earned: Instant,
-    left_out: u64,
+    /// The time up to which tokens have been added.
+    earned_until: Instant,
+    suppressed: u64,
 }
 
 /// Suppressed lines of one call site.
@@ -59,14 +61,14 @@ impl LineLimiter {
                 file: metadata.file().unwrap_or_default(),
                 line: metadata.line().unwrap_or_default(),
                 tokens: BURST,
-                earned: now,
-                left_out: 0,
+                earned_until: now,
+                suppressed: 0,
             });
 
         // A site that was silent for a while may write a burst again.
         site.earn_tokens(now);
         if site.tokens == 0 {
-            site.left_out += 1;
+            site.suppressed += 1;
             return false;
         }
         site.tokens -= 1;
@@ -86,7 +88,7 @@ impl LineLimiter {
         let mut found = Vec::new();
         for site in state.sites.values_mut() {
             // Each suppressed line is reported once.
-            let count = std::mem::take(&mut site.left_out);
+            let count = std::mem::take(&mut site.suppressed);
             if count > 0 {
                 found.push(SuppressedLines {
                     file: site.file,
@@ -104,11 +106,13 @@ impl LineLimiter {
 }
 
 impl CallSite {
+    /// Adds a token for each whole [`TOKEN_INTERVAL`] that has passed, up to a burst.
     fn earn_tokens(&mut self, now: Instant) {
-        let seconds = now.saturating_duration_since(self.earned).as_secs() / EARN.as_secs();
-        let more = u32::try_from(seconds).unwrap_or(u32::MAX);
+        let intervals =
+            now.saturating_duration_since(self.earned_until).as_secs() / TOKEN_INTERVAL.as_secs();
+        let more = u32::try_from(intervals).unwrap_or(u32::MAX);
         if more > 0 {
-            self.earned += EARN * more;
+            self.earned_until += TOKEN_INTERVAL * more;
             self.tokens = self.tokens.saturating_add(more).min(BURST);
         }
     }

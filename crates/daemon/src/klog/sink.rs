@@ -36,6 +36,7 @@ where
         }
     }
 
+    /// Writes a line that has the call site `file`, line `number`.
     fn write_line(&self, level: tracing::Level, file: &str, number: u32, fields: &EventFields) {
         let line = KlogLine {
             time: Local::now(),
@@ -67,7 +68,8 @@ where
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
         let is_query = metadata.target().ends_with(super::QUERIES);
-        // Details are written on request only, and the query log has its own limit.
+        // No limit for levels below INFO, which are written on request only, and for the query log,
+        // which has its own.
         let limited = *metadata.level() <= tracing::Level::INFO && !is_query;
         let now = Instant::now();
         if limited && !self.limiter.admit(metadata, now) {

@@ -28,12 +28,14 @@ pub enum EmptiedFile {
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
     emptied: EmptiedFile,
+    /// The longest time between two readings; events of the files are read at once.
     period: Duration,
+    /// The content in use.
     state: watch::Sender<ResolvConf>,
 }
 
 impl ResolvConfFollower {
-    /// Reads the files for the first time. Without files there are no servers.
+    /// Reads the newest file for the first time. Without a readable file there are no servers.
     pub fn open(files: Vec<PathBuf>, emptied: EmptiedFile, period: Duration) -> Self {
         let state = watch::Sender::new(read_newest(&files).unwrap_or_else(|error| {
             debug!(%error, "resolv.conf cannot be read");
@@ -47,7 +49,7 @@ impl ResolvConfFollower {
         }
     }
 
-    /// The content of the files and its changes.
+    /// The content in use, and its changes.
     pub fn subscribe(&self) -> watch::Receiver<ResolvConf> {
         self.state.subscribe()
     }
@@ -57,6 +59,7 @@ impl ResolvConfFollower {
         let _ = stop.run_until_cancelled(self.follow_files()).await;
     }
 
+    /// Reads the newest file whenever one of them may have changed. Never returns.
     async fn follow_files(&self) {
         if self.files.is_empty() {
             return std::future::pending().await;
@@ -84,7 +87,7 @@ impl ResolvConfFollower {
         }
     }
 
-    /// Publishes the content of a file if it has changed.
+    /// Publishes the content of a file if it has changed, and may be used.
     fn publish_changed(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {
@@ -117,6 +120,7 @@ fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
     }
 }
 
+/// The time of the last change; the oldest possible one for a file that is not there.
 fn change_time(path: &Path) -> SystemTime {
     std::fs::metadata(path)
         .and_then(|metadata| metadata.modified())

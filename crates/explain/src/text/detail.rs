@@ -12,10 +12,10 @@ use crate::moment::Moment;
 const MAX_RECORDS: usize = 8;
 
 pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Moment) {
-    let is_answered = detail.answers.iter().any(|answer| answer.rcode.is_some());
+    let is_answered_by_kubedns = detail.answers.iter().any(|answer| answer.rcode.is_some());
     let is_from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
     // With a stub domain in dnsmasq, the answers of kubedns are those that no pod receives.
-    let is_unasked = is_answered && !is_from_hosts && !detail.dnsmasq.leads_to_kubedns();
+    let is_unasked = is_answered_by_kubedns && !is_from_hosts && !detail.dnsmasq.leads_to_kubedns();
 
     let condition = if is_unasked {
         ", if kubedns were asked"
@@ -42,10 +42,11 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
 /// The rows of all types; a single row if all types have the same outcome without records.
 fn answer_rows(answers: &[TypeAnswer]) -> Vec<[String; 3]> {
     let rows: Vec<[String; 3]> = answers.iter().flat_map(type_rows).collect();
-    let [[_, first, more], rest @ ..] = rows.as_slice() else {
+    let [[_, first, ttl], rest @ ..] = rows.as_slice() else {
         return rows;
     };
-    if !more.is_empty() || rest.iter().any(|[_, other, _]| other != first) {
+    // A row with a TTL is a record.
+    if !ttl.is_empty() || rest.iter().any(|[_, other, _]| other != first) {
         return rows;
     }
 
@@ -53,7 +54,7 @@ fn answer_rows(answers: &[TypeAnswer]) -> Vec<[String; 3]> {
     vec![[join(&types), first.clone(), String::new()]]
 }
 
-/// One row per record: type, data, and TTL with remarks.
+/// A row per record with type, data and TTL; then a row per remark, without a TTL.
 fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
     let qtype = &answer.qtype;
     // Without an alias, the owner of each record is the name itself.
@@ -148,6 +149,7 @@ fn service_text(service: &ShownService, now: Moment) -> String {
     format!("{kind}{not_ready}{created}")
 }
 
+/// The end of a sentence: `, created TIME (AGE)`. Empty without a time.
 fn event_text(event: &str, time: Option<Moment>, now: Moment) -> String {
     match time {
         Some(time) => format!(", {event} {time} ({})", time.age_at(now)),
@@ -155,6 +157,7 @@ fn event_text(event: &str, time: Option<Moment>, now: Moment) -> String {
     }
 }
 
+/// Prints numbers and addresses of the endpoints, and the ports of their pods.
 fn render_endpoints(page: &mut TextPage, endpoints: &ShownEndpoints, now: Moment) {
     let ShownEndpoints {
         ready,
@@ -230,12 +233,14 @@ fn path_text(detail: &NameDetail) -> String {
         DnsmasqAsks::NotInFront if servers.is_empty() => {
             format!("pods ask kubedns itself (port 53){beyond}")
         }
+        // Without dnsmasq in front, these are the servers that kubedns asks.
         DnsmasqAsks::NotInFront => {
             format!("pods ask kubedns itself (port 53), which asks {servers}")
         }
     }
 }
 
+/// The end of the path: how long dnsmasq caches the answer, if that is known.
 fn cached_text(detail: &NameDetail) -> String {
     let has_records = detail
         .answers
@@ -249,7 +254,7 @@ fn cached_text(detail: &NameDetail) -> String {
     }
 }
 
-/// The servers that receive the query from kubedns.
+/// The part of the path after kubedns: the servers that it asks. Empty if it asks none.
 fn beyond_kubedns_text(route: &NameRoute) -> String {
     match route {
         NameRoute::Reverse { servers, .. } if !servers.is_empty() => {

@@ -11,8 +11,9 @@ pub(super) fn has_any(config: &Config) -> bool {
     !config.hosts.names().is_empty() || !config.aliases.is_empty()
 }
 
-/// Converts hosts and aliases for the DNS server with cluster domain `domain`; `None` if there are
-/// none. Names that do not fit into a DNS message are left out.
+/// Converts hosts and aliases for the DNS server; `None` if there are none. The alias of a Service
+/// leads to its name in the cluster domain `domain`. Names that do not fit into a DNS message are
+/// left out.
 pub(super) fn convert(config: &Config, domain: &Name) -> Option<Arc<OwnNames>> {
     if !has_any(config) {
         return None;
@@ -50,13 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alias_of_service_is_in_cluster_domain() {
+    fn hosts_and_aliases_become_own_names() {
         let hosts = "192.0.2.1 DB.acme.example db\n";
         let aliases =
             r#"{"registry.acme.example": "registry.infra", "www.acme.example": "www.example.com"}"#;
         let data = [("hosts", hosts), ("aliases", aliases)];
         let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
         let config = dnsconfig::parse(&data.into()).unwrap();
+
         let name = |text: &str| Name::parse(text).unwrap();
         let own = convert(&config, &name("cluster.test.")).unwrap();
 
@@ -80,24 +82,29 @@ mod tests {
     }
 
     /// One of three names, in several spellings.
-    fn written() -> impl Strategy<Value = &'static str> {
+    fn written_name() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec!["a.test", "A.test.", "b.test", "c", "C."])
     }
 
+    /// The name in the one spelling that is compared.
     fn normal(written: &str) -> String {
         written.trim_end_matches('.').to_lowercase()
     }
 
-    /// The answer for `asked`: follows the alias chain line by line.
+    /// The answer for `asked` that the lines give: the last octets of its addresses, the name at the
+    /// end of its aliases, `nowhere` for a loop, or `-` if no line has it.
     fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
         let mut name = asked.to_owned();
+        // More steps than there are names: only a loop takes them all.
         for _ in 0..9 {
             let of_name = hosts.iter().filter(|(_, host)| normal(host) == name);
             let addresses: BTreeSet<u8> = of_name.map(|(address, _)| *address).collect();
             if !addresses.is_empty() {
                 return format!("{addresses:?}");
             }
+
             match aliases.iter().find(|(alias, _)| normal(alias) == name) {
+                // A target such as `web.apps` is a Service and its namespace.
                 Some((_, target)) if target.matches('.').count() == 1 && !target.ends_with('.') => {
                     return format!("{target}.svc.cluster.test.");
                 }
@@ -111,10 +118,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn own_names_resolve_as_the_lines_say(
-            hosts in prop::collection::vec((0..4_u8, written()), 0..6),
+        fn own_names_of_any_lines_resolve_as_written(
+            hosts in prop::collection::vec((0..4_u8, written_name()), 0..6),
             aliases in prop::collection::vec(
-                (written(), prop::sample::select(vec!["a.test.", "b.test.", "c.", "web.apps", "www.out.test"])),
+                (written_name(), prop::sample::select(vec!["a.test.", "b.test.", "c.", "web.apps", "www.out.test"])),
                 0..4,
             ),
         ) {
@@ -123,10 +130,13 @@ mod tests {
             let json = serde_json::to_vec(&targets).unwrap();
             let data = [("hosts".to_owned(), lines.concat().into_bytes()), ("aliases".to_owned(), json)];
             let config = dnsconfig::parse(&data.into());
+
+            // A name may be an alias once, and not a host as well.
             let names: Vec<String> = targets.keys().map(|alias| normal(alias)).collect();
             let twice = names.iter().collect::<BTreeSet<_>>().len() < names.len();
             let in_both = hosts.iter().any(|(_, host)| names.contains(&normal(host)));
             prop_assert_eq!(config.is_err(), twice || in_both);
+
             let Ok(config) = config else { return Ok(()) };
             let own = convert(&config, &Name::parse("cluster.test").unwrap()).unwrap_or_default();
 
@@ -137,8 +147,8 @@ mod tests {
                     Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
                     Some(OwnTarget::Name(target)) => target.to_string(),
                     Some(OwnTarget::Addresses(all)) => {
-                        let last = |ip: &IpAddr| ip.to_string().rsplit('.').next().and_then(|octet| octet.parse().ok());
-                        format!("{:?}", all.iter().filter_map(last).collect::<BTreeSet<u8>>())
+                        let last_octet = |ip: &IpAddr| ip.to_string().rsplit('.').next().and_then(|octet| octet.parse().ok());
+                        format!("{:?}", all.iter().filter_map(last_octet).collect::<BTreeSet<u8>>())
                     }
                 };
                 prop_assert_eq!(found, model(&hosts, &aliases, asked), "{}", asked);

@@ -28,17 +28,20 @@ const QUIET_TIMEOUT: Duration = Duration::from_millis(400);
 /// Timeout of `dnsmasq --test`.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A running dnsmasq, with all that follows it. A restart makes a new instance.
 pub(super) struct DnsmasqInstance {
     pub(super) process: DnsmasqProcess,
     pub(super) events: mpsc::Receiver<LogEvent>,
     /// Findings of the probes; a stream that stays pending if dnsmasq cannot be probed.
     pub(super) findings: BoxStream<'static, ProbeFinding>,
     pub(super) quiet: QuietMoments,
+    /// dnsmasq has started, and handles signals.
     pub(super) up: bool,
     /// dnsmasq reads its servers from the nanny's file, so other servers need no restart.
     pub(super) reads_file: bool,
     /// dnsmasq runs with `--log-queries=extra` for the query log.
     pub(super) logs_queries: bool,
+    /// The trial in progress.
     pub(super) trial: Option<BoxFuture<'static, ArgumentTrial>>,
 }
 
@@ -46,7 +49,8 @@ impl DnsmasqInstance {
     /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
     /// a moment, the signal is sent anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
-        // The search blocks its thread, and learns the descriptors of an idle dnsmasq.
+        // The search blocks its thread. It has a copy, which comes back with what the search learned
+        // of the descriptors of an idle dnsmasq.
         let mut quiet = self.quiet.clone();
         let search = tokio::task::spawn_blocking(move || {
             let sent = quiet.send_signal(signal, QUIET_TIMEOUT);
@@ -104,11 +108,15 @@ async fn test_arguments(program: &Path, argv: &[OsString]) -> Result<(), String>
     Err(format!("{}: {line}", exit_status::describe(output.status)))
 }
 
-/// The end of an instance.
+/// Why an instance ends.
 pub(super) enum InstanceEnd {
+    /// dnsmasq ended by itself.
     Exited(std::io::Result<ExitStatus>),
+    /// The nanny stops.
     Stop,
+    /// dnsmasq does not answer its probes.
     Hangs,
+    /// dnsmasq needs other arguments.
     Replace,
 }
 

@@ -28,10 +28,13 @@ pub(super) struct InFlightKey {
     pub(super) over_tcp: bool,
 }
 
+/// The queries in flight, and the places for more of them.
 #[derive(Debug)]
 pub(super) struct InFlightQueries {
     table: Arc<Mutex<InFlightTable>>,
+    /// Places for the queries of all routes together.
     all: Arc<ClientShares>,
+    /// Places for callers who wait for the query of another.
     joiners: Arc<Semaphore>,
     max_per_route: usize,
     metrics: ForwardMetrics,
@@ -59,6 +62,7 @@ impl InFlightQueries {
     /// Creates an empty table with the limits in `limits`.
     pub(super) fn new(limits: &ForwardLimits, metrics: ForwardMetrics) -> Self {
         let joiners = limits.max_joined.min(Semaphore::MAX_PERMITS);
+        // No fixed limit for a client: its share alone bounds it, here and for each route.
         Self {
             table: Arc::default(),
             all: ClientShares::new(limits.max_in_flight, limits.max_in_flight),
@@ -89,6 +93,7 @@ impl InFlightQueries {
         })
     }
 
+    /// Adds `query` to the table if there is a place for it.
     fn start_new(
         &self,
         table: &mut InFlightTable,
@@ -134,13 +139,15 @@ pub(super) struct QueryOwner {
 }
 
 impl QueryOwner {
-    /// Passes the outcome to all waiters. An identical query is sent again from now on.
+    /// Passes the outcome to all waiters. The entry goes first: an identical query that arrives now
+    /// is sent again.
     pub(super) fn finish(self, outcome: ForwardOutcome) {
         drop(self.entry);
         self.sender.send_replace(Some(outcome));
     }
 }
 
+/// A query's place in the table and its shares. Dropping the entry frees them.
 struct InFlightEntry {
     table: Arc<Mutex<InFlightTable>>,
     query: InFlightKey,

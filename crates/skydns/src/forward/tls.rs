@@ -64,13 +64,14 @@ struct TlsSettings {
     connector: TlsConnector,
     /// A hash of the CA certificates.
     authorities: u64,
-    read: Instant,
+    /// When the CA certificates were last read.
+    read_at: Instant,
 }
 
 impl std::fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsSettings")
-            .field("read", &self.read)
+            .field("read_at", &self.read_at)
             .finish_non_exhaustive()
     }
 }
@@ -128,7 +129,7 @@ impl TlsClient {
         }
 
         // A pinned key must match even if a trusted CA has signed another one.
-        if !self.has_pinned_key(upstream, certificate) {
+        if !self.matches_pins(upstream, certificate) {
             return Err(untrusted(
                 "the key of the certificate is not the pinned one",
             ));
@@ -136,8 +137,8 @@ impl TlsClient {
         Ok(())
     }
 
-    /// Whether the certificate has one of the keys pinned for the upstream, if there are any.
-    fn has_pinned_key(&self, upstream: &Upstream, certificate: &CertificateInfo<'_>) -> bool {
+    /// Whether the certificate has one of the keys pinned for the upstream, or none is pinned.
+    fn matches_pins(&self, upstream: &Upstream, certificate: &CertificateInfo<'_>) -> bool {
         let ip = upstream.server.ip.to_string();
         let name = upstream.name.as_deref().unwrap_or(&ip);
         let pins = self.trust.pins.iter();
@@ -155,7 +156,7 @@ impl TlsClient {
     async fn connector(&self) -> Result<TlsConnector, OpenError> {
         let mut settings = self.settings.lock().await;
         if let Some(current) = &*settings
-            && current.read.elapsed() < RELOAD_INTERVAL
+            && current.read_at.elapsed() < RELOAD_INTERVAL
         {
             return Ok(current.connector.clone());
         }
@@ -165,7 +166,7 @@ impl TlsClient {
             Some(file) => load_certs_from_paths(Some(&file), None),
             None => load_native_certs(),
         });
-        // A read that hangs found none.
+        // A read that hangs counts as one that found no certificates.
         let read = read.await.unwrap_or_default();
 
         let new = TlsSettings::replace(settings.take(), &read)?;
@@ -192,9 +193,9 @@ impl TlsSettings {
         };
 
         if before.authorities == hash_certificates(&read.certs) {
-            return Ok(before.read_now());
+            return Ok(before.mark_read());
         }
-        Ok(Self::new(read).unwrap_or_else(|_| before.read_now()))
+        Ok(Self::new(read).unwrap_or_else(|_| before.mark_read()))
     }
 
     fn new(read: &CertificateResult) -> Result<Self, OpenError> {
@@ -214,13 +215,14 @@ impl TlsSettings {
         Ok(Self {
             connector: TlsConnector::from(Arc::new(config)),
             authorities: hash_certificates(&read.certs),
-            read: Instant::now(),
+            read_at: Instant::now(),
         })
     }
 
-    fn read_now(self) -> Self {
+    /// The same settings, whose CA certificates were read just now.
+    fn mark_read(self) -> Self {
         Self {
-            read: Instant::now(),
+            read_at: Instant::now(),
             ..self
         }
     }
@@ -232,6 +234,7 @@ fn hash_certificates(certificates: &[CertificateDer<'_>]) -> u64 {
     hasher.finish()
 }
 
+/// The reason why no certificate can be trusted, with the first error of reading the CAs.
 fn no_authorities(read: &CertificateResult) -> String {
     let reason = read
         .errors
@@ -247,6 +250,7 @@ fn sha256(octets: &[u8]) -> Option<Box<[u8]>> {
     Some(suite.common.hash_provider.hash(octets).as_ref().into())
 }
 
+/// The error of a certificate that is not trusted.
 fn untrusted(reason: impl Into<String>) -> OpenError {
     OpenError {
         failure: UpstreamFailure::Certificate,

@@ -8,7 +8,9 @@ use ipnet::IpNet;
 /// The peers: networks and single addresses. The single addresses are also notified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransferPeers {
+    /// All peers; a single address is a network of one.
     networks: Vec<IpNet>,
+    /// The servers to notify, each once.
     targets: Vec<SocketAddr>,
 }
 
@@ -99,9 +101,10 @@ impl FromStr for TransferPeers {
     }
 }
 
-/// Parses an address and the number of the network's bits. Host bits may be set.
+/// Parses `ADDRESS/BITS`. Host bits may be set.
 fn parse_network(text: &str) -> Option<IpNet> {
     let (address, bits) = text.split_once('/')?;
+    // `parse` accepts a sign.
     let bits = bits.parse().ok().filter(|_| !text.contains('+'))?;
     IpNet::new(address.parse().ok()?, bits).ok()
 }
@@ -111,11 +114,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_are_clients_and_targets() {
+    fn peers_are_clients_and_single_addresses_are_targets() {
         let peers: TransferPeers =
             "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,"
                 .parse()
                 .unwrap();
+
         for (client, allowed) in [
             ("10.1.2.3", true),
             ("::ffff:10.1.2.3", true),
@@ -130,6 +134,7 @@ mod tests {
         ] {
             assert_eq!(peers.allows(client.parse().unwrap()), allowed, "{client}");
         }
+
         let targets: Vec<String> = peers.targets().iter().map(ToString::to_string).collect();
         assert_eq!(
             targets,
@@ -140,6 +145,7 @@ mod tests {
                 "[fd00::1]:53"
             ]
         );
+
         let everybody: TransferPeers = "0.0.0.0/0,::/0".parse().unwrap();
         assert!(
             ["192.0.2.1", "::1"]

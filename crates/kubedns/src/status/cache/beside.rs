@@ -60,6 +60,7 @@ impl<'a> OtherRecords<'a> {
                 OwnTarget::Name(target) => {
                     aliases.insert(name::to_text(wire), target.to_string());
                 }
+                // A single step is always possible; only a whole chain may lead nowhere.
                 OwnTarget::Unresolvable => {}
             }
         }
@@ -72,7 +73,8 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl ZoneNames<'_> {
-    /// Visits each owner name with its path.
+    /// Visits each owner name with its path, in any order. No older records are given, so that none
+    /// is left out.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::from_path(path, &self.0.domain) {
@@ -85,6 +87,7 @@ impl ZoneNames<'_> {
 impl Serialize for ZoneNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
+        // The zone has no order: its names are visited several times, and a part sorted each time.
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
@@ -116,6 +119,7 @@ impl<'a> Serialize for NameEntries<'a, '_> {
         };
 
         shown.serialize_entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
+            // The page shows all entries, however much work they are.
             let mut steps = usize::MAX;
             zone.records.visit_entries(EntryVisit {
                 path,

@@ -65,12 +65,13 @@ impl StreamMetrics {
     /// Removes the metrics of an upstream's certificate.
     pub(super) fn remove_certificate(&self, upstream: &str) {
         // Only upstreams over TLS have certificate metrics; for others the removal fails.
-        for certificates in [&self.expiries, &self.trusted] {
-            let _ = certificates.remove_label_values(&[upstream]);
+        for gauge in [&self.expiries, &self.trusted] {
+            let _ = gauge.remove_label_values(&[upstream]);
         }
     }
 }
 
+/// Registers the gauge `kubedns_forward_NAME` with the label `upstream`.
 fn register_gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntGaugeVec> {
     let name = format!("kubedns_forward_{name}");
     register_int_gauge_vec_with_registry!(name, help, &["upstream"], registry)
