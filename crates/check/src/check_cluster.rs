@@ -126,6 +126,7 @@ fn parse_options(words: impl IntoIterator<Item = OsString>) -> Result<Options, E
         ));
     }
 
+    // A mistake in a flag must not look like a failure of kube-dns.
     check_url("server", &options.server)?;
     if !options.sidecar.is_empty() {
         check_url("sidecar", &options.sidecar)?;

@@ -47,6 +47,7 @@ pub(crate) struct Options {
 pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let options: Options = match parse(NAME, Style::Pflag, words) {
         Ok(options) => options,
+        // `--help` lists flags alone; the usage before them says what the command does.
         Err(exit) if exit.status == 0 => {
             return Exit {
                 stderr: format!("{USAGE}{}", exit.stderr),
@@ -118,6 +119,7 @@ fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
         collect_config_maps(&document, None, &mut maps);
     }
 
+    // Probably the wrong file: a report without mistakes would hide that.
     if maps.is_empty() {
         Err("there is no ConfigMap in it".to_owned())
     } else {
@@ -151,6 +153,7 @@ fn config_data(document: &Value) -> ConfigData {
     let data = document.get("data").and_then(Value::as_mapping);
     for (key, value) in data.into_iter().flatten() {
         let key = key.as_str().unwrap_or_default().to_owned();
+        // JSON without quotes is YAML as well, but the values of a ConfigMap must be text.
         match value.as_str() {
             Some(text) => drop(map.data.insert(key, text.as_bytes().to_vec())),
             None => map.not_text.push(key),

@@ -34,6 +34,7 @@ impl<'a> MetricSample<'a> {
     /// The value of a label.
     pub fn label(&self, name: &str) -> Option<String> {
         let mut rest = self.labels;
+        // Quoted values may contain commas and equals signs, so the labels are read one by one.
         while let Some((key, after)) = rest.split_once("=\"") {
             let (value, after) = split_quoted(after);
             if key.trim_matches([',', ' ']) == name {
@@ -56,6 +57,7 @@ fn split_quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
 
+    // Label values escape quotes, backslashes and line feeds.
     while let Some((at, c)) = chars.next() {
         match c {
             '"' => return (value, text.get(at + 1..).unwrap_or_default()),

@@ -148,6 +148,7 @@ impl KubednsReport {
                 }
             }
             "kubedns_last_event_timestamp_seconds" => {
+                // Each kind of objects has a sample: the latest event of any kind counts.
                 let latest = self.last_event.unwrap_or_default().max(sample.value);
                 self.last_event = Some(latest);
             }
@@ -191,6 +192,7 @@ impl UpstreamSums {
     }
 
     fn into_upstream(self, address: String) -> KubednsUpstream {
+        // An upstream that has never answered has no mean.
         let mean_ms = (self.answers > 0.0).then(|| self.seconds / self.answers * 1000.0);
         KubednsUpstream {
             address,

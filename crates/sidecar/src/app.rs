@@ -39,6 +39,7 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
 
     let mut tasks = Tasks::new(stop.clone());
     for (index, probe) in parts.probes.iter().enumerate() {
+        // Each probe knows its place among all of them, so that their queries are spread out.
         tasks.lasting(
             "a probe",
             Arc::clone(probe).run(index, parts.probes.len(), stop.clone()),

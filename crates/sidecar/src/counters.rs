@@ -102,6 +102,7 @@ impl CounterReader {
         let asked = query_server(&self.server, Transport::Udp, &question, TIMEOUT).await;
         let text = chaos::txt_strings(&asked.context(name)?).next();
 
+        // dnsmasq answers with text, and another server may answer with anything.
         let number = text.as_deref().and_then(|text| text.parse().ok());
         number.with_context(|| format!("{name} is answered with {text:?}, expected a number"))
     }

@@ -78,6 +78,7 @@ impl HealthPlan {
         if !is_wanted {
             return Ok(Self { specs, paths });
         }
+        // A check of nothing would succeed at all times.
         if specs.is_empty() {
             bail!("--exechealthz-port: there is nothing to check without a --probe or a --cmd");
         }
@@ -91,6 +92,7 @@ impl HealthPlan {
 
     /// The index of the probe that replaces this `nslookup`: an existing probe, or a new one.
     fn probe_index(&mut self, lookup: &NslookupQuery, options: &Options) -> usize {
+        // A probe for the same name at the same server already knows the answer.
         let existing = self
             .specs
             .iter()

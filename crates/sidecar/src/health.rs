@@ -83,7 +83,10 @@ impl Health {
         if has_changed {
             self.since = now.clock;
         }
+        // exechealthz fails when the last result is too old, even if that result was good.
         self.last_at = now.clock;
+        // A server that answers only for itself did not answer the probed name, so it counts as
+        // well.
         self.failures = if outcome.state == ProbeState::Ok {
             0
         } else {

@@ -122,6 +122,7 @@ fn card(status: &SidecarStatus, part: PodPart, lines: &Markup) -> Markup {
 
 fn part_look(probes: &[ProbeStatus], part: PodPart) -> Look {
     let of_part = probes.iter().filter(|probe| probe.part == part);
+    // A part may have several probes, such as one over UDP and one over TCP.
     let worst = of_part
         .map(|probe| probe.state)
         .max_by_key(|state| severity(*state));

@@ -49,6 +49,7 @@ pub(crate) struct Dnsmasq {
 impl Parts {
     /// Builds all parts. Fails for flags that contradict each other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
+        // No request could ever match such a path: it ends the process at its start, not later.
         if !options.prometheus_path.starts_with('/') {
             bail!(
                 "--prometheus-path: {:?} does not begin with a slash",
@@ -56,8 +57,10 @@ impl Parts {
             );
         }
         let metrics = Metrics::new("sidecar")?;
+        // The plan comes first: the commands of exechealthz may add probes.
         let plan = HealthPlan::new(&options)?;
         let probes = new_probes(&options, &plan.specs, &metrics)?;
+        // A server with a probe of its own is not probed again as an upstream of dnsmasq.
         let others = probed_servers(&options, &plan.specs);
         let exechealthz = plan.into_checks(&options, &probes).map(Arc::new);
 
@@ -98,6 +101,7 @@ fn new_probes(
     let mut probes = Vec::with_capacity(specs.len());
 
     for spec in specs {
+        // The label is part of the metric names, and of the path of the health check.
         if !labels.insert(spec.label.as_str()) {
             bail!("--probe: the label {} is used twice", spec.label);
         }

@@ -164,6 +164,7 @@ impl Probe {
         drop(health);
         self.metrics.failures_in_a_row.set(failures.into());
 
+        // One line for each change: a lasting failure must not fill the log.
         match state {
             _ if !has_changed => {}
             ProbeState::Ok | ProbeState::Waiting => {

@@ -78,6 +78,7 @@ impl FromStr for ProbeSpec {
             Some(text) => parse_interval(text)?,
             None => DEFAULT_INTERVAL,
         };
+        // As in kube-dns, a probe without a type asks for any record of the name.
         let (kind, transport) = match rest.get(1) {
             Some(text) => parse_type(text)?,
             None => (RecordType::ANY, Transport::Udp),
@@ -126,6 +127,7 @@ fn parse_type(text: &str) -> Result<(RecordType, Transport), ProbeSpecError> {
         None => (text.strip_suffix("/udp").unwrap_or(text), Transport::Udp),
     };
 
+    // kube-dns accepts no other types.
     let kind = match name {
         "ANY" => RecordType::ANY,
         "A" => RecordType::A,

@@ -15,6 +15,7 @@ use crate::verdict;
 
 /// Builds the document; `top` is included only if `local`.
 pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
+    // A web page must not read the queries of pods through a port-forward.
     let top = async {
         if local {
             Some(Box::new(parts.peers.top.report().await))
@@ -22,6 +23,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
             None
         }
     };
+    // All are read at the same time: each may take until its timeout.
     let (kubedns, nanny, top) = tokio::join!(
         parts.peers.kubedns.report(),
         parts.peers.nanny.report(),

@@ -120,6 +120,7 @@ impl UpstreamProbes {
 
     /// Reads dnsmasq's list. If dnsmasq does not answer, the previous list is used.
     async fn update_list(&self) {
+        // The names that an upstream serves are the nanny's to tell; dnsmasq lists addresses alone.
         match list_upstreams(&self.dnsmasq).await {
             Ok(listed) => {
                 let nanny = self.peers.nanny.report().await.known.unwrap_or_default();
@@ -141,6 +142,7 @@ impl UpstreamProbes {
 
     /// Applies the list: adds new upstreams, and removes old ones with their results.
     fn apply_list(&self, listed: &[ListedUpstream], nanny: &NannyStatus) {
+        // dnsmasq has no limit of its servers; probes and series need one.
         let wanted: BTreeMap<SocketAddr, u64> = listed
             .iter()
             .filter(|server| !self.is_excluded(server.address, nanny))
@@ -150,6 +152,7 @@ impl UpstreamProbes {
 
         let mut known = self.known.lock();
         let has_changed = !known.keys().eq(wanted.keys());
+        // Otherwise each upstream that ever was would keep its series.
         known.retain(|address, _| {
             let stays = wanted.contains_key(address);
             if !stays {
@@ -166,6 +169,7 @@ impl UpstreamProbes {
             upstream.update(UpstreamPurpose::in_routes(*address, nanny), *queries);
         }
 
+        // The list is read in each round; most of the time it is the same.
         if has_changed {
             let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
             let upstreams = upstreams.join(" ");

@@ -160,6 +160,7 @@ fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
 
 /// The fault of kubedns' records, if they are incomplete or may be out of date.
 fn records_fault(kubedns: &KubednsReport) -> Option<PodFault> {
+    // The snapshot file comes first: its records are served even when the first lists are overdue.
     let (kind, text) = match (kubedns.synced, kubedns.stale, kubedns.overdue) {
         (_, Some(true), _) => (
             FindingKind::ServingStale,
@@ -200,6 +201,7 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
         faults.push(PodFault::new(kind, "dnsmasq", text));
     }
 
+    // Both follow the same ConfigMap, each at its own time. Known only if the nanny polls kubedns.
     let of_kubedns = routes.kubedns_configuration.as_ref();
     if of_kubedns.is_some_and(|version| nanny.configuration.version.as_ref() != Some(version)) {
         let text = "kubedns and dnsmasq have different configurations in force";
@@ -213,6 +215,7 @@ fn rejected_config(
     kubedns: Option<&KubednsReport>,
     nanny: Option<&NannyStatus>,
 ) -> Option<PodFault> {
+    // The nanny reports the text of the error; the metrics of kubedns say only that there is one.
     let error = nanny.and_then(|nanny| nanny.configuration.error.as_ref());
     let detail = match error {
         Some(error) => error.text.as_deref().unwrap_or("unknown why"),
@@ -293,6 +296,7 @@ impl Verdicts {
                 .any(|fault| fault.kind == *kind && fault.subject == *subject)
         });
 
+        // A fault that passes in time, such as an edit on its way, is never shown.
         let mut findings = Vec::new();
         for fault in faults {
             let object = (fault.kind, fault.subject.clone());
@@ -302,6 +306,7 @@ impl Verdicts {
             }
         }
 
+        // The worst comes first, and gives the verdict its level.
         findings.sort_by_key(|finding| (Reverse(finding.level), finding.since));
         let level = findings
             .first()
@@ -313,6 +318,7 @@ impl Verdicts {
 
     fn export(&self, verdict: &PodVerdict) {
         self.level.set(verdict.level as i64);
+        // Kinds without findings are set as well, or a finding that has ended would stay.
         for kind in &self.kinds {
             let count = verdict
                 .findings

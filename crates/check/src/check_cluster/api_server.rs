@@ -208,6 +208,7 @@ fn check_permission(
 
     // kubedns may have permissions that the caller of this command lacks.
     let is_watched = watches.is_some_and(|watches| watches.get(kind) == Some(&true));
+    // kubedns watches either Endpoints or EndpointSlices, so it needs one of them.
     let has_other_endpoints = kind.starts_with("endpoint")
         && lists
             .iter()
@@ -234,6 +235,7 @@ async fn check_config_map(
 ) -> Vec<CheckLine> {
     let in_force = status.and_then(SidecarStatus::configuration_version);
     let directory = Path::new(&options.config_dir);
+    // The pod reads these files, which the kubelet updates later than the API server its object.
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
             Ok(data) => check_config(&options.config_dir, data, options, in_force),
@@ -247,6 +249,7 @@ async fn check_config_map(
     let name = format!("ConfigMap {namespace}/{name}");
     match read_config_map(connection, &path).await {
         Ok(data) => check_config(&name, data, options, in_force),
+        // The ConfigMap is optional: without it the pod has the defaults.
         Err(RequestFailure::Refused(error)) if error.contains("not found") => {
             vec![check_defaults(&name, in_force)]
         }
@@ -295,6 +298,7 @@ fn check_config(
     options: &Options,
     in_force: Option<&str>,
 ) -> Vec<CheckLine> {
+    // An invalid ConfigMap has no version; its mistakes are found key by key.
     let version = dnsconfig::parse(&data)
         .ok()
         .map(|config| config.version().to_string());

@@ -62,6 +62,7 @@ pub(super) async fn check_names(
     services: &KnownServices,
     stub_domains: &[String],
 ) -> Vec<CheckLine> {
+    // The flag was checked before the first request.
     let Ok(server) = ServerAddr::from_str(&options.dns) else {
         return Vec::new();
     };
@@ -83,6 +84,7 @@ pub(super) async fn check_names(
         let external = names.check_forwarded(name, RecordType::A, "an external name");
         checks.push(external.await);
     }
+    // At the same time: a stub domain without an answer must not delay the others.
     let stubs = stub_domains.iter().take(MAX_STUB_DOMAINS);
     let stubs = stubs.map(|stub| names.check_forwarded(stub, RecordType::SOA, "a stub domain"));
     checks.extend(join_all(stubs).await);
@@ -146,6 +148,7 @@ impl NameChecks<'_> {
 
     /// Queries A, and AAAA if A is NODATA.
     async fn query_addresses(&self, name: &str) -> Result<AddressAnswer, QueryFailure> {
+        // A Service with IPv6 alone has no A record, and its name exists.
         let answer = match self.query(name, RecordType::A).await {
             Err(failure) if failure.rcode == Some(ResponseCode::NoError) => {
                 self.query(name, RecordType::AAAA).await?
@@ -296,6 +299,7 @@ impl NameChecks<'_> {
 
     /// Checks a forwarded name. NXDOMAIN and NODATA count as answers.
     async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> CheckLine {
+        // A negative answer also shows that a server answers for this name.
         let how = match self.query(name, record_type).await {
             Ok(answer) => milliseconds(answer.time),
             Err(failure) if failure.is_negative_answer() => failure.words,
@@ -314,6 +318,8 @@ impl NameChecks<'_> {
 
 /// A failed check of a cluster name.
 fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
+    // The RCODE tells the cause apart: cluster names are REFUSED until the first lists are
+    // complete.
     let section = match failure.rcode {
         Some(ResponseCode::Refused) => "not-synced",
         Some(ResponseCode::ServFail) => "servfail",

@@ -38,6 +38,7 @@ pub(super) async fn check_readiness(server: &str) -> CheckLine {
         return CheckLine::passed(GROUP, "kubedns is ready");
     }
 
+    // The body of the 503 says what kubedns still waits for.
     let reason = String::from_utf8_lossy(&page.body).trim().to_owned();
     CheckLine::failed(GROUP, "kubedns is not ready")
         .with_detail(reason)
@@ -82,6 +83,7 @@ async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<CheckLine> {
 
 async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     let target = format!("/healthcheck/{}", probe.label);
+    // This is the request of the kubelet, whose response decides about a restart.
     let reason = match read_page(sidecar, &target, MAX_PAGE).await {
         Ok(page) if page.status == 200 => {
             let time = milliseconds(probe.latency());
@@ -162,6 +164,7 @@ fn check_upstreams(status: &SidecarStatus) -> Vec<CheckLine> {
         let serving = dnsmasq.upstreams.iter().filter(|up| !up.serves.is_empty());
         checks.extend(serving.map(check_dnsmasq_upstream));
     }
+    // dnsmasq may have kubedns as its only server, or be absent.
     if let Some(kubedns) = &status.kubedns.known
         && status.forwards_by_kubedns()
     {
@@ -193,6 +196,7 @@ fn check_dnsmasq_upstream(upstream: &DnsmasqUpstream) -> CheckLine {
         .collect();
     let names = names.join(", ");
 
+    // A silent upstream is a warning: other servers may answer for its names.
     match upstream.condition {
         UpstreamCondition::Answers => {
             let time = match upstream.latency_ms {

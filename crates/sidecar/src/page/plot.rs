@@ -17,6 +17,7 @@ const ABOVE: f64 = 8.0;
 /// The plot of a probe.
 pub(super) fn svg(probe: &ProbeStatus, axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
+    // A failed probe has no latency: the line is broken there, and a mark takes its place.
     html! {
         svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, axes)) {
             (axes.grid())

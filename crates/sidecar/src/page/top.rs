@@ -8,6 +8,7 @@ use reports::sidecar::PeerReport;
 const ROWS: usize = 10;
 
 pub(super) fn section(top: Option<&PeerReport<RankingDocument>>) -> Markup {
+    // A web page must not read the queries of pods, so other clients learn only how to see them.
     html! {
         section aria-label="who asks most" {
             h2 { "Who asks most" }

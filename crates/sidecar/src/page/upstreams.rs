@@ -9,6 +9,7 @@ use super::text::{ago, number};
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
     let upstreams = &dnsmasq.upstreams;
+    // A server with a probe of its own, such as kubedns, is not in the list.
     let by_kubedns = status.forwards_by_kubedns();
 
     html! {
@@ -53,6 +54,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, now: u64) -> Markup {
 }
 
 fn served_names(upstream: &DnsmasqUpstream) -> String {
+    // The nanny knows the names of the servers that it gave to dnsmasq, and of no others.
     if upstream.serves.is_empty() {
         return "from the arguments of dnsmasq".to_owned();
     }

@@ -72,6 +72,8 @@ impl UpstreamPurpose {
         let answer = asked.map_err(|error| UpstreamTrouble::of_error(&error))?;
 
         let rcode = answer.message.metadata.response_code;
+        // A resolver without access to the root may still answer other names, and one whose names
+        // are unknown may rightly refuse the root.
         let cause = match rcode {
             ResponseCode::ServFail if self.must_know => TroubleCause::Servfail,
             ResponseCode::Refused if !self.domains.is_empty() => TroubleCause::Refused,

@@ -79,6 +79,7 @@ fn route_fault(route: &str, servers: &BTreeMap<String, bool>) -> Option<PodFault
     let all = servers.len();
     let list = down.join(", ");
 
+    // Without external names the pod is down, as in the critical alerts; a stub domain degrades it.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()
