@@ -56,6 +56,7 @@ impl Collector for UpstreamState {
         // The series of upstreams that are no longer in use end.
         let view = self.published.view();
         for (route, upstream) in routes(view.zone()).into_iter().take(MAX_SERIES) {
+            // The forwarder keeps one state of each upstream, for all routes.
             let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);
             gauge.set((!self.forwarder.is_down(upstream)).into());
         }
@@ -107,6 +108,8 @@ mod tests {
         )));
         let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
         let forwarder = Arc::new(Forwarder::new(ForwardLimits::default(), metrics));
+
+        // Three failures in a row make an upstream down.
         for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
             let servers = [dead.clone()].into();
             let client = Ipv4Addr::LOCALHOST.into();
@@ -114,6 +117,7 @@ mod tests {
                 forwarder.exchange(UpstreamQuery::new(name, 1), servers, client, Transport::Udp);
             assert!(asked.await.is_err());
         }
+
         let families = UpstreamState::new(forwarder, published).unwrap().collect();
         let shown = families[0].get_metric().iter().map(|metric| {
             let labels = metric
@@ -126,6 +130,7 @@ mod tests {
             )
         });
         let shown: HashMap<_, _> = shown.collect();
+
         let [dead, unasked] = [dead, unasked].map(|upstream| upstream.to_string());
         let expected = [
             ((".", &unasked), true),

@@ -144,12 +144,13 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         let path = label_path(self.authority.relative(self.name));
         match &path {
             Some(path) if path.is_empty() => self.write_apex(),
-            Some(path) => self.write_below_apex(path),
+            Some(path) => self.write_path(path),
             None => AnswerStatus::Missing,
         }
     }
 
-    fn write_below_apex(&mut self, path: &[&str]) -> AnswerStatus {
+    /// Writes the records of the query type at a path of the zone. The path of the apex is empty.
+    fn write_path(&mut self, path: &[&str]) -> AnswerStatus {
         if let Some(status) = self.write_well_known(path) {
             return status;
         }
@@ -170,7 +171,10 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
         // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these
         // answers.
-        if status == AnswerStatus::Missing && self.is_whole_zone() && self.is_above_a_name(path) {
+        if status == AnswerStatus::Missing
+            && self.is_whole_zone()
+            && self.exists_without_records(path)
+        {
             return AnswerStatus::Empty;
         }
         status
@@ -178,7 +182,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
     /// Whether a name without records of its own exists: a name above another one, or the name
     /// server.
-    fn is_above_a_name(&self, path: &[&str]) -> bool {
+    fn exists_without_records(&self, path: &[&str]) -> bool {
         matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
     }
 
@@ -226,8 +230,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             return None;
         }
         let families = AddressFamilies::of_type(self.query.qtype)?;
-        let own = self.look_up(self.authority, path, families);
-        if own.has_addresses || !own.aliases.is_empty() {
+        let stored = self.look_up(self.authority, path, families);
+        if stored.has_addresses || !stored.aliases.is_empty() {
             return None;
         }
 
@@ -273,11 +277,11 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     fn write_further_apex(&mut self) -> AnswerStatus {
         let is_address = matches!(self.query.qtype, rtype::A | rtype::AAAA);
         if !is_address || !self.authority.is_skydns() {
-            return self.write_below_apex(&[]);
+            return self.write_path(&[]);
         }
 
-        match self.write_below_apex(&["dns", "apex"]) {
-            AnswerStatus::Missing => self.write_below_apex(&[]),
+        match self.write_path(&["dns", "apex"]) {
+            AnswerStatus::Missing => self.write_path(&[]),
             status => status,
         }
     }
@@ -327,9 +331,9 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     /// those of the DNS Service.
     fn name_server_addresses(&self) -> SmallVec<[IpAddr; 8]> {
         if self.authority.further.is_some() {
-            let own = self.addresses_of(self.authority, &["dns", "ns"]);
-            if !own.is_empty() {
-                return own;
+            let stored = self.addresses_of(self.authority, &["dns", "ns"]);
+            if !stored.is_empty() {
+                return stored;
             }
         }
         self.addresses_of(Authority::cluster(self.view), &DNS_SERVICE)
@@ -340,7 +344,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         content.addresses.into_shuffled().items
     }
 
-    /// Calls `write`, and marks the answer as truncated if a record did not fit.
+    /// Calls `write`, and marks the answer as truncated if a record did not fit. The status is
+    /// [`AnswerStatus::Written`] in both cases.
     fn try_write(
         &mut self,
         write: impl FnOnce(&mut ResponseWriter<'q, 'b>) -> Result<(), MessageFull>,
@@ -394,7 +399,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         }
     }
 
-    /// Lowers all TTLs of an answer with several records to the lowest one, as SkyDNS does.
+    /// Lowers all TTLs of an answer with several records to the lowest one, and to the maximum of
+    /// the zone, as SkyDNS does. A single record keeps its TTL.
     fn lower_answer_ttls(&mut self) {
         let (lowest, highest) = self.message.answer_ttls();
         let max_ttl = self.authority.max_ttl(self.view.zone());
@@ -406,7 +412,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     }
 
     /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any
-    /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2).
+    /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2), but not in a zone
+    /// in SkyDNS style. `None` leaves the query to the records of its type.
     fn write_alias(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         let zone = self.view.zone();
         match self.query.qtype {
@@ -416,6 +423,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             _ => return None,
         }
 
+        // SkyDNS looks a CNAME up without wildcards.
         let authority = self.authority;
         let mut alias = None;
         self.visit_entries(authority, path, true, &mut |entry| {
@@ -527,6 +535,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         // An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
         let address = address.to_canonical();
         self.view.reverse_record(address, &mut |pointer| {
+            // By default, an address without a hostname of its own has no PTR record.
             let is_answered = pointer.named || zone.strict;
             if is_answered && has_room_for(pointer.name.len(), &zone.domain) {
                 let target: [&[u8]; 2] = [&pointer.name, zone.domain.wire()];
@@ -555,6 +564,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
                 .collect();
             path.reverse();
 
+            // Each zone has a small budget of its own, which bounds the visit.
             let mut steps = LOOKUP_STEPS;
             zone.records.visit_entries(EntryVisit {
                 path: &path,

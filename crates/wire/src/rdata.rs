@@ -51,6 +51,7 @@ impl RecordData<'_> {
                 }
                 DataField::Octets(count) => at + count,
                 DataField::Text => at + 1 + usize::from(*self.bytes.get(at).ok_or(bad)?),
+                // Earlier fields may reach beyond the end, which fails below.
                 DataField::Rest => self.range.end.max(at),
             };
             visit(self.bytes.get(at..next).ok_or(bad)?);
@@ -65,21 +66,22 @@ impl RecordData<'_> {
     }
 }
 
-fn data_layout(rtype: u16, of: u16) -> &'static [DataField] {
+/// The fields of a type, by its number. Addresses have a known length in class IN alone.
+fn data_layout(rtype: u16, record_class: u16) -> &'static [DataField] {
     use DataField::{Name, Octets, Rest, Text};
 
     match rtype {
-        1 if of == class::IN => &[Octets(4)],       // A
-        28 if of == class::IN => &[Octets(16)],     // AAAA
-        2..=5 | 7..=9 | 12 | 39 => &[Name],         // NS MD MF CNAME, MB MG MR, PTR, DNAME
-        6 => &[Name, Name, Octets(20)],             // SOA
-        14 | 17 => &[Name, Name],                   // MINFO, RP
-        15 | 18 | 21 | 36 => &[Octets(2), Name],    // MX, AFSDB, RT, KX
-        24 => &[Octets(18), Name, Rest],            // SIG
-        26 => &[Octets(2), Name, Name],             // PX
-        30 => &[Name, Rest],                        // NXT
-        33 => &[Octets(6), Name],                   // SRV
-        35 => &[Octets(4), Text, Text, Text, Name], // NAPTR
+        1 if record_class == class::IN => &[Octets(4)],   // A
+        28 if record_class == class::IN => &[Octets(16)], // AAAA
+        2..=5 | 7..=9 | 12 | 39 => &[Name],               // NS MD MF CNAME, MB MG MR, PTR, DNAME
+        6 => &[Name, Name, Octets(20)],                   // SOA
+        14 | 17 => &[Name, Name],                         // MINFO, RP
+        15 | 18 | 21 | 36 => &[Octets(2), Name],          // MX, AFSDB, RT, KX
+        24 => &[Octets(18), Name, Rest],                  // SIG
+        26 => &[Octets(2), Name, Name],                   // PX
+        30 => &[Name, Rest],                              // NXT
+        33 => &[Octets(6), Name],                         // SRV
+        35 => &[Octets(4), Text, Text, Text, Name],       // NAPTR
         _ => &[Rest],
     }
 }

@@ -64,7 +64,7 @@ fn parse_octet(label: &[u8]) -> Option<u8> {
 }
 
 fn ipv6_of_name(name: &[u8]) -> Option<Ipv6Addr> {
-    // 32 labels of one hexadecimal digit each, and then `ip6.arpa`.
+    // 32 labels of two octets each, a length of 1 and a hexadecimal digit, and then `ip6.arpa`.
     let (digits, rest) = name.split_at_checked(64)?;
     if rest != b"\x03ip6\x04arpa\x00" {
         return None;

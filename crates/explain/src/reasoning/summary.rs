@@ -17,7 +17,7 @@ use crate::list::{join, join_first};
 const MAX_SHOWN: usize = 4;
 
 /// The index of the candidate to explain: the first with an answer, or else the name that was most
-/// probably meant.
+/// probably meant. Of equally probable names, the first.
 pub(crate) fn most_telling(
     evidence: Evidence<'_>,
     candidates: &[NameCandidate],
@@ -35,6 +35,8 @@ pub(crate) fn most_telling(
     best_at
 }
 
+/// How much the outcome of a name tells the user. An answer is the most. Names that only the search
+/// list makes, and that nobody meant, are the least.
 fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Name) -> u8 {
     let is_single_label = candidate.route == NameRoute::SingleLabel;
     // A name given with the cluster domain is the name that the user means.
@@ -52,8 +54,9 @@ fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Nam
     }
 }
 
-/// The rank of a name that does not exist: highest if its Service exists, lower if only its
-/// namespace has Services.
+/// The rank of a name that does not exist: highest if its Service exists and another part of the
+/// name is wrong, lower if a member of the Service is missing, or if the namespace has Services or
+/// had this one.
 fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
     if let Some(service) = evidence.existing_service(candidate) {
         if !evidence.lacks_member(candidate) {
@@ -72,6 +75,7 @@ fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
         .service()
         .is_some_and(|key| evidence.has_had_namespace(key));
     match candidate.kind {
+        // Neither the member nor its Service exists: the search list made this name.
         NameKind::Member { .. } => 0,
         _ if has_namespace => 5,
         NameKind::Service(_) | NameKind::Port { .. } => 2,
@@ -94,7 +98,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
         LookupOutcome::Forwarded => {
             format!(
                 "{}: {}",
-                describe_external(candidate),
+                describe_forwarded(candidate),
                 list_in_turn(&forwarded)
             )
         }
@@ -185,7 +189,8 @@ fn describe_bare_alias(candidate: &NameCandidate) -> Option<String> {
     Some(format!("is an alias of {target}, which {lack}"))
 }
 
-fn describe_external(candidate: &NameCandidate) -> &'static str {
+/// Says why kubedns does not answer a forwarded name itself.
+fn describe_forwarded(candidate: &NameCandidate) -> &'static str {
     let asks_kubedns = candidate.dnsmasq.leads_to_kubedns();
     match candidate.route {
         NameRoute::ClusterDomain { .. } | NameRoute::Reverse { .. } if !asks_kubedns => {
@@ -223,6 +228,7 @@ fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
         };
     }
     match candidate.records().next() {
+        // All records of the answer come from external names, and are unknown here.
         None => RecordsInWords {
             sentence: "is resolved by the upstream servers of kubedns".to_owned(),
             short: "resolved upstream".to_owned(),
@@ -279,6 +285,7 @@ fn external_names(candidate: &NameCandidate) -> Vec<&str> {
     let mut names = Vec::new();
     for answer in &candidate.answers {
         if answer.is_of_addresses() {
+            // Each is `NAME TYPE`.
             names.extend(answer.asks.iter().filter_map(|ask| ask.split(' ').next()));
         }
     }
@@ -325,6 +332,7 @@ fn tried_text(evidence: Evidence<'_>, candidate: &NameCandidate) -> String {
             Some(servers) => format!("to {servers}"),
             None => NO_UPSTREAM.to_owned(),
         },
+        // A reason that explains the general form of names would be the same in each line.
         _ => reasons_for(evidence, candidate)
             .into_iter()
             .find(|reason| !is_lesson(reason))

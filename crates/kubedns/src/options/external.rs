@@ -40,6 +40,7 @@ impl Options {
             };
         };
 
+        // The zone may hold other domains: of two zones that hold a name, the longer one answers.
         let name = zone.name();
         let domains = self.domain.all().map(|domain| ("--domain", domain));
         let suffixes = self.search_suffix.0.iter();
@@ -116,13 +117,21 @@ mod tests {
             zone(&["--external-zone=a,b"]),
             Err("--external-zone takes one domain, not 2".to_owned())
         );
-        let alone =
-            "--external-headless needs --external-zone, in which headless Services are answered";
-        assert_eq!(zone(&["--external-headless"]), Err(alone.to_owned()));
     }
 
     #[test]
     fn external_headless_needs_external_zone() {
+        let error = options(&["--external-headless"])
+            .external_zone()
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--external-headless needs --external-zone, in which headless Services are answered"
+        );
+    }
+
+    #[test]
+    fn flags_select_the_external_records() {
         let records = |words: &[&str]| options(words).external_records();
         assert_eq!(records(&[]), ExternalRecords::Off);
         assert_eq!(records(&["--external-zone=x"]), ExternalRecords::Exposed);

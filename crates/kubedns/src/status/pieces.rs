@@ -58,7 +58,7 @@ pub(super) fn body(
 
     let reader = PieceReader {
         receiver,
-        is_ended: false,
+        is_broken: false,
         _permit: permit,
     };
     stream::unfold(reader, |mut reader| async move {
@@ -69,28 +69,30 @@ pub(super) fn body(
 /// The reading end of the body.
 struct PieceReader {
     receiver: mpsc::Receiver<PieceMessage>,
-    is_ended: bool,
+    /// Whether [`Incomplete`] was returned, after which nothing follows.
+    is_broken: bool,
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl PieceReader {
     async fn next(&mut self) -> Option<Result<Bytes, Incomplete>> {
-        if self.is_ended {
+        if self.is_broken {
             return None;
         }
         match self.receiver.recv().await {
             Some(PieceMessage::Piece(piece)) => Some(Ok(piece)),
             Some(PieceMessage::End) => None,
+            // The writer stopped without a word.
             None => {
-                self.is_ended = true;
+                self.is_broken = true;
                 Some(Err(Incomplete))
             }
         }
     }
 }
 
-/// Gathers what is written into pieces, and sends each piece when the client has read the one
-/// before the last.
+/// Gathers what is written into pieces. Each is sent when the reader has taken the one before it
+/// from the channel, which holds one.
 struct Pieces<'a> {
     share: &'a HalfCore,
     /// The turn in which the current piece is made.
@@ -98,6 +100,7 @@ struct Pieces<'a> {
     piece: Vec<u8>,
     sender: mpsc::Sender<PieceMessage>,
     runtime: Handle,
+    /// End of the whole page.
     deadline: Instant,
 }
 
@@ -120,8 +123,8 @@ impl<'a> Pieces<'a> {
         self.send(PieceMessage::Piece(piece.into()))
     }
 
-    /// Sends a message, outside of a turn: a client that does not read must not keep other pages
-    /// waiting.
+    /// Sends a message outside of a turn, and then waits for the next turn. A client that does not
+    /// read must not keep other pages waiting.
     fn send(&mut self, message: PieceMessage) -> io::Result<()> {
         self.turn = None;
         let deadline = self.deadline.min(Instant::now() + PIECE_TIMEOUT);
@@ -167,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Far more than the sockets between server and client hold.
+    /// Far more octets than the pieces between writer and reader hold.
     const LONG: usize = 64 << 20;
 
     fn permits() -> Arc<Semaphore> {

@@ -19,6 +19,7 @@ const AUTHORS: [&str; 4] = [
 ];
 
 impl<V: View> Engine<'_, V> {
+    /// Answers with the texts of a CHAOS name, and any other query with REFUSED.
     pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
         // The routes are answered even before the cluster's records are complete: the nanny must
         // not wait for the records.
@@ -58,6 +59,7 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
+    /// Whether a name is one of the cluster's domains itself, not a name below it.
     fn is_cluster_domain(&self, name: &[u8]) -> bool {
         let domain = self.view.zone().domain_of(name);
         domain.is_some_and(|domain| domain.wire() == name)

@@ -41,6 +41,7 @@ pub(super) const RCODES: [u16; 8] = [
     u16::MAX,
 ];
 
+/// The protocols, in the order of [`protocol_row`].
 const PROTOCOLS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 
 /// Label of the last row of each table, whose number has no mnemonic.
@@ -48,14 +49,19 @@ pub(super) const OTHER: &str = "other";
 
 type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];
 
+/// The answered queries of one [`Shard`], by protocol, type and RCODE.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Counts<AtomicU64>);
 
 impl Kinds {
+    /// The count that `reply` adds to.
     pub(super) fn counter(&self, reply: Reply, transport: Transport) -> &AtomicU64 {
-        let protocol = usize::from(transport == Transport::Tcp);
-        &self.0[protocol][row(&TYPES, reply.qtype)][row(&RCODES, reply.rcode)]
+        &self.0[protocol_row(transport)][row(&TYPES, reply.qtype)][row(&RCODES, reply.rcode)]
     }
+}
+
+fn protocol_row(transport: Transport) -> usize {
+    usize::from(transport == Transport::Tcp)
 }
 
 /// The row of a value. The last row counts all values that are not listed.
@@ -71,15 +77,15 @@ pub(super) fn rcode_label(rcode: u16) -> &'static str {
     rcode_mnemonic(rcode).unwrap_or(OTHER)
 }
 
-/// The series of all combinations that have occurred.
+/// The series of all combinations that have occurred, summed over the shards.
 pub(super) fn metrics(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
-    for (at, protocol) in PROTOCOLS.into_iter().enumerate() {
-        for (row, qtype) in TYPES.into_iter().enumerate() {
-            for (column, rcode) in RCODES.into_iter().enumerate() {
+    for (by_protocol, protocol) in PROTOCOLS.into_iter().enumerate() {
+        for (by_type, qtype) in TYPES.into_iter().enumerate() {
+            for (by_rcode, rcode) in RCODES.into_iter().enumerate() {
                 let count = shards
                     .iter()
-                    .map(|shard| shard.kinds.0[at][row][column].load(Relaxed))
+                    .map(|shard| shard.kinds.0[by_protocol][by_type][by_rcode].load(Relaxed))
                     .sum();
                 if count > 0 {
                     let qtype = type_mnemonic(qtype).unwrap_or(OTHER);

@@ -32,7 +32,8 @@ pub struct ZoneNotifier<V> {
     notices: PendingNotices,
     /// Opened for the first notification, and again after an error.
     socket: Option<UdpSocket>,
-    /// Whether the last notification without a response was logged, and no response has come since.
+    /// Whether the log says that a notification was not acknowledged, and no response has come
+    /// since.
     is_silent: bool,
 }
 
@@ -109,11 +110,14 @@ impl<V: View> ZoneNotifier<V> {
         Ok(self.socket.insert(socket))
     }
 
+    /// Gives the socket up after an error of sending or receiving. The next notification opens
+    /// another one.
     fn close_socket(&mut self, error: &io::Error) {
         tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
         self.socket = None;
     }
 
+    /// Counts a notification without a response. The log says it once, until a response comes.
     fn report_unanswered(&mut self, zone: &Name) {
         self.transfers
             .metrics
@@ -198,6 +202,7 @@ async fn connect_socket(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
+/// Receives a datagram; waits for ever without a socket.
 async fn receive_response(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<usize> {
     match socket {
         Some(socket) => socket.recv(buffer).await,
@@ -205,6 +210,7 @@ async fn receive_response(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::
     }
 }
 
+/// Sleeps until `due`; for ever if nothing is due.
 async fn sleep_until_due(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,

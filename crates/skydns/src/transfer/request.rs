@@ -29,7 +29,9 @@ pub(super) struct TransferRequest {
     pub(super) since: Option<ClientVersion>,
     /// Header and question, which begin every message of the response.
     head: Vec<u8>,
+    /// The DO flag of the query; `None` without EDNS, and then the response has none either.
     dnssec_ok: Option<bool>,
+    /// Signs each message of the response; `None` for a query without a signature.
     session: Option<TsigSession>,
 }
 
@@ -193,7 +195,7 @@ impl TransferRequest {
         }
     }
 
-    /// Rejects an accepted query after all.
+    /// Rejects an accepted query after all, with its question alone and the RCODE.
     pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
         if let Ok(mut header) = Header::parse(&self.head) {
             header.flags = header.flags & !flag::AA | rcode;

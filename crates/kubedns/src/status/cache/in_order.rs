@@ -34,22 +34,24 @@ pub(super) fn in_order<K: Ord + Clone, V, E>(
     }
 }
 
-/// The smallest keys above a key.
+/// The smallest keys above a key, [`WINDOW`] at most.
 struct Window<'a, K, V> {
+    /// The last key of the window before.
     above: Option<&'a K>,
     pairs: BTreeMap<K, Vec<V>>,
 }
 
 impl<K: Ord, V> Window<'_, K, V> {
+    /// Keeps the pair if its key is among the smallest so far.
     fn offer(&mut self, key: K, value: V) {
-        let is_below = self.above.is_some_and(|above| key <= *above);
+        let was_visited = self.above.is_some_and(|above| key <= *above);
         let is_full = self.pairs.len() == WINDOW;
         let is_beyond = is_full
             && self
                 .pairs
                 .last_key_value()
                 .is_some_and(|(most, _)| key > *most);
-        if is_below || is_beyond {
+        if was_visited || is_beyond {
             return;
         }
 
@@ -97,7 +99,9 @@ mod tests {
             3 * window + 7,
         ] {
             let mut pairs: Vec<(u32, u32)> = (0..count).map(|key| (key, 2 * key)).collect();
+            // An order that is far from ascending, and the same in each run.
             pairs.sort_by_key(|(key, _)| key.wrapping_mul(2_654_435_761));
+
             // Some keys have a second value, which comes after the first.
             let more: Vec<(u32, u32)> = pairs
                 .iter()

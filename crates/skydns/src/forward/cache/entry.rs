@@ -45,7 +45,8 @@ pub(super) struct CacheEntry {
     lifetime: Duration,
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
-    recheck: AtomicU64,
+    retry_at: AtomicU64,
+    /// Counts the entry and its size in the metrics until the entry is dropped.
     counted: EntryGauge,
 }
 
@@ -79,7 +80,7 @@ impl CacheEntry {
             max_ttl: lifetime.max_ttl,
             received: now,
             lifetime: Duration::from_secs(lifetime.seconds.into()),
-            recheck: AtomicU64::new(0),
+            retry_at: AtomicU64::new(0),
             counted: metrics.count_entry(u32::try_from(size).unwrap_or(u32::MAX)),
         })
     }
@@ -96,12 +97,12 @@ impl CacheEntry {
     /// Current state of the entry; `None` if the upstreams must be queried first.
     pub(super) fn state_at(&self, limits: &CacheLimits, now: Instant) -> Option<EntryState> {
         let state = self.state_when_failing(limits, now)?;
-        let recheck = self.recheck.load(Ordering::Relaxed);
+        let retry_at = self.retry_at.load(Ordering::Relaxed);
         match state {
             EntryState::Fresh(_) => Some(state),
-            EntryState::Stale { .. } if recheck == 0 => None,
+            EntryState::Stale { .. } if retry_at == 0 => None,
             EntryState::Stale { .. } => Some(EntryState::Stale {
-                due: as_milliseconds(self.age_at(now)) >= recheck,
+                due: as_milliseconds(self.age_at(now)) >= retry_at,
             }),
         }
     }
@@ -125,20 +126,20 @@ impl CacheEntry {
     /// Records that the upstreams failed. From now on a stale entry is the answer at once; a retry
     /// follows after `recheck`.
     pub(super) fn record_failure(&self, recheck: Duration, now: Instant) {
-        let next = self.recheck_after(recheck, now);
-        self.recheck.store(next, Ordering::Relaxed);
+        let next = self.time_after(recheck, now);
+        self.retry_at.store(next, Ordering::Relaxed);
     }
 
     /// Whether the caller should retry the upstreams. Only one caller gets true in each interval.
     pub(super) fn claim_retry(&self, recheck: Duration, now: Instant) -> bool {
-        let due = self.recheck.load(Ordering::Relaxed);
+        let due = self.retry_at.load(Ordering::Relaxed);
         if due > as_milliseconds(self.age_at(now)) {
             return false;
         }
 
         // Of several callers, the exchange succeeds for one.
-        let next = self.recheck_after(recheck, now);
-        self.recheck
+        let next = self.time_after(recheck, now);
+        self.retry_at
             .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
@@ -148,8 +149,8 @@ impl CacheEntry {
     }
 
     /// Converts the time `pause` after `now` to milliseconds since `received`, the unit of the
-    /// field `recheck`.
-    fn recheck_after(&self, pause: Duration, now: Instant) -> u64 {
+    /// field `retry_at`. Never 0, which has a meaning of its own.
+    fn time_after(&self, pause: Duration, now: Instant) -> u64 {
         as_milliseconds(self.age_at(now).saturating_add(pause)).max(1)
     }
 
@@ -170,7 +171,7 @@ impl CacheEntry {
             answer::append_answer(message, opt, self.rcode(), query, out)
         };
 
-        // The OPT record has no TTL to count down.
+        // Up to `length`, since the OPT record that follows has no TTL to count down.
         let records = out.get_mut(start..start + written.length);
         self.write_age(state, records.unwrap_or_default());
         written.truncated
@@ -268,7 +269,8 @@ impl ReplyLifetime {
         let shortest = ttls.min()?;
 
         let mut answers = message.section(Section::Answer);
-        // An alias without a target of the type is a negative answer, too.
+        // An alias without a target of the type is a negative answer, too, and so is any answer to a
+        // query for ANY.
         let positive = code == rcode::NOERROR && answers.any(|record| record.rtype == qtype);
         let lifetime = if positive {
             Self {

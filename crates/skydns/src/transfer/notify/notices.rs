@@ -27,7 +27,8 @@ struct ZoneNotice {
     serial: u32,
     /// The ID of the messages for this serial. No other zone has the same.
     id: u16,
-    /// The number of messages since the secondary was last expected to respond.
+    /// The number of messages since the attempts began; a change during the attempts does not begin
+    /// them anew.
     sent: usize,
     /// Time of the next message, or of giving up; `None` if the secondary has responded, or has not
     /// for too long.
@@ -82,14 +83,14 @@ impl PendingNotices {
         }
     }
 
-    /// Schedules the notification of a change.
+    /// Schedules the notification of a change, unless attempts for an earlier one are under way:
+    /// their next message has the new serial.
     fn set_serial(&mut self, zone: &Name, serial: u32, now: Instant) {
         let id = self.unused_id();
         let notice = self.zones.entry(zone.clone()).or_default();
         notice.serial = serial;
         notice.id = id;
 
-        // Attempts for an earlier change continue instead.
         if notice.due.is_none() {
             let earliest = notice.last_sent.map_or(now, |sent| sent + MIN_INTERVAL);
             notice.due = Some(earliest.max(now));
@@ -97,7 +98,8 @@ impl PendingNotices {
         }
     }
 
-    /// A random ID that no zone has. A response names its zone by the ID alone.
+    /// A random ID that no zone has. A response names its zone by the ID alone. There are far fewer
+    /// zones than IDs.
     fn unused_id(&self) -> u16 {
         let mut id: u16 = rand::random();
         while self.zones.values().any(|notice| notice.id == id) {
