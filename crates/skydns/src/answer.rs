@@ -412,8 +412,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     }
 
     /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any
-    /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2), but not in a zone
-    /// in SkyDNS style. `None` leaves the query to the records of its type.
+    /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2), but not in a
+    /// zone in SkyDNS style. `None` leaves the query to the records of its type.
     fn write_alias(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         let zone = self.view.zone();
         match self.query.qtype {

@@ -269,8 +269,8 @@ impl ReplyLifetime {
         let shortest = ttls.min()?;
 
         let mut answers = message.section(Section::Answer);
-        // An alias without a target of the type is a negative answer, too, and so is any answer to a
-        // query for ANY.
+        // An alias without a target of the type is a negative answer, too, and so is any answer to
+        // a query for ANY.
         let positive = code == rcode::NOERROR && answers.any(|record| record.rtype == qtype);
         let lifetime = if positive {
             Self {
