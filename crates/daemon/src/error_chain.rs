@@ -1,4 +1,4 @@
-//! Errors in one line, with their causes and without the operating system's error number.
+//! Texts of errors: in one line with their causes, or without the operating system's error number.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};

@@ -14,7 +14,7 @@ use crate::shutdown::{Shutdown, Signals};
 /// The exit status after an error, as after a fatal log line of a Go program.
 const FAILED: u8 = 255;
 /// Bound of the time between [`Shutdown::stop`] and the end of the process.
-const STOPPING: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The description of a binary in its `main.rs`.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
-    /// The subcommands. `main.rs` runs them if one is the first word.
+    /// The subcommands. `main.rs` runs them if one is the first word; anywhere else, the word is a
+    /// mistake.
     pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,
@@ -85,6 +86,8 @@ where
     code
 }
 
+/// Runs `run` until it returns or is overdue after the stop. The first signal begins the lameduck
+/// duration; its end or a second signal begins the stop; a further signal ends `run` at once.
 fn run_until_stopped<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
 where
     O: Options,
@@ -105,7 +108,7 @@ where
         tokio::select! {
             result = run(options, shutdown.clone()) => result,
             () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("stopped by a third signal"),
-            () = wait_until_overdue(&shutdown) => anyhow::bail!("still running {STOPPING:?} after the stop"),
+            () = wait_until_overdue(&shutdown) => anyhow::bail!("still running {STOP_TIMEOUT:?} after the stop"),
         }
     });
 
@@ -116,5 +119,5 @@ where
 
 async fn wait_until_overdue(shutdown: &Shutdown) {
     shutdown.stop.cancelled().await;
-    tokio::time::sleep(STOPPING).await;
+    tokio::time::sleep(STOP_TIMEOUT).await;
 }

@@ -161,7 +161,7 @@ pub(crate) enum NameKind {
         key: ObjectKey,
         label: String,
     },
-    /// `svc` or `NAMESPACE.svc`: a domain above the names of Services.
+    /// `svc` (without `namespace`) or `NAMESPACE.svc`: a domain above the names of Services.
     Namespace {
         namespace: Option<String>,
     },
@@ -198,7 +198,7 @@ pub(crate) enum NameKind {
     OwnName {
         target: Option<String>,
     },
-    /// An external name.
+    /// Any other name: kubedns has no zone for it.
     #[serde(rename = "outside")]
     External,
 }

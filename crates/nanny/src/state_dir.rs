@@ -27,7 +27,7 @@ const PROBE: &str = ".probe";
 const ROOM: usize = 64 << 10;
 
 /// Limit of directory entries searched for leftovers.
-const MAX_LOOKED_AT: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// A writable directory.
 #[derive(Debug)]
@@ -108,6 +108,7 @@ impl StateDir {
         }
     }
 
+    /// Creates a removed directory again. The lock of an own directory was removed with it.
     fn recreate(&self) -> io::Result<()> {
         match &self.own_lock {
             Some(lock) => *lock.lock() = create_locked(&self.path)?,
@@ -116,6 +117,7 @@ impl StateDir {
         Ok(())
     }
 
+    /// Removes the directory if the nanny created it.
     pub(crate) fn remove(self) {
         if self.own_lock.is_some() {
             // If the directory cannot be removed, it only takes space.
@@ -145,7 +147,7 @@ fn remove_leftovers(place: &Path) {
     };
 
     // In a shared /tmp there may be many entries of others.
-    for entry in entries.flatten().take(MAX_LOOKED_AT) {
+    for entry in entries.flatten().take(MAX_ENTRIES) {
         let path = entry.path();
         if !is_leftover(&path) {
             continue;
@@ -202,8 +204,8 @@ fn is_lack_of_space(error: &io::Error) -> bool {
     )
 }
 
-/// Checks that the nanny's user owns the directory. In a place such as /tmp, another user may have
-/// created the directory.
+/// Checks that the path is a directory, not a link, and that the nanny's user owns it. In a place
+/// such as /tmp, another user may have created the directory.
 fn check_owner(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {
@@ -271,10 +273,10 @@ mod tests {
     #[test]
     fn only_leftovers_are_removed() {
         let place = tempfile::tempdir().unwrap();
-        let directory = |name: String, locked: bool| {
+        let directory = |name: String, has_lock_file: bool| {
             let path = place.path().join(name);
             fs::create_dir(&path).unwrap();
-            locked.then(|| fs::write(path.join(LOCK), b"").unwrap());
+            has_lock_file.then(|| fs::write(path.join(LOCK), b"").unwrap());
             fs::write(path.join("servers.conf"), b"").unwrap();
             path
         };

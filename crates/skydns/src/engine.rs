@@ -225,6 +225,7 @@ impl From<Reply> for NameResult<'_> {
 }
 
 impl<'a, V: View> Engine<'a, V> {
+    /// Decides who answers the query. Only a missing name leads to the client's search list.
     fn route_query(&self, out: &mut Vec<u8>) -> EngineOutcome {
         if let Some(reply) = self.reject_query(out) {
             return EngineOutcome::Reply(reply);
@@ -251,7 +252,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Answers a query that is rejected whatever its name.
+    /// Answers a query that is rejected before its name is looked up: its form, its EDNS version or
+    /// the type ANY.
     fn reject_query(&self, out: &mut Vec<u8>) -> Option<Reply> {
         let zone = self.view.zone();
         if self.query.lax && zone.strict {
@@ -280,6 +282,7 @@ impl<'a, V: View> Engine<'a, V> {
 
         match self.view.zone().search_list(self.query.name) {
             Some(list) if self.view.has_synced() => EngineOutcome::Search(list),
+            // Every name below the suffix has a list, so the view has not synced.
             _ => EngineOutcome::Reply(self.refuse_query(&Cause::NotSynced, out)),
         }
     }
@@ -346,8 +349,9 @@ impl<'a, V: View> Engine<'a, V> {
         NameProgress::Reply(reply_of_zone(self.finish_nxdomain(answer), authority))
     }
 
+    /// Finishes the answer with NXDOMAIN and the flags of its zone.
     pub(super) fn finish_nxdomain(&self, answer: AnswerWriter<'_, '_, V>) -> Reply {
-        // kube-dns sets neither AA nor RA here.
+        // kube-dns, whose zone is not a whole one, sets neither AA nor RA.
         let own_flags = if answer.is_whole_zone() {
             AUTHORITATIVE
         } else {
@@ -403,7 +407,8 @@ impl<'a, V: View> Engine<'a, V> {
         self.append_cause(cause, rcode::REFUSED, System::Auth, out)
     }
 
-    /// Adds the cause to the written answer, if extended errors are enabled.
+    /// Adds the cause to the written answer, if extended errors are enabled. Returns what that
+    /// answer was.
     pub(super) fn append_cause(
         &self,
         cause: &Cause,

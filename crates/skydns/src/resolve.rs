@@ -16,9 +16,8 @@ use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::client_shares::ClientShares;
-use crate::engine::System;
 use crate::engine::{
-    self, AnswerContext, EngineOutcome, Identity, NameProgress, PendingAnswer, Reply,
+    self, AnswerContext, EngineOutcome, Identity, NameProgress, PendingAnswer, Reply, System,
 };
 use crate::expensive_queue::ExpensiveQueue;
 use crate::external::ExternalAnswers;

@@ -21,16 +21,16 @@ pub(super) struct LineQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     /// Whether lines are queued for [`LineQueue::run`] rather than written at once.
-    runs: bool,
+    is_open: bool,
     waiting: Vec<u8>,
     /// Whether a write is in progress.
-    writes: bool,
+    is_writing: bool,
     lost: u64,
 }
 
 impl QueueState {
     fn is_busy(&self) -> bool {
-        self.runs && (self.writes || !self.waiting.is_empty())
+        self.is_open && (self.is_writing || !self.waiting.is_empty())
     }
 }
 
@@ -38,9 +38,9 @@ impl LineQueue {
     /// An empty, closed queue.
     pub(super) const fn new() -> Self {
         let state = QueueState {
-            runs: false,
+            is_open: false,
             waiting: Vec::new(),
-            writes: false,
+            is_writing: false,
             lost: 0,
         };
         Self {
@@ -52,7 +52,7 @@ impl LineQueue {
     /// Queues a whole line, or counts the line as lost. A closed queue writes the line at once.
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.state.lock();
-        if !state.runs {
+        if !state.is_open {
             drop(state);
             // A closed standard error must not end the service.
             let _ = io::stderr().lock().write_all(line);
@@ -67,26 +67,27 @@ impl LineQueue {
 
     /// Opens the queue: from now on lines wait for [`run`](Self::run).
     pub(super) fn open(&self) {
-        self.state.lock().runs = true;
+        self.state.lock().is_open = true;
     }
 
     /// Closes the queue: from now on lines are written at once.
     pub(super) fn close(&self) {
-        self.state.lock().runs = false;
+        self.state.lock().is_open = false;
     }
 
-    /// Writes queued lines forever. `lost` formats the line that reports the number of lost lines.
-    pub(super) fn run(&self, mut out: impl Write, lost: impl Fn(u64) -> String) {
+    /// Writes queued lines forever. `report_lost` formats the line that reports the number of lost
+    /// lines.
+    pub(super) fn run(&self, mut out: impl Write, report_lost: impl Fn(u64) -> String) {
         loop {
             let mut lines = self.take_lines();
             let count = std::mem::take(&mut self.state.lock().lost);
             // The report comes with the first lines that are read again.
             if count > 0 {
-                lines.extend_from_slice(lost(count).as_bytes());
+                lines.extend_from_slice(report_lost(count).as_bytes());
             }
 
             let _ = out.write_all(&lines);
-            self.state.lock().writes = false;
+            self.state.lock().is_writing = false;
             self.changed.notify_all();
         }
     }
@@ -96,7 +97,7 @@ impl LineQueue {
         let mut state = self.state.lock();
         self.changed
             .wait_while(&mut state, |state| state.waiting.is_empty());
-        state.writes = true;
+        state.is_writing = true;
         std::mem::take(&mut state.waiting)
     }
 
@@ -163,6 +164,7 @@ mod tests {
             queue.push(&line);
         }
         assert!(queue.state.lock().waiting.len() <= CAPACITY);
+        // The pipe is still full, so the flush ends at its timeout.
         queue.flush(Duration::from_millis(1));
 
         // Losses may be reported in several lines, if the thread that writes is slow to start.

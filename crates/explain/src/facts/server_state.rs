@@ -16,7 +16,8 @@ pub struct ServerState {
     pub progress: SyncProgress,
     /// Whether the process is shutting down.
     pub draining: bool,
-    /// The kinds of objects without an open watch: the watch was lost, or the kind is not needed.
+    /// The kinds of objects whose watch is not open; empty before the first complete lists. The
+    /// kind of endpoints that is not in use is among them, because nobody watches it.
     pub lost: Vec<Kind>,
     /// The further zones (etcd, cluster set) whose watch is not open.
     pub lost_zones: Vec<LostZone>,
@@ -35,7 +36,8 @@ pub struct LostZone {
     pub reason: String,
 }
 
-/// The server as part of the document.
+/// The server as part of the document. The kind of endpoints is known from the objects that were
+/// found.
 pub(crate) fn report_server(
     state: &ServerState,
     snapshot: &Snapshot,

@@ -29,6 +29,7 @@ pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force
 
 /// Warns of a stub domain that equals a cluster domain: the stub domain has little effect.
 pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
+    // A stub domain without servers is ignored, so it clashes with nothing.
     let clash = config
         .stub_domains
         .iter()

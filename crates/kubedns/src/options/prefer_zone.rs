@@ -32,7 +32,7 @@ impl FromStr for PreferZone {
         match text {
             "" => Ok(Self::Off),
             "auto" => Ok(Self::Auto),
-            zone if super::scope::is_value(zone) => Ok(Self::Zone(zone.into())),
+            zone if super::scope::is_label_value(zone) => Ok(Self::Zone(zone.into())),
             _ => Err(ZoneNameError),
         }
     }

@@ -67,7 +67,7 @@ impl FromStr for Selector {
             return Ok(Self::default());
         }
 
-        // The API server would refuse the watch; a mistake is known before that.
+        // The API server checks selectors too, but only when a watch begins.
         for requirement in split_requirements(text).map(str::trim) {
             if !is_requirement(requirement) {
                 return Err(SelectorError(requirement.to_owned()));
@@ -90,20 +90,21 @@ fn split_requirements(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Whether the text is one requirement: a comparison, a set, or the presence of a key.
 fn is_requirement(text: &str) -> bool {
     if let Some(key) = text.strip_prefix('!') {
-        return is_key(key.trim());
+        return is_label_key(key.trim());
     }
     // The operator `=` is a part of the others, so it comes last.
     for operator in ["!=", "==", "="] {
         if let Some((key, value)) = text.split_once(operator) {
-            return is_key(key.trim()) && is_value(value.trim());
+            return is_label_key(key.trim()) && is_label_value(value.trim());
         }
     }
 
     match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         Some((head, values)) => is_set_requirement(head, values),
-        None => is_key(text),
+        None => is_label_key(text),
     }
 }
 
@@ -113,20 +114,22 @@ fn is_set_requirement(head: &str, values: &str) -> bool {
     let [key, "in" | "notin"] = words.as_slice() else {
         return false;
     };
-    is_key(key) && values.split(',').all(|value| is_value(value.trim()))
+    is_label_key(key) && values.split(',').all(|value| is_label_value(value.trim()))
 }
-/// Whether the text is a label key: `name` or `prefix/name`.
-fn is_key(key: &str) -> bool {
+
+/// Whether the text is a label key: `name` or `prefix/name`. The rules of a name are those of a
+/// value, but a name is not empty.
+fn is_label_key(key: &str) -> bool {
     let Some((prefix, name)) = key.split_once('/') else {
-        return !key.is_empty() && is_value(key);
+        return !key.is_empty() && is_label_value(key);
     };
     let is_domain = !prefix.is_empty() && prefix.split('.').all(is_label);
-    is_domain && !name.is_empty() && is_value(name)
+    is_domain && !name.is_empty() && is_label_value(name)
 }
 
 /// Whether the text is a label value: empty, or at most 63 letters, digits, '-', '_' and '.', with
 /// a letter or digit at both ends.
-pub(super) fn is_value(value: &str) -> bool {
+pub(super) fn is_label_value(value: &str) -> bool {
     let octets = value.as_bytes();
     let is_allowed = octets
         .iter()

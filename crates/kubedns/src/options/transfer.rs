@@ -1,4 +1,5 @@
-//! `--transfer-to` and `--transfer-key`: the secondaries of the zones, and their TSIG key.
+//! `--transfer-to` and `--transfer-key`: the secondaries of the zones, and the file of their TSIG
+//! key.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ pub enum TransferError {
 }
 
 impl Options {
-    /// The secondaries that may transfer zones; `None` without the flag. Reads the key file.
+    /// The secondaries that may transfer zones; `None` without `--transfer-to`. Reads the key file.
     ///
     /// # Errors
     ///

@@ -115,6 +115,7 @@ impl BoundDns {
     }
 }
 
+/// The forwarder, with its cache and metrics.
 fn forwarder(
     options: &Options,
     registry: &daemon::metrics::Metrics,
@@ -125,6 +126,7 @@ fn forwarder(
     let cache = match options.cache_limits() {
         Some(limits) => {
             let metrics = CacheMetrics::new(&nested).context("cannot set up metrics")?;
+            // `None` if the limits leave room for no entries.
             ReplyCache::new(limits, metrics)
         }
         None => None,
@@ -194,7 +196,8 @@ fn start_transfers(
     tasks.lasting("keeping zone versions", versions);
 }
 
-/// A registry as a collector of another registry.
+/// A registry as a collector of another registry. It describes no metrics: the nested registry has
+/// checked their names, and the other registry takes only one such collector.
 struct NestedRegistry(prometheus::Registry);
 
 impl Collector for NestedRegistry {

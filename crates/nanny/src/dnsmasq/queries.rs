@@ -128,7 +128,7 @@ impl FollowerQueue {
             self.left_out += 1;
         } else {
             self.queued_in_second += 1;
-            self.lines.push_back(query.line(time));
+            self.lines.push_back(query.to_line(time));
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct LoggedQuery {
 }
 
 impl LoggedQuery {
-    pub(crate) fn line(&self, time: SystemTime) -> QueryLine {
+    pub(crate) fn to_line(&self, time: SystemTime) -> QueryLine {
         QueryLine {
             time: querylog::format_timestamp(time),
             client: self.client.to_string(),
@@ -65,12 +65,13 @@ impl LoggedQuery {
 /// A query without an answer.
 #[derive(Debug)]
 struct UnansweredQuery {
-    /// The query's number and the client's address, as written. The number alone is not unique:
-    /// dnsmasq's child processes for TCP number their queries separately.
+    /// The query's number, and the client's address and port, as written. The number alone is not
+    /// unique: dnsmasq's child processes for TCP number their queries separately.
     id: String,
     client: IpAddr,
     name: String,
     qtype: u16,
+    /// The last server to which dnsmasq forwarded the query.
     server: Option<String>,
     since: Instant,
     /// The answer may be in other lines: in the lines of a repetition of this query, or in lost
@@ -82,7 +83,7 @@ struct UnansweredQuery {
 #[derive(Clone, Copy)]
 struct LineAnswer<'l> {
     rcode: u16,
-    /// `None` if the answer is that of a server.
+    /// `None` if the answer is that of the server to which the query was forwarded.
     by: Option<&'l str>,
 }
 
@@ -131,7 +132,7 @@ impl QueryLineJoiner {
         }
         if (word, rest) == DUPLICATE {
             let query = self.waiting.remove(at)?;
-            return Some(query.complete_as(self.last_answered.as_ref(), now));
+            return Some(query.complete_like(self.last_answered.as_ref(), now));
         }
         self.answer_query(at, parse_answer(word, rest)?, now)
     }
@@ -222,7 +223,7 @@ impl UnansweredQuery {
     }
 
     /// Completes the query with the answer of `last`, if both have the same name and type.
-    fn complete_as(self, last: Option<&LoggedQuery>, now: Instant) -> LoggedQuery {
+    fn complete_like(self, last: Option<&LoggedQuery>, now: Instant) -> LoggedQuery {
         match last {
             Some(last) if last.qtype == self.qtype && last.name == self.name => {
                 self.complete(last.rcode, Some(last.by.as_str()), now)
@@ -256,8 +257,9 @@ fn split_id(line: &str) -> Option<(&str, &str)> {
     Some((id, rest.trim_start()))
 }
 
-/// Parses a line whose first word is `word`. `None` for a CNAME, because the answer follows.
-fn parse_answer<'l>(word: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
+/// Parses a line whose first word is `source`. `None` for a line without an answer, and for a
+/// CNAME, because the answer follows.
+fn parse_answer<'l>(source: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
         return None;
@@ -266,10 +268,10 @@ fn parse_answer<'l>(word: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
     // An address or NODATA means NOERROR.
     let first_word = value.split_whitespace().next();
     let rcode = first_word.and_then(|word| parse_rcode(word).ok());
-    let by = match word {
+    let by = match source {
         "reply" => None,
         "cached" | "cached-stale" | "stale" => Some("cache"),
-        word => Some(word),
+        source => Some(source),
     };
     Some(LineAnswer {
         rcode: rcode.unwrap_or_default(),
@@ -281,7 +283,7 @@ fn parse_answer<'l>(word: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
 mod tests {
     use super::*;
 
-    /// Lines of a real dnsmasq 2.90, a second apart.
+    /// The queries reported for lines of a real dnsmasq 2.90, a second apart.
     fn joined(lines: &str) -> Vec<String> {
         joined_each(Duration::from_secs(1), lines)
     }
@@ -291,8 +293,8 @@ mod tests {
         let start = Instant::now();
         let mut found = Vec::new();
         for (at, line) in (0..).zip(lines.lines()) {
-            let over = joiner.join_line(line, start + at * step);
-            found.extend(over.iter().map(|query| {
+            let reported = joiner.join_line(line, start + at * step);
+            found.extend(reported.iter().map(|query| {
                 let QueryLine {
                     client,
                     name,
@@ -300,7 +302,7 @@ mod tests {
                     rcode,
                     by,
                     ..
-                } = query.line(SystemTime::now());
+                } = query.to_line(SystemTime::now());
                 format!("{client} {qtype} {name} {rcode} {by} {:?}", query.took)
             }));
         }
@@ -355,6 +357,7 @@ mod tests {
 2 127.0.0.3/57848 reply query is duplicate
 5 127.0.0.4/41945 query[A] other.test from 127.0.0.4
 5 127.0.0.4/41945 reply query is duplicate";
+        // Time passes until a query without an answer would be reported.
         let filler = "\nx".repeat(100);
         let expected = [
             "127.0.0.2 A slow.test. NXDOMAIN 192.0.2.1 200ms",
@@ -407,7 +410,7 @@ mod tests {
     fn waiting_queries_are_bounded() {
         let mut joiner = QueryLineJoiner::default();
         let now = Instant::now();
-        let told = (0..3000).map(|n| {
+        let reported = (0..3000).map(|n| {
             joiner
                 .join_line(
                     &format!("{n} 10.0.0.1/1 query[A] a.test from 10.0.0.1"),
@@ -415,7 +418,7 @@ mod tests {
                 )
                 .len()
         });
-        assert_eq!(told.sum::<usize>(), 3000 - MAX_WAITING);
+        assert_eq!(reported.sum::<usize>(), 3000 - MAX_WAITING);
         assert_eq!(joiner.waiting.len(), MAX_WAITING);
     }
 

@@ -189,6 +189,7 @@ fn response_edns(query: &Edns) -> Edns {
     edns
 }
 
+/// What hickory-server wants to know about a response, when none was sent.
 fn unsent_response(metadata: Metadata) -> ResponseInfo {
     ResponseInfo::from(Header {
         metadata,
@@ -286,6 +287,7 @@ mod tests {
     #[tokio::test]
     async fn connection_without_query_is_closed() {
         let (_tasks, server) = start().await;
+        // The message of this length never comes: the connection ends at `MAX_CONNECTION_LIFE`.
         let unfinished = [0xff, 0xff];
         let response = [[0, 12, 1, 2, 0x80].as_slice(), &[0; 9]].concat();
         for octets in [&unfinished, [0, 0].as_slice(), &[0, 3, 1, 2, 3], &response] {
@@ -368,6 +370,7 @@ mod tests {
         }
     }
 
+    /// The handler's response to a message; `None` if the message is no query.
     fn respond(octets: Vec<u8>) -> Option<Vec<u8>> {
         let query = read_query(octets, (Ipv4Addr::LOCALHOST, 53).into())?;
         let captured = CapturedResponse::default();

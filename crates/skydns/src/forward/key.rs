@@ -24,7 +24,8 @@ pub(super) struct QueryKey {
 }
 
 impl QueryKey {
-    /// Whether the reply may be cached. If not, another client may get a different reply.
+    /// Whether the reply may be cached: the query is for one type of records, and has no forwarded
+    /// option, such as a client subnet, which may change the reply.
     pub(super) fn is_cacheable(&self) -> bool {
         self.query.options.is_empty() && !QUESTIONS_ONLY.contains(&self.query.kind.qtype)
     }
@@ -55,7 +56,7 @@ pub(super) struct BorrowedQueryKey<'a> {
 }
 
 impl<'a> BorrowedQueryKey<'a> {
-    /// The key of a client's query; `None` if its reply is not cached.
+    /// The key of a client's query in the cache; `None` if its reply is not cached.
     pub(super) fn of_client(
         query: &'a wire::Query<'_>,
         upstreams: &'a UpstreamList,
@@ -64,7 +65,7 @@ impl<'a> BorrowedQueryKey<'a> {
             .edns
             .map(|edns| options::forwarded_options(edns.options));
         let plain = forwarded.is_none_or(|options| options.is_empty());
-        // Forwarded options, such as a client subnet, may change the reply.
+        // As in `QueryKey::is_cacheable`.
         if !plain || QUESTIONS_ONLY.contains(&query.qtype) {
             return None;
         }

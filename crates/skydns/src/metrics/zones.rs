@@ -18,8 +18,8 @@ const MAX_ZONES: usize = 40;
 const NAME: &str = "kubedns_zone_queries_total";
 const HELP: &str = "Queries for names in further zones (not the cluster's), by zone and RCODE.";
 
-/// The counters of one thread, by the number of the zone. The last row counts all zones without a
-/// label of their own.
+/// The counters of one thread, by the number of the zone and the row of the RCODE in [`RCODES`]. The
+/// last number stands for all zones without a label of their own.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 
@@ -61,19 +61,19 @@ impl<B: Backend> ZoneMetrics<B> {
         })
     }
 
-    /// The series of one row of the counters. RCODEs that have not occurred have no series.
-    fn series(&self, row: usize, zone: &str) -> Vec<Metric> {
+    /// The series of the zone with this number. RCODEs that have not occurred have no series.
+    fn series(&self, number: usize, zone: &str) -> Vec<Metric> {
         let shards = self.metrics.shards();
-        let count = |column: usize| {
+        let count = |row: usize| {
             shards
                 .iter()
-                .map(|shard| shard.zones.0[row][column].load(Relaxed))
+                .map(|shard| shard.zones.0[number][row].load(Relaxed))
                 .sum()
         };
         let counts = RCODES
             .iter()
             .enumerate()
-            .map(|(column, rcode)| (rcode_label(*rcode), count(column)));
+            .map(|(row, rcode)| (rcode_label(*rcode), count(row)));
         counts
             .filter(|(_, count)| *count > 0)
             .map(|(rcode, count)| counter(&[("zone", zone), ("rcode", rcode)], count))
@@ -96,8 +96,10 @@ impl<B: Backend> Collector for ZoneMetrics<B> {
             .flat_map(|zone| self.series(zone.number.into(), &zone.domain.to_string()))
             .collect();
         series.extend(self.series(MAX_ZONES, OTHER));
-        let some = !series.is_empty();
-        some.then(|| family(NAME.to_owned(), HELP, MetricType::COUNTER, series))
+        // The text encoder rejects a family without series.
+        let has_series = !series.is_empty();
+        has_series
+            .then(|| family(NAME.to_owned(), HELP, MetricType::COUNTER, series))
             .into_iter()
             .collect()
     }

@@ -71,14 +71,14 @@ impl<B: Backend> Resolver<B> {
     }
 
     fn finish_walk(&self, walk: SearchWalk, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Reply {
-        let steps = walk.steps();
+        let lookups = walk.lookups();
         let start = out.len();
 
         let (reply, completion) = walk.append_answer(ask.query, out);
         if completion == Completion::Failed {
             append_cause(ask, &Cause::Completion, start, out);
         }
-        self.shard.completed(completion, steps);
+        self.shard.completed(completion, lookups);
         reply
     }
 }

@@ -12,8 +12,7 @@
 
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
-use crate::engine::System;
-use crate::engine::{AUTHORITATIVE, Reply, truncation_flag};
+use crate::engine::{AUTHORITATIVE, Reply, System, truncation_flag};
 use crate::metrics::Completion;
 use crate::search::SearchList;
 use wire::{
@@ -30,23 +29,23 @@ pub struct SearchWalk {
     /// The type to look up.
     qtype: u16,
     /// The other address type, for A, AAAA and CNAME queries. Resolvers query both types.
-    pair: Option<u16>,
-    /// Whether the current lookup is for the other type.
-    other_type: bool,
+    other_family: Option<u16>,
+    /// Whether the current lookup is for the other address type.
+    asks_other_family: bool,
     /// Owner name of the SOA record in a negative answer of the walk.
-    owner: Name,
+    soa_owner: Name,
     /// The NXDOMAIN response for the query name, if that is the first name. This response is the
     /// answer if no name exists.
     first_response: Option<CandidateResponse>,
     /// Lowest TTL of the negative responses so far, in seconds.
-    ttl: u32,
-    /// TTL of the zone's records, in seconds.
+    negative_ttl: u32,
+    /// TTL of the zone's records, in seconds: the highest TTL of the walk's CNAME record.
     alias_ttl: u32,
     /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those
     /// of the zone.
     soa_numbers: [u32; 4],
     end: WalkEnd,
-    steps: u64,
+    lookups: u64,
 }
 
 /// Result of the walk.
@@ -87,7 +86,7 @@ struct WalkResult {
 impl SearchWalk {
     /// A walk through `list` for `query`.
     pub fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
-        let (qtype, pair) = match query.qtype {
+        let (qtype, other_family) = match query.qtype {
             // A walk for CNAME ends at the same name as a walk for A.
             rtype::A | rtype::CNAME => (rtype::A, Some(rtype::AAAA)),
             rtype::AAAA => (rtype::AAAA, Some(rtype::A)),
@@ -95,25 +94,25 @@ impl SearchWalk {
         };
 
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
-        let owner = suffix
+        let soa_owner = suffix
             .filter(|suffix| !suffix.is_within(&zone.domain))
             .unwrap_or(&zone.domain)
             .clone();
-        let soa_numbers = soa_numbers(zone.serials.as_deref(), &owner);
+        let soa_numbers = soa_numbers(zone.serials.as_deref(), &soa_owner);
 
         Self {
             list,
             at: 0,
             qtype,
-            pair,
-            other_type: false,
-            owner,
+            other_family,
+            asks_other_family: false,
+            soa_owner,
             first_response: None,
-            ttl: zone.negative_ttl,
+            negative_ttl: zone.negative_ttl,
             alias_ttl: zone.ttl(),
             soa_numbers,
             end: WalkEnd::Missing,
-            steps: 0,
+            lookups: 0,
         }
     }
 
@@ -127,8 +126,11 @@ impl SearchWalk {
             return None;
         }
         let name = self.list.names.get(self.at)?;
-        self.steps += 1;
-        let qtype = self.pair.filter(|_| self.other_type).unwrap_or(self.qtype);
+        self.lookups += 1;
+        let qtype = self
+            .other_family
+            .filter(|_| self.asks_other_family)
+            .unwrap_or(self.qtype);
 
         // As the client would send it if it walked the list itself.
         let header = Header {
@@ -157,7 +159,8 @@ impl SearchWalk {
         };
         let has_records = header.counts[1] > 0 || header.is_truncated();
         if !has_records {
-            self.ttl = authority_ttl(message).map_or(self.ttl, |ttl| ttl.min(self.ttl));
+            self.negative_ttl =
+                authority_ttl(message).map_or(self.negative_ttl, |ttl| ttl.min(self.negative_ttl));
         }
 
         match header.rcode() {
@@ -168,11 +171,11 @@ impl SearchWalk {
                 // Without the name there is no other type to look up.
                 self.advance_name();
             }
-            rcode::NOERROR if has_records && self.other_type => self.end_by_other_type(),
+            rcode::NOERROR if has_records && self.asks_other_family => self.end_by_other_family(),
             rcode::NOERROR if has_records => {
                 self.end = WalkEnd::Found(self.at, CandidateResponse::new(message, system));
             }
-            rcode::NOERROR if self.other_type => self.advance_name(),
+            rcode::NOERROR if self.asks_other_family => self.advance_name(),
             rcode::NOERROR => {
                 self.end = WalkEnd::Empty(self.at, CandidateResponse::new(message, system));
                 self.advance_type_or_name();
@@ -190,8 +193,8 @@ impl SearchWalk {
     /// other type of the last name would change nothing.
     fn advance_type_or_name(&mut self) {
         let is_last = self.at + 1 == self.list.names.len();
-        if self.pair.is_some() && !is_last {
-            self.other_type = true;
+        if self.other_family.is_some() && !is_last {
+            self.asks_other_family = true;
         } else {
             self.advance_name();
         }
@@ -199,20 +202,20 @@ impl SearchWalk {
 
     fn advance_name(&mut self) {
         self.at += 1;
-        self.other_type = false;
+        self.asks_other_family = false;
     }
 
     /// Ends the walk at a name that only has addresses of the other family.
-    fn end_by_other_type(&mut self) {
+    fn end_by_other_family(&mut self) {
         self.end = match std::mem::replace(&mut self.end, WalkEnd::Failed) {
             WalkEnd::Empty(at, response) => WalkEnd::Found(at, response),
             end => end,
         };
     }
 
-    /// Number of lookups so far.
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps
+    /// Number of lookups so far, for the metrics.
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups
     }
 
     /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at
@@ -252,17 +255,18 @@ impl SearchWalk {
         match &self.end {
             WalkEnd::Empty(at, response) | WalkEnd::Found(at, response) => {
                 if let Some(name) = self.list.names.get(*at) {
-                    let ttl = self.ttl.min(self.alias_ttl);
+                    // The alias holds while the names before this one are missing.
+                    let ttl = self.negative_ttl.min(self.alias_ttl);
                     records.system = response.system;
                     records.truncated = response.copy_records(query, name, ttl, writer);
                 }
             }
             WalkEnd::Missing => {
                 let soa = ZoneSoa {
-                    domain: self.owner.wire(),
+                    domain: self.soa_owner.wire(),
                     numbers: self.soa_numbers,
-                    ttl: self.ttl,
-                    minimum: self.ttl,
+                    ttl: self.negative_ttl,
+                    minimum: self.negative_ttl,
                 };
                 // The SOA is left out if it does not fit: the answer is complete without it.
                 let _ = soa.write(Section::Authority, writer);
@@ -312,7 +316,8 @@ impl CandidateResponse {
         }
     }
 
-    /// Appends the whole NXDOMAIN response for the query name.
+    /// Appends the whole NXDOMAIN response for the query name. Its ID is that of the query, because
+    /// the lookups have the header of the query.
     fn append_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
         let end = query.question_end();
@@ -357,6 +362,7 @@ impl CandidateResponse {
         };
         let is_complete = copier.copy_answer(&message, query, name, ttl).is_ok();
 
+        // The alias answers a CNAME query, unless the walk ended at the query name.
         let is_negative = message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
         if is_negative {
             copier.copy_soa(&message);

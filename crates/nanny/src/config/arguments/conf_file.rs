@@ -8,7 +8,8 @@ use super::GivenOption;
 
 /// Limit of files read; options in further files stay unknown.
 const MAX_FILES: usize = 64;
-const MAX_FILE: u64 = 1 << 20;
+/// Limit of the size of a file, in octets.
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The options found in the files.
 #[derive(Debug, Default)]
@@ -57,6 +58,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
     found
 }
 
+/// The text of a configuration file; `None` if it is unreadable, too large or no file.
 fn read_file(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     if metadata.file_type().is_char_device() {
@@ -64,7 +66,7 @@ fn read_file(path: &Path) -> Option<String> {
         return Some(String::new());
     }
 
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
+    if !metadata.is_file() || metadata.len() > MAX_FILE_SIZE {
         return None;
     }
     let octets = std::fs::read(path).ok()?;
@@ -86,6 +88,7 @@ fn files_of_conf_dir(value: &str) -> Vec<PathBuf> {
     }
 
     let Ok(entries) = std::fs::read_dir(directory) else {
+        // dnsmasq does not start with such a directory, and logs the cause itself.
         return Vec::new();
     };
     let mut files = Vec::new();
@@ -93,7 +96,7 @@ fn files_of_conf_dir(value: &str) -> Vec<PathBuf> {
         let path = entry.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_wanted = included.is_empty() || has_suffix(&name, &included);
-        if is_wanted && !has_suffix(&name, &excluded) && !is_hidden(&name) && path.is_file() {
+        if is_wanted && !has_suffix(&name, &excluded) && !is_skipped(&name) && path.is_file() {
             files.push(path);
         }
     }
@@ -105,8 +108,8 @@ fn has_suffix(name: &str, suffixes: &[&str]) -> bool {
     suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Returns whether dnsmasq skips a file in any directory: hidden files and backups of editors.
-fn is_hidden(name: &str) -> bool {
+/// Whether dnsmasq skips a file in any directory: hidden files and backups of editors.
+fn is_skipped(name: &str) -> bool {
     let is_autosave = name.starts_with('#') && name.ends_with('#');
     name.starts_with('.') || name.ends_with('~') || is_autosave
 }

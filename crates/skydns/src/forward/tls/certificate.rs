@@ -21,17 +21,18 @@ impl<'a> CertificateInfo<'a> {
     /// Parses a certificate in DER; `None` if the certificate is malformed.
     pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
         let certificate = DerElement::read(der)?.element;
-        let signed = DerElement::read(certificate.within(SEQUENCE)?)?.element;
-        let mut fields = DerFields(signed.within(SEQUENCE)?);
+        let signed = DerElement::read(certificate.value_of(SEQUENCE)?)?.element;
+        let mut fields = DerFields(signed.value_of(SEQUENCE)?);
 
-        // The version is optional. Serial number, signature and issuer follow.
+        // The first field is the version, which is optional, or the serial number. Signature and
+        // issuer follow.
         let has_version = fields.next()?.tag == VERSION;
         let skipped = if has_version { 3 } else { 2 };
         for _ in 0..skipped {
             fields.next()?;
         }
 
-        let mut validity = DerFields(fields.next()?.within(SEQUENCE)?);
+        let mut validity = DerFields(fields.next()?.value_of(SEQUENCE)?);
         let _not_before = validity.next()?;
         let expires = validity.next()?.time()?;
 
@@ -88,7 +89,8 @@ impl<'a> DerElement<'a> {
         Some(DerRead { element, rest })
     }
 
-    fn within(&self, tag: u8) -> Option<&'a [u8]> {
+    /// The value of an element with this tag.
+    fn value_of(&self, tag: u8) -> Option<&'a [u8]> {
         (self.tag == tag).then_some(self.value)
     }
 
