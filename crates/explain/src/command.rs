@@ -87,6 +87,7 @@ pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<O
         return Err(Exit::mistake(NAME, &text));
     }
 
+    // kubedns parses the words again; here a mistake costs no request.
     match ExplainRequest::parse(&options.parameters) {
         Ok(_) => Ok(options),
         Err(ExplainRequestError::NoName) => Err(Exit::mistake(NAME, "no name was given")),

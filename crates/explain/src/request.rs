@@ -149,6 +149,7 @@ impl ExplainParameters {
 
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (key, value) in pairs {
+            // kubedns has the defaults.
             if !value.is_empty() {
                 query.append_pair(key, value);
             }

@@ -25,6 +25,7 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     if question.meant != question.name {
         page.section("typed", &question.name);
     }
+    // All that follows may be outdated, and then the warnings say so.
     for warning in warnings {
         page.section("WARNING", &warning.text);
     }

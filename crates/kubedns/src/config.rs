@@ -189,6 +189,7 @@ impl ConfigFollowers {
 impl ConfigPublisher {
     /// Publishes after each change of an input, until the follower of the configuration ends.
     async fn follow_inputs(&mut self) {
+        // Until the ConfigMap is read, names of its stub domains would leak to other servers.
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
             // What is known is final, so a later refusal changes nothing.
@@ -222,6 +223,7 @@ impl ConfigPublisher {
         let in_force = self.inputs.compute(&self.flags, self.knowledge);
 
         let state = self.inputs.state.borrow();
+        // Once for each edit, and not again when another input changes.
         if in_force.version != self.in_force.borrow().version {
             report::warn_of_stub_domain(&state.config, &self.flags);
         }

@@ -130,6 +130,7 @@ impl IndexTask {
                 () = stop.cancelled() => break,
             }
         }
+        // The next start serves these records until its first lists are complete.
         self.write_last_snapshot().await;
         Ok(())
     }
@@ -152,6 +153,7 @@ impl IndexTask {
 
         match content {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
+            // What the API server has listed is newer, and must not mix with the file.
             Ok(Some(_)) if self.has_objects => {
                 tracing::info!(%directory, "snapshot file ignored, the first lists came before it was read");
             }
@@ -180,6 +182,7 @@ impl IndexTask {
     async fn gather_events(&mut self, batch: &mut Vec<ReceivedEvent<Event>>) {
         let begun = Instant::now();
         let mut idle_rounds = 0;
+        // The bounds keep a stream of events from delaying its first one.
         while idle_rounds < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
             tokio::task::yield_now().await;
 
@@ -268,6 +271,7 @@ impl IndexTask {
             }
             _ => return None,
         };
+        // The same time again is a change that has been measured before.
         time.filter(|_| time != known)
     }
 
@@ -293,6 +297,7 @@ impl IndexTask {
             tracing::warn!(%upstream, "upstream server is this server itself, ignored");
         }
         let zone = in_force.zone.apply_to(&self.zone);
+        // Before the publication, because the line is for upstreams other than the published ones.
         self.log_upstreams(&zone);
 
         self.index.set_zone(zone);
@@ -368,6 +373,7 @@ impl IndexTask {
     }
 
     async fn write_snapshot_if_due(&mut self) {
+        // Before the first lists are complete, the file may hold more than the index.
         if let (Some(writer), Some(source)) = (&mut self.snapshot_writer, self.source)
             && self.index.has_listed()
         {

@@ -355,6 +355,7 @@ impl Options {
         let has_external = !self.external_zone.0.is_empty();
         let has_zones = self.prefer_zone != PreferZone::Off;
         let namespaces = self.namespaces.0.join(",");
+        // The records of a file with other choices would not be those that these flags ask for.
         let choices = [
             ("namespaces", namespaces.as_str()),
             ("namespace-selector", &self.namespace_selector.0),

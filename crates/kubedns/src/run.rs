@@ -110,6 +110,7 @@ impl BoundKubedns {
 
         let feed = ConfigFeed::open(&options, checked.config_from, &connection, &metrics);
         let transfers = dns_server::transfers(checked.transfer_to, &registry)?;
+        // The sockets exist before the first lists, so that every client gets a response.
         let dns = BoundDns::bind(&options, checked.zone, transfers, &exposition, &registry).await?;
         let flags = ConfigFlags::new(&options, &dns.zone, dns.server.local_addr());
         // The loops are an input of the configuration, and the finder probes its routes.
@@ -277,6 +278,7 @@ fn metrics_variables() -> Exposition {
 }
 
 async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
+    // A flag of kube-dns: manifests may give it, so it only has no effect.
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
@@ -313,6 +315,7 @@ fn begin_snapshot_read(options: &Options) -> Option<SnapshotRead> {
     let directory = options.snapshot_dir()?;
     match SnapshotRead::begin(directory.clone(), &options.snapshot_identity()) {
         Ok(read) => Some(read),
+        // The file only shortens the start: without it, cluster names wait for the first lists.
         Err(error) => {
             tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
             None

@@ -126,6 +126,7 @@ fn query_log_opener(
     queries: LoggedQueries,
 ) -> impl Fn(&QueryLog) -> Result<TapLines, LogOpenError> + use<> {
     let tap = Arc::clone(tap);
+    // The log of dnsmasq has the clients behind it, and the answers from its cache.
     let is_ours = queries == LoggedQueries::All || !topology.is_behind_dnsmasq();
     move |log| {
         if !is_ours {

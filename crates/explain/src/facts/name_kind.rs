@@ -73,6 +73,7 @@ fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<O
 }
 
 fn classify_cluster_name(snapshot: &Snapshot, path: &[&str]) -> NameKind {
+    // A federated name has as many labels as that of a member, so it is tried first.
     if let Some(kind) = classify_federation_name(snapshot, path) {
         return kind;
     }
@@ -112,6 +113,7 @@ fn classify_federation_name(snapshot: &Snapshot, path: &[&str]) -> Option<NameKi
 fn classify_service_name(key: ObjectKey, labels: &[&str]) -> NameKind {
     match *labels {
         [] => NameKind::Service(key),
+        // `_tcp.web` has no records, but it is the beginning of the name of a port.
         [protocol] if protocol.starts_with('_') => NameKind::Port {
             key,
             port: String::new(),
@@ -199,6 +201,7 @@ pub(crate) fn source_services(
         });
     }
 
+    // A Service is found once for each of its records.
     keys.sort();
     keys.dedup();
     keys

@@ -141,6 +141,7 @@ impl ObjectLookup {
             return Vec::new();
         };
 
+        // The objects have no index by address: Services are visited one by one, up to a bound.
         let mut found = Vec::new();
         for service in view.objects().services().take(MAX_LOOKED_AT) {
             if found.len() == MAX_OBJECTS {
@@ -162,6 +163,7 @@ impl ObjectLookup {
     }
 
     fn find_neighbours(&self, view: &ObjectsView) -> Neighbours {
+        // Only a name without an answer is worth a visit of all Services.
         if self.misspelled.is_empty() {
             return Neighbours {
                 keys: Vec::new(),
@@ -239,6 +241,7 @@ fn published_hostnames<'o>(
     members: &[EndpointMember<'o>],
     service: Option<&objects::Service>,
 ) -> Vec<&'o SmolStr> {
+    // The hostnames are suggestions, so each of them must have records.
     let publishes_all = service.is_some_and(|service| service.publish_not_ready);
     let hostnames: BTreeSet<&SmolStr> = members
         .iter()

@@ -12,6 +12,7 @@ use crate::request::{ExplainRequest, RequestedSearch};
 pub(crate) fn search_list(request: &ExplainRequest, domain: &Name) -> Vec<Name> {
     match &request.search {
         _ if request.absolute => Vec::new(),
+        // The kubelet gives this list to the pods of the namespace.
         RequestedSearch::Namespace(namespace) => {
             let prefixes = [format!("{namespace}.svc"), "svc".to_owned(), String::new()];
             prefixes
@@ -39,6 +40,7 @@ pub(crate) fn is_autopath(request: &ExplainRequest, zone: &Zone) -> bool {
 pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zone) -> Vec<Name> {
     let typed = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
+    // glibc tries a name with enough dots as it is first, and a name with fewer dots last.
     let dots = request.name.label_count().saturating_sub(1);
     let names: Vec<Name> = if dots >= usize::from(request.ndots) {
         typed.chain(searched).collect()
@@ -63,6 +65,7 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
 
 /// The names that kubedns queries for `name`: those of its own search list, or the name alone.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
+    // --search-suffix marks the name itself; --autopath depends on whose query it is.
     let list = zone
         .search_list(name.wire())
         .or_else(|| match &request.search {

@@ -95,6 +95,7 @@ pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     if answers.iter().any(TypeAnswer::has_records) {
         return LookupOutcome::Answered;
     }
+    // Without an RCODE, kubedns forwards the query, and the response is unknown here.
     if answers.iter().any(|answer| answer.rcode.is_none()) {
         return LookupOutcome::Forwarded;
     }

@@ -26,6 +26,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             one_of_aliases(candidate),
         ],
         LookupOutcome::Refused => [Some(refused(candidate)), None],
+        // Names of one label are not forwarded, so no upstream can be the reason.
         _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None],
         LookupOutcome::Forwarded => [
             without_pointer(evidence, candidate),
@@ -49,6 +50,7 @@ pub(crate) fn is_lesson(note: &CodedNote) -> bool {
 
 /// A note if kubedns and dnsmasq select different servers for the name.
 pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote> {
+    // dnsmasq asks no server for such a name.
     if candidate.is_from_hosts() {
         return None;
     }
@@ -178,6 +180,7 @@ fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) ->
         .endpoints
         .as_ref()
         .map_or(0, |endpoints| endpoints.ready);
+    // Only a cluster IP is answered whether or not an endpoint is ready behind it.
     if service.kind != ShownServiceKind::ClusterIp || ready > 0 {
         return None;
     }
@@ -207,6 +210,7 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     let NameRoute::Reverse { address, .. } = candidate.route else {
         return None;
     };
+    // dnsmasq asks other servers, whose records are unknown here.
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }

@@ -27,6 +27,7 @@ pub(crate) fn most_telling(
     let mut best_rank = 0;
     for (at, candidate) in candidates.iter().enumerate() {
         let rank = rank_candidate(evidence, candidate, typed);
+        // Of equal ranks, the name that the resolver queries first stays.
         if rank > best_rank {
             best_at = at;
             best_rank = rank;
@@ -312,6 +313,7 @@ pub(crate) fn summarise_tried(
     evidence: Evidence<'_>,
     candidates: &[NameCandidate],
 ) -> Vec<TriedName> {
+    // A resolver ends its search at the first answer.
     let first = first_answered(candidates).unwrap_or(usize::MAX);
     let mut tried = Vec::with_capacity(candidates.len());
     for (at, candidate) in candidates.iter().enumerate() {

@@ -8,12 +8,14 @@ use wire::rfc1123::is_label;
 /// The name or the address in `text`; the whole text if no form matches. As in resolvers, an
 /// IPv4-mapped IPv6 address becomes the IPv4 address.
 pub(super) fn name_in_text(text: &str) -> String {
+    // The scheme decides first, because a URL contains slashes as well.
     let name = match (text.split_once("://"), text.split_once('/')) {
         (Some((_, rest)), _) => without_port(authority_of_url(rest)).to_owned(),
         (None, Some(("svc" | "service" | "services", name))) => without_port(name).to_owned(),
         (None, Some((namespace, name))) if is_label(namespace) && is_label(without_port(name)) => {
             format!("{}.{namespace}", without_port(name))
         }
+        // Without a port, a slash may be part of the name, as in 0/25.2.0.192.in-addr.arpa.
         (None, Some((host, _))) if without_port(host) != host => without_port(host).to_owned(),
         _ => without_port(text).to_owned(),
     };

@@ -76,6 +76,7 @@ impl ConfigMapFeed {
 pub(super) async fn until_read_refused(config_map: &mut Option<watch::Receiver<FeedState>>) {
     if let Some(watch) = config_map {
         while let Ok(since) = watch.wait_for(is_refused).await.map(|state| state.since) {
+            // A starting API server refuses all requests for a moment.
             let allowed = watch.wait_for(|state| !is_refused(state));
             let deadline = since + REFUSAL_DELAY;
             if tokio::time::timeout_at(deadline, allowed).await.is_err() {

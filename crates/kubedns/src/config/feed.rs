@@ -66,6 +66,7 @@ impl ConfigFeed {
 /// kubedns is this process.
 pub(super) fn name_sources(options: &Options) -> LookupSources {
     let bound = options.dns_bind_address.parse::<IpAddr>().ok();
+    // A server that is bound to all addresses is reached at the loopback address.
     let ip = bound
         .filter(|ip| !ip.is_unspecified())
         .unwrap_or(Ipv4Addr::LOCALHOST.into());

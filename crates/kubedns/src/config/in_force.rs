@@ -134,6 +134,8 @@ impl InForce {
     pub fn compute(inputs: &ConfigInputs<'_>) -> Self {
         let ConfigInputs { config, flags, .. } = inputs;
         let servers = ConfiguredServers::compute(inputs);
+        // Servers that are left out for a loop are probed as well: otherwise its end is never
+        // found.
         let probed_routes = servers.routes(&flags.fallthrough);
         let own_servers = own_servers(&servers, flags);
         let zone = ZoneSettings::compute(inputs, &servers, &own_servers);

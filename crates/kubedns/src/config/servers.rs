@@ -53,6 +53,7 @@ impl ConfiguredServers {
         let mut routes = BTreeSet::new();
         for upstream in &self.upstreams {
             routes.insert(ForwardingRoute::new(None, upstream.clone()));
+            // An upstream may send back the missing names of a zone, and answer all others.
             for zone in fallthrough {
                 let zone = zone.to_string();
                 routes.insert(ForwardingRoute::new(Some(&zone), upstream.clone()));

@@ -14,6 +14,7 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     set_objects(&counts, metrics);
     set_addresses(&counts, metrics);
 
+    // One line when the truncation begins; afterwards the gauge shows it.
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,
@@ -42,6 +43,7 @@ fn set_objects(counts: &ObjectCounts, metrics: &Metrics) {
         (Kind::ServiceImport, counts.imports),
     ];
     for (kind, objects) in watched_by_flag {
+        // A kind that no flag asks for is not watched: it has no number, not the number 0.
         if let Some(objects) = objects {
             let gauge = metrics.objects.with_label_values(&[kind.label()]);
             gauge.set(gauge_value(objects));

@@ -70,6 +70,7 @@ impl SnapshotWriter {
         }
         self.report_hanging();
 
+        // All changes within the pause share one write.
         let is_due = self.changed.is_some_and(|since| since.elapsed() >= PAUSE);
         if self.writing.is_none() && is_due {
             self.begin_write(index, source);
@@ -114,6 +115,7 @@ impl SnapshotWriter {
         let Some(writing) = &mut self.writing else {
             return;
         };
+        // A write to a dead volume may never end, so its end cannot be awaited.
         if writing.begun.elapsed() > HANGING_AFTER && !writing.hangs {
             writing.hangs = true;
             self.record_outcome(Err(std::io::ErrorKind::TimedOut.into()));

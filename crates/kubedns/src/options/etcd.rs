@@ -60,6 +60,7 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
+        // Repeated zones are found by comparison, and case means nothing in DNS.
         let zone = zone.to_ascii_lowercase();
         let zone = zone.parse().map_err(|_| EtcdZoneError)?;
 
@@ -184,6 +185,7 @@ impl Options {
         }
         let name = zone.name();
         let labels = name.labels();
+        // Reverse names are looked up below PATH/arpa for each zone, without a zone of their own.
         if labels.last().is_some_and(|label| label == "arpa") {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
@@ -252,6 +254,7 @@ impl EtcdFlags {
             ("--etcd-user", &self.etcd_user),
             ("--etcd-password-file", &self.etcd_password_file),
         ] {
+            // Without a zone there is no connection to etcd, so the flag would have no effect.
             if !value.is_empty() && self.etcd_zone.is_empty() {
                 return Err(EtcdError::NoZone(flag));
             }

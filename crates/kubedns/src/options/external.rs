@@ -46,6 +46,7 @@ impl Options {
         let suffixes = self.search_suffix.0.iter();
         let suffixes = suffixes.map(|suffix| ("--search-suffix", suffix));
         for (flag, domain) in domains.chain(suffixes) {
+            // Names below these domains are already those of the cluster, or are completed.
             if name.is_within(&domain.name()) {
                 return Err(ExternalZoneError::Taken {
                     zone: zone.clone(),

@@ -72,6 +72,7 @@ impl Options {
     ///
     /// When `auto` is given and the node is unknown, or when the endpoints source has no zones.
     pub fn node_of_zone(&self, node: Option<String>) -> Result<Option<String>, PreferZoneError> {
+        // Endpoints do not contain the zones of their addresses; only EndpointSlices do.
         if self.prefer_zone != PreferZone::Off
             && self.endpoints_source == EndpointsChoice::Endpoints
         {

@@ -178,6 +178,7 @@ impl Options {
         self.check_autopath()?;
 
         let domains: Vec<Name> = self.search_domains.0.iter().map(Domain::name).collect();
+        // A list that nobody walks has no effect, which is a mistake, as with other such flags.
         if suffix.is_none() && !self.autopath {
             return if domains.is_empty() {
                 Ok(None)
@@ -221,6 +222,7 @@ impl Options {
         let name = suffix.name();
         let mut taken = None;
         for domain in self.domain.all() {
+            // Names below the suffix are completed, and those of the cluster must not be.
             if domain.name().is_within(&name) {
                 taken = Some(domain.to_string());
                 break;

@@ -85,6 +85,7 @@ impl Serialize for ClusterNode<'_> {
             return serialize_node(serializer, &EmptyMap, &EmptyMap);
         }
 
+        // The order of kube-dns: Go writes the keys of a map sorted.
         namespaces.sort_unstable();
         let mut children = Vec::with_capacity(namespaces.len());
         for name in namespaces {

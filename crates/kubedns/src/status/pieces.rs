@@ -43,6 +43,7 @@ pub(super) fn body(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> impl Stream<Item = Result<Bytes, Incomplete>> + Send + 'static {
     let permit = Arc::new(permit);
+    // One piece waits for the client while the next is written.
     let (sender, receiver) = mpsc::channel(1);
 
     let writers_permit = Arc::clone(&permit);
@@ -82,7 +83,8 @@ impl PieceReader {
         match self.receiver.recv().await {
             Some(PieceMessage::Piece(piece)) => Some(Ok(piece)),
             Some(PieceMessage::End) => None,
-            // The writer stopped without a word.
+            // The writer left without the last message. A clean end would make this part look
+            // whole.
             None => {
                 self.is_broken = true;
                 Some(Err(Incomplete))

@@ -86,6 +86,7 @@ impl OwnerFinder {
     /// order of `addresses`.
     pub(crate) async fn find_owners(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         let deadline = Instant::now() + self.timeout;
+        // One look-up at a time: the API server scans all pods for each.
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let found = timeout_at(deadline, self.look_up_missing(addresses)).await;
             if let Err(failure) = found.unwrap_or(Err(RequestFailure::Silent(self.timeout))) {
@@ -93,6 +94,7 @@ impl OwnerFinder {
             }
         }
 
+        // After a timeout or a failure, the page still shows the owners that are known.
         let cache = self.cache.lock();
         let mut owners = HashMap::new();
         for address in addresses {
@@ -141,6 +143,7 @@ impl OwnerFinder {
     /// Suspends all look-ups after a failure.
     fn pause_lookups(&self, failure: &RequestFailure) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
+        // A refusal lasts until the role is edited; a failure may soon be over.
         let pause = if is_refused {
             PAUSE_REFUSED
         } else {

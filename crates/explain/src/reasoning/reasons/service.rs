@@ -104,6 +104,7 @@ fn member_of_cluster_ip(key: &ObjectKey, label: &str) -> CodedNote {
 fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     let key = &found.object.key;
     let ObjectKey { namespace, name } = key;
+    // The API server deletes a Service before its Endpoints, so those do not show another mistake.
     if let Some(deleted) = found.deleted {
         let text = format!(
             "there is no Service {name:?} in namespace {namespace} any more: it was seen deleted \
@@ -244,6 +245,7 @@ fn no_ready_endpoints(
 
 fn no_such_member(found: &FoundService, label: &str) -> CodedNote {
     let key = &found.object.key;
+    // The hostname is right, but its address is not published.
     if let Some(FoundMember { ip, ready: false }) = found.member {
         let text = format!(
             "{label} of Service {key} is {ip}, which is not ready, and publishNotReadyAddresses is \

@@ -76,6 +76,7 @@ impl MessageEncoder {
     /// Encodes a query and its response; `None` if the record has no copies of these messages.
     pub(super) fn messages(&self, record: &TapRecord) -> Option<[Vec<u8>; 2]> {
         let messages = record.messages.as_ref()?;
+        // A socket for both families shows IPv4 clients as mapped IPv6 addresses.
         let (family, address) = match record.client.ip().to_canonical() {
             IpAddr::V4(ip) => (1, ip.octets().to_vec()),
             IpAddr::V6(ip) => (2, ip.octets().to_vec()),
