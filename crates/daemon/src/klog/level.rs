@@ -9,7 +9,7 @@ use crate::flags::{ValueError, plain_number};
 
 /// The crates of this project, except development tools without this log. Events of other crates
 /// need a higher verbosity.
-const OURS: [&str; 18] = [
+const OURS: [&str; 19] = [
     "treecache",
     "wire",
     "dnsconfig",
@@ -22,6 +22,7 @@ const OURS: [&str; 18] = [
     "dnsclient",
     "explain",
     "check",
+    "reports",
     "querylog",
     "kubedns",
     "nanny",
