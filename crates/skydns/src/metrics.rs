@@ -8,6 +8,7 @@
 mod kinds;
 mod zones;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -54,7 +55,8 @@ const CAUSES: [&str; 6] = [
 /// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
 
-fn cause(reply: Reply) -> Option<usize> {
+/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if it is none.
+fn error_cause(reply: Reply) -> Option<usize> {
     if reply.truncated {
         return Some(3);
     }
@@ -71,10 +73,10 @@ fn cause(reply: Reply) -> Option<usize> {
 /// The counters of one thread, or of all async tasks together.
 #[derive(Debug, Default)]
 pub struct Shard {
-    systems: [Counters; 4],
+    systems: [SystemCounters; 4],
     kinds: Kinds,
     zones: ZoneCounters,
-    expensive: Expensive,
+    expensive: ExpensiveCounters,
     /// Number of completed names by [`Completion`]. `search_steps` is the number of lookups for
     /// these names.
     completions: [AtomicU64; Completion::ALL.len()],
@@ -83,25 +85,26 @@ pub struct Shard {
     many_writers: bool,
 }
 
+/// The counters of one system.
 #[derive(Debug, Default)]
-struct Counters {
+struct SystemCounters {
     requests: AtomicU64,
     errors: [AtomicU64; CAUSES.len()],
-    at_once: Durations,
-    waited: Durations,
+    at_once: DurationCounters,
+    waited: DurationCounters,
     sizes: [AtomicU64; SIZES.len() + 1],
     size_sum: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Durations {
+struct DurationCounters {
     buckets: [AtomicU64; DURATIONS.len() + 1],
     sum_ns: AtomicU64,
 }
 
 /// Counters of expensive queries, see `crate::expensive_queue`.
 #[derive(Debug, Default)]
-struct Expensive {
+struct ExpensiveCounters {
     answered: AtomicU64,
     refused: AtomicU64,
 }
@@ -153,14 +156,12 @@ impl Shard {
     /// Counts an expensive query. `answered` is false for a query that was rejected, timed out or
     /// took too much work.
     pub(crate) fn expensive(&self, answered: bool) {
-        self.add(
-            if answered {
-                &self.expensive.answered
-            } else {
-                &self.expensive.refused
-            },
-            1,
-        );
+        let counter = if answered {
+            &self.expensive.answered
+        } else {
+            &self.expensive.refused
+        };
+        self.add(counter, 1);
     }
 
     /// Adds to a counter. A single writer needs no atomic addition. Release order: a thread that
@@ -173,7 +174,7 @@ impl Shard {
         }
     }
 
-    /// Counts one answered query. The request is counted before the error, see [`Sums::of`].
+    /// Counts one answered query. The request is counted before the error, see [`SystemSums::of`].
     pub fn record(&self, reply: Reply, transport: Transport, took: Took, size: usize) {
         let Some(counters) = self.systems.get(reply.system as usize) else {
             return;
@@ -183,31 +184,33 @@ impl Shard {
         if let Some(number) = reply.zone {
             self.add(self.zones.counter(number, reply.rcode), 1);
         }
-        if let Some(error) = cause(reply).and_then(|cause| counters.errors.get(cause)) {
+        if let Some(error) = error_cause(reply).and_then(|cause| counters.errors.get(cause)) {
             self.add(error, 1);
         }
-        let (durations, elapsed) = match took {
-            Took::AtOnce(elapsed) => (&counters.at_once, elapsed),
-            Took::Waited(elapsed) => (&counters.waited, elapsed),
-        };
-        let seconds = elapsed.as_secs_f64();
-        let bucket = DURATIONS
-            .iter()
-            .position(|bound| seconds <= *bound)
-            .unwrap_or(DURATIONS.len());
-        self.add(&durations.buckets[bucket], 1);
-        self.add(
-            &durations.sum_ns,
-            u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-        );
-        let octets = size as f64;
-        let bucket = SIZES
-            .iter()
-            .position(|bound| octets <= *bound)
-            .unwrap_or(SIZES.len());
-        self.add(&counters.sizes[bucket], 1);
+
+        match took {
+            Took::AtOnce(elapsed) => self.add_duration(&counters.at_once, elapsed),
+            Took::Waited(elapsed) => self.add_duration(&counters.waited, elapsed),
+        }
+        self.add(&counters.sizes[bucket_of(&SIZES, size as f64)], 1);
         self.add(&counters.size_sum, size as u64);
     }
+
+    fn add_duration(&self, durations: &DurationCounters, elapsed: Duration) {
+        let bucket = bucket_of(&DURATIONS, elapsed.as_secs_f64());
+        self.add(&durations.buckets[bucket], 1);
+
+        let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        self.add(&durations.sum_ns, nanoseconds);
+    }
+}
+
+/// Index of the bucket of `value`. The bucket after the last bound is for all larger values.
+fn bucket_of(bounds: &[f64], value: f64) -> usize {
+    bounds
+        .iter()
+        .position(|bound| value <= *bound)
+        .unwrap_or(bounds.len())
 }
 
 /// All shards, and a collector for a registry.
@@ -227,38 +230,12 @@ impl Metrics {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("_");
-        let describe_as = |name: String, help: &str, labels: &[&str]| {
-            let labels = labels.iter().map(|&label| label.to_owned()).collect();
-            Desc::new(
-                name,
-                help.to_owned(),
-                labels,
-                std::collections::HashMap::new(),
-            )
-        };
-        let describe = |name: &str, help: &str, labels: &[&str]| {
-            describe_as(format!("{prefix}_{name}"), help, labels)
-        };
-        let descs = [
-            describe("cachemiss_count_total", HELP_MISSES, &["cache"]),
-            describe("error_count_total", HELP_ERRORS, &["system", "cause"]),
-            describe("request_count_total", HELP_REQUESTS, &["system"]),
-            describe("request_duration_seconds", HELP_DURATIONS, &["system"]),
-            describe("response_size_bytes", HELP_SIZES, &["system"]),
-            describe_as(UNSENT.to_owned(), HELP_UNSENT, &[]),
-            describe_as(EXPENSIVE.to_owned(), HELP_EXPENSIVE, &["result"]),
-            describe_as(ENGINE.to_owned(), HELP_ENGINE, &[]),
-            describe_as(
-                QUERIES.to_owned(),
-                HELP_QUERIES,
-                &["type", "protocol", "rcode"],
-            ),
-            describe_as(COMPLETIONS.to_owned(), HELP_COMPLETIONS, &["result"]),
-            describe_as(STEPS.to_owned(), HELP_STEPS, &[]),
-        ];
         // Prometheus may reject the name of a metric. The server then starts without the
         // description of that metric.
-        let descs = descs.into_iter().flatten().collect();
+        let descs = FAMILIES
+            .iter()
+            .filter_map(|family| family.describe(&prefix).ok())
+            .collect();
         Self {
             shards: Arc::default(),
             unsent: Arc::default(),
@@ -294,53 +271,138 @@ impl Metrics {
     fn shards(&self) -> Vec<Arc<Shard>> {
         self.shards.lock().clone()
     }
+}
 
-    fn family(
-        &self,
-        name: &str,
-        help: &str,
-        kind: MetricType,
-        metrics: Vec<Metric>,
-    ) -> MetricFamily {
-        family(format!("{}_{name}", self.prefix), help, kind, metrics)
+/// Name, help text, type and labels of a family of metrics.
+struct FamilySpec {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    labels: &'static [&'static str],
+    /// Whether the name follows SkyDNS' namespace and subsystem. SkyDNS has no metric like the
+    /// others.
+    has_prefix: bool,
+}
+
+const CACHE_MISSES: FamilySpec = FamilySpec {
+    name: "cachemiss_count_total",
+    help: "Counter of DNS requests that result in a cache miss.",
+    kind: MetricType::COUNTER,
+    labels: &["cache"],
+    has_prefix: true,
+};
+const ERRORS: FamilySpec = FamilySpec {
+    name: "error_count_total",
+    help: "Counter of DNS requests resulting in an error.",
+    kind: MetricType::COUNTER,
+    labels: &["system", "cause"],
+    has_prefix: true,
+};
+const REQUESTS: FamilySpec = FamilySpec {
+    name: "request_count_total",
+    help: "Counter of DNS requests made.",
+    kind: MetricType::COUNTER,
+    labels: &["system"],
+    has_prefix: true,
+};
+const REQUEST_DURATIONS: FamilySpec = FamilySpec {
+    name: "request_duration_seconds",
+    help: "Histogram of the time (in seconds) each request took to resolve.",
+    kind: MetricType::HISTOGRAM,
+    labels: &["system"],
+    has_prefix: true,
+};
+const RESPONSE_SIZES: FamilySpec = FamilySpec {
+    name: "response_size_bytes",
+    help: "Size of the returns response in bytes.",
+    kind: MetricType::HISTOGRAM,
+    labels: &["system"],
+    has_prefix: true,
+};
+const UNSENT: FamilySpec = FamilySpec {
+    name: "kubedns_udp_unsent_total",
+    help: "Answers over UDP that could not be sent, usually because the send buffer was full.",
+    kind: MetricType::COUNTER,
+    labels: &[],
+    has_prefix: false,
+};
+const EXPENSIVE: FamilySpec = FamilySpec {
+    name: "kubedns_expensive_queries_total",
+    help: "Expensive queries, such as wildcards over many names, by result.",
+    kind: MetricType::COUNTER,
+    labels: &["result"],
+    has_prefix: false,
+};
+const ENGINE_DURATIONS: FamilySpec = FamilySpec {
+    name: "kubedns_engine_duration_seconds",
+    help: "Time to the answer of queries that waited for no upstream and no other expensive query.",
+    kind: MetricType::HISTOGRAM,
+    labels: &[],
+    has_prefix: false,
+};
+const QUERIES: FamilySpec = FamilySpec {
+    name: "kubedns_queries_total",
+    help: "Queries answered, by type, protocol and RCODE.",
+    kind: MetricType::COUNTER,
+    labels: &["type", "protocol", "rcode"],
+    has_prefix: false,
+};
+const COMPLETIONS: FamilySpec = FamilySpec {
+    name: "kubedns_search_queries_total",
+    help: "Queries completed with the search list, by result.",
+    kind: MetricType::COUNTER,
+    labels: &["result"],
+    has_prefix: false,
+};
+const SEARCH_STEPS: FamilySpec = FamilySpec {
+    name: "kubedns_search_steps_total",
+    help: "Lookups of names while completing queries with the search list.",
+    kind: MetricType::COUNTER,
+    labels: &[],
+    has_prefix: false,
+};
+const FAMILIES: [&FamilySpec; 11] = [
+    &CACHE_MISSES,
+    &ERRORS,
+    &REQUESTS,
+    &REQUEST_DURATIONS,
+    &RESPONSE_SIZES,
+    &UNSENT,
+    &EXPENSIVE,
+    &ENGINE_DURATIONS,
+    &QUERIES,
+    &COMPLETIONS,
+    &SEARCH_STEPS,
+];
+
+impl FamilySpec {
+    fn full_name(&self, prefix: &str) -> String {
+        if self.has_prefix {
+            format!("{prefix}_{}", self.name)
+        } else {
+            self.name.to_owned()
+        }
+    }
+
+    fn describe(&self, prefix: &str) -> prometheus::Result<Desc> {
+        let labels = self.labels.iter().map(|&label| label.to_owned());
+        Desc::new(
+            self.full_name(prefix),
+            self.help.to_owned(),
+            labels.collect(),
+            HashMap::new(),
+        )
+    }
+
+    fn family(&self, prefix: &str, metrics: Vec<Metric>) -> MetricFamily {
+        let mut family = MetricFamily::default();
+        family.set_name(self.full_name(prefix));
+        family.set_help(self.help.to_owned());
+        family.set_field_type(self.kind);
+        family.set_metric(metrics);
+        family
     }
 }
-
-fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name);
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(metrics);
-    family
-}
-
-/// SkyDNS has no such metric, so the name has no namespace and subsystem.
-const UNSENT: &str = "kubedns_udp_unsent_total";
-/// SkyDNS has no such metric.
-const EXPENSIVE: &str = "kubedns_expensive_queries_total";
-/// SkyDNS has no such metric.
-const COMPLETIONS: &str = "kubedns_search_queries_total";
-const STEPS: &str = "kubedns_search_steps_total";
-
-/// Durations of answers without waiting.
-const ENGINE: &str = "kubedns_engine_duration_seconds";
-const QUERIES: &str = "kubedns_queries_total";
-
-const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
-const HELP_ERRORS: &str = "Counter of DNS requests resulting in an error.";
-const HELP_REQUESTS: &str = "Counter of DNS requests made.";
-const HELP_DURATIONS: &str = "Histogram of the time (in seconds) each request took to resolve.";
-const HELP_SIZES: &str = "Size of the returns response in bytes.";
-const HELP_UNSENT: &str =
-    "Answers over UDP that could not be sent, usually because the send buffer was full.";
-const HELP_EXPENSIVE: &str = "Expensive queries, such as wildcards over many names, by result.";
-const HELP_COMPLETIONS: &str = "Queries completed with the search list, by result.";
-const HELP_STEPS: &str = "Lookups of names while completing queries with the search list.";
-
-const HELP_ENGINE: &str =
-    "Time to the answer of queries that waited for no upstream and no other expensive query.";
-const HELP_QUERIES: &str = "Queries answered, by type, protocol and RCODE.";
 
 fn labels(pairs: &[(&str, &str)]) -> Vec<LabelPair> {
     pairs
@@ -392,189 +454,165 @@ impl Collector for Metrics {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let shards = self.shards();
-        let sums = System::ALL.map(|system| Sums::of(&shards, system));
-        let seen = || sums.iter().filter(|sums| sums.requests > 0);
-        let misses = counter(
-            &[("cache", "response")],
-            sums.iter().map(Sums::misses).sum(),
-        );
-        let errors = seen().flat_map(Sums::errors).collect();
-        let requests = seen()
-            .map(|sums| counter(&[("system", sums.system.label())], sums.requests))
-            .collect();
-        let durations = seen().map(Sums::durations).collect();
-        let sizes = seen().map(Sums::sizes).collect();
-        let unsent = counter(&[], self.unsent.load(Relaxed));
-        let expensive = |result, count: &dyn Fn(&Expensive) -> &AtomicU64| {
-            let sum = shards
-                .iter()
-                .map(|shard| count(&shard.expensive).load(Relaxed))
-                .sum();
-            counter(&[("result", result)], sum)
-        };
-        let expensive = vec![
-            expensive("answered", &|counts| &counts.answered),
-            expensive("refused", &|counts| &counts.refused),
+        let sums = System::ALL.map(|system| SystemSums::of(&shards, system));
+        let misses = sums.iter().map(SystemSums::misses).sum();
+        let unsent = self.unsent.load(Relaxed);
+
+        // A system has series after its first query, as in kube-dns.
+        let mut seen = Vec::new();
+        for sums in &sums {
+            if sums.requests > 0 {
+                seen.push(sums);
+            }
+        }
+
+        let families = [
+            (
+                CACHE_MISSES,
+                vec![counter(&[("cache", "response")], misses)],
+            ),
+            (ERRORS, seen.iter().flat_map(|sums| sums.errors()).collect()),
+            (REQUESTS, seen.iter().map(|sums| sums.requests()).collect()),
+            (
+                REQUEST_DURATIONS,
+                seen.iter().map(|sums| sums.durations()).collect(),
+            ),
+            (
+                RESPONSE_SIZES,
+                seen.iter().map(|sums| sums.sizes()).collect(),
+            ),
+            (UNSENT, vec![counter(&[], unsent)]),
+            (EXPENSIVE, expensive_queries(&shards)),
+            (ENGINE_DURATIONS, vec![engine_durations(&sums)]),
+            (QUERIES, kinds::metrics(&shards)),
+            (COMPLETIONS, completions(&shards)),
+            (SEARCH_STEPS, vec![counter(&[], search_steps(&shards))]),
         ];
-        let sum = |count: &dyn Fn(&Shard) -> &AtomicU64| -> u64 {
-            shards.iter().map(|shard| count(shard).load(Relaxed)).sum()
-        };
-        let completions = Completion::ALL.into_iter().map(|completion| {
-            let count = sum(&|shard| &shard.completions[completion as usize]);
-            counter(&[("result", completion.label())], count)
-        });
-        let (completions, steps) = (
-            completions.collect(),
-            counter(&[], sum(&|shard| &shard.search_steps)),
-        );
-        [
-            self.family(
-                "cachemiss_count_total",
-                HELP_MISSES,
-                MetricType::COUNTER,
-                vec![misses],
-            ),
-            self.family(
-                "error_count_total",
-                HELP_ERRORS,
-                MetricType::COUNTER,
-                errors,
-            ),
-            self.family(
-                "request_count_total",
-                HELP_REQUESTS,
-                MetricType::COUNTER,
-                requests,
-            ),
-            self.family(
-                "request_duration_seconds",
-                HELP_DURATIONS,
-                MetricType::HISTOGRAM,
-                durations,
-            ),
-            self.family(
-                "response_size_bytes",
-                HELP_SIZES,
-                MetricType::HISTOGRAM,
-                sizes,
-            ),
-            family(
-                UNSENT.to_owned(),
-                HELP_UNSENT,
-                MetricType::COUNTER,
-                vec![unsent],
-            ),
-            family(
-                EXPENSIVE.to_owned(),
-                HELP_EXPENSIVE,
-                MetricType::COUNTER,
-                expensive,
-            ),
-            family(
-                ENGINE.to_owned(),
-                HELP_ENGINE,
-                MetricType::HISTOGRAM,
-                vec![engine(&sums)],
-            ),
-            family(
-                QUERIES.to_owned(),
-                HELP_QUERIES,
-                MetricType::COUNTER,
-                kinds::metrics(&shards),
-            ),
-            family(
-                COMPLETIONS.to_owned(),
-                HELP_COMPLETIONS,
-                MetricType::COUNTER,
-                completions,
-            ),
-            family(
-                STEPS.to_owned(),
-                HELP_STEPS,
-                MetricType::COUNTER,
-                vec![steps],
-            ),
-        ]
-        .into_iter()
-        .filter(|family| !family.get_metric().is_empty())
-        .collect()
+        families
+            .into_iter()
+            .filter(|(_, metrics)| !metrics.is_empty())
+            .map(|(spec, metrics)| spec.family(&self.prefix, metrics))
+            .collect()
     }
+}
+
+fn expensive_queries(shards: &[Arc<Shard>]) -> Vec<Metric> {
+    let mut answered = 0;
+    let mut refused = 0;
+    for shard in shards {
+        answered += shard.expensive.answered.load(Relaxed);
+        refused += shard.expensive.refused.load(Relaxed);
+    }
+    vec![
+        counter(&[("result", "answered")], answered),
+        counter(&[("result", "refused")], refused),
+    ]
+}
+
+fn completions(shards: &[Arc<Shard>]) -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    for completion in Completion::ALL {
+        let counts = shards
+            .iter()
+            .map(|shard| shard.completions[completion as usize].load(Relaxed));
+        metrics.push(counter(&[("result", completion.label())], counts.sum()));
+    }
+    metrics
+}
+
+fn search_steps(shards: &[Arc<Shard>]) -> u64 {
+    shards
+        .iter()
+        .map(|shard| shard.search_steps.load(Relaxed))
+        .sum()
 }
 
 /// Durations by bucket, and their sum.
 #[derive(Clone, Copy, Default)]
-struct Times {
+struct DurationSums {
     buckets: [u64; DURATIONS.len() + 1],
     sum: Duration,
 }
 
-impl std::ops::Add for Times {
+impl std::ops::Add for DurationSums {
     type Output = Self;
 
     fn add(mut self, other: Self) -> Self {
-        self.buckets
-            .iter_mut()
-            .zip(other.buckets)
-            .for_each(|(bucket, more)| *bucket += more);
-        Self {
-            sum: self.sum.saturating_add(other.sum),
-            ..self
+        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += more;
         }
+        self.sum = self.sum.saturating_add(other.sum);
+        self
     }
 }
 
-impl Times {
+impl DurationSums {
+    fn of(
+        counters: &[&SystemCounters],
+        select: impl Fn(&SystemCounters) -> &DurationCounters,
+    ) -> Self {
+        let buckets =
+            std::array::from_fn(|bucket| sum_of(counters, |c| &select(c).buckets[bucket]));
+        let nanoseconds = sum_of(counters, |c| &select(c).sum_ns);
+        Self {
+            buckets,
+            sum: Duration::from_nanos(nanoseconds),
+        }
+    }
+
     fn histogram(&self, pairs: &[(&str, &str)]) -> Metric {
         histogram(pairs, &DURATIONS, &self.buckets, self.sum.as_secs_f64())
     }
 }
 
+/// Adds up one counter of all threads.
+fn sum_of(counters: &[&SystemCounters], select: impl Fn(&SystemCounters) -> &AtomicU64) -> u64 {
+    counters.iter().map(|c| select(c).load(Acquire)).sum()
+}
+
 /// Durations of the answers without waiting, for all systems together.
-fn engine(sums: &[Sums]) -> Metric {
+fn engine_durations(sums: &[SystemSums]) -> Metric {
     sums.iter()
         .map(|sums| sums.at_once)
-        .fold(Times::default(), std::ops::Add::add)
+        .fold(DurationSums::default(), std::ops::Add::add)
         .histogram(&[])
 }
 
 /// Sums over all threads for one system.
-struct Sums {
+struct SystemSums {
     system: System,
     requests: u64,
     errors: [u64; CAUSES.len()],
-    at_once: Times,
-    waited: Times,
+    at_once: DurationSums,
+    waited: DurationSums,
     sizes: [u64; SIZES.len() + 1],
     size_sum: u64,
 }
 
-impl Sums {
+impl SystemSums {
     /// Adds up the shards while other threads continue to count.
     fn of(shards: &[Arc<Shard>], system: System) -> Self {
-        let sum = |counter: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
-            let counters = shards
-                .iter()
-                .filter_map(|shard| shard.systems.get(system as usize));
-            counters
-                .map(|counters| counter(counters).load(Acquire))
-                .sum()
-        };
+        let mut counters = Vec::with_capacity(shards.len());
+        for shard in shards {
+            counters.extend(shard.systems.get(system as usize));
+        }
+
         // Errors are read before requests, because threads count in the opposite order. For every
         // error seen here, the request is seen, too.
-        let errors = std::array::from_fn(|cause| sum(&|c| &c.errors[cause]));
-        let times = |of: &dyn Fn(&Counters) -> &Durations| Times {
-            buckets: std::array::from_fn(|bucket| sum(&|c| &of(c).buckets[bucket])),
-            sum: Duration::from_nanos(sum(&|c| &of(c).sum_ns)),
-        };
+        let errors = std::array::from_fn(|cause| sum_of(&counters, |c| &c.errors[cause]));
         Self {
             system,
             errors,
-            requests: sum(&|c| &c.requests),
-            at_once: times(&|counters| &counters.at_once),
-            waited: times(&|counters| &counters.waited),
-            sizes: std::array::from_fn(|bucket| sum(&|c| &c.sizes[bucket])),
-            size_sum: sum(&|c| &c.size_sum),
+            requests: sum_of(&counters, |c| &c.requests),
+            at_once: DurationSums::of(&counters, |c| &c.at_once),
+            waited: DurationSums::of(&counters, |c| &c.waited),
+            sizes: std::array::from_fn(|bucket| sum_of(&counters, |c| &c.sizes[bucket])),
+            size_sum: sum_of(&counters, |c| &c.size_sum),
         }
+    }
+
+    fn requests(&self) -> Metric {
+        counter(&[("system", self.system.label())], self.requests)
     }
 
     /// Cache misses as SkyDNS counts them: every query that is not refused. The response cache of

@@ -337,27 +337,27 @@ fn missing_names_of_some_zones_are_forwarded() {
     for (name, expected) in [
         (
             "no.apps.svc.cluster.local.",
-            ["PendingAnswer(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
+            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
         ),
         (
             "no.OTHER.svc.cluster.local.",
             [
-                "PendingAnswer(Forward(Recursive))",
-                "PendingAnswer(Forward(Recursive))",
+                "Pending(Forward(Recursive))",
+                "Pending(Forward(Recursive))",
                 "REFUSED",
             ],
         ),
         (
             "vm.cluster.local.",
             [
-                "PendingAnswer(Forward(Recursive))",
-                "PendingAnswer(Forward(Recursive))",
+                "Pending(Forward(Recursive))",
+                "Pending(Forward(Recursive))",
                 "REFUSED",
             ],
         ),
         (
             "xvm.cluster.local.",
-            ["PendingAnswer(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
+            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
         ),
         // An existing name is not forwarded, even if its alias cannot be resolved.
         (
@@ -417,18 +417,18 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     for (name, before, after) in [
         (
             "corp.cluster.local.",
-            "PendingAnswer(Forward(Stub))",
-            "PendingAnswer(Forward(Stub))",
+            "Pending(Forward(Stub))",
+            "Pending(Forward(Stub))",
         ),
         (
             "host.CORP.cluster.local.",
-            "PendingAnswer(Forward(Stub))",
-            "PendingAnswer(Forward(Stub))",
+            "Pending(Forward(Stub))",
+            "Pending(Forward(Stub))",
         ),
         (
             "other.local.",
-            "PendingAnswer(Forward(Stub))",
-            "PendingAnswer(Forward(Stub))",
+            "Pending(Forward(Stub))",
+            "Pending(Forward(Stub))",
         ),
         (
             "xcorp.cluster.local.",
@@ -491,19 +491,19 @@ fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
             "short.",
             "A",
             ";; SERVFAIL, flags: qr rd ra",
-            "PendingAnswer(Forward(Recursive))",
+            "Pending(Forward(Recursive))",
         ),
         (
             ".",
             "NS",
             ";; SERVFAIL, flags: qr rd ra",
-            "PendingAnswer(Forward(Recursive))",
+            "Pending(Forward(Recursive))",
         ),
         (
             "www.outside.test.",
             "ANY",
             ";; REFUSED, flags: qr",
-            "PendingAnswer(Forward(Recursive))",
+            "Pending(Forward(Recursive))",
         ),
         (
             "web.apps.svc.cluster.local.",

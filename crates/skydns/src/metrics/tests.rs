@@ -113,7 +113,7 @@ fn queries_are_told_apart_by_few_words() {
         "other udp FORMERR 1",
         "AAAA tcp NXDOMAIN 1",
     ];
-    assert_eq!(series(&metrics.collect(), QUERIES), expected);
+    assert_eq!(series(&metrics.collect(), QUERIES.name), expected);
 }
 
 /// The time of a slow upstream does not count as time of the engine. The histogram of kube-dns
@@ -143,6 +143,6 @@ fn what_waits_for_upstreams_is_no_time_of_the_engine() {
         let histogram = family.get_metric()[0].get_histogram();
         (histogram.get_sample_count(), histogram.get_sample_sum())
     };
-    assert_eq!(total(ENGINE), (2, 0.00004));
+    assert_eq!(total(ENGINE_DURATIONS.name), (2, 0.00004));
     assert_eq!(total("dns_request_duration_seconds"), (2, 1.90002));
 }

@@ -1,6 +1,5 @@
 //! Queries by further zone and RCODE. Names of the cluster's zone are not counted here.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,14 +8,19 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
 use super::kinds::{OTHER, RCODES, rcode_label, row};
-use super::{Metrics, counter, family};
+use super::{FamilySpec, Metrics, counter};
 use crate::backend::{Backend, View};
 
 /// Maximum number of zones with labels of their own. All other zones share the label `other`.
 const MAX_ZONES: usize = 40;
 
-const NAME: &str = "kubedns_zone_queries_total";
-const HELP: &str = "Queries for names in further zones (not the cluster's), by zone and RCODE.";
+const ZONE_QUERIES: FamilySpec = FamilySpec {
+    name: "kubedns_zone_queries_total",
+    help: "Queries for names in further zones (not the cluster's), by zone and RCODE.",
+    kind: MetricType::COUNTER,
+    labels: &["zone", "rcode"],
+    has_prefix: false,
+};
 
 /// The counters of one thread, by the number of the zone and the row of the RCODE in [`RCODES`]. The
 /// last number stands for all zones without a label of their own.
@@ -52,32 +56,28 @@ impl<B: Backend> ZoneMetrics<B> {
     ///
     /// Fails if Prometheus does not allow the name of the metric.
     pub fn new(metrics: Metrics, backend: Arc<B>) -> Result<Self, prometheus::Error> {
-        let labels = vec!["zone".to_owned(), "rcode".to_owned()];
-        let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?;
         Ok(Self {
+            desc: ZONE_QUERIES.describe(&metrics.prefix)?,
             metrics,
             backend,
-            desc,
         })
     }
 
     /// The series of the zone with this number. RCODEs that have not occurred have no series.
     fn series(&self, number: usize, zone: &str) -> Vec<Metric> {
         let shards = self.metrics.shards();
-        let count = |row: usize| {
-            shards
+        let mut series = Vec::new();
+        for (column, rcode) in RCODES.into_iter().enumerate() {
+            let counts = shards
                 .iter()
-                .map(|shard| shard.zones.0[number][row].load(Relaxed))
-                .sum()
-        };
-        let counts = RCODES
-            .iter()
-            .enumerate()
-            .map(|(row, rcode)| (rcode_label(*rcode), count(row)));
-        counts
-            .filter(|(_, count)| *count > 0)
-            .map(|(rcode, count)| counter(&[("zone", zone), ("rcode", rcode)], count))
-            .collect()
+                .map(|shard| shard.zones.0[row][column].load(Relaxed));
+            let count = counts.sum();
+            if count > 0 {
+                let labels = [("zone", zone), ("rcode", rcode_label(rcode))];
+                series.push(counter(&labels, count));
+            }
+        }
+        series
     }
 }
 
@@ -88,19 +88,17 @@ impl<B: Backend> Collector for ZoneMetrics<B> {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let view = self.backend.view();
-        let named = view
-            .zones()
-            .iter()
-            .filter(|zone| usize::from(zone.number) < MAX_ZONES);
-        let mut series: Vec<Metric> = named
-            .flat_map(|zone| self.series(zone.number.into(), &zone.domain.to_string()))
-            .collect();
+        let mut series = Vec::new();
+        for zone in view.zones() {
+            if usize::from(zone.number) < MAX_ZONES {
+                series.extend(self.series(zone.number.into(), &zone.domain.to_string()));
+            }
+        }
         series.extend(self.series(MAX_ZONES, OTHER));
-        // The text encoder rejects a family without series.
-        let has_series = !series.is_empty();
-        has_series
-            .then(|| family(NAME.to_owned(), HELP, MetricType::COUNTER, series))
-            .into_iter()
-            .collect()
+
+        if series.is_empty() {
+            return Vec::new();
+        }
+        vec![ZONE_QUERIES.family(&self.metrics.prefix, series)]
     }
 }
