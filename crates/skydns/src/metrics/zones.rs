@@ -70,7 +70,7 @@ impl<B: Backend> ZoneMetrics<B> {
         for (column, rcode) in RCODES.into_iter().enumerate() {
             let counts = shards
                 .iter()
-                .map(|shard| shard.zones.0[row][column].load(Relaxed));
+                .map(|shard| shard.zones.0[number][column].load(Relaxed));
             let count = counts.sum();
             if count > 0 {
                 let labels = [("zone", zone), ("rcode", rcode_label(rcode))];
@@ -89,7 +89,7 @@ impl<B: Backend> Collector for ZoneMetrics<B> {
     fn collect(&self) -> Vec<MetricFamily> {
         let view = self.backend.view();
         let mut series = Vec::new();
-        for zone in view.zones() {
+        for zone in view.zones().iter() {
             if usize::from(zone.number) < MAX_ZONES {
                 series.extend(self.series(zone.number.into(), &zone.domain.to_string()));
             }
