@@ -101,7 +101,7 @@ tests! { query search reply frames config_map probe flags snapshot_file watch fe
 
 /// Checks that each property has a fuzzer, inputs, a dictionary, and a test above.
 #[test]
-fn nothing_is_left_out() {
+fn every_property_has_a_corpus() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let names = |directory: &str| {
         let entries = std::fs::read_dir(root.join(directory)).unwrap();

@@ -43,11 +43,15 @@ pub struct Record {
 pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let query = query_message(name, qtype);
     let mut response = Response::default();
-    let (mut external, mut out) = (ExternalAnswers::none(), Vec::new());
+    let mut external = ExternalAnswers::none();
+    let mut out = Vec::new();
+
     for round in 0..=MAX_ROUNDS {
+        // As for a client: what is still unknown in the last round is a failure.
         if round == MAX_ROUNDS {
             external.close();
         }
+
         match answer(view, &query, Transport::Tcp, &external, &mut out) {
             EngineOutcome::Reply(reply) => {
                 response.rcode = Some(reply.rcode);

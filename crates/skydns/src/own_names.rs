@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_lead_to_hosts_to_other_names_or_nowhere() {
+    fn alias_resolves_to_host_or_name() {
         let mut own = OwnNames::new();
         own.add_host(&name("DB.acme.example"), &["192.0.2.1".parse().unwrap()]);
         for (alias, target) in [
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_an_alias_has_to_be_a_name() {
+    fn port_below_alias_must_be_name() {
         let mut own = OwnNames::new();
         let long = vec!["a".repeat(60); 4].join(".");
         own.add_alias(&name("short"), &name(&long));

@@ -62,7 +62,7 @@ fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAns
 }
 
 #[test]
-fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
+fn external_alias_asks_upstream_once() {
     let (view, query) = (
         Fixed::new(&[]),
         Query::new("out.apps.svc.cluster.local.", "A").wire(),
@@ -96,7 +96,7 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
 /// Queries of the process itself have the same limit as queries of clients: three rounds of 32
 /// external queries.
 #[test]
-fn an_answer_in_process_takes_as_many_rounds_as_a_clients() {
+fn in_process_answer_takes_equal_rounds() {
     let targets = (0..200).map(|n| format!("n{n}.outside.test"));
     let view = Fixed::new(&[]).with_aliases(&["svc", "apps", "many"], targets);
     let response = skydns::ask(&view, &name("many.apps.svc.cluster.local"), 1);
@@ -118,7 +118,7 @@ fn answer_by_way_of_outside(target: &str) -> String {
 
 /// If an upstream returns an alias of a cluster name, the engine resolves the cluster name itself.
 #[test]
-fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
+fn upstream_never_answers_cluster_names() {
     for (name, expected) in [
         (
             "web",
@@ -171,7 +171,7 @@ fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &ExternalAnswers) -> Vec
 }
 
 #[test]
-fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
+fn zone_ttl_and_negative_ttl_apply() {
     let known = outside(ExternalAnswer::Records(vec![ExternalRecord {
         owner: name("www.outside.test"),
         rtype: 1,
@@ -378,7 +378,7 @@ fn missing_names_of_some_zones_are_forwarded() {
 }
 
 #[test]
-fn the_longest_domain_that_holds_a_name_decides_who_answers() {
+fn longest_matching_domain_answers() {
     let alias = |view: Fixed, path: &[&'static str], to: &str| {
         view.with_aliases(path, std::iter::once(to.to_owned()))
     };
@@ -466,7 +466,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
 }
 
 #[test]
-fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
+fn cache_topology_forwards_external_names() {
     let said = |view: &Fixed, name: &str, rtype: &str| {
         let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
         match answer_message(
@@ -524,7 +524,7 @@ fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
 }
 
 #[test]
-fn the_routes_are_told_before_the_first_sync_too() {
+fn routes_are_known_before_sync() {
     let texts = ["configuration=1".to_owned(), "routes=2".to_owned()];
     let query = Query::new("routes.kubedns.", "TXT").class("CH").wire();
     for view in [
@@ -554,7 +554,7 @@ fn the_routes_are_told_before_the_first_sync_too() {
 
 /// A chain of aliases that ends without an address takes a limited number of lookups.
 #[test]
-fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
+fn dead_alias_is_walked_once() {
     const LINKS: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
     let next = |link: &str| format!("{link}.apps.svc.cluster.local");
     let mut view = Fixed::new(&[]);
@@ -591,7 +591,7 @@ fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
 
 /// Four labels of 63 octets and the cluster domain exceed the maximum length of a name.
 #[test]
-fn names_that_would_be_too_long_are_left_out() {
+fn overlong_names_are_left_out() {
     let label = "x".repeat(63);
     let base = [label.as_str(); 3].join(".");
     let view = Fixed::new(&[]).with_address(&["svc", "apps", "long"], &label, &base);
@@ -608,7 +608,7 @@ fn names_that_would_be_too_long_are_left_out() {
 }
 
 #[test]
-fn each_record_from_outside_is_written_once_however_many_there_are() {
+fn upstream_records_are_written_once() {
     const ADDRESSES: u16 = 3000;
     let end = name("real.outside.test");
     let alias = ExternalRecord {
@@ -663,7 +663,7 @@ fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_queries_with_edns_are_answered_with_edns() {
+fn malformed_edns_query_gets_edns_answer() {
     const PLAIN_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 0];
     const DO_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
     let option_cut_off = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 3, 0, 10, 0];
@@ -751,7 +751,7 @@ fn edns_option_of_wrong_length_is_formerr() {
 }
 
 #[test]
-fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
+fn foreign_upstream_records_are_dropped() {
     let zone = Zone::new(&name("cluster.local"))
         .with_stub_domains([(name("corp.cluster.local"), [].into())]);
     let query = Query::new("www.outside.test.", "A").wire();

@@ -24,7 +24,7 @@ async fn lines_and_status_are_captured() {
 
 #[tokio::test]
 #[should_panic(expected = "never logged \"ready\"; it logged:\nbroken")]
-async fn an_early_end_is_told_with_the_log() {
+async fn early_exit_error_contains_log() {
     shell("echo broken >&2").line_with("ready", LONG).await;
 }
 

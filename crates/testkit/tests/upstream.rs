@@ -49,7 +49,7 @@ async fn a_zone_answers_over_both_transports() {
 }
 
 #[tokio::test]
-async fn a_zone_tells_nodata_from_nxdomain_and_survives_a_loop() {
+async fn scripted_zone_distinguishes_nodata_and_nxdomain() {
     let upstream = Upstream::start(zone().handler()).await;
     for (name, rtype, rcode, answers) in [
         ("www.outside.test.", "MX", "NOERROR", 0),
@@ -162,7 +162,7 @@ fn exchange(transport: Transport, responses: &[&str]) -> Exchange {
 }
 
 #[tokio::test]
-async fn a_replay_gives_recorded_responses_in_order_with_fitting_ids() {
+async fn replay_answers_in_recorded_order() {
     let replay = Replay::new(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into());
     let upstream = Upstream::start(replay.handler()).await;
     let servfail = "000081820000000000000000";

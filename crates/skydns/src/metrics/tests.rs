@@ -51,7 +51,7 @@ fn errors_never_exceed_requests_while_threads_count() {
 }
 
 #[test]
-fn what_was_refused_was_no_miss() {
+fn refused_query_is_no_cache_miss() {
     let metrics = Metrics::new("", "");
     let shard = metrics.shard();
     for rcode in [rcode::REFUSED, rcode::NXDOMAIN, 0] {
@@ -119,7 +119,7 @@ fn queries_are_told_apart_by_few_words() {
 /// The time of a slow upstream does not count as time of the engine. The histogram of kube-dns
 /// counts both.
 #[test]
-fn what_waits_for_upstreams_is_no_time_of_the_engine() {
+fn waiting_is_no_engine_time() {
     let metrics = Metrics::new("", "");
     let shard = metrics.shard();
     let [fast, slow] = [Duration::from_micros(20), Duration::from_millis(1900)];

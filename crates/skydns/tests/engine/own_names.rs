@@ -63,7 +63,7 @@ fn view() -> Fixed {
 }
 
 #[test]
-fn hosts_are_answered_and_the_names_around_them_are_not_ours() {
+fn names_around_hosts_are_forwarded() {
     let view = view();
     let none = ExternalAnswers::none();
     for (question, expected) in [
@@ -160,7 +160,7 @@ fn aliases_are_answered_as_their_targets() {
 }
 
 #[test]
-fn an_alias_outside_is_followed_there_and_back() {
+fn external_alias_is_followed_back_inside() {
     let mut known = ExternalAnswers::none();
     let record = |rtype, rdata: &[u8]| ExternalRecord {
         owner: name("www.outside.test"),
@@ -192,7 +192,7 @@ fn an_alias_outside_is_followed_there_and_back() {
 }
 
 #[test]
-fn hosts_need_no_cluster_and_aliases_into_it_fail_without() {
+fn unsynced_cluster_fails_its_aliases_alone() {
     let view = Fixed::new(&[]).unsynced().own_names(own_names());
     for (question, expected) in [
         (

@@ -148,7 +148,7 @@ fn the_longest_domain_has_a_name() {
 }
 
 #[test]
-fn a_missing_name_has_the_soa_record_of_its_zone() {
+fn missing_name_has_soa_of_its_zone() {
     let view = view();
     let soa = "acme.test. 60 IN SOA ns.dns.acme.test. hostmaster.acme.test.";
     for (question, expected) in [
@@ -183,7 +183,7 @@ fn a_missing_name_has_the_soa_record_of_its_zone() {
 }
 
 #[test]
-fn a_zone_that_is_not_loaded_is_servfail_for_its_names_alone() {
+fn unloaded_zone_is_servfail() {
     let view = view();
     for rtype in ["A", "SRV", "SOA", "TXT"] {
         assert_eq!(
@@ -260,7 +260,7 @@ fn aliases_lead_from_zone_to_zone() {
 
 /// If an upstream returns an alias of a name in a zone, the engine resolves this name in the zone.
 #[test]
-fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
+fn upstream_alias_into_zone_is_followed() {
     let alias = |target: &str| ExternalRecord {
         owner: name("www.outside.test"),
         rtype: 5,
