@@ -15,7 +15,7 @@ use testkit::eventually;
 use testkit::query::Query;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use wire::{Message, Section, frame_message, rtype};
+use wire::{Message, Section, frame_message, rcode, rtype};
 
 use super::TIMEOUT;
 use super::fixed::{Fixed, RunningServer, start_with_transfers};
@@ -171,167 +171,163 @@ async fn completed_missing_name_has_zone_serial() {
     primary.server.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_transfer_query_has_its_response() {
-    let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
-    let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
-    let (ours, zone) = (primary.server.address, "cluster.local.");
-    let first = client::tcp(ours, &transfer_query(zone, rtype::AXFR, None), TIMEOUT)
+/// A primary whose zone has had one change, and the numbers of its first version.
+struct ChangedPrimary {
+    primary: Primary,
+    serial: u32,
+    expire: u32,
+}
+
+/// The change is five seconds younger than the first version.
+const CHANGE_AGE: u32 = 5;
+
+impl ChangedPrimary {
+    async fn start() -> Self {
+        let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
+        let axfr = transfer_query(ZONE, rtype::AXFR, None);
+        let first = client::tcp(primary.server.address, &axfr, TIMEOUT)
+            .await
+            .expect("an answer");
+        let (serial, expire) = soa_serial_and_expire(&first);
+
+        let changed =
+            Fixed::new(&[])
+                .small()
+                .with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
+        let view = Arc::new(changed.transferred(&primary.transfers));
+        let time = *NOW + u64::from(CHANGE_AGE);
+        assert!(primary.transfers.update_versions(&view, time));
+        Self {
+            primary,
+            serial,
+            expire,
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.primary.server.address
+    }
+}
+
+const ZONE: &str = "cluster.local.";
+
+/// RCODE and record types of the response over TCP.
+async fn transfer_outcome(
+    server: SocketAddr,
+    name: &str,
+    qtype: u16,
+    since: Option<(u32, u32)>,
+) -> (u16, Vec<u16>) {
+    let answer = client::tcp(server, &transfer_query(name, qtype, since), TIMEOUT)
         .await
         .expect("an answer");
-    let (serial, expire) = soa_serial_and_expire(&first);
-    let with_one_more =
-        Fixed::new(&[])
-            .small()
-            .with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
-    assert!(primary.transfers.update_versions(
-        &Arc::new(with_one_more.transferred(&primary.transfers)),
-        *NOW + 5
-    ));
-    let incremental = vec![6, 6, 6, 1, 33, 6];
-    let (whole, alone) = (None::<Vec<u16>>, Some(vec![6]));
-    let (nothing, changes) = (Some(vec![]), Some(incremental));
-    let newest = serial + 5;
-    for (what, server, name, qtype, since, rcode, expected) in [
-        (
-            "the whole zone",
-            ours,
-            "Cluster.LOCAL.",
-            rtype::AXFR,
-            None,
-            0,
-            &whole,
-        ),
-        (
-            "what changed",
-            ours,
-            zone,
-            rtype::IXFR,
-            Some((serial, expire)),
-            0,
-            &changes,
-        ),
-        (
-            "a query without EXPIRE, as of PowerDNS",
-            ours,
-            zone,
-            rtype::IXFR,
-            Some((serial, 0)),
-            0,
-            &whole,
-        ),
-        (
-            "another replica's version",
-            ours,
-            zone,
-            rtype::IXFR,
-            Some((serial, expire + 1)),
-            0,
-            &whole,
-        ),
-        (
-            "a version that is not kept",
-            ours,
-            zone,
-            rtype::IXFR,
-            Some((serial - 1, expire)),
-            0,
-            &whole,
-        ),
-        (
-            "the version in force",
-            ours,
-            zone,
-            rtype::IXFR,
-            Some((newest, expire)),
-            0,
-            &alone,
-        ),
-        (
-            "a newer one",
-            ours,
-            zone,
-            rtype::IXFR,
-            Some((newest + 9, expire)),
-            0,
-            &alone,
-        ),
-        ("no version", ours, zone, rtype::IXFR, None, 1, &nothing),
+    response_outcome(&answer)
+}
+
+fn is_whole_zone(types: &[u16]) -> bool {
+    types.starts_with(&[rtype::SOA, rtype::NS]) && types.ends_with(&[rtype::SOA])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn axfr_is_for_peers_and_zones() {
+    let changed = ChangedPrimary::start().await;
+    let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
+    let ours = changed.address();
+
+    let (code, types) = transfer_outcome(ours, "Cluster.LOCAL.", rtype::AXFR, None).await;
+    assert_eq!(code, rcode::NOERROR);
+    assert!(is_whole_zone(&types), "{types:?}");
+
+    for (what, server, name, expected) in [
         (
             "a name of the zone",
             ours,
             "svc.cluster.local.",
-            rtype::AXFR,
-            None,
-            9,
-            &nothing,
+            rcode::NOTAUTH,
         ),
-        (
-            "another zone",
-            ours,
-            "example.org.",
-            rtype::AXFR,
-            None,
-            9,
-            &nothing,
-        ),
-        ("the root", ours, ".", rtype::AXFR, None, 9, &nothing),
+        ("another zone", ours, "example.org.", rcode::NOTAUTH),
+        ("the root", ours, ".", rcode::NOTAUTH),
         (
             "none of the peers",
             others.server.address,
-            zone,
-            rtype::AXFR,
-            None,
-            5,
-            &nothing,
+            ZONE,
+            rcode::REFUSED,
         ),
     ] {
-        let answer = client::tcp(server, &transfer_query(name, qtype, since), TIMEOUT)
-            .await
-            .expect("an answer");
-        let (got, types) = response_outcome(&answer);
-        assert_eq!(got, rcode, "{what}");
-        match expected {
-            Some(expected) => assert_eq!(types, *expected, "{what}"),
-            None => assert!(
-                types.starts_with(&[6, 2]) && types.ends_with(&[6]),
-                "{what}: {types:?}"
-            ),
-        }
+        let outcome = transfer_outcome(server, name, rtype::AXFR, None).await;
+        assert_eq!(outcome, (expected, Vec::new()), "{what}");
     }
+
+    changed.primary.server.stop().await;
+    others.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ixfr_depends_on_client_version() {
+    let changed = ChangedPrimary::start().await;
+    let ours = changed.address();
+    let ChangedPrimary { serial, expire, .. } = changed;
+    let newest = serial + CHANGE_AGE;
+
+    for (what, since) in [
+        ("a query without EXPIRE, as of PowerDNS", (serial, 0)),
+        ("another replica's version", (serial, expire + 1)),
+        ("a version that is not kept", (serial - 1, expire)),
+    ] {
+        let (code, types) = transfer_outcome(ours, ZONE, rtype::IXFR, Some(since)).await;
+        assert_eq!(code, rcode::NOERROR, "{what}");
+        assert!(is_whole_zone(&types), "{what}: {types:?}");
+    }
+
+    for (what, since, expected) in [
+        ("what changed", (serial, expire), vec![6, 6, 6, 1, 33, 6]),
+        ("the version in force", (newest, expire), vec![6]),
+        ("a newer one", (newest + 9, expire), vec![6]),
+    ] {
+        let outcome = transfer_outcome(ours, ZONE, rtype::IXFR, Some(since)).await;
+        assert_eq!(outcome, (rcode::NOERROR, expected), "{what}");
+    }
+
+    let without_version = transfer_outcome(ours, ZONE, rtype::IXFR, None).await;
+    assert_eq!(without_version, (rcode::FORMERR, Vec::new()));
+    changed.primary.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn udp_transfer_query_gets_soa_alone() {
+    let changed = ChangedPrimary::start().await;
+    let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
+    let ours = changed.address();
+    let since = Some((changed.serial, changed.expire));
+
     for (what, server, qtype, since, rcode, types) in [
-        (
-            "IXFR",
-            ours,
-            rtype::IXFR,
-            Some((serial, expire)),
-            0,
-            vec![6],
-        ),
-        ("AXFR", ours, rtype::AXFR, None, 1, vec![]),
+        ("IXFR", ours, rtype::IXFR, since, rcode::NOERROR, vec![6]),
+        ("AXFR", ours, rtype::AXFR, None, rcode::FORMERR, vec![]),
         (
             "none of the peers",
             others.server.address,
             rtype::IXFR,
-            Some((serial, expire)),
-            5,
+            since,
+            rcode::REFUSED,
             vec![],
         ),
     ] {
-        let answer = client::udp(server, &transfer_query(zone, qtype, since), TIMEOUT)
+        let answer = client::udp(server, &transfer_query(ZONE, qtype, since), TIMEOUT)
             .await
             .expect("an answer");
-        assert_eq!(response_outcome(&answer), (rcode, types), "{what} over UDP");
+        assert_eq!(response_outcome(&answer), (rcode, types), "{what}");
     }
-    let asked = client::udp(ours, &Query::new(zone, "SOA").wire(), TIMEOUT)
+
+    let asked = client::udp(ours, &Query::new(ZONE, "SOA").wire(), TIMEOUT)
         .await
         .expect("an answer");
+    let newest = changed.serial + CHANGE_AGE;
     assert_eq!(
         soa_serial_and_expire(&asked),
-        (newest, expire),
+        (newest, changed.expire),
         "the SOA that is asked for"
     );
-    primary.server.stop().await;
+    changed.primary.server.stop().await;
     others.server.stop().await;
 }
 
