@@ -91,6 +91,7 @@ impl Access {
             (Some(path), url) => {
                 from_kubeconfig(path, self.context.as_deref(), url.as_deref()).await
             }
+            // As in kube-dns, a URL alone comes without credentials, even in a pod.
             (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
             (None, None) => {
                 from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok())
@@ -169,11 +170,13 @@ impl Connection {
     /// in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
+        // A rejection fails all watches of the connection together: one read is enough for them.
         {
             let mut renewed = self.renewed.lock();
             if renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
                 return;
             }
+            // Noted before the read, so that the other watches do not begin another one meanwhile.
             *renewed = Some(Instant::now());
         }
 
@@ -245,6 +248,7 @@ async fn build_client(
     reading: &BlockingRead<Result<BuiltClient, ConnectError>>,
 ) -> Result<BuiltClient, ConnectError> {
     let runtime = tokio::runtime::Handle::current();
+    // A read from a dead mount may never return, so it must not block the runtime's threads.
     let built = reading.run(move || {
         let config = runtime.block_on(access.config())?;
         let url = config.cluster_url.to_string();
@@ -268,6 +272,7 @@ async fn from_kubeconfig(
 ) -> Result<Config, ConnectError> {
     let mut file =
         Kubeconfig::read_from(path).map_err(|error| unusable_kubeconfig(path, &error))?;
+    // kube's own error does not say which contexts the file has.
     if let Some(context) = context {
         check_context(&file, context).map_err(|reason| ConnectError::Kubeconfig {
             path: path.to_owned(),
@@ -276,7 +281,9 @@ async fn from_kubeconfig(
     }
 
     if let Some(url) = url {
+        // Checked before kube parses it, so that the error names the URL and not the file.
         parse_url(url)?;
+        // Which cluster the context names need not be known if all of them have this URL.
         for named in &mut file.clusters {
             if let Some(cluster) = &mut named.cluster {
                 cluster.server = Some(url.to_owned());
@@ -303,6 +310,7 @@ fn unusable_kubeconfig(path: &Path, error: &KubeconfigError) -> ConnectError {
     ConnectError::Kubeconfig {
         path: path.to_owned(),
         reason: match error {
+            // The text of `ReadConfig` itself would name the path once more.
             KubeconfigError::ReadConfig(error, _) => error.to_string(),
             other => brief(other),
         },
@@ -348,6 +356,7 @@ fn from_service_account(
         let reason = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned();
         return Err(ConnectError::InCluster { reason });
     }
+    // An IPv6 address needs brackets in a URL.
     let host = if host.contains(':') {
         format!("[{host}]")
     } else {
@@ -356,6 +365,7 @@ fn from_service_account(
     let mut config = Config::new(parse_url(&format!("https://{host}:{port}"))?);
 
     let token = directory.join("token");
+    // A missing token means that there is no service account, which the error must say.
     if let Err(error) = std::fs::metadata(&token) {
         return Err(ConnectError::InCluster {
             reason: format!("{}: {error}", token.display()),

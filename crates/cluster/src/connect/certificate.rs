@@ -136,6 +136,7 @@ impl ClientCertificate {
     /// Reads the files again. If they cannot be read, the previous certificate stays in use.
     pub(super) async fn refresh(&self) {
         let Some(pair) = &self.from else { return };
+        // Inline data only change with the kubeconfig, which `Connection::renew` reads again.
         if !matches!(pair.certificate, Pem::File(_)) {
             return;
         }
@@ -154,6 +155,7 @@ impl ClientCertificate {
                 tracing::warn!(error, "cannot read the client certificate again");
             }
         }
+        // Also after a failure, so that a broken file is read once a second, not for each request.
         current.loaded = Instant::now();
     }
 }

@@ -62,6 +62,7 @@ pub(super) enum BuildError {
 /// May block, because certificates and tokens are read from files. Must be called within a tokio
 /// runtime.
 pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
+    // Taken before kube sees the user: kube reads files once, and waits for plugins for ever.
     let credentials = Credentials::take(&mut config.auth_info)?;
     let user_agent = HeaderValue::try_from(user_agent());
     config
@@ -86,6 +87,7 @@ pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
 /// The `User-Agent` header, which audit logs show. It contains the name of kube-dns and the name of
 /// this project.
 fn user_agent() -> String {
+    // Go's names of architectures, because audit logs show these for kube-dns.
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -102,9 +104,11 @@ fn user_agent() -> String {
 
 fn tcp_connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
+    // The connector also gets URLs with https, which it would otherwise reject.
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // A dead peer is detected after 50 seconds: 20 idle, then three probes 10 seconds apart.
     connector.set_keepalive(Some(KEEPALIVE));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));

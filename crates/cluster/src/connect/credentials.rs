@@ -79,11 +79,13 @@ impl Credentials {
             (Some(path), _) => {
                 let path = PathBuf::from(path);
                 match read_token(&path) {
+                    // Only fatal if the kubeconfig has no token that requests can fall back to.
                     Err(error) if user.token.is_none() => return Err(error),
                     first => TokenSource::File(TokenFile::new(path, first.ok())),
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
+                // The TLS configuration is built once: a plugin's certificate needs its place now.
                 let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
                 TokenSource::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
             }
@@ -175,6 +177,7 @@ fn select_pem(data: &str, path: Option<String>) -> Result<Option<Pem>, Credentia
         return Ok(path.map(|path| Pem::File(path.into())));
     }
 
+    // Go's decoder ignores line ends, so kubeconfigs may have them.
     let text: String = data.split_ascii_whitespace().collect();
     match BASE64_STANDARD.decode(text) {
         Ok(pem) => Ok(Some(Pem::Data(pem))),
@@ -214,6 +217,7 @@ impl TokenFile {
 
         let mut current = self.current.lock();
         match (read, &*current) {
+            // A kubelet renews a token minutes before its end, and the next request reads again.
             (Err(_), Some((token, _))) => Ok(token.clone()),
             (Err(error), None) => Err(error),
             (Ok(token), _) => {

@@ -134,6 +134,7 @@ impl Plugin {
     /// The token, if the plugin provides one. Runs the plugin if the credentials are missing or
     /// about to expire.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
+        // Held while the plugin runs, so that concurrent requests wait for the same run.
         let mut cached = self.cached.lock().await;
         if cached.are_due() {
             match self.run_plugin().await {
@@ -153,6 +154,7 @@ impl Plugin {
 
     async fn run_plugin(&self) -> Result<CredentialStatus, PluginError> {
         let command = self.config.command.clone().ok_or(PluginError::NoCommand)?;
+        // A server has no terminal that such a plugin could ask.
         if self.config.interactive_mode == Some(ExecInteractiveMode::Always) {
             return Err(PluginError::Interactive(command));
         }
@@ -208,6 +210,7 @@ impl Plugin {
                 stored.map_err(|error: IdentityError| error.to_string())?;
             }
             (None, None) if status.token.is_some() => {}
+            // A certificate needs its key, and without a certificate there must be a token.
             _ => return Err("a required part is missing".to_owned()),
         }
         Ok(status)

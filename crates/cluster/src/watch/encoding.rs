@@ -115,6 +115,7 @@ impl WatchEvent {
     pub(super) fn of_line(line: &Bytes) -> Result<Self, RequestFailure> {
         let event: JsonEvent<'_> =
             serde_json::from_slice(line).map_err(|error| garbage_failure(&error, line))?;
+        // The object refers to the octets of the line, so that it is not copied.
         let object = line.slice_ref(event.object.get().as_bytes());
 
         Ok(Self {
@@ -216,6 +217,7 @@ impl ListMessage {
             let is_complete = match self.next {
                 NextElement::MagicNumber => self.take_magic_number(received)?,
                 NextElement::EnvelopeField => self.take_envelope_field(received)?,
+                // The fields of the envelope behind the list are left to the end of the response.
                 NextElement::ListField(0) => return self.end_list().map(Some),
                 NextElement::ListField(left) => match self.take_list_field(left, received)? {
                     Some(ListField { number: 2, content }) => {
@@ -225,6 +227,7 @@ impl ListMessage {
                         self.meta = decode_message(&content)?;
                         true
                     }
+                    // A field that a later API adds is skipped.
                     other => other.is_some(),
                 },
             };
@@ -255,6 +258,7 @@ impl ListMessage {
         let Some(field) = FieldHead::parse(received)? else {
             return Ok(false);
         };
+        // Only the head is taken: the objects are read one by one while the list arrives.
         if field.number == 2 {
             received.advance(field.head);
             self.next = NextElement::ListField(field.length);
@@ -358,6 +362,7 @@ impl FieldHead {
                 Some(field(head, usize::try_from(length.value).ok()?))
             })),
             5 => Ok(Some(field(key.octets, 4))),
+            // Kubernetes uses no groups (wire types 3 and 4).
             other => {
                 let problem = format!("protobuf of wire type {other}");
                 Err(RequestFailure::Garbage(problem))
@@ -368,6 +373,7 @@ impl FieldHead {
     /// Takes this field out of `received` and returns its content; `None` if the field is
     /// incomplete.
     fn take_content(self, received: &mut BytesMut) -> Result<Option<Bytes>, RequestFailure> {
+        // Checked before the octets are awaited, so that a wrong length cannot fill the memory.
         if self.length > MAX_OBJECT {
             return Err(RequestFailure::TooLarge(MAX_OBJECT));
         }
@@ -400,6 +406,7 @@ impl Varint {
             }
         }
 
+        // Ten octets hold 64 bits, so that a longer varint can only be garbage.
         if octets.len() < 10 {
             Ok(None)
         } else {

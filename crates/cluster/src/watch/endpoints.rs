@@ -155,6 +155,7 @@ impl EndpointsFeed {
         let mut selection = SourceSelection::new(&self.timing, has_stale_slices);
 
         while !stop.is_cancelled() {
+            // The index may have accepted the proposal since, see `put_endpoints_in_force`.
             if selection.proposed
                 && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints)
             {
@@ -164,6 +165,7 @@ impl EndpointsFeed {
                 self.put_slices_in_force(endpoints.take(), &mut selection)
                     .await?;
             }
+            // While Endpoints are in use, refused slices are removed rather than kept out of date.
             let serves_endpoints = selection.source == Some(EndpointsSource::Endpoints);
             dispensable.send_if_modified(|now| {
                 std::mem::replace(now, serves_endpoints) != serves_endpoints
@@ -188,6 +190,7 @@ impl EndpointsFeed {
                 continue;
             }
 
+            // A time in the past would end every wait at once; then only the list is awaited.
             let later = due.filter(|_| !is_due);
             tokio::select! {
                 changed = slices.state.changed() => changed.map_err(|_| ReceiverGone)?,
@@ -209,6 +212,7 @@ impl EndpointsFeed {
     ) -> Result<(), ReceiverGone> {
         let is_change =
             endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
+        // Ended first: while slices are used, no changes of Endpoints may follow.
         if let Some(feed) = endpoints {
             feed.end().await;
         }
@@ -244,6 +248,7 @@ impl EndpointsFeed {
         }
 
         self.send_event(Event::EndpointsFrom(source)).await?;
+        // The event waits in a queue; the source is in use only once the index has applied it.
         let reached = self.in_force.wait_for(|now| *now == Some(source)).await;
         reached.map(drop).map_err(|_| ReceiverGone)
     }
@@ -295,6 +300,7 @@ impl EndpointsFeed {
             (false, true) => {
                 self.feed_of::<Zoned>(|change| Event::EndpointSlice(change.map(|zoned| zoned.0)))
             }
+            // `PodNamed` slices have zones, too, which no option needs here.
             (true, false) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
                 Event::EndpointSlice(change.map(|named| named.0.without_zones()))
             }),
@@ -350,6 +356,7 @@ impl SourceSelection {
     /// a source is selected.
     fn new(timing: &WatchTiming, has_stale_slices: bool) -> Self {
         let begun = Instant::now();
+        // A starting API server briefly refuses everything; with stale slices there is time.
         let first_refusal = if has_stale_slices {
             HEAD_START
         } else {
@@ -395,6 +402,7 @@ impl SourceSelection {
 
             None if is_refused => Some(slices.since + self.first_refusal),
             None if slices.phase == FeedPhase::Following => None,
+            // Endpoints must not win only because they were listed first when the server returned.
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
         }
     }

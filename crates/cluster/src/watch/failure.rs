@@ -229,11 +229,14 @@ impl FeedPauses {
         let longest = *self.timing.backoff.end();
         match failure {
             RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => self.relist_pause(),
+            // The pauses stay short, so that a recovery is noticed within seconds.
             RequestFailure::Unreachable(_) => self.unreachable.pause(self.timing.max_pause),
 
+            // A starting API server refuses everything for a moment only.
             RequestFailure::Refused(_) if !refusal.lasting => {
                 self.refused.pause(self.timing.max_pause)
             }
+            // Nothing depends on these objects, so a request every few minutes is enough.
             RequestFailure::Refused(_) if refusal.dispensable => {
                 self.refused.pause(self.timing.max_pause_refused)
             }
@@ -245,6 +248,7 @@ impl FeedPauses {
                 retry_after: Some(requested),
                 ..
             } => {
+                // Spread, so that replicas do not come back at the same moment.
                 let spread = jittered(&(Duration::ZERO..=*self.timing.backoff.start()));
                 let requested = *requested.min(&MAX_RETRY_AFTER) + spread;
                 self.failing.pause(self.timing.max_pause).max(requested)

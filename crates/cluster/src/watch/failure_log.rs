@@ -99,8 +99,10 @@ impl ApiOutage {
         let outage = ongoing.get_or_insert_with(|| OngoingOutage::new(now));
 
         outage.failures = outage.failures.saturating_add(1);
+        // The outage ends when each of these feeds works again, however often it has failed.
         outage.failing_feeds += usize::from(is_new);
         outage.kinds.insert(kind.plural());
+        // Rejected credentials need an operator, so they get a line of their own, but only one.
         let unauthorized = matches!(failure, RequestFailure::Unauthorized(_));
         let is_news = unauthorized && !std::mem::replace(&mut outage.unauthorized_logged, true);
 
@@ -116,6 +118,7 @@ impl ApiOutage {
     fn note_recovery(&self, opened: Instant) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
+        // The outage ended when the last watch opened, not when its first event proved it.
         outage.ended = outage.ended.max(opened);
         outage.has_recovered_feed = true;
 
@@ -136,6 +139,7 @@ impl ApiOutage {
         if outage.failing_feeds > 0 {
             return None;
         }
+        // If no feed has recovered, the line "following again" would be untrue.
         ongoing.take().filter(|outage| outage.has_recovered_feed)
     }
 
@@ -255,6 +259,7 @@ impl FailureLog {
             .get_or_insert_with(|| OngoingFailure::new(reason, now));
         ongoing.failures = ongoing.failures.saturating_add(1);
 
+        // A refusal that turns out to last is logged again, although its reason is the same.
         let is_worse = is_error && !std::mem::replace(&mut ongoing.error, is_error);
         let is_overdue = !is_dispensable && ongoing.logged.elapsed() >= REMINDER;
         let is_due = is_first || is_overdue || is_worse || ongoing.reason != reason;
@@ -271,6 +276,7 @@ impl FailureLog {
         } else if is_error {
             self.log_missing_permission(failure, failures);
         } else if matches!(failure, RequestFailure::Expired(_)) {
+            // No fault: the watch was away for longer than the API server remembers.
             tracing::info!(kind = %self.kind, %failure, "resource version expired; listing again");
         } else {
             self.log_unavailable(failure, failures);
@@ -379,6 +385,7 @@ impl MalformedLog {
     /// Counts the problem. Returns whether the problem is new and must be logged.
     fn count_problem(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) -> bool {
         self.counter.inc();
+        // Malformed objects without end must fill neither the memory nor the log.
         if self.known.len() >= MAX_REMEMBERED {
             return false;
         }

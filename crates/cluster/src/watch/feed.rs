@@ -176,6 +176,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         while !listing.is_endless() {
             let history = match self.receive_page(listing).await {
                 Ok(history) => history,
+                // Not a failure of the API server: the list is requested in smaller pages.
                 Err(AttemptEnd::Failed(RequestFailure::TooLarge(_))) if listing.shrink_page() => {
                     continue;
                 }
@@ -207,6 +208,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         loop {
             let part = page.next_part().await?;
             let at = Instant::now();
+            // A request that fails at once begins no list.
             if !std::mem::replace(&mut has_begun, true) {
                 self.send_change(Change::RelistStarted, at).await?;
                 self.has_sent_objects = true;
@@ -223,6 +225,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Runs one watch, from its request to its end.
     async fn run_watch(&mut self, watching: &mut WatchPosition) -> Result<(), AttemptEnd> {
+        // Only a watch that ends on time makes the check before the next one unnecessary.
         if std::mem::replace(&mut watching.must_check_history, true) {
             self.check_history(&mut watching.history).await?;
         }
@@ -252,6 +255,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
                 Ok(())
             }
             Err(end) => {
+                // An event may fail each time the watch is resumed; a new list gets around it.
                 if matches!(&end, AttemptEnd::Failed(failure) if failure.is_unreadable()) {
                     watching.unreadable += 1;
                 }
@@ -272,6 +276,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         let mut is_silent = true;
 
         loop {
+            // The watch may neither outlive its end by much, nor be silent on a dead connection.
             let left = latest_end.saturating_duration_since(Instant::now());
             let event = match events.next_event(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
@@ -299,6 +304,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         match event.r#type.as_str() {
             "ADDED" | "MODIFIED" => self.forward_changed(object, history, at).await?,
             "DELETED" => {
+                // Only the key matters, so the rest of a deleted object may be malformed.
                 if let Some(key) = object.key() {
                     history.note_deleted(&key);
                     self.send_change(Change::Deleted(key), at).await?;
@@ -309,6 +315,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
                 history.advance(&object.version());
             }
             "BOOKMARK" => {
+                // Without bookmarks, the version of a quiet kind would expire.
                 self.metrics.bookmarks.inc();
                 history.advance(&object.version());
             }
@@ -336,6 +343,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         let read = match self.converter.convert_object(object) {
             Ok(read) => read,
             Err(problem) => {
+                // The list goes on, and its end removes the previous version of this object.
                 let key = object.key();
                 self.malformed_log.log_object(key.as_ref(), &problem);
                 return Ok(());
@@ -362,6 +370,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
             Err(problem) => {
                 let key = object.key();
                 self.malformed_log.log_object(key.as_ref(), &problem);
+                // Otherwise a resumed watch would begin with this object again.
                 history.advance(&object.version());
 
                 let Some(key) = key else {
@@ -395,6 +404,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Lists one object to check that the API server's database was not wiped or restored.
     async fn check_history(&self, history: &mut DatabaseHistory) -> Result<(), RequestFailure> {
+        // Not from the watch cache: an API server that lags behind must not answer.
         let mut page = self.client.request_list(&ListExtent::first_page(1)).await?;
 
         let mut first = None;

@@ -104,6 +104,7 @@ impl WatchMetrics {
 
     /// Whether a watch of `kind` is open. For a kind without a feed, no series is created.
     pub fn is_connected(&self, kind: Kind) -> bool {
+        // `with_label_values` would create a series for a kind that no feed follows.
         let families = self.connected.collect();
         let series = families.iter().flat_map(MetricFamily::get_metric);
 

@@ -25,6 +25,7 @@ pub fn own_node_feed(
         Arc::clone(connection),
         Collection::one(Kind::Node, "", name),
         WatchTiming::default(),
+        // The gauge belongs to the feed of all Nodes, which may run at the same time.
         metrics.feed(Kind::Node).without_connection(),
         sink,
         Event::OwnNode,

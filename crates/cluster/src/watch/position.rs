@@ -111,6 +111,7 @@ impl ListPosition {
         match &mut self.extent {
             ListExtent::Page { limit: 1, .. } => return false,
             ListExtent::Page { limit, .. } => *limit = (*limit / 8).max(1),
+            // The watch cache ignores a limit, so that the pages come from the database.
             cached @ ListExtent::Cached(_) => *cached = ListExtent::first_page(PAGE),
         }
         true
@@ -159,9 +160,11 @@ impl ListPosition {
         let failing_since = *self.failing.get_or_insert_with(Instant::now);
 
         match &self.extent {
+            // "0" accepts any version, so no history can contradict it.
             ListExtent::Cached(version) => version != "0" && failure.ends_history(),
             ListExtent::Page { token: None, .. } => false,
             ListExtent::Page { token: Some(_), .. } => {
+                // The API server answers 400 to a token that it cannot read.
                 let is_rejected = matches!(failure, RequestFailure::Server { code: 400, .. });
                 let is_unknown = failure.ends_history() || is_rejected;
                 is_unknown || self.is_endless() || failing_since.elapsed() >= TOKEN_LIFE
@@ -296,6 +299,7 @@ impl DatabaseHistory {
         version: &str,
         first: Option<ObjectIdentity>,
     ) -> Result<(), RequestFailure> {
+        // Versions are opaque by the API's contract, so those that are no numbers prove nothing.
         if let Ok(now) = version.parse::<u64>()
             && let Ok(known) = self.version.parse::<u64>()
             && now < known
@@ -304,6 +308,7 @@ impl DatabaseHistory {
             return Err(RequestFailure::OtherHistory(sign));
         }
 
+        // Another first object proves nothing: objects come and go while no watch is open.
         if let Some(known) = &self.first
             && let Some(first) = &first
             && known.key == first.key

@@ -100,11 +100,13 @@ impl Collection {
                 .iter()
                 .map(|name| Self::in_namespace(kind, name))
                 .collect(),
+            // A request cannot select the objects of other kinds by labels of their namespace.
             Namespaces::All | Namespaces::Selected(_) => vec![Self::all(kind)],
         };
 
         let labels = match (kind, &scope.namespaces) {
             (Kind::Service, _) => scope.services.clone(),
+            // Slices without this label belong to Services of this cluster.
             (Kind::ImportedSlice, _) => Some(IMPORT_NAME.to_owned()),
             (Kind::Namespace, Namespaces::Selected(selector)) => Some(selector.clone()),
             _ => None,
@@ -205,6 +207,7 @@ impl CollectionClient {
             .path_request()
             .list(&parameters)
             .map_err(|error| invalid_request(&error))?;
+        // Only lists ask for compression, because API servers never compress a watch.
         request
             .headers_mut()
             .insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
@@ -292,6 +295,7 @@ pub async fn list_objects<T: FromApi>(
     let mut reader = client.request_list(&any_version).await?;
 
     let mut objects = Vec::new();
+    // The watch cache ignores a limit, so the rest of the response is dropped unread.
     while objects.len() < limit
         && let ListPart::Object(encoded) = reader.next_part().await?
     {

@@ -77,6 +77,7 @@ impl BodyPieces {
                 gzip.received = piece;
                 continue;
             } else {
+                // A truncated body fails here, because the end of its compressed data is missing.
                 let rest = gzip.finish()?;
                 self.gzip = None;
                 rest
@@ -190,6 +191,7 @@ impl ListReader {
                         return Ok(ListPart::End(meta));
                     }
                     Some(part) => return Ok(part),
+                    // A list without its end must not count: the missing objects would be deleted.
                     None if !self.receive(MAX_OBJECT).await? => {
                         let place = "in the middle of a list";
                         return Err(RequestFailure::Broken(place.to_owned()));
@@ -331,6 +333,7 @@ impl EventBuffer {
     fn take_line(&mut self) -> Result<Option<Bytes>, RequestFailure> {
         let unsearched = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {
+            // A large event arrives in many pieces, each of which is searched once.
             self.searched = self.bytes.len();
             if self.searched > MAX_OBJECT {
                 return Err(RequestFailure::TooLarge(MAX_OBJECT));

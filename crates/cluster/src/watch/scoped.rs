@@ -96,6 +96,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
         sink: mpsc::Sender<ReceivedEvent<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
+        // One collection needs no account: its own lists show what was deleted.
         if collections.len() == 1
             && let Some(collection) = collections.pop()
         {
@@ -273,6 +274,7 @@ impl JointState {
         let phase = worst_phase(&states);
         self.metrics.set_connected(phase == FeedPhase::Following);
         self.state.send_if_modified(|joint| {
+            // A repeated state must not move its start: a refusal counts by its age.
             if joint.listed == listed && joint.phase == phase {
                 return false;
             }
@@ -348,6 +350,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let at = received.at;
         match received.event {
             Change::RelistStarted => {
+                // Not forwarded: the receiver would miss the objects of all other namespaces in it.
                 self.relist.begin(self.names.iter().cloned());
                 Ok(())
             }
@@ -377,6 +380,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
             self.send_change(Change::Deleted(key), at).await?;
         }
 
+        // Later lists end without an event, because their deletions were sent one by one.
         if is_first && self.joint.note_first_list() {
             self.send_change(Change::RelistDone, at).await?;
         }

@@ -39,6 +39,7 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    // A group of its own, so that processes that the plugin starts can be killed with it.
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let group = ProcessGroup::of(&child);
     let stdout = child.stdout.take();
@@ -62,6 +63,7 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
 
 async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
     let mut octets = Vec::new();
+    // One octet more than the bound shows that there is more.
     if let Some(pipe) = pipe {
         pipe.take(MAX_OUTPUT + 1).read_to_end(&mut octets).await?;
     }

@@ -11,6 +11,7 @@ use crate::watch::position::FeedPosition;
 impl<E: Send + 'static> CollectionFeed<E> {
     fn enter_phase(&self, phase: FeedPhase) {
         self.state.send_if_modified(|state| {
+            // A repeated failure must not move the start of the phase: a refusal counts by its age.
             if state.phase == phase {
                 return false;
             }
@@ -44,12 +45,14 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
         let refusal = self.refusal_state();
         let mut pause = self.pauses.next_pause(failure, refusal);
+        // A list costs the API server more than a watch, so lists have growing pauses of their own.
         if position.relist_if_lost(failure) && !failure.ends_history() {
             pause = pause.max(self.pauses.relist_pause());
         }
         self.failure_log.log_failure(failure, pause, refusal);
 
         let end = Instant::now() + pause;
+        // Nothing keeps these objects up to date: they go as soon as nobody needs them.
         if is_refused && self.has_sent_objects && self.becomes_dispensable(end).await {
             self.remove_sent_objects().await?;
             *position = FeedPosition::default();
