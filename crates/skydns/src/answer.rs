@@ -151,6 +151,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
     /// Writes the records of the query type at a path of the zone. The path of the apex is empty.
     fn write_path(&mut self, path: &[&str]) -> AnswerStatus {
+        // These names exist whatever the tree holds.
         if let Some(status) = self.write_well_known(path) {
             return status;
         }
@@ -163,6 +164,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             rtype::A => self.write_addresses(path, AddressFamilies::V4),
             rtype::AAAA => self.write_addresses(path, AddressFamilies::V6),
             rtype::SRV => self.write_targets(path, TargetType::Service),
+            // Records of the cluster are neither mail exchanges nor texts.
             rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
             rtype::TXT if is_further => self.write_texts(path),
             rtype::NS if !self.is_whole_zone() => AnswerStatus::Empty,
@@ -199,11 +201,13 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
         let is_strict = self.view.zone().strict;
         match (path, self.query.qtype) {
+            // DNS-Based Service Discovery 1.1.0, section 2.2, requires this name.
             (["dns-version"], rtype::TXT) => {
                 let ttl = self.view.zone().ttl();
                 Some(self.try_write(|m| m.write_text(class::IN, ttl, SPECIFICATION_VERSION)))
             }
             (["dns-version"], _) => Some(AnswerStatus::Empty),
+            // With `--strict-dns` the zone has an NS record, whose target must exist.
             (["dns", "ns"], rtype::A) if is_strict => {
                 Some(self.write_dns_service(AddressFamilies::V4))
             }
@@ -230,6 +234,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             return None;
         }
         let families = AddressFamilies::of_type(self.query.qtype)?;
+        // A name server that the zone itself holds comes first.
         let stored = self.look_up(self.authority, path, families);
         if stored.has_addresses || !stored.aliases.is_empty() {
             return None;
@@ -237,6 +242,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
         let cluster = Authority::cluster(self.view);
         if !cluster.records.has_synced() {
+            // NODATA would be cached as the truth; a failure is retried.
             self.unanswered = true;
             return Some(AnswerStatus::Failed);
         }
@@ -257,6 +263,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             rtype::NS if self.is_whole_zone() => self.write_name_servers(),
             _ if self.authority.further.is_some() => self.write_further_apex(),
             _ if zone.strict => AnswerStatus::Empty,
+            // The cluster domain of kube-dns has only SOA; other types are NXDOMAIN.
             _ => AnswerStatus::Missing,
         }
     }
@@ -304,6 +311,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         let domain = self.authority.domain;
         let ttl = self.authority.ttl_of(self.view.zone(), TTL);
         let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype::NS, ttl);
+        // The glue points to the target of this record, instead of repeating the name.
         let mut target = 0;
         let status = self.try_write(|m| {
             m.write_record(&head, |m| {
@@ -370,6 +378,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             Lookup::Exists => {}
         }
 
+        // Addresses of the name itself count more than an alias that cannot be resolved.
         let chosen = addresses.into_shuffled();
         let status = self.write_aliases(aliases, has_addresses, families);
         if status == AnswerStatus::Failed && chosen.items.is_empty() {
@@ -489,6 +498,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     pub(crate) fn write_external_alias(&mut self, target: &Name) -> AnswerStatus {
         self.own = true;
         let ttl = self.view.zone().ttl();
+        // Upstreams are only queried for addresses: other types get the CNAME alone.
         let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
             return self.try_write(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
         };
@@ -614,6 +624,7 @@ pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32;
     if let Some(serials) = serials {
         return serials.current_soa_numbers(domain);
     }
+    // The serial and the three times are those of SkyDNS.
     let now = serial::now();
     [
         u32::try_from(now - now % 3600).unwrap_or(u32::MAX),

@@ -209,8 +209,10 @@ impl Zone {
             .into_iter()
             .map(|(name, servers)| (name.to_lowercase(), servers))
             .collect();
+        // With the longest domain first, the first match is the domain that is responsible.
         domains.sort_by_key(|(name, _)| std::cmp::Reverse(name.wire().len()));
 
+        // Names in these domains are taken out of the cluster's zone, see `owns`.
         let delegated = domains
             .iter()
             .map(|(name, _)| name)

@@ -131,6 +131,7 @@ impl Cause {
         let Some(options) = options_at_end(message) else {
             return;
         };
+        // Without room for the text, the INFO-CODE alone is sent.
         let option = [true, false].map(|with_text| self.option(with_text));
         let Some(option) = option
             .into_iter()
@@ -141,6 +142,7 @@ impl Cause {
         let Ok(length) = u16::try_from(options + option.len()) else {
             return;
         };
+        // RDLENGTH is right before the options, which end the message.
         let place = (start + size).checked_sub(options + 2);
         let Some(place) = place
             .and_then(|at| out.get_mut(at..))
@@ -158,9 +160,11 @@ impl Cause {
 fn options_at_end(message: &[u8]) -> Option<usize> {
     let parsed = Message::parse(message).ok()?;
     let last = parsed.section(Section::Additional).last()?;
+    // Only options at the end of the message can grow without moving other records.
     if last.rtype != rtype::OPT || last.range().end != message.len() {
         return None;
     }
+    // Nothing is added to options that are cut off: a reader would not find it.
     let has_cause = split_options(last.data())
         .any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
     (!has_cause).then(|| last.data().len())

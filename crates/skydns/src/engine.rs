@@ -116,6 +116,7 @@ pub fn answer_message<V: View>(
                 .map_or(EngineOutcome::Ignore, EngineOutcome::Reply);
         }
     };
+    // The limit depends on `--strict-dns`, which the parser does not know.
     query.max_udp = view.zone().max_udp();
 
     let context = AnswerContext {
@@ -158,6 +159,7 @@ pub(crate) fn answer_query<V: View>(
     };
 
     let outcome = engine.route_query(out);
+    // The other outcomes promise that nothing was written.
     if !matches!(outcome, EngineOutcome::Reply(_)) {
         out.truncate(start);
     }
@@ -176,6 +178,7 @@ pub(crate) fn answer_name<V: View>(
     out: &mut Vec<u8>,
 ) -> NameProgress {
     let start = out.len();
+    // Without a client there is no search list: the caller walks it.
     let context = AnswerContext {
         steps,
         client: None,
@@ -194,6 +197,7 @@ pub(crate) fn answer_name<V: View>(
         NameResult::Progress(progress) => progress,
         NameResult::Missing(authority) => engine.forward_or_nxdomain(authority, out),
     };
+    // The engine runs again once the answer is there: a half-written message must not stay.
     if !matches!(progress, NameProgress::Reply(_)) {
         out.truncate(start);
     }
@@ -230,6 +234,7 @@ impl<'a, V: View> Engine<'a, V> {
         if let Some(reply) = self.reject_query(out) {
             return EngineOutcome::Reply(reply);
         }
+        // A client must not get data of another class than it queried.
         if self.query.qclass != class::IN {
             return EngineOutcome::Reply(self.answer_other_class(out));
         }
@@ -238,6 +243,7 @@ impl<'a, V: View> Engine<'a, V> {
         if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return EngineOutcome::Transfer;
         }
+        // The suffix may be in the cluster domain, whose zone would deny the names below it.
         let search = zone.search.as_deref();
         if search.is_some_and(|search| search.holds(self.query.lower())) {
             return self.route_search_name(out);
@@ -256,16 +262,19 @@ impl<'a, V: View> Engine<'a, V> {
     /// the type ANY.
     fn reject_query(&self, out: &mut Vec<u8>) -> Option<Reply> {
         let zone = self.view.zone();
+        // kube-dns answers such queries, so only `--strict-dns` rejects them.
         if self.query.lax && zone.strict {
             self.append_empty(rcode::FORMERR, flag::RD, out);
             return Some(self.append_cause(&Cause::Malformed, rcode::FORMERR, System::Auth, out));
         }
 
+        // RFC 6891, section 6.1.3: a version that is not implemented is BADVERS.
         let edns = self.query.edns.as_ref();
         if edns.is_some_and(|edns| edns.version != 0) {
             return Some(self.append_empty(rcode::BADVERS, flag::RD, out));
         }
 
+        // kube-dns refuses ANY. With `forwards_all`, only ANY of our own names is refused.
         if self.query.qtype == rtype::ANY
             && (!zone.forwards_all || is_ours(self.view, self.query.lower()))
         {
@@ -276,6 +285,7 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Completes a name below the search suffix.
     fn route_search_name(&self, out: &mut Vec<u8>) -> EngineOutcome {
+        // With `forwards_all`, ANY below a suffix outside our zones has passed `reject_query`.
         if self.query.qtype == rtype::ANY {
             return EngineOutcome::Reply(self.refuse_query(&Cause::AnyType, out));
         }
@@ -290,6 +300,7 @@ impl<'a, V: View> Engine<'a, V> {
     /// Answers for the name without regard to search lists.
     fn route_name(&self, out: &mut Vec<u8>) -> NameResult<'a> {
         let name = self.query.lower();
+        // Own names override all domains, so they come before the zones.
         if let Some(own) = self.view.zone().own_names.as_deref()
             && let Some(progress) = self.answer_own_name(own, out)
         {
@@ -297,6 +308,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
 
         let authority = Authority::of(self.view, name);
+        // The owners of an address come before a further zone in the reverse tree. A cluster domain
+        // in that tree answers for its names itself.
         if self.query.qtype == rtype::PTR
             && authority.is_none_or(|authority| authority.further.is_some())
             && let Some(address) = reverse::address_of_name(name)
@@ -343,6 +356,7 @@ impl<'a, V: View> Engine<'a, V> {
             return NameProgress::Pending(PendingAnswer::Forward(self.system_of_servers()));
         }
 
+        // The lookup may have written part of an answer, which a denial must not hold.
         out.truncate(self.start);
         let mut answer = self.begin_answer(authority, out);
         answer.write_negative_soa();
@@ -452,6 +466,7 @@ impl<'a, V: View> Engine<'a, V> {
         let mut answer = self.begin_answer(Authority::cluster(self.view), out);
         match answer.write_pointers(address) {
             AnswerStatus::Missing => {
+                // The address is not ours: a zone of the reverse tree or an upstream may know it.
                 out.truncate(start);
                 self.answer_from_zone(authority, out)
             }
@@ -477,9 +492,12 @@ impl<'a, V: View> Engine<'a, V> {
     ) -> Option<NameProgress> {
         let mut answer = self.begin_answer(authority, out);
         let status = write(&mut answer);
+        // A message that ran out of steps is incomplete, whatever its status says.
         if answer.is_exhausted() {
             return Some(NameProgress::Pending(PendingAnswer::Expensive));
         }
+        // All external queries are made together, and then the engine runs again with their
+        // answers.
         let needs = std::mem::take(&mut answer.needs);
         if !needs.is_empty() {
             return Some(NameProgress::Pending(PendingAnswer::External(needs)));
@@ -490,6 +508,7 @@ impl<'a, V: View> Engine<'a, V> {
             AnswerStatus::Written | AnswerStatus::Empty => (rcode::NOERROR, AUTHORITATIVE),
             AnswerStatus::Failed => (rcode::SERVFAIL, flag::RA),
             AnswerStatus::Unknown if answer.is_whole_zone() => (rcode::SERVFAIL, flag::RA),
+            // kube-dns, whose zone is not a whole one, does not set RA.
             AnswerStatus::Unknown => (rcode::SERVFAIL, 0),
         };
         if status == AnswerStatus::Empty {
@@ -524,6 +543,7 @@ impl<'a, V: View> Engine<'a, V> {
             return None;
         }
 
+        // On a socket of both families an IPv4 client appears as `::ffff:10.0.0.1`.
         let client = self.context.client?.to_canonical();
         let namespace = self.view.namespace_of(client)?;
         zone.search_list_of_client(self.query.name, namespace)

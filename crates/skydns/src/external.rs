@@ -71,6 +71,7 @@ impl ExternalAnswers {
             .iter()
             .find(|(known, _)| known == question)
             .map(|(_, answer)| answer);
+        // After the last round a missing answer is not queried again.
         known.or(self.closed.then_some(&ExternalAnswer::Failed))
     }
 

@@ -188,6 +188,7 @@ impl Shard {
             self.add(error, 1);
         }
 
+        // The histogram of the engine is without queries that waited.
         match took {
             Took::AtOnce(elapsed) => self.add_duration(&counters.at_once, elapsed),
             Took::Waited(elapsed) => self.add_duration(&counters.waited, elapsed),
@@ -430,6 +431,7 @@ fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
 fn histogram(pairs: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut total = 0;
     let mut buckets = Vec::with_capacity(bounds.len());
+    // Prometheus wants cumulative buckets; a shard counts each bucket alone.
     for (bound, count) in bounds.iter().zip(counts) {
         total += count;
         let mut bucket = Bucket::default();

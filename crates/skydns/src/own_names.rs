@@ -99,6 +99,7 @@ impl OwnNames {
     /// Final target of a name (wire format, lower case); `None` if the name is not an own name.
     pub fn find(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         let mut found = self.look_up(name)?;
+        // The bound also ends a loop of aliases.
         for _ in 0..MAX_CHAIN {
             match &found {
                 OwnTarget::Name(target) => match self.look_up(target.wire()) {
@@ -121,6 +122,7 @@ impl OwnNames {
     /// The target of `_port._protocol` below an alias: the same two labels below the target of the
     /// alias (RFC 2782).
     fn port_of_alias(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
+        // RFC 2782: both labels begin with an underscore, so that no host has such a name.
         let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
         let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;
         match self.names.get(alias)? {

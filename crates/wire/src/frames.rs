@@ -35,6 +35,7 @@ impl FrameBuffer {
         let end = LENGTH + self.announced_length()?;
         let message = self.buffer.get(LENGTH..end)?.to_vec();
 
+        // The octets after the message are the beginning of the next one.
         self.buffer.drain(..end);
         Some(message)
     }
@@ -58,6 +59,7 @@ pub fn set_frame_length(buffer: &mut Vec<u8>, start: usize) {
     let begin = start + LENGTH;
     let length = u16::try_from(buffer.len().saturating_sub(begin)).unwrap_or(u16::MAX);
 
+    // Octets beyond the length would be read as the length of the next message.
     buffer.truncate(begin + usize::from(length));
     if let Some(field) = buffer.get_mut(start..begin) {
         field.copy_from_slice(&length.to_be_bytes());

@@ -48,6 +48,7 @@ impl<'a> Message<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let heading = MessageHeading::parse(bytes)?;
 
+        // All records are checked here, so that later walks over them cannot fail.
         let [_, counts @ ..] = heading.header.counts;
         let records = RecordIter::new(bytes, heading.end, counts);
         let mut walk = records.clone();

@@ -166,6 +166,7 @@ pub(crate) fn walk_labels(
         let next = match first {
             0..=0x3f => at + 1 + usize::from(first),
             0xc0.. => at + 2,
+            // The two other forms are reserved (RFC 1035, section 4.1.4).
             _ => return Err(bad),
         };
         if next > limit {
@@ -218,6 +219,7 @@ pub(crate) fn skip_name(bytes: &[u8], start: usize) -> Result<usize, WireError> 
             _ => return Err(WireError::BadName(start)),
         }
 
+        // A longer name is not valid, so the rest of the message is not searched for its end.
         if at - start > MAX_NAME {
             return Err(WireError::BadName(start));
         }
@@ -244,6 +246,7 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
 /// single label, for example with a dot.
 pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
+    // `parse_labels` would make two labels of it.
     if label.contains('.') {
         return None;
     }
@@ -285,12 +288,14 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
                     write!(f, "\\{}", octet as char)?;
                 }
                 b'!'..=b'~' => f.write_char(octet as char)?,
+                // Octets that do not print are decimal (RFC 1035, section 5.1).
                 _ => write!(f, "\\{octet:03}")?,
             }
         }
         f.write_char('.')?;
     }
 
+    // The root has no label, but a dot.
     if any { Ok(()) } else { f.write_char('.') }
 }
 

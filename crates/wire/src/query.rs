@@ -75,6 +75,7 @@ impl<'q> Query<'q> {
         if header.is_response() {
             return Err(QueryError::Ignore);
         }
+        // The sections of another opcode may mean something else (RFC 2136).
         if header.opcode() != 0 {
             return Err(QueryError::respond_header(rcode::NOTIMP));
         }
@@ -120,6 +121,7 @@ impl<'q> Query<'q> {
             name_len: self.name.len(),
             options_len: self.edns.map_or(0, |edns| edns.options.len()),
             parsed: Query {
+                // `OwnedQuery::query` takes the slices from the copy, not from the receive buffer.
                 message: &[],
                 header: self.header,
                 name: &[],
@@ -212,6 +214,7 @@ impl<'q> EdnsScan<'q> {
     /// was readable.
     fn run(mut records: RecordIter<'q>) -> Result<Self, Option<Edns<&'q [u8]>>> {
         let mut found = Self::default();
+        // Pointers are not followed: only the OPT record matters, whose owner is the root.
         while !records.ran_out()
             && let Some(record) = records.next_unfollowed()
         {
@@ -219,6 +222,7 @@ impl<'q> EdnsScan<'q> {
             if record.section != Section::Additional || record.rtype != rtype::OPT {
                 continue;
             }
+            // kube-dns skips such a record; `--strict-dns` rejects the query.
             if !record.is_of_root() {
                 found.lax = true;
                 continue;

@@ -124,6 +124,7 @@ fn parse_pattern(text: &str) -> Result<Box<[u8]>, QueryFilterError> {
         None | Some("") => text,
         Some(pattern) => pattern,
     };
+    // Names are matched in lower case and without a trailing dot.
     Ok(pattern.to_ascii_lowercase().into_bytes().into())
 }
 

@@ -46,6 +46,7 @@ impl RecordData<'_> {
         for field in data_layout(self.rtype, self.class) {
             let next = match field {
                 DataField::Name => {
+                    // The name may continue elsewhere, so its end is not known from its length.
                     at = name::walk_labels(self.bytes, at, &mut visit)?;
                     continue;
                 }

@@ -199,6 +199,7 @@ impl FromStr for ServerAddr {
         if text.contains("://") {
             return text.parse().map(Self::Address);
         }
+        // An IPv6 address has colons, too: it is tried before a port is split off.
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(Nameserver::from(ip).into());
         }
@@ -241,6 +242,7 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
     let (host, port) = text
         .rsplit_once(':')
         .ok_or_else(|| AddressError::MissingPort(text.to_owned()))?;
+    // In an IPv6 address without brackets, any colon could begin the port.
     if host.contains(':') {
         return Err(AddressError::TooManyColons(text.to_owned()));
     }

@@ -71,6 +71,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         let head = query.message.get(..query.question_end());
         out.extend_from_slice(head.unwrap_or_default());
 
+        // `finish` appends the OPT record after the last record, so its room is kept free.
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
         let limit = query.limit() - reserved;
         Self {
@@ -220,6 +221,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
 
         let mut at = 0;
         while let Some(&len) = whole.get(at).filter(|len| **len != 0) {
+            // From the left, so that the longest suffix is found first.
             let suffix = whole.get(at..).unwrap_or_default();
             if let Some(offset) = suffix_offset(question, suffix) {
                 self.push_octets(whole.get(..at).unwrap_or_default());
@@ -260,6 +262,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
             self.counts[Section::Additional as usize] += 1;
         }
 
+        // The header holds four bits of the RCODE; the OPT record has the upper ones.
         let [answers, authorities, additionals] = self.counts;
         let header = Header {
             id: self.query.header.id,
@@ -297,6 +300,7 @@ impl ErrorResponse {
         };
 
         let question = message.get(HEADER..self.question_end).unwrap_or_default();
+        // RFC 1035, section 4.1.1, copies opcode and RD; RFC 4035, section 3.2.2, copies CD.
         let copied = received.flags & (flag::OPCODE | flag::RD | flag::CD);
         let header = Header {
             id: received.id,

@@ -126,10 +126,12 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return AnswerStatus::Empty;
         }
         self.truncated |= chosen.is_cut;
+        // A transfer holds the zone's own records alone, not those of other names.
         if self.context.zone_data {
             return self.write_alias_alone(&chosen.items);
         }
 
+        // The query name begins the chain, so that an alias back to it is a loop.
         let query_name = Name::from_wire(self.query.lower());
         let mut walk = AliasWalk::new(Section::Answer, families, query_name);
         let aliases = AliasSet {
@@ -211,6 +213,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 None => self.follow_alias(walk, cname, &alias)?,
             };
 
+            // A client that follows an alias without addresses ignores the addresses of the others.
             if result != ChaseResult::Addresses {
                 self.roll_back(walk, &mark);
             }
@@ -220,6 +223,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             reached = reached.max(result);
         }
 
+        // Only after the last alias is it known that none has an address.
         if reached == ChaseResult::NoData
             && !beside_addresses
             && let Some(alias) = bare
@@ -274,11 +278,13 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         name: &Name,
     ) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
+        // Another alias led here: the records are in the message already.
         if !walk.done.insert(lower.clone()) {
             return Ok(ChaseResult::Addresses);
         }
 
         walk.chain.push(lower.clone());
+        // Own names override all domains, here too.
         let result = if let Some(target) = self.view.zone().own(lower.wire()) {
             self.follow_own_name(walk, name, &target)
         } else if let Some(authority) = Authority::of(self.view, lower.wire()) {
@@ -344,6 +350,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         authority: Authority<'q>,
         relative: &[u8],
     ) -> Result<ChaseResult, MessageFull> {
+        // NODATA would be cached as the truth; a failure is retried.
         if !authority.records.has_synced() {
             self.unanswered = true;
             return Ok(ChaseResult::Failed);
@@ -413,6 +420,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 Ok(ChaseResult::Failed)
             }
             None => {
+                // The result does not matter: the engine discards this message and runs again.
                 self.needs.push(question);
                 Ok(ChaseResult::Addresses)
             }
@@ -437,6 +445,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         walk: &mut AliasWalk<'q>,
         records: &'q [ExternalRecord],
     ) -> Result<ChaseResult, MessageFull> {
+        // An upstream decides the number of records, so they are charged as work.
         let left = self.steps.get().saturating_sub(records.len());
         self.steps.set(left);
         let ttl = if self.external.is_stale() {

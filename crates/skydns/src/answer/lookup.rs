@@ -94,6 +94,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         families: AddressFamilies,
     ) -> NameContent {
         let zone = self.view.zone();
+        // The addresses lower `ttl` to their lowest one.
         let mut content = NameContent {
             lookup: Lookup::Missing,
             ttl: of.max_ttl(zone),
@@ -110,6 +111,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                     ttl,
                     external: !entry.synthesized && !of.is_skydns(),
                 }),
+                // The entry of an SRV name has no address of its own; its target has.
                 Host::Base | Host::Member => {
                     self.add_addresses_of_target(&mut content, of, &entry, families);
                 }
@@ -144,6 +146,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return;
         };
 
+        // The target of a member is the child of the node that has the member's label.
         if entry.record.host == Host::Member {
             path.push(entry.label);
         }

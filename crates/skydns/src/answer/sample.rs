@@ -37,12 +37,14 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 
     pub(super) fn add(&mut self, item: T) {
+        // The kept items fill the room: an item with a higher hash is not among the lowest.
         if let (Some(hasher), Some(highest)) = (&self.hasher, self.highest)
             && hasher.hash_one(&item) > highest
         {
             return;
         }
 
+        // Sorting only at twice the room spreads its cost over as many items as fit.
         if self.items.len() >= 2 * self.room {
             self.drop_excess();
         }
@@ -77,6 +79,7 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         if self.items.len() > self.room {
             self.drop_excess();
         }
+        // Shuffled before repeated items are dropped: which of them stays is random, too.
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }

@@ -143,6 +143,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let lookup = self.visit_entries(self.authority, path, false, &mut |entry| {
             let is_possible = TargetName::of_entry(&entry).is_possible(domain);
             if is_possible && target_type.includes(&entry) {
+                // Entries that are dropped later count, too: a weight is a share of all.
                 weights.add(&entry);
                 entries.add(TargetEntry { entry, target_type });
             }
@@ -210,6 +211,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 m.push_u16(*number);
             }
 
+            // RFC 2782: the target of an SRV record is not compressed.
             at = m.position();
             match TargetName::of_entry(entry) {
                 TargetName::Name(name) => m.push_uncompressed(&[name.wire()]),
@@ -291,6 +293,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let depth = path.len();
         path.extend(owner.label);
         let content = self.look_up(self.authority, path, AddressFamilies::BOTH);
+        // The next member of the node has another label.
         path.truncate(depth);
 
         let ttl = self.target_ttl(content.ttl);
@@ -317,6 +320,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         address: IpAddr,
         ttl: u32,
     ) -> Result<(), MessageFull> {
+        // A pointer is shorter than the name, if one can reach it.
         if owner.offset != 0 {
             let name = NameForm::At(owner.offset);
             return self

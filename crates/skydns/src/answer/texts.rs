@@ -76,6 +76,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             self.message
                 .write_cname(form, alias.target.wire(), alias.ttl)?;
 
+            // Upstreams are only queried for addresses, so texts outside our zones are not found.
             let lower = alias.target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
                 return Ok(false);
@@ -134,6 +135,7 @@ impl TextEntries<'_> {
             .as_ref()
             .is_none_or(|known| *target < known.target)
         {
+            // The choice must not depend on the order of the visit.
             self.alias = Some(TextAlias {
                 target: target.clone(),
                 ttl,

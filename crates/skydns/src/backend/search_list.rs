@@ -20,6 +20,7 @@ impl Zone {
         if !is_within(&name.to_ascii_lowercase(), suffix) {
             return None;
         }
+        // The label before the suffix is the namespace, as in `www.example.com.apps.<suffix>`.
         let below = name.get(..name.len() - suffix.len()).unwrap_or_default();
         let namespace = labels(below).last().map_or(0, |label| 1 + label.len());
         let (bare, namespace) = below.split_at(below.len() - namespace);
@@ -50,6 +51,7 @@ impl Zone {
         let label = first.len();
         first.extend_from_slice(SVC);
         first.extend_from_slice(domain.wire());
+        // A pod begins its list with its namespace: any other name is not the start of a list.
         if !is_within(&lower, &first) || lower.len() == first.len() {
             return None;
         }
@@ -74,12 +76,14 @@ impl Zone {
             .into_iter()
             .chain(further)
             .map(|domain| [bare, &domain].concat());
+        // Resolvers try the bare name last if it has fewer dots than `ndots`.
         let as_it_is = std::iter::once([bare, b"\x00"].concat());
         let names = searched
             .chain(as_it_is)
             .filter_map(|name| Name::from_wire(&name));
         let mut candidates: Vec<Name> = Vec::new();
         for name in names {
+            // Search domains may overlap, and each name is looked up once.
             let lower = name.to_lowercase();
             let known = candidates.iter().any(|known| known.to_lowercase() == lower);
             if !known && !search.holds(lower.wire()) && !self.must_not_forward(lower.wire()) {

@@ -96,6 +96,7 @@ impl Zones {
     /// Adds `zone`, or replaces the zone with the same domain.
     #[must_use]
     pub fn with(&self, zone: FurtherZone) -> Self {
+        // Metrics know a zone by its number: a zone that is replaced keeps it.
         let replaced = self.iter().find(|other| other.domain == zone.domain);
         let next = || u8::try_from(self.iter().count()).unwrap_or(u8::MAX);
         let number = replaced.map_or_else(next, |zone| zone.number);
@@ -105,6 +106,7 @@ impl Zones {
             .cloned();
         let mut all: Vec<FurtherZone> = others.collect();
         all.push(FurtherZone { number, ..zone });
+        // With the longest domain first, the first match of `find` is responsible.
         all.sort_by_key(|zone| std::cmp::Reverse(zone.domain.wire().len()));
         Self {
             all: Some(all.into()),
@@ -153,6 +155,7 @@ impl<'v> Authority<'v> {
             && let Some(further) = view.zones().find(name)
             && further.is_longer_than(zone.domain_of(name))
         {
+            // A stub domain below the further zone is longer, and its upstreams answer.
             let delegated = zone
                 .servers_for(name)
                 .1

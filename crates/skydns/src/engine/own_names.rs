@@ -26,6 +26,7 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
+                // An own name is in no zone: the cluster's zone stands in for one.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
             }
@@ -71,6 +72,7 @@ impl<V: View> Engine<'_, V> {
     /// Answers for an own-name alias with the records of its target. The alias is the owner of the
     /// records.
     fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
+        // Only upstreams know the records of a target outside our zones.
         let Some(authority) = Authority::of(self.view, target.wire()) else {
             let cluster = Authority::cluster(self.view);
             return self.write_own_name(cluster, out, |answer| answer.write_external_alias(target));
@@ -79,6 +81,7 @@ impl<V: View> Engine<'_, V> {
         if authority.records.has_synced() {
             return self.write_own_name(authority, out, |answer| answer.write_target(target));
         }
+        // A target whose records are not loaded may exist, so it is not denied.
         let cause = match authority.further {
             Some(_) => Cause::ZoneNotLoaded,
             None => Cause::NotSynced,
