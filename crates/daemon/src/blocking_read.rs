@@ -31,6 +31,7 @@ impl<T: Send + 'static> BlockingRead<T> {
             return None;
         }
 
+        // After a timeout the handle stays here, so that the next call finds the read that hangs.
         let reading = running.insert(spawn_blocking(read));
         let outcome = timeout(READ_TIMEOUT, reading).await.ok()?;
         *running = None;

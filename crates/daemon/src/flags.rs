@@ -183,6 +183,7 @@ fn parse_values<P: Parser>(
     let mut line = vec![OsString::from(program)];
     line.extend(flags);
     if !positional.is_empty() {
+        // A positional word may begin with a dash: clap must not take it for a flag.
         line.push("--".into());
         line.extend(positional);
     }

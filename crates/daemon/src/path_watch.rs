@@ -68,6 +68,7 @@ impl PathWatch {
     /// A watch on `path` that signals at least once per `period`. A period below 100 ms is raised
     /// to 100 ms.
     pub fn new(path: &Path, period: Duration) -> Self {
+        // Events have absolute paths, which are compared with this one.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
         let handler = event_handler(path.clone(), Arc::clone(&wake));
@@ -128,6 +129,7 @@ impl PathWatch {
 
     /// Waits until no event has arrived for [`QUIET`], at most [`LONGEST_DELAY`].
     async fn wait_for_last_event(&self) {
+        // A file that is written all the time must not put the signal off for ever.
         let deadline = Instant::now() + LONGEST_DELAY;
         while Instant::now() < deadline {
             let next_event = self.targets.wake.notified();
@@ -194,6 +196,7 @@ fn event_handler(
             Ok(event) => {
                 event.need_rescan() || (is_change(event.kind) && concerns_path(event, &path))
             }
+            // After an error of the watch a change may have been missed.
             Err(_) => true,
         };
         if is_relevant {
@@ -212,6 +215,7 @@ fn is_change(kind: EventKind) -> bool {
 /// Whether the event is about the path, or about the link through which a file of a mounted
 /// `ConfigMap` is reached.
 fn concerns_path(event: &Event, path: &Path) -> bool {
+    // A swap of the kubelet changes this link, not the file itself.
     let link = parent_of(path).join(DATA_LINK);
     event
         .paths

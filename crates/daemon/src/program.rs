@@ -82,6 +82,7 @@ where
         }
     };
 
+    // Lines are written by another thread, which ends with the process.
     klog::flush();
     code
 }

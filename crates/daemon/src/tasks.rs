@@ -81,6 +81,7 @@ impl Tasks {
         let handle = self
             .set
             .spawn(async move { task.await.map_err(Into::into) });
+        // Errors name the task; the runtime knows only its ID.
         self.names.insert(handle.id(), name);
     }
 
@@ -125,6 +126,7 @@ impl Tasks {
         if rest.await.is_err() {
             let tasks = self.names.values().copied().collect();
             keep_first_error(&mut first, Some(TaskError::Stuck { tasks, bound }));
+            // Waits for the aborted tasks, too: none outlives the set.
             self.set.shutdown().await;
         }
 
@@ -147,6 +149,7 @@ impl Tasks {
             Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
             Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
             Ok((_, Ok(()))) if !self.stop.is_cancelled() => Some(TaskError::Ended { task }),
+            // A task that was aborted, or that ended after the stop, is no failure.
             Err(_) | Ok((_, Ok(()))) => None,
         }
     }

@@ -70,6 +70,7 @@ pub enum ExchangeError {
 impl ExchangeError {
     /// Whether the exchange timed out.
     pub fn is_timeout(&self) -> bool {
+        // Go's text is the only mark of a timeout: the errors keep reasons as text.
         match self {
             Self::Lookup { reason, .. } | Self::Dial { reason, .. } | Self::Io { reason, .. } => {
                 reason == TIMED_OUT
@@ -108,6 +109,7 @@ impl fmt::Display for IgnoredPackets {
 pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
     match server {
         ServerAddr::Address(upstream) => match upstream.plain() {
+            // A probe speaks plain DNS, which an upstream over TCP or TLS alone may not.
             Some(server) => Ok(server.socket_addr()),
             None => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -128,6 +130,7 @@ pub async fn query_server(
     question: &Query,
     timeout: Duration,
 ) -> Result<DnsAnswer, ExchangeError> {
+    // One deadline bounds the look-up of the server and the exchange together.
     let deadline = Instant::now() + timeout;
     let address = before(deadline, first_address(server))
         .await
@@ -170,6 +173,8 @@ impl<'a> SentQuery<'a> {
         if message.metadata.message_type != MessageType::Response {
             return Err("not a response".to_owned());
         }
+        // ID and question keep a late or forged reply from being the answer (RFC 5452, section
+        // 9.1).
         if message.metadata.id != self.id {
             return Err("wrong ID".to_owned());
         }
@@ -233,6 +238,7 @@ async fn exchange_over_udp(
         .await
         .map_err(|error| path.io_error("write", &error, &ignored))?;
 
+    // Without EDNS, too, an answer to a probe may have any size.
     let mut buffer = vec![0; LARGEST];
     loop {
         let length = before(deadline, socket.recv(&mut buffer))
@@ -246,12 +252,14 @@ async fn exchange_over_udp(
                     latency: start.elapsed(),
                 });
             }
+            // Another packet does not end the wait: the answer may still come. An error names it.
             Err(why) => ignored.record(why),
         }
     }
 }
 
 async fn open_udp(server: SocketAddr) -> io::Result<(UdpSocket, SocketPath)> {
+    // Port 0: the kernel chooses a random port, which a forged reply must guess.
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -285,6 +293,7 @@ async fn exchange_over_tcp(
 
     let length = u16::try_from(query.wire.len())
         .map_err(|error| ExchangeError::Encode(error.to_string()))?;
+    // RFC 1035, section 4.2.2: the length comes before the message.
     let framed = [&length.to_be_bytes()[..], &query.wire].concat();
     let mut ignored = IgnoredPackets::default();
     before(deadline, stream.write_all(&framed))
@@ -303,6 +312,7 @@ async fn exchange_over_tcp(
                     latency: start.elapsed(),
                 });
             }
+            // Another message does not end the wait: the answer may still come. An error names it.
             Err(why) => ignored.record(why),
         }
     }

@@ -18,6 +18,7 @@ pub fn lookup_addresses(path: &Path, name: &str) -> Vec<IpAddr> {
 pub fn lookup_names(path: &Path, address: IpAddr) -> Vec<String> {
     let text = read_file(path);
     let mut found = Vec::new();
+    // An address may be in several lines: the first name of all is the canonical one.
     for (listed, names) in entries(&text) {
         if listed == address {
             found.extend(names.map(str::to_owned));
@@ -46,6 +47,7 @@ fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &st
 fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     for (address, mut names) in entries(text) {
+        // Names of DNS are the same in any case (RFC 4343).
         if names.any(|name| name.eq_ignore_ascii_case(wanted)) && !found.contains(&address) {
             found.push(address);
         }

@@ -57,6 +57,7 @@ impl ResolvConf {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") => file.add_nameserver(words.next()),
+                // The last `search` or `domain` line wins (resolv.conf(5)).
                 Some("search") => file.set_search(words.take(MAX_SEARCH)),
                 Some("domain") => file.set_search(words.take(1)),
                 Some("options") => words.for_each(|option| file.add_option(option)),

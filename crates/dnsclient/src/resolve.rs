@@ -67,6 +67,7 @@ fn server_names(config: &Config) -> BTreeSet<String> {
 /// `config`.
 pub fn set_wanted_names(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     let names = server_names(config);
+    // An edit of other keys must not wake the resolver.
     wanted.send_if_modified(|wanted| {
         let changed = *wanted != names;
         *wanted = names;
@@ -118,6 +119,7 @@ impl ServerNameResolver {
 
         loop {
             self.start_due_lookups(&mut lookups);
+            // A running lookup has no due time: it wakes the loop when it ends.
             let due = self.entries.values().filter_map(NameEntry::due).min();
 
             tokio::select! {
@@ -126,6 +128,7 @@ impl ServerNameResolver {
                         self.record_outcome(finished);
                     }
                 }
+                // At the maximum of lookups a due name waits for one to end, not for the clock.
                 () = sleep_until_due(due), if lookups.len() < MAX_LOOKUPS => {}
                 Ok(()) = self.wanted.changed() => self.sync_wanted(),
                 Ok(()) = self.resolv_conf.changed() => self.repeat_external_lookups(),
@@ -143,6 +146,7 @@ impl ServerNameResolver {
             .cloned()
             .collect();
 
+        // Names that stay keep their addresses and the time of their next lookup.
         self.entries.retain(|name, _| wanted.contains(name));
         for name in wanted {
             self.entries.entry(name).or_default();
@@ -155,6 +159,7 @@ impl ServerNameResolver {
     fn repeat_external_lookups(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {
+            // Names of the cluster are looked up at kubedns, whatever resolv.conf says.
             if !self.sources.is_cluster_name(name) {
                 entry.make_due();
             }
@@ -172,6 +177,7 @@ impl ServerNameResolver {
             }
 
             entry.start_lookup();
+            // In a task of its own, a slow lookup delays no other name.
             let sources = Arc::clone(&self.sources);
             let name = name.clone();
             let resolv_conf = self.resolv_conf.borrow().clone();
@@ -199,6 +205,7 @@ impl ServerNameResolver {
             }
         }
 
+        // A repeated lookup with the same addresses must not wake the subscribers.
         let now = ResolvedNames(addresses);
         self.results.send_if_modified(|before| {
             let changed = *before != now;

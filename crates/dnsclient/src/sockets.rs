@@ -60,6 +60,7 @@ impl RuntimeProvider for ServerSockets {
         let server = self.server;
         Box::pin(async move {
             let socket = UdpSocket::bind(local).await?;
+            // The kernel then drops packets of others, and reports a port without a server at once.
             socket.connect(server).await?;
             Ok(ConnectedUdpSocket { socket, server })
         })
@@ -81,6 +82,7 @@ impl ConnectedUdpSocket {
         };
         match found {
             Ok(Some(error)) | Err(error) => error,
+            // The error is gone already, so the timeout of the query decides.
             Ok(None) => pending().await,
         }
     }
@@ -91,6 +93,7 @@ impl DnsUdpSocket for ConnectedUdpSocket {
     type Time = TokioTime;
 
     async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        // An ICMP error alone does not wake the receiver.
         tokio::select! {
             received = self.socket.recv(buffer) => Ok((received?, self.server)),
             error = self.icmp_error() => Err(error),

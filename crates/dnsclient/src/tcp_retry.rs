@@ -55,10 +55,12 @@ pub async fn query_with_tcp_retry(
     let answer = query_over_udp(address, query, timeout)
         .await
         .map_err(exchange_error)?;
+    // A truncated answer is a part, which must not be taken for the whole.
     if !answer.message.metadata.truncation {
         return Ok(answer);
     }
 
+    // hickory bounds the connection and the answer each; this bounds both together.
     tokio::time::timeout(timeout, query_over_tcp(address, query, timeout))
         .await
         .unwrap_or(Err(NetError::Timeout))

@@ -11,6 +11,7 @@ pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
         return Some(0);
     }
 
+    // In a short name, two changes would make any name similar to any other.
     let limit = match a.len().min(b.len()) {
         0 | 1 => 0,
         2..=5 => 1,
@@ -43,6 +44,7 @@ fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
             let replaced = best[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
             let mut least = replaced.min(deleted).min(inserted);
 
+            // Two letters in the wrong order are one slip of a person, not two.
             let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
             if is_swap {
                 least = least.min(best[i - 2][j - 2] + 1);

@@ -58,6 +58,7 @@ impl Hosts {
             let ip = ip.to_canonical();
 
             let mut names = names.peekable();
+            // An address alone is a mistake that would otherwise go unnoticed.
             if names.peek().is_none() {
                 return Err(HostsError::NoName(number, ip));
             }
@@ -81,6 +82,7 @@ impl Hosts {
         let address_count = addresses.len();
         self.addresses.entry(ip).or_default().push(name);
 
+        // The limits are checked for each line, so that the error can name it.
         for (what, count, limit) in [
             ("names", self.names.len(), MAX_NAMES),
             ("addresses", self.addresses.len(), MAX_NAMES),

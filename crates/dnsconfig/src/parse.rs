@@ -151,6 +151,7 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
     let mut unknown = Vec::new();
     for name in data.keys() {
         if unknown.len() < MAX_UNKNOWN && ConfigKey::from_name(name).is_none() {
+            // The key is shown in one line of the log, so a long one is cut.
             unknown.push(UnknownKey {
                 name: shorten(name, MAX_SHOWN_CHARS),
                 meant: ConfigKey::most_similar(name),
@@ -187,6 +188,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;
+    // An own name would override a Service of the cluster.
     if let Some(name) = first_within(hosts.keys(), domains) {
         return Some((ConfigKey::Hosts, Reason::InClusterDomain(name.clone())));
     }
@@ -194,6 +196,7 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
         return Some((ConfigKey::Aliases, Reason::InClusterDomain(name.clone())));
     }
 
+    // One name with two meanings: which of the two wins would be a guess.
     let in_both = aliases.keys().find(|alias| hosts.contains_key(*alias))?;
     Some((ConfigKey::Aliases, Reason::InBoth(in_both.clone())))
 }
@@ -220,6 +223,7 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
 }
 
 fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
+    // The size comes first: a huge value is not searched for bad octets.
     let reason = if value.len() > MAX_VALUE {
         Reason::TooLarge {
             octets: value.len(),
@@ -245,6 +249,7 @@ fn parse_federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError
 
 fn parse_query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
     let key = ConfigKey::QueryLog;
+    // As in Go, `null` counts as no value.
     let Some(fields) = parse_json::<Option<QueryLogFields>>(key, text)? else {
         return Ok(None);
     };
@@ -293,12 +298,14 @@ fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, C
 
 fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server
+        // kube-dns's text has no reason, so that of the address is dropped.
         .parse()
         .map_err(|_| ConfigKey::StubDomains.error(text, Reason::StubServer(server)))
 }
 
 fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     let key = ConfigKey::UpstreamNameservers;
+    // As in Go, `null` counts as no value, here and for each server.
     let raw: Option<Vec<Option<String>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {

@@ -83,6 +83,7 @@ impl QueryLog {
             return Err(QueryLogError::Rate(rate));
         }
 
+        // Both ends may be given; `remaining` takes the earlier one.
         let until = fields.until.as_deref().map(parse_time).transpose()?;
         let lasts = fields
             .seconds

@@ -150,6 +150,7 @@ impl ConfigFollower {
         let reading = BlockingRead::default();
         loop {
             changes.changed().await;
+            // A mount that hangs must not block the runtime.
             let data = directory::read_off_thread(path.to_owned(), &reading).await;
             self.apply_data(data);
         }
@@ -160,6 +161,7 @@ impl ConfigFollower {
         while receiver.changed().await.is_ok() {
             let data = receiver.borrow_and_update().clone();
             self.apply_data(Ok(data.unwrap_or_default()));
+            // After the first reply the content is known, even if it equals the defaults.
             self.state
                 .send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
         }
@@ -173,6 +175,7 @@ impl ConfigFollower {
             return;
         }
 
+        // The first configuration is no edit.
         let is_first = self.state.borrow().is_fresh();
         self.state
             .send_modify(|state| state.apply_data(data, &self.domains, is_first));

@@ -128,6 +128,7 @@ impl Cause {
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();
+        // A client without EDNS gets no OPT record, so there is no place for the cause.
         let Some(options) = options_at_end(message) else {
             return;
         };

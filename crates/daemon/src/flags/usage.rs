@@ -19,6 +19,7 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
         let _ = write!(text, "\n{}\n\n", about.to_string().trim_end());
     }
 
+    // Go sorts flags by name in the help.
     let mut args: Vec<&Arg> = command
         .get_arguments()
         .filter(|arg| arg.get_long().is_some() && !arg.is_hide_set())
@@ -115,6 +116,7 @@ fn default_text(arg: &Arg, kind: &str) -> String {
         _ => String::new(),
     };
     match value.as_str() {
+        // Go prints no default that is the zero value of its type.
         "" | "0" | "0s" | "false" => String::new(),
         text if kind == "string" => quote(text),
         text => text.to_owned(),

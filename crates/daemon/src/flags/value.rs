@@ -80,6 +80,7 @@ pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let (radix, digits) = split_radix(digits);
     // A misplaced underscore leaves no digits.
     let digits = without_underscores(radix, digits).unwrap_or_default();
+    // `from_str_radix` would accept a second sign.
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
         return Err(ValueError::syntax("ParseInt", text));
     }

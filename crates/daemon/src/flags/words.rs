@@ -185,6 +185,7 @@ impl<'a> TypedFlag<'a> {
         let mut flag = OsString::from(format!("--{name}="));
         match value {
             Some(value) => flag.push(value),
+            // The next word is never the value of a boolean, as in Go.
             None if is_switch(arg) => flag.push("true"),
             None => {
                 let Some(next) = argv.next() else {

@@ -64,6 +64,7 @@ pub(super) async fn serve<S, F>(
         }
     }
 
+    // New clients are turned away at once, while requests in progress finish.
     drop(listener);
     let _ = tokio::time::timeout(FINISHING, async {
         while connections.join_next().await.is_some() {}
@@ -106,6 +107,7 @@ async fn serve_connection<S, F>(
         }
     });
 
+    // The limits keep a slow or silent client from holding memory and a connection.
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())

@@ -67,6 +67,7 @@ pub fn authority(url: &str) -> Option<&str> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = rest.rsplit_once(':')?;
     let is_host_and_port = !host.is_empty() && port.parse::<u16>().is_ok();
+    // The text goes into a request: a line break or a path would change it.
     (is_host_and_port && rest.chars().all(is_in_authority)).then_some(rest)
 }
 
@@ -129,6 +130,7 @@ impl StreamingPage {
             .take(size as u64 + 1)
             .read_until(b'\n', &mut line)
             .await?;
+        // The rest of a longer line would look like a line of its own.
         if length > size {
             return Err(GetError::Large(size));
         }

@@ -136,6 +136,7 @@ impl LogFilter {
     /// Whether this event is written.
     pub(super) fn allows(&self, metadata: &Metadata<'_>) -> bool {
         let file = basename(metadata.file().unwrap_or_default());
+        // A file named by `--vmodule` has its own level, which may also be lower.
         let v = self.modules.level_of_file(file).unwrap_or(self.v);
         v >= least_verbosity(is_ours(metadata.target()), *metadata.level())
     }

@@ -98,6 +98,7 @@ impl LineLimiter {
             }
         }
 
+        // Without a report the pause does not begin: the next suppressed line is reported at once.
         if !found.is_empty() {
             state.reported = Some(now);
         }
@@ -111,6 +112,7 @@ impl CallSite {
         let intervals =
             now.saturating_duration_since(self.earned_until).as_secs() / TOKEN_INTERVAL.as_secs();
         let more = u32::try_from(intervals).unwrap_or(u32::MAX);
+        // A part of an interval is kept for the next call.
         if more > 0 {
             self.earned_until += TOKEN_INTERVAL * more;
             self.tokens = self.tokens.saturating_add(more).min(BURST);

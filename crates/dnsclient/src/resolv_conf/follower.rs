@@ -65,6 +65,7 @@ impl ResolvConfFollower {
             return std::future::pending().await;
         }
 
+        // One watch for each file: any of them may become the newest.
         let mut watches = Vec::with_capacity(self.files.len());
         for path in &self.files {
             watches.push(PathWatch::new(path, self.period));
@@ -94,6 +95,7 @@ impl ResolvConfFollower {
                 return false;
             }
 
+            // A file that is rewritten in place is empty for a moment.
             let lost_all = file.nameservers.is_empty() && !known.nameservers.is_empty();
             if lost_all && self.emptied == EmptiedFile::Unfinished {
                 warn!("resolv.conf has no servers any more, keeping the previous ones");

@@ -80,6 +80,7 @@ impl NameEntry {
     pub(super) fn make_due(&mut self) {
         self.next = match self.next {
             NextLookup::At(_) => NextLookup::default(),
+            // The running lookup may have begun with the old servers, so another one follows it.
             NextLookup::Running | NextLookup::RunningTwice => NextLookup::RunningTwice,
         };
     }
@@ -91,11 +92,13 @@ impl NameEntry {
                 self.set_addresses(name, addresses);
                 life.clamp(pace.shortest_life, pace.longest_life)
             }
+            // The server knows that there are no addresses, so the old ones are wrong.
             LookupOutcome::Absent => {
                 self.record_failure(name, "the name has no address");
                 self.addresses.clear();
                 self.retry_pause(pace)
             }
+            // Nothing is known about the name: the old addresses stay.
             LookupOutcome::Failed(reason) => {
                 self.record_failure(name, &reason);
                 self.retry_pause(pace)
@@ -112,6 +115,7 @@ impl NameEntry {
     fn set_addresses(&mut self, name: &str, addresses: Vec<IpAddr>) {
         self.failures = 0;
         self.warned = false;
+        // A lookup is repeated at each TTL: only a change is worth a line.
         if self.addresses != addresses {
             info!(name, ?addresses, "stub server resolved");
         }
@@ -123,6 +127,7 @@ impl NameEntry {
     fn record_failure(&mut self, name: &str, reason: &str) {
         self.failures = self.failures.saturating_add(1);
 
+        // With addresses kept, the stub domain still works.
         let kept = self.addresses.len();
         if std::mem::replace(&mut self.warned, true) {
             debug!(name, reason, kept, "stub server still not resolved");
@@ -134,6 +139,7 @@ impl NameEntry {
     /// The pause after a failed lookup: doubles with each failure, less a random part of up to a
     /// quarter. The random part spreads the lookups of many names.
     fn retry_pause(&self, pace: &LookupPace) -> Duration {
+        // Ten doublings are beyond the longest pause, and the shift cannot overflow.
         let doublings = self.failures.saturating_sub(1).min(10);
         let doubled = pace.first_pause.saturating_mul(1 << doublings);
         doubled

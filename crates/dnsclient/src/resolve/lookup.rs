@@ -69,6 +69,7 @@ impl LookupSources {
             return query_servers(&[self.kubedns], name).await;
         }
 
+        // The hosts file comes before DNS, as on the node.
         let addresses = hosts::lookup_addresses(&self.hosts, name);
         if !addresses.is_empty() {
             return LookupOutcome::Addresses {
@@ -98,6 +99,7 @@ fn search_candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
         .map(|domain| format!("{name}.{domain}"))
         .collect();
 
+    // A name with enough dots is tried as it is before the search list.
     let first = name.matches('.').count() >= resolv_conf.ndots;
     let position = if first { 0 } else { candidates.len() };
     candidates.insert(position, name.to_owned());
@@ -114,6 +116,7 @@ async fn query_servers(servers: &[Nameserver], name: &str) -> LookupOutcome {
     for server in servers.iter().take(MAX_SERVERS) {
         match query_families(*server, &name).await {
             Ok(outcome) => return outcome,
+            // hickory-resolver's pool would end here; resolv.conf(5) goes on with the next server.
             Err(failure) => reason = format!("{server}: {failure}"),
         }
     }
@@ -139,6 +142,7 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
         }
     }
 
+    // A lost packet of one family must not turn the name into one without addresses.
     match failure {
         _ if !found.addresses.is_empty() => Ok(found.into_outcome()),
         None => Ok(LookupOutcome::Absent),
@@ -160,6 +164,7 @@ fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let mut builder = HickoryResolver::builder_with_config(config, sockets);
     let options = builder.options_mut();
     options.timeout = TIMEOUT;
+    // Repeats, cache and hosts file are ours, see `ServerNameResolver` and `look_up`.
     options.attempts = 0;
     options.cache_size = 0;
     options.edns0 = false;
@@ -174,6 +179,7 @@ fn is_absence(error: &NetError) -> bool {
     let NetError::Dns(DnsError::NoRecordsFound(absence)) = error else {
         return false;
     };
+    // REFUSED and SERVFAIL say nothing about the name.
     matches!(
         absence.response_code,
         ResponseCode::NoError | ResponseCode::NXDomain

@@ -39,6 +39,8 @@ pub(super) async fn read_off_thread(
     let read_path = path.clone();
     match reading.run(move || read_directory(&read_path)).await {
         Some(read) => read,
+        // A mount that hangs is reported like one that cannot be read: the last configuration
+        // stays.
         None => Err(ReadError::Directory {
             path,
             error: io::Error::other(ReadHangs),
@@ -98,6 +100,7 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
             Ok(Some(value)) => {
                 data.insert(name, value);
             }
+            // Subdirectories, and keys that the kubelet has removed meanwhile, have no value.
             Ok(None) => {}
             Err(error) => return Err(ReadError::File { path: file, error }),
         }
@@ -131,6 +134,7 @@ pub(super) fn hash_data(data: &Result<RawData, ReadError>) -> u64 {
         Ok(data) => {
             for (key, value) in data {
                 hash.write(key.as_bytes());
+                // With the length, octets cannot move from one value to the next key.
                 hash.write(&value.len().to_le_bytes());
                 hash.write(value);
             }

@@ -122,6 +122,7 @@ impl ConfigState {
     fn reject_data(&mut self, rejection: ConfigRejection) {
         let error = &rejection.text;
         let in_force = &self.version;
+        // A reader of the log must see what answers follow now.
         if self.is_default() {
             error!(%error, %in_force, "configuration rejected, using the defaults");
         } else {

@@ -163,6 +163,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
 
     /// Writes one CNAME without following it. Of several aliases the choice is always the same.
     fn write_alias_alone(&mut self, aliases: &[Alias]) -> AnswerStatus {
+        // A random choice would look like a change of the zone in an incremental transfer.
         let first = aliases
             .iter()
             .min_by_key(|alias| (&alias.target, alias.ttl));
