@@ -467,6 +467,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     /// Writes the addresses of an own name.
     pub(crate) fn write_host(&mut self, addresses: &[IpAddr]) -> AnswerStatus {
         self.own = true;
+        // The name exists whatever the type, and NXDOMAIN would deny its addresses, too.
         let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
             return AnswerStatus::Empty;
         };

@@ -490,6 +490,7 @@ impl Collector for Metrics {
             (COMPLETIONS, completions(&shards)),
             (SEARCH_STEPS, vec![counter(&[], search_steps(&shards))]),
         ];
+        // As in the Go client, a family without series is left out.
         families
             .into_iter()
             .filter(|(_, metrics)| !metrics.is_empty())

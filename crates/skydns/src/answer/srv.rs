@@ -377,6 +377,7 @@ impl WeightSums {
             Some((_, sum)) => *sum,
             None => 1,
         };
+        // SkyDNS writes percentages, and takes an entry without a weight for 100.
         u16::try_from(100 * raw_weight(entry) / sum.max(1)).unwrap_or(u16::MAX)
     }
 }
