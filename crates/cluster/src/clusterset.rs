@@ -76,6 +76,7 @@ impl ClusterSet {
             Change::Apply(import) => {
                 let key = import.0.key.clone();
                 self.import_lists.note_seen(&key);
+                // A list repeats objects that have not changed; their records stay.
                 if self.imports.get(&key) != Some(&import) {
                     self.imports.insert(key.clone(), import);
                     self.outdated.insert(key);
@@ -117,6 +118,7 @@ impl ClusterSet {
     fn set_slice(&mut self, slice: ImportedSlice) {
         let key = slice.slice.key.clone();
         let owner = slice.slice.service_key();
+        // The label that names the import is mutable, so a slice can move.
         if self.owners.get(&key).is_some_and(|before| *before != owner) {
             self.remove_slice(&key);
         }

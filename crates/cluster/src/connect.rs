@@ -371,6 +371,7 @@ fn from_service_account(
             reason: format!("{}: {error}", token.display()),
         });
     }
+    // The file and not its content, because the kubelet renews the token.
     config.auth_info.token_file = Some(token.display().to_string());
 
     let authority = directory.join("ca.crt");

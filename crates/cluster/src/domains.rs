@@ -134,6 +134,7 @@ impl FromStr for ClusterDomains {
         if domains.others.len() >= MAX_DOMAINS {
             return Err(ClusterDomainsError::Many(domains.others.len() + 1));
         }
+        // A name in two domains would have two meanings.
         for (at, domain) in domains.all().enumerate() {
             let nested = |(other, outer): &(usize, &Domain)| {
                 *other != at && domain.name().is_within(&outer.name())

@@ -101,6 +101,7 @@ impl Index {
         snapshot.served = match &options.namespaces {
             Namespaces::All => None,
             Namespaces::Only(names) => Some(names.iter().map(|name| (name.clone(), ())).collect()),
+            // Nothing is served before the Namespace objects show what is selected.
             Namespaces::Selected(_) => Some(treecache::Map::default()),
         };
 
@@ -147,6 +148,7 @@ impl Index {
 
     /// Replaces the federations, a map of name to domain.
     pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
+        // The first Node by name that has both labels, whatever the order of events.
         let topology = self.nodes.values().find_map(|node| {
             Some(Topology {
                 zone: node.zone.clone()?,
@@ -160,6 +162,7 @@ impl Index {
 
         let is_switched = self.snapshot.federation.is_some() != federation.is_some();
         self.snapshot.federation = federation;
+        // `backed` is only kept while federations are configured.
         if is_switched {
             self.snapshot.backed = treecache::Map::default();
             for key in self.store.keys() {

@@ -384,8 +384,8 @@ pub struct ScheduledPod {
     pub host_network: bool,
 }
 
-/// A `ServiceImport`: a Service of the cluster set. Type `ClusterSetIP` has cluster IPs, possibly
-/// none yet. Any other type is headless.
+/// A `ServiceImport`: a Service of the cluster set. Type `Headless` is headless. Any other type, as
+/// `ClusterSetIP`, has cluster IPs, possibly none yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 

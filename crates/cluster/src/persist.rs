@@ -203,6 +203,7 @@ fn decode_objects(body: &[u8]) -> Result<Vec<SavedObject>, SnapshotError> {
     let mut objects = Vec::new();
     for (index, line) in lines.enumerate() {
         let object = serde_json::from_slice(line).map_err(|error| SnapshotError::Object {
+            // Line 1 is the header.
             line: index + 2,
             reason: error.to_string(),
         })?;
@@ -229,6 +230,7 @@ impl FileHeader {
             return Err(SnapshotError::Version(shape.version));
         }
 
+        // Only now, because the other fields may differ in another version.
         let header: Self = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
         if header.domain != domain {
             return Err(SnapshotError::Domain(header.domain));

@@ -155,6 +155,7 @@ impl RecordOptions {
                     }
                 }
             }
+            // An alias has no address to point back from.
             ServiceKind::ExternalName(_) => {}
         }
         sort_pointers(&mut pointers);
@@ -168,6 +169,7 @@ impl RecordOptions {
         };
 
         let groups = endpoints.groups(service.publish_not_ready);
+        // Decided over all groups, because each slice has only a part of the endpoints.
         let preferred_zone = self
             .preferred_zone
             .as_ref()
@@ -180,11 +182,13 @@ impl RecordOptions {
                 let Some(named) = member.name_in(service, &base, self.endpoint_names) else {
                     continue;
                 };
+                // Every address has its reverse record, whether it is preferred or not.
                 records.pointers.push((member.ip, named.pointer));
 
                 let is_preferred = preferred_zone.is_none_or(|zone| member.zones.contains(zone));
                 let collected = labels.entry(named.label).or_default();
                 collected.is_preferred |= is_preferred;
+                // Addresses may share a hostname; kube-dns keeps only the last of them.
                 collected.addresses.push(member.ip);
                 collected.ports.extend(ports.iter().cloned());
             }
@@ -252,6 +256,7 @@ fn cluster_ip_records(service: &Service, addresses: &[IpAddr]) -> ServiceRecords
 
     let mut labels: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
     for ip in addresses {
+        // Two addresses may have the same hash.
         labels.entry(hashed_label(*ip)).or_default().push(*ip);
         records.pointers.push((*ip, own_pointer(service, &base)));
     }
@@ -304,6 +309,7 @@ struct CollectedLabel {
 
 fn headless_node(labels: BTreeMap<SmolStr, CollectedLabel>, base: Arc<[u8]>) -> ServiceNode {
     let count = labels.len();
+    // Preferred members come first, so that their number tells them from the others.
     let (preferred, others): (Vec<_>, Vec<_>) = labels
         .into_iter()
         .partition(|(_, collected)| collected.is_preferred);
@@ -312,6 +318,7 @@ fn headless_node(labels: BTreeMap<SmolStr, CollectedLabel>, base: Arc<[u8]>) -> 
     let mut members = Vec::with_capacity(count);
     let mut positions: BTreeMap<NamedPort, Vec<u32>> = BTreeMap::new();
     for (position, (label, mut collected)) in (0..).zip(preferred.into_iter().chain(others)) {
+        // Slices may repeat an endpoint while it moves from one to another.
         collected.addresses.sort_unstable();
         collected.addresses.dedup();
         members.push(LabelledAddresses {

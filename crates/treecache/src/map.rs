@@ -181,6 +181,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         self.root.collect_differing(&other.root, &mut differing);
 
         for (ours, theirs) in differing {
+            // The nodes may differ in shape, so each key is looked up in the other map.
             for (key, value) in ours {
                 let their = other.get(key);
                 if !their.is_some_and(|their| same(value, their)) {
@@ -219,6 +220,7 @@ impl<K, V> TrieNode<K, V> {
                     ours.collect_differing(theirs, parts);
                 }
             }
+            // The positions of a bucket and of an inner node do not correspond.
             (ours, theirs) => parts.push((ours.iter(), theirs.iter())),
         }
     }
@@ -263,6 +265,7 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
                     return Some(std::mem::replace(&mut entry.1, value));
                 }
 
+                // Equal hashes cannot be separated, so that their bucket grows beyond the bound.
                 if entries.len() < MAX_BUCKET || used_bits + BITS > u64::BITS {
                     tags.set(entries.len(), hash);
                     *entries = entries.iter().cloned().chain([(key, value)]).collect();
@@ -330,6 +333,7 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
             match child {
                 Self::Empty => {}
                 Self::Bucket(_, bucket) => count += bucket.len(),
+                // An inner node that is left has more entries than a merged bucket may have.
                 Self::Inner(_) => return None,
             }
         }
@@ -391,6 +395,7 @@ impl BucketTags {
         entries: &[(K, V)],
         key: &Q,
     ) -> Option<usize> {
+        // Only equal hashes fill a bucket this far, and their tags would not differ.
         if entries.len() > MAX_BUCKET {
             return entries.iter().position(|(other, _)| other.borrow() == key);
         }

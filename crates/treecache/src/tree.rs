@@ -141,7 +141,9 @@ impl<V: Clone> TreeNode<V> {
                 break;
             }
 
+            // Also taken for a child without entries, because reaching the child is the cost.
             *steps = steps.saturating_sub(CHILD_STEPS);
+            // As in kube-dns, a wildcard matches no labels of protocols and ports.
             if !label.starts_with('_') {
                 found |= child.visit(path, steps, visit);
             }
@@ -297,6 +299,7 @@ fn remove_and_prune<V: Clone>(node: &mut TreeNode<V>, path: &[&str], label: &str
 
     let child = node.children.get_mut(first)?;
     let removed = remove_and_prune(child, rest, label)?;
+    // An empty node would make its name seem to exist.
     if child.is_empty() {
         node.children.remove(first);
     }

@@ -105,6 +105,7 @@ impl ImportNode {
                 }
                 true
             }
+            // A cluster's name is a DNS label, which never begins with `_`.
             [protocol, name] if protocol.starts_with('_') => {
                 let mut found = false;
                 for members in self.groups_at_name() {
@@ -135,6 +136,7 @@ impl ImportNode {
                 .flat_map(|members| members.ports.iter())
                 .any(|[own, _]| own == protocol),
             [cluster] => self.members_of(cluster).is_some(),
+            // One step is enough to learn whether the name exists.
             path => self.visit_records(path, &mut 1, &mut |_| {}),
         }
     }
@@ -144,6 +146,7 @@ impl ImportNode {
         visit(&[]);
 
         let ports = self.groups_at_name().flat_map(|members| &members.ports);
+        // Several clusters may have the same port, whose name is visited once.
         let ports: BTreeSet<&[SmolStr; 2]> = ports.collect();
         for [protocol, name] in ports {
             visit(&[protocol, name]);
@@ -159,6 +162,7 @@ impl ImportNode {
     /// The members that are answered at the import's own name and at the names of the import's
     /// ports.
     fn groups_at_name(&self) -> impl Iterator<Item = &MemberGroup> {
+        // Only a headless import answers with its endpoints (KEP-1645).
         let clusters = if self.own.is_some() {
             &[][..]
         } else {
@@ -195,6 +199,7 @@ impl MemberGroup {
     fn of_import(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
         let ObjectKey { namespace, name } = &import.key;
         let base: Arc<[u8]> = name::parse_labels(&format!("{namespace}.svc")).ok()?.into();
+        // A name that is not a label has no records.
         name::child_labels(name, &base)?;
         if addresses.is_empty() {
             return Some(Self::new(base, OneOrMany::default()));
@@ -237,6 +242,7 @@ impl MemberGroup {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> bool {
         let is_at_path = |own: &[SmolStr; 2]| own.each_ref().map(SmolStr::as_str) == path;
+        // The port exists even if no step is left for its records.
         if !self.ports.iter().any(is_at_path) {
             return false;
         }
@@ -303,6 +309,7 @@ fn build_clusters<'o>(
 ) -> OneOrMany<SourceCluster> {
     let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, CollectedEndpoints>> = BTreeMap::new();
     for ImportedSlice { cluster, slice } in slices {
+        // Only ready endpoints: an import has no field that publishes others.
         let group = EndpointGroup::of_slice(slice, false);
         let ports = group.ports.iter();
         let ports: Vec<_> = ports
@@ -338,6 +345,7 @@ fn build_cluster(
     id: &SmolStr,
     labels: BTreeMap<SmolStr, CollectedEndpoints>,
 ) -> Option<MemberGroup> {
+    // A slice without the label of its cluster has no name to be answered at.
     if id.is_empty() {
         return None;
     }
@@ -349,6 +357,7 @@ fn build_cluster(
         if name::child_labels(&label, &base).is_none() {
             continue;
         }
+        // Slices may repeat an endpoint while it moves from one to another.
         collected.addresses.sort_unstable();
         collected.addresses.dedup();
         collected.ports.sort_unstable();

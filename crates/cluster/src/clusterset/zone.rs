@@ -23,6 +23,7 @@ impl ImportRecords {
     /// Replaces the records of an import. Returns whether they have changed.
     pub(super) fn set_node(&mut self, key: &ObjectKey, node: Option<Arc<ImportNode>>) -> bool {
         let path = [key.namespace.as_str()];
+        // Setting an equal record would copy nodes that published records share.
         if self.imports.entry(&path, &key.name) == node.as_ref() {
             return false;
         }

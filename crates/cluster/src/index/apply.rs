@@ -21,6 +21,7 @@ impl Index {
             Event::OwnNode(change) => self.apply_own_node(change),
             Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
             Event::Pod(change) if self.options.pods == PodMode::Verified => self.apply_pod(change),
+            // Without their options, no record depends on these objects.
             Event::Namespace(_) | Event::Pod(_) => {}
             Event::ServiceImport(change) => self.change_clusterset(|set| set.apply_import(change)),
             Event::ImportedSlice(change) => self.change_clusterset(|set| set.apply_slice(change)),
@@ -46,6 +47,7 @@ impl Index {
             }
             Change::Apply(service) => {
                 self.store.services.note_seen(&service.key);
+                // A list repeats objects that have not changed; their records stay.
                 if !self.store.objects().has_service(&service) {
                     self.change_service(&service.key, |store, _| store.set_service(&service));
                 }
@@ -60,6 +62,7 @@ impl Index {
     fn apply_endpoints(&mut self, change: Change<Endpoints>) {
         match change {
             Change::RelistStarted => self.store.begin_endpoints_list(),
+            // `EndpointsFrom` follows, and only then the endpoints count as synced.
             Change::RelistDone => {
                 for key in self.store.endpoints.finish() {
                     self.change_endpoints(&key, ObjectStore::remove_endpoints);
@@ -67,6 +70,7 @@ impl Index {
             }
             Change::Apply(endpoints) => {
                 self.store.endpoints.note_seen(&endpoints.key);
+                // A list repeats objects that have not changed; their records stay.
                 if !self.store.objects().has_endpoints(&endpoints) {
                     self.change_endpoints(&endpoints.key, |store, _| {
                         store.set_endpoints(&endpoints);
@@ -90,6 +94,7 @@ impl Index {
             }
             Change::Apply(slice) => {
                 self.store.slices.note_seen(&slice.key);
+                // A list repeats objects that have not changed; their records stay.
                 if !self.store.objects().has_slice(&slice) {
                     self.set_slice(&slice);
                 }
@@ -159,6 +164,7 @@ impl Index {
         }
 
         tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of this node");
+        // Any headless Service may answer with other addresses now.
         for key in self.store.keys() {
             self.mark_endpoints_outdated(&key);
         }
@@ -194,6 +200,7 @@ impl Index {
             return;
         }
 
+        // Before the change, because the published reverse records are noted here.
         for key in self.store.keys_in(namespace) {
             self.mark_outdated(&key);
         }
@@ -206,6 +213,7 @@ impl Index {
             }
         }
 
+        // The name of a selected namespace exists even without a Service.
         self.changed = true;
         self.objects_changed = true;
     }
@@ -257,6 +265,7 @@ impl Index {
             return self.use_source(EndpointsSource::Endpoints);
         };
 
+        // The feed proposes Endpoints again and again, which is logged once.
         if self.lacking_service.is_none() {
             tracing::warn!(
                 %service,
@@ -268,6 +277,7 @@ impl Index {
 
     pub(super) fn use_source(&mut self, source: EndpointsSource) {
         self.lacking_service = None;
+        // The source of a snapshot file is confirmed; objects of the other may be left.
         if self.source == Some(source) {
             self.store.forget_other_than(source);
             self.objects_unpublished = true;

@@ -68,6 +68,7 @@ impl<'o> PackedObjects<'o> {
 
     /// The slices with `new` in place of the slice named `name`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
+        // A packed name contains its length, so that it is no prefix of a longer name.
         let others = self
             .each_slice()
             .filter(|slice| !skip_address_count(slice).starts_with(name));
@@ -91,6 +92,7 @@ impl<'o> PackedObjects<'o> {
         }
 
         if let Some(addresses) = address_count(self.endpoints) {
+            // `over_capacity` is packed first, so that nothing else is unpacked.
             let mut fields = skip_address_count(self.endpoints);
             counts.endpoints += 1;
             counts.endpoints_addresses += addresses;
@@ -349,6 +351,7 @@ impl StoredObjects {
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
+        // A change of the source concerns every Service: unchanged entries must not be copied.
         if self.entry(key).endpoints.is_empty() {
             return;
         }
@@ -360,6 +363,7 @@ impl StoredObjects {
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
+        // A change of the source concerns every Service: unchanged entries must not be copied.
         if self.entry(service).slices.is_empty() {
             return;
         }

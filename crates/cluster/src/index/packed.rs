@@ -141,6 +141,7 @@ impl Pack for IpAddr {
 impl Pack for SystemTime {
     fn pack(&self, to: &mut Vec<u8>) {
         let since = self.duration_since(Self::UNIX_EPOCH);
+        // Annotations may have any time, also one before 1970.
         let is_before = since.is_err();
         let span = since.unwrap_or_else(|error| error.duration());
 
@@ -450,6 +451,7 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
+        // Zones are only read with `--prefer-zone`, so that they usually take no octet.
         if !self.zones.is_empty() {
             flags |= HAS_ZONES;
         }

@@ -121,6 +121,7 @@ impl PodIndex {
             changed |= self.replace_addresses(id, OneOrMany::default());
         }
 
+        // The first list replaces the snapshot file, which nothing keeps up to date.
         if is_first {
             self.drop_stale_addresses();
             return true;
@@ -130,6 +131,7 @@ impl PodIndex {
 
     /// Drops the addresses from a snapshot file.
     fn drop_stale_addresses(&mut self) {
+        // Built anew, because the map does not tell stale namespaces from listed ones.
         self.namespaces = Map::default();
         self.further.clear();
 
@@ -148,6 +150,7 @@ impl PodIndex {
         let pods = self.known.get(&id.namespace);
         let before = pods.and_then(|pods| pods.get(&id.name)).cloned();
         let before = before.unwrap_or_default();
+        // Most changes of a pod, such as those of its status, leave its addresses alone.
         if before == addresses {
             return false;
         }
@@ -188,6 +191,7 @@ impl PodIndex {
 
     fn add_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let before = self.namespaces_of(address);
+        // Another pod of the namespace has the address, as in the host network.
         let Err(at) = before.binary_search(namespace) else {
             let shared = (address, namespace.clone());
             *self.further.entry(shared).or_default() += 1;
@@ -203,6 +207,7 @@ impl PodIndex {
 
     fn remove_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let shared = (address, namespace.clone());
+        // While other pods of the namespace have the address, its list stays.
         if let Some(further) = self.further.get_mut(&shared) {
             *further -= 1;
             if *further == 0 {

@@ -69,6 +69,7 @@ impl Index {
         let new = self.build_records(key);
         replace_pointers(&mut self.snapshot.reverse, old, &new.pointers);
 
+        // Many Services have equal lists of ports, which are stored once.
         let node = new.node.map(|mut node| {
             self.port_lists.share(&mut node.ports);
             Arc::new(node)
@@ -98,6 +99,7 @@ impl Index {
             Arc::new(node)
         });
         let before = self.external.services.entry(&[&key.namespace], &key.name);
+        // Changes of the cluster's records alone must not replace this zone.
         self.external.changed |= node.as_ref() != before;
         put_entry(&mut self.external.services, key, node);
     }
@@ -153,6 +155,7 @@ fn replace_pointers(
     new: &[(IpAddr, Pointer)],
 ) {
     for gone in old {
+        // What stays is left alone, because each change copies a part of the shared map.
         if new.binary_search(gone).is_ok() {
             continue;
         }
@@ -177,6 +180,7 @@ fn replace_pointers(
             None => Vec::new(),
         };
         owners.push(pointer.clone());
+        // The oldest Service comes first, whatever the order of events.
         owners.sort_unstable();
         owners.dedup();
         reverse.insert(*ip, owners.into());

@@ -76,6 +76,7 @@ impl ObjectStore {
 
     /// A slice.
     pub fn slice(&self, key: &ObjectKey) -> Option<EndpointSlice> {
+        // Slices usually bear the name of their Service, so only the others are remembered.
         let name = match self.strays.get(key) {
             Some(name) => name.clone(),
             None => expected_service(key)?,
@@ -174,6 +175,7 @@ impl ObjectStore {
                 self.change_each(StoredObjects::remove_slices);
             }
             EndpointsSource::EndpointSlices => {
+                // The feed of Endpoints has ended, so that they would only become outdated.
                 self.endpoints = RelistTracker::default();
                 self.change_each(StoredObjects::remove_endpoints);
             }
@@ -193,6 +195,7 @@ impl ObjectStore {
         shown: impl Fn(&Service) -> bool,
     ) -> Option<ObjectKey> {
         for (key, entry) in self.objects.entries() {
+            // Endpoints that no record depends on lack nothing that clients would miss.
             let is_shown = entry.service(&key).is_some_and(|service| shown(&service));
             if is_shown && entry.endpoints_lack_addresses(&key) {
                 return Some(key);

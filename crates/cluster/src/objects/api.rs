@@ -600,6 +600,7 @@ fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut entries = Vec::new();
             while let Some(key) = map.next_key::<String>()? {
+                // Most labels and annotations are never used, so their values are not copied.
                 if !READ.contains(&key.as_str()) {
                     map.next_value::<IgnoredAny>()?;
                 } else if let Some(value) = map.next_value::<Option<String>>()? {

@@ -275,6 +275,7 @@ impl FromApi for ImportedSlice {
             .unwrap_or_default();
         let service = SmolStr::new(api::value(labels, api::IMPORT_NAME).unwrap_or_default());
         let cluster = api::value(labels, api::SOURCE_CLUSTER).unwrap_or_default();
+        // Names of queries are looked up in lower case.
         let cluster = cluster.to_ascii_lowercase();
 
         let slice = EndpointSlice {
@@ -315,6 +316,7 @@ impl FromApi for EndpointSlice {
         let address_type = match api.address_type() {
             "IPv4" => AddressType::Ipv4,
             "IPv6" => AddressType::Ipv6,
+            // Slices of type FQDN have names in place of addresses.
             _ => AddressType::Other,
         };
         let metadata = api.metadata.unwrap_or_default();
@@ -400,6 +402,7 @@ fn zoned_slice(
     api: api::DetailedSlice,
     notes: &mut Vec<Note>,
 ) -> Result<EndpointSlice, MalformedObject> {
+    // Taken first, because the conversion drops the zones.
     let zones: Vec<_> = api
         .endpoints
         .iter()
@@ -515,6 +518,7 @@ fn service_kind(spec: &api::ServiceSpec, notes: &mut Vec<Note>) -> ServiceKind {
     if spec.r#type() == "ExternalName" {
         return ServiceKind::ExternalName(spec.external_name().into());
     }
+    // Before Kubernetes 1.20, there was only `clusterIP`.
     let written = match spec.cluster_ips.as_slice() {
         [] => spec.cluster_ip.as_slice(),
         several => several,
@@ -540,6 +544,7 @@ fn kind_by_ip(written: &[String], notes: &mut Vec<Note>) -> ServiceKind {
 
 fn publish_not_ready(metadata: &api::Metadata, spec: &api::ServiceSpec) -> bool {
     let annotated = api::value(&metadata.annotations, api::UNREADY);
+    // Kubernetes reads the annotation with Go's `strconv.ParseBool`.
     match annotated {
         Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
         Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
@@ -576,6 +581,7 @@ fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> OneOrMany<IpA
 
     let first = status.pod_ip().to_owned();
     let mut written = status.pod_ips;
+    // Old API servers have only `podIP`.
     if written.is_empty() {
         written.push(api::PodIp { ip: first });
     }

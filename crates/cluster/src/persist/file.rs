@@ -33,6 +33,7 @@ pub fn load_snapshot(
     }
 
     let mut content = Vec::new();
+    // Bounded once more, because the file may have grown since.
     file.take(MAX_FILE)
         .read_to_end(&mut content)
         .map_err(unreadable)?;
@@ -50,5 +51,6 @@ pub fn store_snapshot(directory: &Path, content: &[u8]) -> io::Result<()> {
         file.write_all(content)?;
         file.sync_all()
     })?;
+    // Without this, a crash of the machine could undo the renaming.
     File::open(directory)?.sync_all()
 }

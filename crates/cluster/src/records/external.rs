@@ -33,6 +33,7 @@ impl ExternalRecords {
         if self == Self::Off {
             return None;
         }
+        // External addresses take precedence over endpoints, also for a headless Service.
         if !service.external.is_empty() {
             return exposed_node(service);
         }
@@ -57,6 +58,7 @@ fn exposed_node(service: &Service) -> Option<ExternalNode> {
             ExternalAddress::Name(text) => names.extend(load_balancer_name(&service.key, text)),
         }
     }
+    // An address may be in `externalIPs` and at the load balancer.
     addresses.sort_unstable();
     addresses.dedup();
     if addresses.is_empty() && names.is_empty() {
@@ -95,6 +97,7 @@ fn exposed_ports(ports: &[ServicePort]) -> Arc<[PortRecords]> {
             members: None,
         });
     }
+    // The ports of a name are found by binary search.
     records.sort_unstable();
     records.dedup();
     records.into()
@@ -110,6 +113,7 @@ fn load_balancer_name(service: &ObjectKey, text: &str) -> Option<Name> {
 
 fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
     let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace)).ok()?;
+    // Only the parent name differs from the cluster's zone.
     let node = ServiceNode {
         base: base.into(),
         ..node.clone()

@@ -156,6 +156,7 @@ impl ServiceNode {
         for position in
             positions.filter(|position| port.is_none_or(|port| port.has_member(*position)))
         {
+            // Noted before the bound: a name without steps left still exists.
             found = true;
             let Some(member) = self.members.get(position).filter(|_| *steps > 0) else {
                 break;
@@ -294,6 +295,7 @@ fn is_safe_count(preferred: usize, all: usize) -> bool {
 /// addresses of the zone must be enough.
 pub(super) fn has_enough_in_zone(zone: &str, groups: &[EndpointGroup<'_>]) -> bool {
     for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
+        // Sets, because an address may be in several groups.
         let mut preferred = BTreeSet::new();
         let mut all = BTreeSet::new();
         for member in groups.iter().flat_map(|group| &group.members) {

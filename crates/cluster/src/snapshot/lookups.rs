@@ -63,6 +63,7 @@ impl Snapshot {
         }
 
         let key = ObjectKey::new(namespace, name);
+        // The name exists, even while no Node has shown the zone and region of its target.
         let Some(record) = self.federated_record(domain, federation, &key) else {
             return Some(Lookup::TargetUnknown);
         };
@@ -163,6 +164,7 @@ impl Snapshot {
             return service.is_some_and(|service| service.visit(below, true, steps, visit));
         }
 
+        // Only ExternalName Services are entries of their namespace's node.
         let aliases = self.aliases.node(&[namespace]);
         let Some((label, alias)) = aliases.and_then(|aliases| aliases.entry_of(name)) else {
             return false;
@@ -228,6 +230,7 @@ impl Snapshot {
                 if is_wildcard {
                     steps = steps.saturating_sub(SERVICE_STEPS);
                 }
+                // As in the tree, a wildcard matches no label that begins with `_`.
                 if !is_wildcard || !label.starts_with('_') {
                     found |= service.visit(below, false, &mut steps, visit);
                 }
@@ -251,6 +254,7 @@ impl Records for Snapshot {
             steps,
             on_entry: visit,
         } = visit;
+        // Names of pods are computed; no tree has them.
         if let &["pod", namespace, label] = path
             && pod::may_be_pod(namespace)
             && pod::may_be_pod(label)

@@ -13,6 +13,7 @@ use crate::records::{ServiceNode, dashed_label};
 impl Snapshot {
     /// Visits the owner names. Those that `other` answers in the same way may be left out.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
+        // Federated names that hide others depend on more than entries: nothing is skipped then.
         let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
 
@@ -38,6 +39,7 @@ impl Snapshot {
             return;
         };
 
+        // A name of a pod exists only while its namespace is served.
         let comparable = other.filter(|other| self.serves_like(other));
         let Some(PodNames::Verified(others)) = comparable.map(|other| &other.pods) else {
             for (address, namespaces) in pods {

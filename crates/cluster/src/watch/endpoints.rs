@@ -77,6 +77,7 @@ struct SourceFeed {
 impl SourceFeed {
     fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Self {
         let state = feed.state();
+        // A token of its own, so that one source can end while the other goes on.
         let stop = stop.child_token();
         let mut task = JoinSet::new();
         task.spawn(feed.run(stop.clone()));
@@ -138,6 +139,7 @@ impl EndpointsFeed {
         let mut feed = self.start_source(source, &dispensable, stop);
 
         let is_listed = feed.state.wait_for(|state| state.listed).await.is_ok();
+        // Without a list, the feed was stopped.
         if is_listed {
             self.put_in_force(source).await?;
         }
@@ -272,6 +274,7 @@ impl EndpointsFeed {
                 let feed = self
                     .slices_feed()
                     .dispensable_while(&dispensable.subscribe());
+                // If only slices may be used, their refusal is an error.
                 if self.choice == EndpointsChoice::Auto {
                     feed.optional()
                 } else {

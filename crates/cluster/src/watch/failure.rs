@@ -150,6 +150,7 @@ impl RequestFailure {
     fn of_code(code: u16, message: String, retry_after: Option<Duration>) -> Self {
         match code {
             401 => Self::Unauthorized(message),
+            // A kind whose CRD is missing is 404.
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
             // The resource version is in the future, as after a restore of the API server's

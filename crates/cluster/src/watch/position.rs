@@ -126,6 +126,7 @@ impl ListPosition {
     ) -> Option<DatabaseHistory> {
         history.advance(&meta.resource_version);
         self.pages += 1;
+        // The next page has a new token, with a life of its own.
         self.failing = None;
         if meta.r#continue.is_empty() {
             return Some(history);

@@ -271,6 +271,7 @@ impl EventReader {
                 return Ok(None);
             };
             self.buffer.push_piece(&piece);
+            // All events that arrive during the pause cost a single wake-up.
             pause_when_idle(EVENT_PAUSE);
         }
     }

@@ -216,6 +216,7 @@ impl<E: Send + 'static> NamespaceFeed<E> {
 
 impl<E: Send + 'static> NamespaceFeeds<E> {
     async fn run(self, stop: CancellationToken) {
+        // Sent once, before any namespace begins its own list.
         let begun = ReceivedEvent {
             event: self.converter.convert_change(Change::RelistStarted),
             at: Instant::now().into_std(),
