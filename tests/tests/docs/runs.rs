@@ -89,7 +89,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
         "$ kube-dns explain",
         Test(
             "crates/explain/src/tests/transcript.rs",
-            "the_documentation_shows_what_is_printed",
+            "documentation_matches_output",
         ),
     ),
     ("docs/migrating.md", "> kube-dns-before.yaml", GOING_BACK),
@@ -159,7 +159,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
         "EDE",
         Test(
             "crates/skydns/tests/server/extended_errors.rs",
-            "each_cause_is_told_to_clients_with_edns_where_that_is_asked_for",
+            "extended_error_names_cause",
         ),
     ),
     ("docs/transfer.md", "kube-dns --transfer-to", TYPED),
