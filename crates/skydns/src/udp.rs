@@ -37,6 +37,9 @@ const KEPT_ANSWERS: usize = 256 * 1024;
 /// SERVFAIL, so that the shutdown ends.
 const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 
+/// Limit of the time in which the last queries of a socket are answered.
+const LAST_QUERIES: Duration = Duration::from_millis(250);
+
 /// A receiving thread.
 pub(crate) struct UdpWorker<B: Backend> {
     socket: Arc<UdpSocket>,
@@ -107,28 +110,20 @@ impl<B: Backend> UdpWorker<B> {
         self.drain_socket(&mut buffers);
     }
 
-    /// Continues to serve while queries wait for upstreams, and then until the socket's queue is
-    /// empty. The kernel queues datagrams until the socket is closed, and a query that is never
-    /// read would get no answer.
+    /// Continues to serve while queries wait for upstreams, then closes the socket's queue, and
+    /// answers what is left in it. A query that is in the queue when the socket is closed would get
+    /// no answer.
     fn drain_socket(&mut self, buffers: &mut BatchBuffers) {
         let began = Instant::now();
-        loop {
-            let wait = if self.resolver.waiting_count() > 0 {
-                ReceiveWait::Timeout
-            } else {
-                ReceiveWait::None
-            };
-            let served = self.serve_batch(buffers, wait);
-            let elapsed = began.elapsed();
-
-            // Under load the queue is never empty, so a time limit applies, too.
-            let is_drained = served == 0 || elapsed > RECEIVE_TIMEOUT;
-            let is_done = self.resolver.waiting_count() == 0 && is_drained;
-            if is_done || elapsed > FORWARDED_AFTER_STOP + BUDGET {
-                return;
-            }
-            self.ending = elapsed > FORWARDED_AFTER_STOP;
+        while self.resolver.waiting_count() > 0 && began.elapsed() < FORWARDED_AFTER_STOP + BUDGET {
+            self.serve_batch(buffers, ReceiveWait::Timeout);
+            self.ending = began.elapsed() > FORWARDED_AFTER_STOP;
         }
+
+        self.socket.refuse_datagrams();
+        let closed = Instant::now();
+        // A queue that could not be closed is never empty under load, so a time limit applies, too.
+        while self.serve_batch(buffers, ReceiveWait::None) > 0 && closed.elapsed() < LAST_QUERIES {}
     }
 
     /// Receives a batch of queries and answers them. Returns the number of queries, which is 0 if

@@ -252,13 +252,15 @@ mod tests {
     #[test]
     fn extra_descriptors_count_until_old() {
         let mut child = Command::new("sh")
-            .args(["-c", "read a; exec 9</dev/zero; echo open; read b"])
+            .args(["-c", "echo started; read a; exec 9</dev/zero; echo open; read b"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
+        // Until its first line, the shell opens and closes the files of its libraries.
+        output.read_line(&mut String::new()).unwrap();
         let mut quiet = QuietMoments::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
         quiet.observe();
         assert!(quiet.looks_idle());

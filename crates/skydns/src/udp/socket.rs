@@ -2,7 +2,7 @@
 //! client sent its query.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -208,6 +208,22 @@ impl UdpSocket {
         }
     }
 
+    /// Closes the queue: the kernel answers further datagrams with an ICMP error, so that their
+    /// clients know at once. Queued datagrams can still be received, and answers be sent.
+    ///
+    /// The socket is connected to itself, and so has no other peer. Without a loopback interface,
+    /// the queue stays open.
+    pub(crate) fn refuse_datagrams(&self) {
+        let mut itself = self.local;
+        if self.wildcard {
+            itself.set_ip(match self.local.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        let _ = self.socket.connect(&itself.into());
+    }
+
     /// Sends one datagram without waiting.
     pub(crate) fn send_datagram(&self, message: &[u8], peer: &UdpPeer) {
         let slices = [IoSlice::new(message)];
@@ -296,6 +312,63 @@ mod tests {
         for expected in [b"first", b"third"] {
             let length = client.recv(&mut buffer).unwrap();
             assert_eq!(buffer.get(..length), Some(&expected[..]));
+        }
+    }
+    /// A client on `address` that is connected to `port` of the same address.
+    fn connect_client(address: IpAddr, port: u16) -> std::net::UdpSocket {
+        let client = std::net::UdpSocket::bind((address, 0)).unwrap();
+        client.connect((address, port)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        client
+    }
+
+    /// Receives the queued datagrams and returns each to its sender.
+    fn echo_queue(socket: &UdpSocket) {
+        let mut headers = socket.batch_headers(2);
+        let mut buffers = [[0; 16]; 2];
+        let mut slices = buffers
+            .each_mut()
+            .map(|buffer| [IoSliceMut::new(&mut buffer[..])]);
+
+        let messages = socket
+            .receive_batch(&mut headers, &mut slices, ReceiveWait::None)
+            .expect("a queued datagram");
+        let peers: Vec<_> = messages
+            .filter_map(|message| socket.peer_of(&message))
+            .collect();
+        for peer in peers {
+            socket.send_datagram(b"answer", &peer);
+        }
+    }
+
+    #[test]
+    fn closed_queue_is_answered_and_refuses_others() {
+        let v4 = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let v6 = IpAddr::from(Ipv6Addr::LOCALHOST);
+        let cases = [
+            ("one IPv4 address", v4, v4),
+            ("all IPv4 addresses", Ipv4Addr::UNSPECIFIED.into(), v4),
+            ("one IPv6 address", v6, v6),
+            ("all addresses, IPv4", Ipv6Addr::UNSPECIFIED.into(), v4),
+            ("all addresses, IPv6", Ipv6Addr::UNSPECIFIED.into(), v6),
+        ];
+
+        for (case, address, client) in cases {
+            let socket = UdpSocket::bind((address, 0).into(), Arc::default()).unwrap();
+            let port = socket.local_addr().port();
+            let before = connect_client(client, port);
+            before.send(b"before").unwrap();
+            let after = connect_client(client, port);
+
+            socket.refuse_datagrams();
+            after.send(b"after").unwrap();
+            let refused = after.recv(&mut [0; 16]).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{case}");
+
+            echo_queue(&socket);
+            assert_eq!(before.recv(&mut [0; 16]).unwrap(), 6, "{case}");
         }
     }
 }
