@@ -25,6 +25,7 @@ use crate::objects::{EndpointPort, ObjectKey, Protocol, Service, ServiceKind, Se
 
 pub use endpoints::{EndpointGroup, EndpointMember, ServiceEndpoints};
 pub use external::ExternalNode;
+pub(crate) use external::visit_bounded;
 pub(crate) use label::dashed_label;
 use label::hashed_label;
 pub use node::{LabelledAddresses, PortRecords, ServiceNode};

@@ -24,7 +24,7 @@ use crate::error_chain::without_number;
 use crate::net::{listen_addr, without_brackets};
 
 pub use self::gate::{NotLocal, local_only};
-pub use self::get::{GetError, Page, StreamingPage, authority, get, get_streaming};
+pub use self::get::{GetError, Page, StreamingPage, authority, get, get_streaming, request_target};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
 /// A failure to listen.

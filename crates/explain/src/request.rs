@@ -4,6 +4,7 @@ mod pasted;
 
 use std::net::IpAddr;
 
+use daemon::http::request_target;
 use wire::Name;
 use wire::mnemonic::{UnknownType, parse_type};
 use wire::rfc1123::is_label;
@@ -140,21 +141,13 @@ impl ExplainParameters {
             search,
             ndots,
         } = self;
-        let pairs = [
-            ("name", name),
+        let parameters = [
+            ("name", name.as_str()),
             ("type", qtype),
             ("search", search),
             ("ndots", ndots),
         ];
-
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (key, value) in pairs {
-            // kubedns has the defaults.
-            if !value.is_empty() {
-                query.append_pair(key, value);
-            }
-        }
-        format!("/explain?{}", query.finish())
+        request_target("/explain", &parameters)
     }
 }
 

@@ -222,23 +222,25 @@ impl ConfigPublisher {
         }
         let in_force = self.inputs.compute(&self.flags, self.knowledge);
 
-        let state = self.inputs.state.borrow();
         // Once for each edit, and not again when another input changes.
-        if in_force.version != self.in_force.borrow().version {
-            report::warn_of_stub_domain(&state.config, &self.flags);
-        }
-        report::set_metrics(&self.metrics.config, &state, &in_force);
-
-        send_changed(&self.server_names, in_force.server_names.clone());
+        let is_edited = in_force.version != self.in_force.borrow().version;
+        self.report(&in_force, is_edited);
         send_changed(&self.in_force, Arc::new(in_force));
     }
 
-    /// Reports what is in force at the start, and requests the addresses of stub servers.
+    /// Reports what is in force at the start.
     fn report_first(&self) {
-        let in_force = self.in_force.borrow();
+        self.report(&self.in_force.borrow(), true);
+    }
+
+    /// Warns of a stub domain without effect if the configuration is new, sets the metrics, and
+    /// requests the addresses of stub servers.
+    fn report(&self, in_force: &InForce, is_new: bool) {
         let state = self.inputs.state.borrow();
-        report::warn_of_stub_domain(&state.config, &self.flags);
-        report::set_metrics(&self.metrics.config, &state, &in_force);
+        if is_new {
+            report::warn_of_stub_domain(&state.config, &self.flags);
+        }
+        report::set_metrics(&self.metrics.config, &state, in_force);
         send_changed(&self.server_names, in_force.server_names.clone());
     }
 }

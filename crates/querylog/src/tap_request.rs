@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use daemon::http::request_target;
 use dnsconfig::query_log::{DEFAULT_RATE, MAX_RATE, MAX_SECONDS};
 use wire::query_filter::{QueryFilter, QueryFilterError, QueryFilterText};
 use wire::shorten;
@@ -144,23 +145,15 @@ impl TapParameters {
             seconds,
             rate,
         } = self;
-        let pairs = [
-            ("name", name),
+        let parameters = [
+            ("name", name.as_str()),
             ("client", client),
             ("rcode", rcode),
             ("type", qtype),
             ("seconds", seconds),
             ("rate", rate),
         ];
-
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (key, value) in pairs {
-            // The server has the same defaults.
-            if !value.is_empty() {
-                query.append_pair(key, value);
-            }
-        }
-        format!("/tap?{}", query.finish())
+        request_target("/tap", &parameters)
     }
 }
 

@@ -106,6 +106,17 @@ pub enum Lookup {
     TargetUnknown,
 }
 
+impl Lookup {
+    /// The existence of a name that exists if and only if it has entries.
+    pub fn of_found(has_entries: bool) -> Self {
+        if has_entries {
+            Self::Exists
+        } else {
+            Self::Missing
+        }
+    }
+}
+
 /// One entry of a node.
 #[derive(Debug, Clone)]
 pub struct Entry<'v> {

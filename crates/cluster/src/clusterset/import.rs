@@ -10,7 +10,7 @@ use wire::name;
 
 use crate::objects::{ImportedSlice, ObjectKey, Protocol, Service, ServiceKind};
 use crate::one_or_many::OneOrMany;
-use crate::records::{EndpointGroup, dashed_label, port_path};
+use crate::records::{EndpointGroup, dashed_label, port_path, visit_bounded};
 
 /// The records of a `ServiceImport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,23 +281,6 @@ impl ImportMember {
             let record = record.clone().with_port(port.number);
             visit_bounded(&self.label, record, steps, visit);
         }
-    }
-}
-
-/// Visits an entry and takes one step. Does nothing if no step is left.
-fn visit_bounded<'v>(
-    label: &'v str,
-    record: ServiceRecord<'v>,
-    steps: &mut usize,
-    visit: &mut dyn FnMut(Entry<'v>),
-) {
-    if *steps > 0 {
-        *steps -= 1;
-        visit(Entry {
-            label,
-            record,
-            synthesized: false,
-        });
     }
 }
 

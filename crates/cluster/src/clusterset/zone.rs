@@ -56,11 +56,7 @@ impl Records for ImportRecords {
         // With `exact`, the engine only looks for aliases (CNAME). This zone has no aliases.
         let found =
             !exact && import.is_some_and(|import| import.visit_records(below, steps, visit));
-        if found {
-            Lookup::Exists
-        } else {
-            Lookup::Missing
-        }
+        Lookup::of_found(found)
     }
 
     fn is_enumerable(&self) -> bool {

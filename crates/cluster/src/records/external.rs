@@ -225,7 +225,7 @@ impl<'v> ExternalTarget<'v> {
 }
 
 /// Visits an entry and takes one step. Does nothing if no step is left.
-fn visit_bounded<'v>(
+pub(crate) fn visit_bounded<'v>(
     label: &'v str,
     record: ServiceRecord<'v>,
     steps: &mut usize,

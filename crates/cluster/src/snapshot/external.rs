@@ -52,11 +52,7 @@ impl Records for ExternalZone {
             _ => None,
         };
         let found = service.is_some_and(|(service, below)| service.visit(below, steps, visit));
-        if found {
-            Lookup::Exists
-        } else {
-            Lookup::Missing
-        }
+        Lookup::of_found(found)
     }
 
     fn is_enumerable(&self) -> bool {

@@ -276,11 +276,7 @@ impl Records for Snapshot {
         } else {
             self.find_matching(path, steps, visit)
         };
-        if found {
-            Lookup::Exists
-        } else {
-            Lookup::Missing
-        }
+        Lookup::of_found(found)
     }
 
     fn is_enumerable(&self) -> bool {

@@ -75,6 +75,18 @@ fn is_in_authority(c: char) -> bool {
     c.is_ascii_alphanumeric() || ".-:[]%_".contains(c)
 }
 
+/// The request target for `path` with these parameters, percent-encoded. Parameters without a value
+/// are left out: the server then uses its defaults.
+pub fn request_target(path: &str, parameters: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (key, value) in parameters {
+        if !value.is_empty() {
+            query.append_pair(key, value);
+        }
+    }
+    format!("{path}?{}", query.finish())
+}
+
 /// Gets `target` (a path with its query) from `authority` (`host:port`), within `time` and with at
 /// most `size` octets. A response of any status is a [`Page`].
 pub async fn get(

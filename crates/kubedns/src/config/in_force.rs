@@ -1,4 +1,5 @@
-//! What is in force: a pure function of the configuration and all other inputs.
+//! The settings in force: a function of the configuration and all other inputs, without a state of
+//! its own. Of the machine it asks only whether an upstream with our port has a local address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -56,7 +57,7 @@ impl ConfigFlags {
     }
 }
 
-/// What is known about the content of the source.
+/// Knowledge of the content of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigKnowledge {
     /// The `ConfigMap` has not been read, and external names are SERVFAIL: they might be names of
@@ -86,7 +87,7 @@ pub struct ConfigInputs<'a> {
     pub loops: &'a Loops,
 }
 
-/// What is in force.
+/// The settings in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     /// The version of the configuration.
@@ -159,7 +160,7 @@ impl InForce {
         }
     }
 
-    /// What is in force with a configuration and no other inputs.
+    /// The settings in force with a configuration and no other inputs.
     #[cfg(test)]
     pub(crate) fn of_config(config: &Config) -> Self {
         let options: Options = clap::Parser::parse_from(["kube-dns"]);
