@@ -1,4 +1,4 @@
-//! What kubedns knows of a name: answers of the engine, the path of the query, objects, and the
+//! The facts about a name: answers of the engine, the path of the query, objects, and the
 //! state of the server. Nothing here says why.
 
 pub(crate) mod candidate;

@@ -1,4 +1,4 @@
-//! What follows from the facts: reasons, similar names, the answer in one line, and warnings.
+//! Conclusions from the facts: reasons, similar names, the answer in one line, and warnings.
 
 pub(crate) mod reasons;
 pub(crate) mod similar_names;

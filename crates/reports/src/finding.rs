@@ -82,7 +82,7 @@ pub enum FindingKind {
     Starting,
 }
 
-/// What is known of a kind of finding.
+/// The properties of a kind of finding.
 #[derive(Debug)]
 struct FindingFacts {
     kind: FindingKind,

@@ -27,7 +27,7 @@ pub struct WriterMark {
 pub struct ResponseWriter<'q, 'b> {
     query: &'q Query<'q>,
     out: &'b mut Vec<u8>,
-    /// Where the message begins in `out`.
+    /// Offset in `out` at which the message begins.
     start: usize,
     /// Maximum length of the message, without the OPT record that `finish` appends.
     limit: usize,

@@ -1,4 +1,4 @@
-//! What the reasons are drawn from: records, objects and the time.
+//! The evidence behind the reasons: records, objects and the time.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
@@ -19,7 +19,7 @@ pub(crate) struct Evidence<'e> {
 }
 
 impl<'e> Evidence<'e> {
-    /// What was found for a Service, which may not exist.
+    /// The objects of a Service, which may not exist.
     pub(crate) fn found_service(self, key: &ObjectKey) -> Option<&'e FoundService> {
         self.found?
             .services
@@ -27,7 +27,7 @@ impl<'e> Evidence<'e> {
             .find(|found| found.object.key == *key)
     }
 
-    /// What was found for the Service that a name denotes.
+    /// The objects of the Service that a name denotes.
     pub(crate) fn denoted_service(self, candidate: &NameCandidate) -> Option<&'e FoundService> {
         self.found_service(candidate.kind.service()?)
     }

@@ -36,7 +36,7 @@ pub(crate) fn most_telling(
     best_at
 }
 
-/// How much the outcome of a name tells the user. An answer is the most. Names that only the search
+/// Rank of the outcome of a name by its use to the user. An answer is the most. Names that only the search
 /// list makes, and that nobody meant, are the least.
 fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Name) -> u8 {
     let is_single_label = candidate.route == NameRoute::SingleLabel;

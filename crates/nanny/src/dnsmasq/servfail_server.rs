@@ -189,7 +189,7 @@ fn response_edns(query: &Edns) -> Edns {
     edns
 }
 
-/// What hickory-server wants to know about a response, when none was sent.
+/// The return value for hickory-server when no response was sent.
 fn unsent_response(metadata: Metadata) -> ResponseInfo {
     ResponseInfo::from(Header {
         metadata,

@@ -61,7 +61,7 @@ pub(crate) struct Supervisor {
     pub(crate) report: Report,
 }
 
-/// How an instance ended, for log lines and errors.
+/// The end of an instance, for log lines and errors.
 struct EndDescription {
     how: String,
     last_line: String,

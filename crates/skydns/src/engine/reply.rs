@@ -1,4 +1,4 @@
-//! What an answer says about itself, for metrics and logs; answers without records.
+//! Properties of an answer, for metrics and logs; answers without records.
 
 use wire::{Query, QueryError, ResponseWriter, Transport, flag, rcode};
 

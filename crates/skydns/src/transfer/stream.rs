@@ -45,7 +45,7 @@ enum StreamState<V> {
     End,
 }
 
-/// What a thread needs to make the next message.
+/// The inputs of the next message, for a thread.
 struct StreamWork<V> {
     request: TransferRequest,
     version: Arc<ZoneVersion<V>>,
