@@ -139,100 +139,106 @@ fn chart_passes_helm_lint() {
     );
 }
 
+fn json_value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A value of the chart, the field of the pod that it sets, and the JSON of that field.
+const POD_VALUES: &[(&str, &str, &str)] = &[
+    (
+        "image.repository=\"registry.example/dns\"",
+        "/containers/0/image",
+        r#""registry.example/dns/kubedns:0.1.0""#,
+    ),
+    (
+        "image.repository=\"registry.example:5000/dns\"",
+        "/containers/1/image",
+        r#""registry.example:5000/dns/nanny:0.1.0""#,
+    ),
+    (
+        "image.tag=\"1.2.3\"",
+        "/containers/2/image",
+        r#""kube-dns-rs/sidecar:1.2.3""#,
+    ),
+    (
+        "image.pullPolicy=\"Always\"",
+        "/containers/1/imagePullPolicy",
+        r#""Always""#,
+    ),
+    (
+        "image.pullSecrets=[\"mine\"]",
+        "/imagePullSecrets",
+        r#"[{"name": "mine"}]"#,
+    ),
+    (
+        "clusterDomain=\"k8s.example\"",
+        "/containers/0/args/0",
+        r#""--domain=k8s.example.""#,
+    ),
+    (
+        "kubedns.args=[\"--pods=verified\"]",
+        "/containers/0/args/5",
+        r#""--pods=verified""#,
+    ),
+    (
+        "dnsmasq.nannyArgs=[\"-v=4\"]",
+        "/containers/1/args/4",
+        r#""-v=4""#,
+    ),
+    (
+        "dnsmasq.args=[\"--log-queries\"]",
+        "/containers/1/args/12",
+        r#""--log-queries""#,
+    ),
+    (
+        "sidecar.args=[\"--v=4\"]",
+        "/containers/2/args/3",
+        r#""--v=4""#,
+    ),
+    (
+        "sidecar.resources={\"limits\":{\"memory\":\"20Mi\"}}",
+        "/containers/2/resources",
+        r#"{"limits": {"memory": "20Mi"}}"#,
+    ),
+    (
+        "nodeSelector={\"dns\":\"yes\"}",
+        "/nodeSelector",
+        r#"{"dns": "yes", "kubernetes.io/os": "linux"}"#,
+    ),
+    (
+        "tolerations=[{\"operator\":\"Exists\"}]",
+        "/tolerations/1",
+        r#"{"operator": "Exists"}"#,
+    ),
+    (
+        "priorityClassName=\"mine\"",
+        "/priorityClassName",
+        r#""mine""#,
+    ),
+    (
+        "affinity={\"podAntiAffinity\":{}}",
+        "/affinity",
+        r#"{"podAntiAffinity": {}}"#,
+    ),
+    (
+        "extraVolumes=[{\"name\":\"ca\",\"configMap\":{\"name\":\"ca\"}}]",
+        "/volumes/1",
+        r#"{"name": "ca", "configMap": {"name": "ca"}}"#,
+    ),
+    (
+        "kubedns.extraVolumeMounts=[{\"name\":\"kube-dns-config\",\"mountPath\":\"/mine\"}]",
+        "/containers/0/volumeMounts/1",
+        r#"{"name": "kube-dns-config", "mountPath": "/mine"}"#,
+    ),
+];
+
 /// Each value of the chart sets the expected field of the rendered objects.
 #[test]
 fn each_value_does_what_it_says() {
     if is_helm_missing() {
         return;
     }
-    let cases = [
-        (
-            "image.repository=\"registry.example/dns\"",
-            "/containers/0/image",
-            json!("registry.example/dns/kubedns:0.1.0"),
-        ),
-        (
-            "image.repository=\"registry.example:5000/dns\"",
-            "/containers/1/image",
-            json!("registry.example:5000/dns/nanny:0.1.0"),
-        ),
-        (
-            "image.tag=\"1.2.3\"",
-            "/containers/2/image",
-            json!("kube-dns-rs/sidecar:1.2.3"),
-        ),
-        (
-            "image.pullPolicy=\"Always\"",
-            "/containers/1/imagePullPolicy",
-            json!("Always"),
-        ),
-        (
-            "image.pullSecrets=[\"mine\"]",
-            "/imagePullSecrets",
-            json!([{"name": "mine"}]),
-        ),
-        (
-            "clusterDomain=\"k8s.example\"",
-            "/containers/0/args/0",
-            json!("--domain=k8s.example."),
-        ),
-        (
-            "kubedns.args=[\"--pods=verified\"]",
-            "/containers/0/args/5",
-            json!("--pods=verified"),
-        ),
-        (
-            "dnsmasq.nannyArgs=[\"-v=4\"]",
-            "/containers/1/args/4",
-            json!("-v=4"),
-        ),
-        (
-            "dnsmasq.args=[\"--log-queries\"]",
-            "/containers/1/args/12",
-            json!("--log-queries"),
-        ),
-        (
-            "sidecar.args=[\"--v=4\"]",
-            "/containers/2/args/3",
-            json!("--v=4"),
-        ),
-        (
-            "sidecar.resources={\"limits\":{\"memory\":\"20Mi\"}}",
-            "/containers/2/resources",
-            json!({"limits": {"memory": "20Mi"}}),
-        ),
-        (
-            "nodeSelector={\"dns\":\"yes\"}",
-            "/nodeSelector",
-            json!({"dns": "yes", "kubernetes.io/os": "linux"}),
-        ),
-        (
-            "tolerations=[{\"operator\":\"Exists\"}]",
-            "/tolerations/1",
-            json!({"operator": "Exists"}),
-        ),
-        (
-            "priorityClassName=\"mine\"",
-            "/priorityClassName",
-            json!("mine"),
-        ),
-        (
-            "affinity={\"podAntiAffinity\":{}}",
-            "/affinity",
-            json!({"podAntiAffinity": {}}),
-        ),
-        (
-            "extraVolumes=[{\"name\":\"ca\",\"configMap\":{\"name\":\"ca\"}}]",
-            "/volumes/1",
-            json!({"name": "ca", "configMap": {"name": "ca"}}),
-        ),
-        (
-            "kubedns.extraVolumeMounts=[{\"name\":\"kube-dns-config\",\"mountPath\":\"/mine\"}]",
-            "/containers/0/volumeMounts/1",
-            json!({"name": "kube-dns-config", "mountPath": "/mine"}),
-        ),
-    ];
-    for (value, pointer, expected) in cases {
+    for (value, pointer, expected) in POD_VALUES {
         let objects = installed(&["shape=\"base\"", value]);
         let deployment = objects
             .iter()
@@ -240,7 +246,7 @@ fn each_value_does_what_it_says() {
             .unwrap();
         assert_eq!(
             deployment.pointer(&format!("/spec/template/spec{pointer}")),
-            Some(&expected),
+            Some(&json_value(expected)),
             "{value}"
         );
         for object in &objects {
@@ -249,80 +255,72 @@ fn each_value_does_what_it_says() {
     }
 }
 
+/// A value of the chart, the object and the field that it sets, and the JSON of that field.
+const OBJECT_VALUES: &[(&str, &str, &str, &str)] = &[
+    (
+        "clusterIP=\"10.0.0.10\"",
+        "Service/kube-dns",
+        "/spec/clusterIP",
+        r#""10.0.0.10""#,
+    ),
+    ("replicas=3", "Deployment/kube-dns", "/spec/replicas", "3"),
+    ("replicas=0", "Deployment/kube-dns", "/spec/replicas", "0"),
+    (
+        "podAnnotations={\"a\":\"b\"}",
+        "Deployment/kube-dns",
+        "/spec/template/metadata/annotations/a",
+        r#""b""#,
+    ),
+    (
+        "configMap={\"create\":true,\"data\":{\"upstreamNameservers\":\"[\\\"1.1.1.1\\\"]\"}}",
+        "ConfigMap/kube-dns",
+        "/data/upstreamNameservers",
+        r#""[\"1.1.1.1\"]""#,
+    ),
+    (
+        "rbac.pods=true",
+        "ClusterRole/kube-dns-pods",
+        "/rules/0/resources/0",
+        r#""pods""#,
+    ),
+    (
+        "secondaryClusterIP=\"fd00::a\"",
+        "Service/kube-dns",
+        "/spec/clusterIPs",
+        r#"["10.96.0.10", "fd00::a"]"#,
+    ),
+    (
+        "secondaryClusterIP=\"fd00::a\"",
+        "Service/kube-dns",
+        "/spec/ipFamilyPolicy",
+        r#""RequireDualStack""#,
+    ),
+    (
+        "networkPolicy.create=true",
+        "NetworkPolicy/kube-dns",
+        "/spec",
+        r#"{ "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}, "policyTypes": ["Ingress"], "ingress": [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}], }"#,
+    ),
+    (
+        "networkPolicy={\"create\":true,\"metricsFrom\":[{\"namespaceSelector\":{}}]}",
+        "NetworkPolicy/kube-dns",
+        "/spec/ingress/1/from",
+        r#"[{"namespaceSelector": {}}]"#,
+    ),
+];
+
 #[test]
 fn object_values_do_what_they_say() {
     if is_helm_missing() {
         return;
     }
-    let cases = [
-        (
-            "clusterIP=\"10.0.0.10\"",
-            "Service/kube-dns",
-            "/spec/clusterIP",
-            json!("10.0.0.10"),
-        ),
-        (
-            "replicas=3",
-            "Deployment/kube-dns",
-            "/spec/replicas",
-            json!(3),
-        ),
-        (
-            "replicas=0",
-            "Deployment/kube-dns",
-            "/spec/replicas",
-            json!(0),
-        ),
-        (
-            "podAnnotations={\"a\":\"b\"}",
-            "Deployment/kube-dns",
-            "/spec/template/metadata/annotations/a",
-            json!("b"),
-        ),
-        (
-            "configMap={\"create\":true,\"data\":{\"upstreamNameservers\":\"[\\\"1.1.1.1\\\"]\"}}",
-            "ConfigMap/kube-dns",
-            "/data/upstreamNameservers",
-            json!("[\"1.1.1.1\"]"),
-        ),
-        (
-            "rbac.pods=true",
-            "ClusterRole/kube-dns-pods",
-            "/rules/0/resources/0",
-            json!("pods"),
-        ),
-        (
-            "secondaryClusterIP=\"fd00::a\"",
-            "Service/kube-dns",
-            "/spec/clusterIPs",
-            json!(["10.96.0.10", "fd00::a"]),
-        ),
-        (
-            "secondaryClusterIP=\"fd00::a\"",
-            "Service/kube-dns",
-            "/spec/ipFamilyPolicy",
-            json!("RequireDualStack"),
-        ),
-        (
-            "networkPolicy.create=true",
-            "NetworkPolicy/kube-dns",
-            "/spec",
-            json!({
-                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-                "policyTypes": ["Ingress"],
-                "ingress": [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}],
-            }),
-        ),
-        (
-            "networkPolicy={\"create\":true,\"metricsFrom\":[{\"namespaceSelector\":{}}]}",
-            "NetworkPolicy/kube-dns",
-            "/spec/ingress/1/from",
-            json!([{"namespaceSelector": {}}]),
-        ),
-    ];
-    for (value, object, pointer, expected) in cases {
+    for (value, object, pointer, expected) in OBJECT_VALUES {
         let objects = installed(&[value]);
-        let found = objects.iter().find(|found| label(found) == object).unwrap();
+        let found = objects
+            .iter()
+            .find(|found| label(found) == *object)
+            .unwrap();
+        let expected = json_value(expected);
         assert_eq!(found.pointer(pointer), Some(&expected), "{value}");
         assert_eq!(schema::check(found), Ok(()), "{value}");
     }

@@ -442,6 +442,33 @@ async fn answers_keep_question_case() {
     }
 }
 
+/// Answers with `--strict-dns`.
+const STRICT_NAMES: Table<'static> = &[
+    ("svc", "A", "NOERROR"),
+    ("my-ns.svc", "TXT", "NOERROR"),
+    ("_tcp.four.my-ns.svc", "SRV", "NOERROR"),
+    ("_https._tcp.four.my-ns.svc", "A", "NOERROR"),
+    ("ns.dns", "A", "NOERROR 10.3.0.10"),
+    ("ns.dns", "AAAA", "NOERROR 2001:db8::53"),
+    ("none.my-ns.svc", "NS", "NXDOMAIN"),
+    ("my-ns.pod", "A", "NOERROR"),
+    ("*.pod", "A", "NXDOMAIN"),
+    ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
+];
+/// The same questions without it.
+const STOCK_NAMES: Table<'static> = &[
+    ("svc", "A", "NXDOMAIN"),
+    ("my-ns.svc", "TXT", "NXDOMAIN"),
+    ("_tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
+    ("_https._tcp.four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
+    ("ns.dns", "A", "NXDOMAIN"),
+    ("ns.dns", "AAAA", "NXDOMAIN"),
+    ("none.my-ns.svc", "NS", "NOERROR"),
+    ("my-ns.pod", "A", "NXDOMAIN"),
+    ("*.pod", "A", "NXDOMAIN"),
+    ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
+];
+
 #[tokio::test]
 async fn strict_names_exist_per_rfc() {
     for (way, flags) in WAYS {
@@ -461,30 +488,8 @@ async fn strict_names_exist_per_rfc() {
         ))
         .await;
         let lines: Table<'_> = match way {
-            "strict" => &[
-                ("svc", "A", "NOERROR"),
-                ("my-ns.svc", "TXT", "NOERROR"),
-                ("_tcp.four.my-ns.svc", "SRV", "NOERROR"),
-                ("_https._tcp.four.my-ns.svc", "A", "NOERROR"),
-                ("ns.dns", "A", "NOERROR 10.3.0.10"),
-                ("ns.dns", "AAAA", "NOERROR 2001:db8::53"),
-                ("none.my-ns.svc", "NS", "NXDOMAIN"),
-                ("my-ns.pod", "A", "NOERROR"),
-                ("*.pod", "A", "NXDOMAIN"),
-                ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
-            ],
-            _ => &[
-                ("svc", "A", "NXDOMAIN"),
-                ("my-ns.svc", "TXT", "NXDOMAIN"),
-                ("_tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
-                ("_https._tcp.four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
-                ("ns.dns", "A", "NXDOMAIN"),
-                ("ns.dns", "AAAA", "NXDOMAIN"),
-                ("none.my-ns.svc", "NS", "NOERROR"),
-                ("my-ns.pod", "A", "NXDOMAIN"),
-                ("*.pod", "A", "NXDOMAIN"),
-                ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
-            ],
+            "strict" => STRICT_NAMES,
+            _ => STOCK_NAMES,
         };
         hold(&lab, way, lines).await;
         let apex = lab.ask("cluster.local.", "NS").await;

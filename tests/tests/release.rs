@@ -278,6 +278,17 @@ fn blob(layout: &Path, digest: &str) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
+/// The manifests of an index, each as platform and digest.
+fn platforms_with_digests(index: &Value) -> Vec<String> {
+    let manifests = index["manifests"].as_array().unwrap();
+    let describe = |manifest: &Value| {
+        let architecture = manifest["platform"]["architecture"].as_str().unwrap();
+        let digest = manifest["digest"].as_str().unwrap();
+        format!("linux/{architecture} {digest}")
+    };
+    manifests.iter().map(describe).collect()
+}
+
 #[test]
 fn published_images_have_one_index_each() {
     if is_missing("podman", "no image was published to a directory") {
@@ -327,18 +338,7 @@ fn published_images_have_one_index_each() {
     for (image, rows) in IMAGES.iter().zip(rows.chunks(3)) {
         let layout = registry.join(image);
         let index = blob(&layout, rows[0][2]);
-        let pushed: Vec<String> = index["manifests"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|manifest| {
-                let architecture = manifest["platform"]["architecture"].as_str().unwrap();
-                format!(
-                    "linux/{architecture} {}",
-                    manifest["digest"].as_str().unwrap()
-                )
-            })
-            .collect();
+        let pushed = platforms_with_digests(&index);
         assert_eq!(
             pushed,
             rows[1..]
@@ -347,14 +347,10 @@ fn published_images_have_one_index_each() {
                 .collect::<Vec<_>>()
         );
         for row in &rows[1..] {
-            let config = blob(
-                &layout,
-                blob(&layout, row[2])["config"]["digest"].as_str().unwrap(),
-            );
-            assert_eq!(
-                format!("linux/{}", config["architecture"].as_str().unwrap()),
-                row[1]
-            );
+            let manifest = blob(&layout, row[2]);
+            let config = blob(&layout, manifest["config"]["digest"].as_str().unwrap());
+            let architecture = config["architecture"].as_str().unwrap();
+            assert_eq!(format!("linux/{architecture}"), row[1]);
         }
     }
 

@@ -39,74 +39,77 @@ fn outline(answer: &Message) -> String {
     format!("{rcode} ({}){data}", answer.flags())
 }
 
+const ALIAS: &str = "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.";
+const NODATA: &str = "NOERROR (qr aa rd ra)";
+/// Name and type of a query, and its answers without and with `--strict-dns`.
+const STRICT_ANSWERS: &[(&str, &str, &str, &str)] = &[
+    // With `--strict-dns` the answer for every type has the CNAME. For A and AAAA it also has
+    // the target's records.
+    ("inside.names.svc", "TXT", NODATA, ALIAS),
+    ("inside.names.svc", "MX", NODATA, ALIAS),
+    ("inside.names.svc", "NS", NODATA, ALIAS),
+    ("inside.names.svc", "TYPE65280", NODATA, ALIAS),
+    (
+        "inside.names.svc",
+        "SRV",
+        "NOERROR (qr aa rd ra) 10 100 0 web.apps.svc.cluster.local.",
+        ALIAS,
+    ),
+    ("inside.names.svc", "CNAME", ALIAS, ALIAS),
+    (
+        "inside.names.svc",
+        "A",
+        "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local. 10.96.0.10",
+        "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local. 10.96.0.10",
+    ),
+    (
+        "outside.names.svc",
+        "TXT",
+        NODATA,
+        "NOERROR (qr aa rd ra) -> www.outside.test.",
+    ),
+    ("web.apps.svc", "TXT", NODATA, NODATA),
+    (
+        "missing.names.svc",
+        "TXT",
+        "NXDOMAIN (qr rd)",
+        "NXDOMAIN (qr aa rd ra)",
+    ),
+    // With `--strict-dns` every namespace is an empty non-terminal.
+    (
+        "literal.svc",
+        "A",
+        "NOERROR (qr aa rd ra) 192.0.2.7",
+        NODATA,
+    ),
+    ("literal.svc", "AAAA", NODATA, NODATA),
+    ("literal.svc", "TXT", NODATA, NODATA),
+    (
+        "literal.svc",
+        "SRV",
+        "NOERROR (qr aa rd ra) 10 100 0 address.literal.svc.cluster.local.",
+        NODATA,
+    ),
+    (
+        "address.literal.svc",
+        "A",
+        "NOERROR (qr aa rd ra) 192.0.2.7",
+        "NOERROR (qr aa rd ra) 192.0.2.7",
+    ),
+    ("names.svc", "TXT", NODATA, NODATA),
+    ("apps.svc", "A", "NXDOMAIN (qr rd)", NODATA),
+    (
+        "gone.svc",
+        "A",
+        "NXDOMAIN (qr rd)",
+        "NXDOMAIN (qr aa rd ra)",
+    ),
+];
+
 #[test]
 fn strict_alias_and_namespace_answers() {
-    const ALIAS: &str = "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.";
-    const NODATA: &str = "NOERROR (qr aa rd ra)";
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
-    for (name, rtype, usually, strictly) in [
-        // With `--strict-dns` the answer for every type has the CNAME. For A and AAAA it also has
-        // the target's records.
-        ("inside.names.svc", "TXT", NODATA, ALIAS),
-        ("inside.names.svc", "MX", NODATA, ALIAS),
-        ("inside.names.svc", "NS", NODATA, ALIAS),
-        ("inside.names.svc", "TYPE65280", NODATA, ALIAS),
-        (
-            "inside.names.svc",
-            "SRV",
-            "NOERROR (qr aa rd ra) 10 100 0 web.apps.svc.cluster.local.",
-            ALIAS,
-        ),
-        ("inside.names.svc", "CNAME", ALIAS, ALIAS),
-        (
-            "inside.names.svc",
-            "A",
-            "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local. 10.96.0.10",
-            "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local. 10.96.0.10",
-        ),
-        (
-            "outside.names.svc",
-            "TXT",
-            NODATA,
-            "NOERROR (qr aa rd ra) -> www.outside.test.",
-        ),
-        ("web.apps.svc", "TXT", NODATA, NODATA),
-        (
-            "missing.names.svc",
-            "TXT",
-            "NXDOMAIN (qr rd)",
-            "NXDOMAIN (qr aa rd ra)",
-        ),
-        // With `--strict-dns` every namespace is an empty non-terminal.
-        (
-            "literal.svc",
-            "A",
-            "NOERROR (qr aa rd ra) 192.0.2.7",
-            NODATA,
-        ),
-        ("literal.svc", "AAAA", NODATA, NODATA),
-        ("literal.svc", "TXT", NODATA, NODATA),
-        (
-            "literal.svc",
-            "SRV",
-            "NOERROR (qr aa rd ra) 10 100 0 address.literal.svc.cluster.local.",
-            NODATA,
-        ),
-        (
-            "address.literal.svc",
-            "A",
-            "NOERROR (qr aa rd ra) 192.0.2.7",
-            "NOERROR (qr aa rd ra) 192.0.2.7",
-        ),
-        ("names.svc", "TXT", NODATA, NODATA),
-        ("apps.svc", "A", "NXDOMAIN (qr rd)", NODATA),
-        (
-            "gone.svc",
-            "A",
-            "NXDOMAIN (qr rd)",
-            "NXDOMAIN (qr aa rd ra)",
-        ),
-    ] {
+    for &(name, rtype, usually, strictly) in STRICT_ANSWERS {
         let query = Query::new(&format!("{name}.cluster.local."), rtype).wire();
         for (way, published, expected) in [
             ("usually", &plain, usually),

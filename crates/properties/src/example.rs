@@ -130,7 +130,18 @@ fn endpoints(namespace: &str, name: &str, addresses: &Value, ports: &Value) -> V
 }
 
 fn objects() -> Vec<Value> {
-    let long = "n".repeat(63);
+    let node = json!({"kind": "Node", "metadata": {"name": "node", "labels": {
+        "topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1"}}});
+    [services(), endpoints_of_services(), vec![node], aliases()].concat()
+}
+
+/// The longest label of a name.
+fn longest_label() -> String {
+    "n".repeat(63)
+}
+
+fn services() -> Vec<Value> {
+    let long = longest_label();
     let headless = json!({"clusterIP": "None"});
     let ports = json!([
         {"name": "http", "port": 80},
@@ -138,7 +149,7 @@ fn objects() -> Vec<Value> {
         {"name": "s", "protocol": "SCTP", "port": 9},
         {"port": 81},
     ]);
-    let mut objects = vec![
+    vec![
         service(
             "default",
             "kubernetes",
@@ -160,6 +171,12 @@ fn objects() -> Vec<Value> {
         service("apps", "db", &headless),
         service("apps", "bare", &headless),
         service("apps", &long, &headless),
+    ]
+}
+
+fn endpoints_of_services() -> Vec<Value> {
+    let long = longest_label();
+    vec![
         endpoints(
             "apps",
             "db",
@@ -183,8 +200,13 @@ fn objects() -> Vec<Value> {
             &json!([{"ip": "10.0.0.9", "hostname": "h".repeat(63)}]),
             &json!([{"name": "p", "port": 1}]),
         ),
-        json!({"kind": "Node", "metadata": {"name": "node", "labels": {
-            "topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1"}}}),
+    ]
+}
+
+/// `ExternalName` Services: targets of all kinds, a circle, and a chain.
+fn aliases() -> Vec<Value> {
+    let long = longest_label();
+    let mut aliases = vec![
         alias("out", "www.outside.test"),
         alias("shout", "WWW.Outside.Test."),
         alias("stub", "www.acme.example"),
@@ -199,14 +221,14 @@ fn objects() -> Vec<Value> {
         alias("wild", "*.apps.svc.cluster.local"),
         alias("far", &[&long[..], &long, &long, &long[..61]].join(".")),
     ];
-    objects.extend((0..12).map(|n| {
+    aliases.extend((0..12).map(|n| {
         alias(
             &format!("hop{n}"),
             &format!("hop{}.apps.svc.cluster.local", n + 1),
         )
     }));
-    objects.push(alias("hop12", "web.apps.svc.cluster.local"));
-    objects
+    aliases.push(alias("hop12", "web.apps.svc.cluster.local"));
+    aliases
 }
 
 /// Services with so many records that answers are truncated.

@@ -79,49 +79,58 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
         reply.len()
     );
     match Query::parse(query, transport) {
-        Ok(parsed) => {
-            assert!(
-                reply.len() <= parsed.limit(),
-                "{} octets are more than {}",
-                reply.len(),
-                parsed.limit()
-            );
-            let end = parsed.question_end();
-            assert_eq!(
-                reply.get(12..end),
-                query.get(12..end),
-                "the question is the query's"
-            );
-            assert_eq!(message.question_end(), end, "it has one question");
-            assert_eq!(
-                opts.len(),
-                usize::from(parsed.edns.is_some()),
-                "EDNS is answered with EDNS"
-            );
-        }
-        Err(QueryError::Respond(ErrorResponse {
-            rcode, dnssec_ok, ..
-        })) => {
-            assert_eq!(
-                extended_rcode(&message),
-                rcode,
-                "a malformed query is rejected"
-            );
-            assert_eq!(
-                opts.len(),
-                usize::from(dnssec_ok.is_some()),
-                "EDNS that was read is answered with EDNS"
-            );
-            assert_eq!(
-                message.records().count(),
-                opts.len(),
-                "a rejection has no other records"
-            );
-        }
+        Ok(parsed) => fits_query(&message, reply, query, &parsed, opts.len()),
+        Err(QueryError::Respond(error)) => is_rejection(&message, &error, opts.len()),
         Err(QueryError::Ignore) => {
             unreachable!("an answer to a message that is no query: {query:02x?}")
         }
     }
+}
+
+fn fits_query(
+    message: &Message<'_>,
+    reply: &[u8],
+    query: &[u8],
+    parsed: &Query<'_>,
+    opt_count: usize,
+) {
+    let limit = parsed.limit();
+    assert!(
+        reply.len() <= limit,
+        "{} octets are more than {limit}",
+        reply.len()
+    );
+
+    let end = parsed.question_end();
+    assert_eq!(
+        reply.get(12..end),
+        query.get(12..end),
+        "the question is the query's"
+    );
+    assert_eq!(message.question_end(), end, "it has one question");
+    assert_eq!(
+        opt_count,
+        usize::from(parsed.edns.is_some()),
+        "EDNS is answered with EDNS"
+    );
+}
+
+fn is_rejection(message: &Message<'_>, error: &ErrorResponse, opt_count: usize) {
+    assert_eq!(
+        extended_rcode(message),
+        error.rcode,
+        "a malformed query is rejected"
+    );
+    assert_eq!(
+        opt_count,
+        usize::from(error.dnssec_ok.is_some()),
+        "EDNS that was read is answered with EDNS"
+    );
+    assert_eq!(
+        message.records().count(),
+        opt_count,
+        "a rejection has no other records"
+    );
 }
 
 /// The whole RCODE, with the upper bits from the OPT record (RFC 6891, section 6.1.3).

@@ -170,6 +170,16 @@ fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &ExternalAnswers) -> Vec
     records.map(ttl).collect()
 }
 
+/// The defaults, and zones with a TTL for records and one for missing names.
+fn views_with_ttls() -> [Fixed; 4] {
+    [
+        Fixed::new(&[]),
+        Fixed::new(&[]).ttls(5, 3),
+        Fixed::new(&[]).ttls(3600, 0),
+        Fixed::new(&[]).ttls(0, 5),
+    ]
+}
+
 #[test]
 fn zone_ttl_and_negative_ttl_apply() {
     let known = outside(ExternalAnswer::Records(vec![ExternalRecord {
@@ -177,12 +187,7 @@ fn zone_ttl_and_negative_ttl_apply() {
         rtype: 1,
         rdata: [198, 51, 100, 1].as_slice().into(),
     }]));
-    let views = [
-        Fixed::new(&[]),
-        Fixed::new(&[]).ttls(5, 3),
-        Fixed::new(&[]).ttls(3600, 0),
-        Fixed::new(&[]).ttls(0, 5),
-    ];
+    let views = views_with_ttls();
     for (name, rtype, expected) in [
         (
             "web.apps.svc",
@@ -240,6 +245,11 @@ fn zone_ttl_and_negative_ttl_apply() {
             );
         }
     }
+}
+
+#[test]
+fn soa_record_has_zone_ttls() {
+    let views = views_with_ttls();
     let apex = |view| ttls(view, "cluster.local.", "SOA", &ExternalAnswers::none());
     assert_eq!(
         views.each_ref().map(apex),
@@ -377,6 +387,31 @@ fn missing_names_of_some_zones_are_forwarded() {
     }
 }
 
+/// The first line of the answer over UDP, the external name that the answer needs, or the outcome.
+fn brief_outcome(view: &Fixed, name: &str, rtype: &str) -> String {
+    let query = Query::new(name, rtype).wire();
+    let mut out = Vec::new();
+    let outcome = answer_message(
+        view,
+        &identity(),
+        &query,
+        Transport::Udp,
+        &ExternalAnswers::none(),
+        &mut out,
+    );
+    match outcome {
+        EngineOutcome::Reply(_) => testkit::dig::show(&out)
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+        EngineOutcome::Pending(PendingAnswer::External(questions)) => {
+            format!("asks for {}", questions[0].name)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
 #[test]
 fn longest_matching_domain_answers() {
     let alias = |view: Fixed, path: &[&'static str], to: &str| {
@@ -391,27 +426,6 @@ fn longest_matching_domain_answers() {
         let view = alias(view, &["svc", "apps", "into"], "host.corp.cluster.local");
         let view = alias(view, &["svc", "apps", "short"], "intra");
         alias(view, &["svc", "apps", "bare"], "elsewhere")
-    };
-    let said = |view: &Fixed, name: &str| {
-        let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer_message(
-            view,
-            &identity(),
-            &query,
-            Transport::Udp,
-            &ExternalAnswers::none(),
-            &mut out,
-        ) {
-            EngineOutcome::Reply(_) => testkit::dig::show(&out)
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            EngineOutcome::Pending(PendingAnswer::External(questions)) => {
-                format!("asks for {}", questions[0].name)
-            }
-            other => format!("{other:?}"),
-        }
     };
     let (synced, unsynced) = (view(), view().unsynced());
     for (name, before, after) in [
@@ -458,7 +472,10 @@ fn longest_matching_domain_answers() {
         ),
     ] {
         assert_eq!(
-            (said(&unsynced, name).as_str(), said(&synced, name).as_str()),
+            (
+                brief_outcome(&unsynced, name, "A").as_str(),
+                brief_outcome(&synced, name, "A").as_str()
+            ),
             (before, after),
             "{name}"
         );
@@ -467,24 +484,6 @@ fn longest_matching_domain_answers() {
 
 #[test]
 fn cache_topology_forwards_external_names() {
-    let said = |view: &Fixed, name: &str, rtype: &str| {
-        let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
-        match answer_message(
-            view,
-            &identity(),
-            &query,
-            Transport::Udp,
-            &ExternalAnswers::none(),
-            &mut out,
-        ) {
-            EngineOutcome::Reply(_) => testkit::dig::show(&out)
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            other => format!("{other:?}"),
-        }
-    };
     let (stock, cache) = (Fixed::new(&[]), Fixed::new(&[]).forwards_all());
     for (name, rtype, before, after) in [
         (
@@ -514,8 +513,8 @@ fn cache_topology_forwards_external_names() {
     ] {
         assert_eq!(
             (
-                said(&stock, name, rtype).as_str(),
-                said(&cache, name, rtype).as_str()
+                brief_outcome(&stock, name, rtype).as_str(),
+                brief_outcome(&cache, name, rtype).as_str()
             ),
             (before, after),
             "{name}"
@@ -750,74 +749,76 @@ fn edns_option_of_wrong_length_is_formerr() {
     }
 }
 
+/// Records of a reply for `www.outside.test`, and the positions of those that are used.
+const UPSTREAM_RECORDS: [(&str, &[&str], &[usize]); 8] = [
+    (
+        "its own name",
+        &["WWW.outside.test. 9 IN A 192.0.2.1"],
+        &[0],
+    ),
+    (
+        "the end of a chain, aliases in any order",
+        &[
+            "b.test. 9 IN A 192.0.2.1",
+            "a.test. 9 IN CNAME B.test.",
+            "www.outside.test. 9 IN CNAME a.test.",
+        ],
+        &[0, 1, 2],
+    ),
+    (
+        "a name of a stub domain below the cluster domain",
+        &[
+            "www.outside.test. 9 IN CNAME host.corp.cluster.local.",
+            "host.corp.cluster.local. 9 IN A 192.0.2.1",
+        ],
+        &[0, 1],
+    ),
+    (
+        "a name of the cluster",
+        &[
+            "web.apps.svc.cluster.local. 9 IN A 192.0.2.66",
+            "www.outside.test. 9 IN A 192.0.2.1",
+        ],
+        &[1],
+    ),
+    (
+        "an alias that is no target",
+        &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"],
+        &[],
+    ),
+    (
+        "an alias for a name of the cluster",
+        &[
+            "www.outside.test. 9 IN CNAME Web.apps.svc.Cluster.Local.",
+            "Web.apps.svc.Cluster.Local. 9 IN A 192.0.2.66",
+        ],
+        &[0],
+    ),
+    (
+        "an alias of the cluster to an external name",
+        &[
+            "www.outside.test. 9 IN CNAME web.apps.svc.cluster.local.",
+            "web.apps.svc.cluster.local. 9 IN CNAME a.test.",
+            "a.test. 9 IN A 192.0.2.66",
+        ],
+        &[0],
+    ),
+    (
+        "a loop",
+        &[
+            "www.outside.test. 9 IN CNAME a.test.",
+            "a.test. 9 IN CNAME www.outside.test.",
+        ],
+        &[0, 1],
+    ),
+];
+
 #[test]
 fn foreign_upstream_records_are_dropped() {
     let zone = Zone::new(&name("cluster.local"))
         .with_stub_domains([(name("corp.cluster.local"), [].into())]);
     let query = Query::new("www.outside.test.", "A").wire();
-    let cases: [(&str, &[&str], &[usize]); 8] = [
-        (
-            "its own name",
-            &["WWW.outside.test. 9 IN A 192.0.2.1"],
-            &[0],
-        ),
-        (
-            "the end of a chain, aliases in any order",
-            &[
-                "b.test. 9 IN A 192.0.2.1",
-                "a.test. 9 IN CNAME B.test.",
-                "www.outside.test. 9 IN CNAME a.test.",
-            ],
-            &[0, 1, 2],
-        ),
-        (
-            "a name of a stub domain below the cluster domain",
-            &[
-                "www.outside.test. 9 IN CNAME host.corp.cluster.local.",
-                "host.corp.cluster.local. 9 IN A 192.0.2.1",
-            ],
-            &[0, 1],
-        ),
-        (
-            "a name of the cluster",
-            &[
-                "web.apps.svc.cluster.local. 9 IN A 192.0.2.66",
-                "www.outside.test. 9 IN A 192.0.2.1",
-            ],
-            &[1],
-        ),
-        (
-            "an alias that is no target",
-            &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"],
-            &[],
-        ),
-        (
-            "an alias for a name of the cluster",
-            &[
-                "www.outside.test. 9 IN CNAME Web.apps.svc.Cluster.Local.",
-                "Web.apps.svc.Cluster.Local. 9 IN A 192.0.2.66",
-            ],
-            &[0],
-        ),
-        (
-            "an alias of the cluster to an external name",
-            &[
-                "www.outside.test. 9 IN CNAME web.apps.svc.cluster.local.",
-                "web.apps.svc.cluster.local. 9 IN CNAME a.test.",
-                "a.test. 9 IN A 192.0.2.66",
-            ],
-            &[0],
-        ),
-        (
-            "a loop",
-            &[
-                "www.outside.test. 9 IN CNAME a.test.",
-                "a.test. 9 IN CNAME www.outside.test.",
-            ],
-            &[0, 1],
-        ),
-    ];
-    for (what, records, kept) in cases {
+    for (what, records, kept) in UPSTREAM_RECORDS {
         let reply = records
             .iter()
             .fold(Reply::to(&query), |reply, record| reply.answer(record))

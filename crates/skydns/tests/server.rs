@@ -71,18 +71,21 @@ fn header_lines(text: &str) -> String {
         .join("\n")
 }
 
+/// The header of an answer from the zone.
+const OK: &str = ";; NOERROR, flags: qr aa rd ra";
+/// The authority section of a negative answer.
+const SOA: &str = ";; AUTHORITY\ncluster.local. 60 IN SOA ns.dns.cluster.local. \
+    hostmaster.cluster.local. <serial> 28800 7200 604800 60\n";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_has_expected_form() {
     let server = start(Fixed::new(&[]));
     let web = "Web.apps.svc.cluster.local.";
     let deep = format!("{}svc.cluster.local.", "a.".repeat(40));
-    let ok = ";; NOERROR, flags: qr aa rd ra";
-    let ok_with_edns = format!("{ok}\n;; EDNS version 0, udp 1232");
+    let ok_with_edns = format!("{OK}\n;; EDNS version 0, udp 1232");
     let address = format!(";; ANSWER\n{web} 30 IN A 10.96.0.9\n");
-    let soa = ";; AUTHORITY\ncluster.local. 60 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. <serial> 28800 \
-        7200 604800 60\n";
     for (what, name, rtype, head, sections) in [
-        ("the case of the question is kept", web, "A", ok, &*address),
+        ("the case of the question is kept", web, "A", OK, &*address),
         (
             "EDNS is answered with EDNS",
             web,
@@ -94,22 +97,22 @@ async fn answer_has_expected_form() {
             "an unknown type of an existing name",
             web,
             "TYPE65280",
-            ok,
-            soa,
+            OK,
+            SOA,
         ),
         (
             "a missing name",
             "no.apps.svc.cluster.local.",
             "A",
             ";; NXDOMAIN, flags: qr rd",
-            soa,
+            SOA,
         ),
         (
             "a name deeper than any",
             &deep,
             "A",
             ";; NXDOMAIN, flags: qr rd",
-            soa,
+            SOA,
         ),
         ("ANY is refused", web, "ANY", ";; REFUSED, flags: qr", ""),
         (

@@ -66,6 +66,18 @@ fn mk_port(text: &str) -> Value {
     }
 }
 
+/// A Pod in this phase (`Running`, `Succeeded`, ...) with these addresses.
+pub fn mk_pod(namespace: &str, name: &str, phase: &str, addresses: &[&str]) -> Value {
+    let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    let mut pod = mk_object("v1", "Pod", namespace, name);
+    set(
+        &mut pod,
+        "status",
+        json!({"phase": phase, "podIP": addresses.first(), "podIPs": ips}),
+    );
+    pod
+}
+
 /// Endpoints with one subset: ready addresses written `ip` or `ip hostname`, ports in the form of
 /// [`mk_ports`].
 pub fn mk_endpoints(namespace: &str, name: &str, addresses: &[&str], ports: &[&str]) -> Value {

@@ -118,83 +118,87 @@ async fn every_patch_type_applies() {
     );
 }
 
+/// Method, target, content type and body of a request, and the status code of its response.
+type BadRequest = (&'static str, &'static str, &'static str, &'static str, u16);
+
+const BAD_REQUESTS: &[BadRequest] = &[
+    ("POST", SERVICES, "application/json", "{", 400),
+    ("POST", SERVICES, "application/json", "[]", 400),
+    ("POST", SERVICES, "text/plain", "{}", 415),
+    (
+        "POST",
+        SERVICES,
+        "application/vnd.kubernetes.protobuf",
+        "k8s",
+        400,
+    ),
+    (
+        "POST",
+        SERVICES,
+        "application/json",
+        r#"{"metadata":{"name":"Web"},"spec":{"ports":[{"port":1}]}}"#,
+        422,
+    ),
+    (
+        "POST",
+        "/api/v1/namespaces/none/services",
+        "application/json",
+        r#"{"metadata":{"name":"a"},"spec":{"ports":[{"port":1}]}}"#,
+        404,
+    ),
+    (
+        "POST",
+        SERVICES,
+        "application/json",
+        r#"{"metadata":{"name":"z"},"spec":{"ports":[{"port":"80"}]}}"#,
+        400,
+    ),
+    ("POST", "/api/v1/services", "application/json", "{}", 405),
+    ("DELETE", SERVICES, "application/json", "", 405),
+    (
+        "DELETE",
+        "/api/v1/namespaces/default/services/kubernetes?dryRun=All",
+        "",
+        "",
+        400,
+    ),
+    (
+        "DELETE",
+        "/api/v1/namespaces/default/services/kubernetes",
+        "application/json",
+        r#"{"dryRun":["All"]}"#,
+        400,
+    ),
+    (
+        "POST",
+        "/api/v1/namespaces?dryRun=All",
+        "application/json",
+        r#"{"metadata":{"name":"dry"}}"#,
+        400,
+    ),
+    ("PUT", SERVICES, "application/json", "{}", 405),
+    ("GET", "/api/v1/services?limit=x", "", "", 400),
+    ("GET", "/api/v1/services?labelSelector=a+b", "", "", 400),
+    (
+        "GET",
+        "/api/v1/services?fieldSelector=spec.type%3D1",
+        "",
+        "",
+        400,
+    ),
+    (
+        "GET",
+        "/api/v1/services?watch=1&sendInitialEvents=true",
+        "",
+        "",
+        422,
+    ),
+];
+
 #[tokio::test]
 async fn bad_request_gets_a_status() {
     let server = Server::start();
-    let cases = [
-        ("POST", SERVICES, "application/json", "{", 400),
-        ("POST", SERVICES, "application/json", "[]", 400),
-        ("POST", SERVICES, "text/plain", "{}", 415),
-        (
-            "POST",
-            SERVICES,
-            "application/vnd.kubernetes.protobuf",
-            "k8s",
-            400,
-        ),
-        (
-            "POST",
-            SERVICES,
-            "application/json",
-            r#"{"metadata":{"name":"Web"},"spec":{"ports":[{"port":1}]}}"#,
-            422,
-        ),
-        (
-            "POST",
-            "/api/v1/namespaces/none/services",
-            "application/json",
-            r#"{"metadata":{"name":"a"},"spec":{"ports":[{"port":1}]}}"#,
-            404,
-        ),
-        (
-            "POST",
-            SERVICES,
-            "application/json",
-            r#"{"metadata":{"name":"z"},"spec":{"ports":[{"port":"80"}]}}"#,
-            400,
-        ),
-        ("POST", "/api/v1/services", "application/json", "{}", 405),
-        ("DELETE", SERVICES, "application/json", "", 405),
-        (
-            "DELETE",
-            "/api/v1/namespaces/default/services/kubernetes?dryRun=All",
-            "",
-            "",
-            400,
-        ),
-        (
-            "DELETE",
-            "/api/v1/namespaces/default/services/kubernetes",
-            "application/json",
-            r#"{"dryRun":["All"]}"#,
-            400,
-        ),
-        (
-            "POST",
-            "/api/v1/namespaces?dryRun=All",
-            "application/json",
-            r#"{"metadata":{"name":"dry"}}"#,
-            400,
-        ),
-        ("PUT", SERVICES, "application/json", "{}", 405),
-        ("GET", "/api/v1/services?limit=x", "", "", 400),
-        ("GET", "/api/v1/services?labelSelector=a+b", "", "", 400),
-        (
-            "GET",
-            "/api/v1/services?fieldSelector=spec.type%3D1",
-            "",
-            "",
-            400,
-        ),
-        (
-            "GET",
-            "/api/v1/services?watch=1&sendInitialEvents=true",
-            "",
-            "",
-            422,
-        ),
-    ];
-    for (method, path, kind, body, code) in cases {
+    for &(method, path, kind, body, code) in BAD_REQUESTS {
         let headers = if kind.is_empty() {
             vec![]
         } else {

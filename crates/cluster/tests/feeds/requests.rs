@@ -32,6 +32,17 @@ fn start(stub: &ScriptedServer) -> RunningFeed<Service> {
     )
 }
 
+/// Waits for the first list; returns the time that it took.
+async fn until_listed(feed: &mut RunningFeed<Service>) -> Duration {
+    let begun = Instant::now();
+    let listed = feed.state.wait_for(|state| state.listed);
+    tokio::time::timeout(5 * MINUTE, listed)
+        .await
+        .expect("it is listed")
+        .expect("it goes on");
+    begun.elapsed()
+}
+
 /// The failures so far: each reason with its number.
 fn failures(feed: &RunningFeed<Service>) -> Vec<(&'static str, u64)> {
     let counted = RequestFailure::REASONS
@@ -184,13 +195,7 @@ async fn retry_after_is_obeyed_within_bounds() {
                 })
             });
             let mut feed = start(&stub);
-            let begun = Instant::now();
-            let listed = feed.state.wait_for(|state| state.listed);
-            tokio::time::timeout(5 * MINUTE, listed)
-                .await
-                .expect("it is listed")
-                .expect("it goes on");
-            let waited = begun.elapsed();
+            let waited = until_listed(&mut feed).await;
             assert!(
                 waited >= least && waited <= most,
                 "{code}, {retry_after}: {waited:?}"
@@ -212,17 +217,8 @@ async fn recovered_server_is_noticed_within_seconds() {
         })
     });
     let mut feed = start(&stub);
-    let begun = Instant::now();
-    let listed = feed.state.wait_for(|state| state.listed);
-    tokio::time::timeout(5 * MINUTE, listed)
-        .await
-        .expect("it is listed")
-        .expect("it goes on");
-    assert!(
-        begun.elapsed() <= 2 * MINUTE + 5 * SECOND,
-        "listed after {:?}",
-        begun.elapsed()
-    );
+    let waited = until_listed(&mut feed).await;
+    assert!(waited <= 2 * MINUTE + 5 * SECOND, "listed after {waited:?}");
     assert!(
         stub.lists() >= 30 && stub.lists() <= 80,
         "{} lists",

@@ -4,9 +4,9 @@ use apiserver::{Action, Resource, Rule};
 use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
 use cluster::watch::{Collection, FeedPhase, ScopedFeed};
 use cluster::watch::{Namespaces, Scope};
-use serde_json::{Value, json};
+use serde_json::Value;
 use testkit::eventually;
-use testkit::objects::{mk_cluster_ip, with_labels};
+use testkit::objects::{mk_cluster_ip, mk_pod, with_labels};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -130,11 +130,7 @@ async fn service_selector_limits_services() {
 }
 
 fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
-    let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "a", "name": name},
-        "status": {"phase": phase, "podIP": addresses.first(), "podIPs": ips},
-    })
+    mk_pod("a", name, phase, addresses)
 }
 
 #[tokio::test]

@@ -490,100 +490,155 @@ fn stored_aliases(view: &Snapshot, owner: &str) -> Vec<Vec<u8>> {
     targets
 }
 
-/// Checks the records of one name in a transfer against the answers of the engine. docs/transfer.md
-/// lists where they may differ.
-fn check_name(
-    view: &Snapshot,
-    zone: &str,
-    owner: &str,
-    copy: &BTreeSet<Record>,
-) -> Result<(), TestCaseError> {
-    let live: BTreeSet<Record> = TYPES
-        .iter()
-        .flat_map(|(_, rtype)| answered(view, owner, rtype))
-        .collect();
-    let (aliases, others): (BTreeSet<Record>, BTreeSet<Record>) = live
-        .iter()
-        .cloned()
-        .partition(|record| record.1 == rtype::CNAME);
-    let says = |what: &str| format!("{what}: {owner} in {zone}\nlive {live:?}\ncopy {copy:?}");
-    let without_ttl = |records: &BTreeSet<Record>| -> BTreeSet<(u16, Vec<u8>)> {
-        records
-            .iter()
-            .map(|(_, rtype, _, data)| (*rtype, data.clone()))
-            .collect()
-    };
-    let is_apex = owner == format!("{zone}.");
-    let is_server = owner == format!("ns.dns.{zone}.");
+/// The records of one name: those that the engine answers, and those in a transfer.
+struct CheckedName<'a> {
+    view: &'a Snapshot,
+    zone: &'a str,
+    owner: &'a str,
+    /// The CNAME records that the engine answers.
+    aliases: BTreeSet<Record>,
+    /// All other records that the engine answers.
+    others: BTreeSet<Record>,
+    copy: &'a BTreeSet<Record>,
+}
 
-    // A secondary cannot load a zone without name server. Without --strict-dns the cluster's zone
-    // has none.
-    if is_apex || is_server {
+fn without_ttl(records: &BTreeSet<Record>) -> BTreeSet<(u16, Vec<u8>)> {
+    records
+        .iter()
+        .map(|(_, rtype, _, data)| (*rtype, data.clone()))
+        .collect()
+}
+
+impl<'a> CheckedName<'a> {
+    fn new(view: &'a Snapshot, zone: &'a str, owner: &'a str, copy: &'a BTreeSet<Record>) -> Self {
+        let live = TYPES
+            .iter()
+            .flat_map(|(_, rtype)| answered(view, owner, rtype));
+        let (aliases, others) = live.partition(|record| record.1 == rtype::CNAME);
+        Self {
+            view,
+            zone,
+            owner,
+            aliases,
+            others,
+            copy,
+        }
+    }
+
+    fn describe(&self, what: &str) -> String {
+        let Self {
+            zone,
+            owner,
+            aliases,
+            others,
+            copy,
+            ..
+        } = self;
+        format!("{what}: {owner} in {zone}\nlive {aliases:?} {others:?}\ncopy {copy:?}")
+    }
+
+    /// Checks the transfer against the answers. docs/transfer.md lists where they may differ.
+    fn check(&self) -> Result<(), TestCaseError> {
+        let Self {
+            view, zone, owner, ..
+        } = *self;
+        // A secondary cannot load a zone without name server. Without --strict-dns the cluster's
+        // zone has none.
+        if owner == format!("{zone}.") || owner == format!("ns.dns.{zone}.") {
+            return self.check_apex();
+        }
+
+        let is_cut = self.copy.iter().any(|record| record.1 == rtype::NS);
+        if is_cut {
+            let holder = holder(view, owner.trim_end_matches('.'));
+            prop_assert!(holder.is_none_or(|of| of != name(zone)));
+            return Ok(());
+        }
+
+        // Names that cannot be listed: those of namespaces have the records of their ExternalName
+        // Services.
+        let mut labels = owner.splitn(3, '.').skip(1);
+        let is_namespace =
+            labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
+        if self.copy.is_empty() && (is_namespace || is_port_of_external_alias(view, owner)) {
+            return Ok(());
+        }
+
+        if self.aliases.is_empty() {
+            self.check_without_alias()
+        } else {
+            self.check_alias()
+        }
+    }
+
+    fn check_apex(&self) -> Result<(), TestCaseError> {
         prop_assert!(
-            without_ttl(copy).is_superset(&without_ttl(&others)),
+            without_ttl(self.copy).is_superset(&without_ttl(&self.others)),
             "{}",
-            says("the apex")
+            self.describe("the apex")
         );
         prop_assert!(
-            copy.iter().all(|record| record.1 != rtype::CNAME),
+            self.copy.iter().all(|record| record.1 != rtype::CNAME),
             "{}",
-            says("an alias")
+            self.describe("an alias")
         );
-        return Ok(());
+        Ok(())
     }
-    let is_cut = copy.iter().any(|record| record.1 == rtype::NS);
-    if is_cut {
-        prop_assert!(holder(view, owner.trim_end_matches('.')).is_none_or(|of| of != name(zone)));
-        return Ok(());
-    }
-    // Names that cannot be listed: those of namespaces have the records of their ExternalName
-    // Services.
-    let mut labels = owner.splitn(3, '.').skip(1);
-    let is_namespace =
-        labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
-    if copy.is_empty() && (is_namespace || is_port_of_external_alias(view, owner)) {
-        return Ok(());
-    }
-    if aliases.is_empty() {
+
+    fn check_without_alias(&self) -> Result<(), TestCaseError> {
+        let copy = self.copy;
         let is_dangling = copy.iter().all(|record| record.1 == rtype::CNAME) && !copy.is_empty();
         // SkyDNS does not answer an alias whose target has no addresses.
-        let is_listed = is_dangling && is_answered_by_skydns(view, owner);
-        prop_assert!(*copy == others || is_listed, "{}", says("other records"));
-        return Ok(());
-    }
-    // As in SkyDNS, the message of a key that has keys below is answered to CNAME queries alone.
-    // A CNAME in the transfer would exclude what all other queries get.
-    if is_answered_by_skydns(view, owner) && stored_aliases(view, owner).is_empty() {
-        prop_assert_eq!(copy, &others, "{}", says("above further keys"));
-        return Ok(());
+        let is_listed = is_dangling && is_answered_by_skydns(self.view, self.owner);
+        prop_assert!(
+            *copy == self.others || is_listed,
+            "{}",
+            self.describe("other records")
+        );
+        Ok(())
     }
 
-    let has_addresses = others
-        .iter()
-        .any(|record| matches!(record.1, rtype::A | rtype::AAAA));
-    let is_port = owner.starts_with('_') && others.iter().any(|record| record.1 == rtype::SRV);
-    if has_addresses || is_port {
-        prop_assert_eq!(
-            without_ttl(copy),
-            without_ttl(&others),
+    fn check_alias(&self) -> Result<(), TestCaseError> {
+        let Self {
+            view,
+            owner,
+            aliases,
+            others,
+            copy,
+            ..
+        } = self;
+        // As in SkyDNS, the message of a key that has keys below is answered to CNAME queries
+        // alone. A CNAME in the transfer would exclude what all other queries get.
+        let stored = stored_aliases(view, owner);
+        if is_answered_by_skydns(view, owner) && stored.is_empty() {
+            prop_assert_eq!(*copy, others, "{}", self.describe("above further keys"));
+            return Ok(());
+        }
+
+        let has_addresses = others
+            .iter()
+            .any(|record| matches!(record.1, rtype::A | rtype::AAAA));
+        let is_port = owner.starts_with('_') && others.iter().any(|record| record.1 == rtype::SRV);
+        if has_addresses || is_port {
+            prop_assert_eq!(
+                without_ttl(copy),
+                without_ttl(others),
+                "{}",
+                self.describe("beside an alias")
+            );
+            return Ok(());
+        }
+
+        // The engine chooses one of several aliases at random.
+        let mut targets = without_ttl(aliases);
+        targets.extend(stored.into_iter().map(|target| (rtype::CNAME, target)));
+        prop_assert!(
+            copy.len() == 1 && without_ttl(copy).is_subset(&targets),
             "{}",
-            says("beside an alias")
+            self.describe("another alias")
         );
-        return Ok(());
+        Ok(())
     }
-    // The engine chooses one of several aliases at random.
-    let mut targets = without_ttl(&aliases);
-    targets.extend(
-        stored_aliases(view, owner)
-            .into_iter()
-            .map(|target| (rtype::CNAME, target)),
-    );
-    prop_assert!(
-        copy.len() == 1 && without_ttl(copy).is_subset(&targets),
-        "{}",
-        says("another alias")
-    );
-    Ok(())
 }
 
 fn check_zone(view: &Snapshot, zone: &Name, copy: &ZoneCopy) -> Result<(), TestCaseError> {
@@ -603,12 +658,9 @@ fn check_zone(view: &Snapshot, zone: &Name, copy: &ZoneCopy) -> Result<(), TestC
     let names = candidates.iter().filter(in_zone).map(String::as_str);
     let names: BTreeSet<&str> = names.chain(by_owner.keys().copied()).collect();
     for owner in names {
-        check_name(
-            view,
-            zone,
-            owner,
-            by_owner.get(owner).unwrap_or(&BTreeSet::new()),
-        )?;
+        let nothing = BTreeSet::new();
+        let copy = by_owner.get(owner).unwrap_or(&nothing);
+        CheckedName::new(view, zone, owner, copy).check()?;
     }
     Ok(())
 }
@@ -718,23 +770,64 @@ fn alias_above_further_keys_is_left_out() {
     assert_eq!(types, [rtype::TXT]);
 }
 
-#[test]
-fn records_known_without_upstream_are_transferred() {
+/// An edit, and the type of the only record that a name then has in the transfer of a zone.
+struct TransferredRecord {
+    edit: Edit,
+    zone: &'static str,
+    owner: &'static str,
+    rtype: u16,
+}
+
+/// Asserts that the record is transferred, in a whole zone and as a difference.
+fn assert_transferred(what: &str, expected: &TransferredRecord) {
     let records = RecordOptions {
         external: ExternalRecords::Exposed,
         ..RecordOptions::default()
     };
-    let external_zone = Some(name("k8s.example"));
     let options = Options {
         records,
-        external_zone,
+        external_zone: Some(name("k8s.example")),
         ..Options::default()
     };
-    let fixed = Fixed {
-        options,
-        ..no_options()
-    };
-    for (what, edit, zone, owner, expected) in [
+    let mut world = World::new(
+        Fixed {
+            options,
+            ..no_options()
+        },
+        &[],
+    );
+    let zone = name(expected.zone);
+    let transfers = secondary::start_transfers();
+    transfers.update_versions(&world.view(), 3_000_000_000);
+    let mut copy = secondary::transfer_whole(&transfers, &zone).unwrap();
+    let known = ZoneCopies::from([(copy.serial(), copy.clone())]);
+
+    world.apply(&expected.edit);
+    assert!(
+        transfers.update_versions(&world.view(), 3_000_000_001),
+        "{what}: a new version"
+    );
+    let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
+    let mut types = Vec::new();
+    for record in whole
+        .records
+        .iter()
+        .filter(|record| record.0 == expected.owner)
+    {
+        types.push(record.1);
+    }
+    assert_eq!(types, [expected.rtype], "{what}");
+
+    assert!(
+        copy.update(&transfers, &zone, &known),
+        "{what}: an increment"
+    );
+    assert_eq!(copy, whole, "{what}");
+}
+
+#[test]
+fn load_balancer_hostname_is_transferred() {
+    for (what, edit, zone, owner, rtype) in [
         (
             "a load balancer",
             Edit::Cluster(load_balancer()),
@@ -749,6 +842,20 @@ fn records_known_without_upstream_are_transferred() {
             "_http._tcp.x.a.k8s.example.",
             rtype::SRV,
         ),
+    ] {
+        let expected = TransferredRecord {
+            edit,
+            zone,
+            owner,
+            rtype,
+        };
+        assert_transferred(what, &expected);
+    }
+}
+
+#[test]
+fn etcd_alias_is_transferred() {
+    for (what, edit, zone, owner, rtype) in [
         (
             "an alias below a key",
             Edit::Etcd(1, Some(2)),
@@ -770,6 +877,20 @@ fn records_known_without_upstream_are_transferred() {
             "al.sky.test.",
             rtype::CNAME,
         ),
+    ] {
+        let expected = TransferredRecord {
+            edit,
+            zone,
+            owner,
+            rtype,
+        };
+        assert_transferred(what, &expected);
+    }
+}
+
+#[test]
+fn own_names_and_cuts_are_transferred() {
+    for (what, edit, zone, owner, rtype) in [
         (
             "a host",
             Edit::Own(1, Some(0)),
@@ -792,33 +913,13 @@ fn records_known_without_upstream_are_transferred() {
             rtype::NS,
         ),
     ] {
-        let mut world = World::new(fixed.clone(), &[]);
-        let transfers = secondary::start_transfers();
-        transfers.update_versions(&world.view(), 3_000_000_000);
-        let mut copy = secondary::transfer_whole(&transfers, &name(zone)).unwrap();
-        let known = ZoneCopies::from([(copy.serial(), copy.clone())]);
-
-        world.apply(&edit);
-        assert!(
-            transfers.update_versions(&world.view(), 3_000_000_001),
-            "{what}: a new version"
-        );
-        let whole = secondary::transfer_whole(&transfers, &name(zone)).unwrap();
-        let found: Vec<_> = whole
-            .records
-            .iter()
-            .filter(|record| record.0 == owner)
-            .collect();
-        assert_eq!(
-            found.iter().map(|record| record.1).collect::<Vec<_>>(),
-            [expected],
-            "{what}: {found:?}"
-        );
-        assert!(
-            copy.update(&transfers, &name(zone), &known),
-            "{what}: an increment"
-        );
-        assert_eq!(copy, whole, "{what}");
+        let expected = TransferredRecord {
+            edit,
+            zone,
+            owner,
+            rtype,
+        };
+        assert_transferred(what, &expected);
     }
 }
 

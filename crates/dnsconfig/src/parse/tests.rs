@@ -140,97 +140,92 @@ fn unknown_key_names_similar_key() {
     assert_eq!(unknown_keys(&data(&many)).len(), 16);
 }
 
+/// Asserts that the value of `key` is rejected with `reason`, in one line that names both.
+fn assert_invalid(key: &str, value: &str, reason: &str) {
+    let error = parse(&data(&[(key, value)])).unwrap_err();
+    assert_eq!(error.key(), key);
+    assert_eq!(error.value(), value);
+    assert_eq!(error.reason().to_string(), reason, "{value:?}");
+
+    let line = error.to_string();
+    assert!(line.starts_with(reason), "{line}");
+    assert!(
+        line.contains(&format!("key {key}, value {value:?}; accepted: ")),
+        "{line}"
+    );
+    assert!(!line.contains('\n'), "{line}");
+}
+
 #[test]
-fn invalid_values_have_reason() {
-    for (key, value, reason) in [
+fn invalid_upstream_nameservers_have_reason() {
+    for (value, reason) in [
         (
-            "upstreamNameservers",
             r#"["[2001:db8::1]"]"#,
             "address [2001:db8::1]: missing port in address",
         ),
         (
-            "upstreamNameservers",
             &format!("[{}]", vec![r#""192.0.2.1""#; 16].join(",")),
             "upstreamNameservers cannot have more than 15 entries",
         ),
-        ("upstreamNameservers", "[", "unexpected end of JSON input"),
-        ("upstreamNameservers", "", "unexpected end of JSON input"),
+        ("[", "unexpected end of JSON input"),
+        ("", "unexpected end of JSON input"),
         (
-            "upstreamNameservers",
             "[nonsense",
             "invalid JSON: expected ident at line 1 column 3",
         ),
+        (r#"["dns.example"]"#, r#"bad IP address: "dns.example""#),
+        (r#"["10.0.0.300"]"#, r#"bad IP address: "10.0.0.300""#),
+        (r#"[""]"#, r#"bad IP address: """#),
+        ("[null]", r#"bad IP address: """#),
         (
-            "upstreamNameservers",
-            r#"["dns.example"]"#,
-            r#"bad IP address: "dns.example""#,
-        ),
-        (
-            "upstreamNameservers",
-            r#"["10.0.0.300"]"#,
-            r#"bad IP address: "10.0.0.300""#,
-        ),
-        ("upstreamNameservers", r#"[""]"#, r#"bad IP address: """#),
-        ("upstreamNameservers", "[null]", r#"bad IP address: """#),
-        (
-            "upstreamNameservers",
             r#"["https://192.0.2.1"]"#,
             r#"unknown protocol "https": dns, tcp or tls"#,
         ),
         (
-            "upstreamNameservers",
             r#"["tls://192.0.2.1#a_b"]"#,
             r#"bad TLS server name: "a_b""#,
         ),
+    ] {
+        assert_invalid("upstreamNameservers", value, reason);
+    }
+}
+
+#[test]
+fn invalid_stub_domains_have_reason() {
+    for (value, reason) in [
         (
-            "stubDomains",
             r#"{"a.example": ["tls://a.example"]}"#,
             r#"invalid nameserver: "tls://a.example""#,
         ),
+        (r#"{"acme.example""#, "unexpected end of JSON input"),
         (
-            "stubDomains",
-            r#"{"acme.example""#,
-            "unexpected end of JSON input",
-        ),
-        (
-            "stubDomains",
             r#"{"Acme_": ["192.0.2.10"]}"#,
             r#"invalid domain name: "Acme_""#,
         ),
         (
-            "stubDomains",
             r#"{"-bad-": ["192.0.2.1"]}"#,
             r#"invalid domain name: "-bad-""#,
         ),
         (
-            "stubDomains",
             r#"{"acme.example": ["ns.apps.svc.cluster.local."]}"#,
             r#"invalid nameserver: "ns.apps.svc.cluster.local.""#,
         ),
         (
-            "stubDomains",
             r#"{"a.example": ["192.0.2.1\nlog-queries"]}"#,
             r#"invalid nameserver: "192.0.2.1\nlog-queries""#,
         ),
         (
-            "stubDomains",
             r#"{"a.example/b": ["192.0.2.1"]}"#,
             r#"invalid domain name: "a.example/b""#,
         ),
-        ("federations", "fed", "invalid format, must be key=value"),
     ] {
-        let error = parse(&data(&[(key, value)])).unwrap_err();
-        assert_eq!(error.key(), key);
-        assert_eq!(error.value(), value);
-        assert_eq!(error.reason().to_string(), reason, "{value:?}");
-        let line = error.to_string();
-        assert!(line.starts_with(reason), "{line}");
-        assert!(
-            line.contains(&format!("key {key}, value {value:?}; accepted: ")),
-            "{line}"
-        );
-        assert!(!line.contains('\n'), "{line}");
+        assert_invalid("stubDomains", value, reason);
     }
+}
+
+#[test]
+fn invalid_federations_have_reason() {
+    assert_invalid("federations", "fed", "invalid format, must be key=value");
 }
 
 #[test]
@@ -478,6 +473,10 @@ fn own_names_are_parsed() {
     ] {
         assert_eq!(own_names(&entries), expected, "{entries:?}");
     }
+}
+
+#[test]
+fn hosts_version_follows_addresses_and_order() {
     let version = |hosts: &str| parse(&data(&[("hosts", hosts)])).unwrap().version();
     assert_ne!(version("192.0.2.1 a"), version("192.0.2.2 a"));
     assert_ne!(

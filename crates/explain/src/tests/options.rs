@@ -145,8 +145,8 @@ fn unserved_namespace_is_named() {
     cluster.expect(REASON, &rows);
 }
 
-#[test]
-fn external_zone_names_are_explained() {
+/// A Service with an external address, and one without.
+fn cluster_with_external_zone() -> Cluster {
     let records = RecordOptions {
         external: ExternalRecords::Exposed,
         ..RecordOptions::default()
@@ -168,6 +168,12 @@ fn external_zone_names_are_explained() {
     let Exposed(service) = Exposed::from_api(&service.to_string()).unwrap().object;
     cluster.index.apply(Event::Service(Change::Apply(service)));
     cluster.sync();
+    cluster
+}
+
+#[test]
+fn external_zone_names_are_explained() {
+    let cluster = cluster_with_external_zone();
     let no_address = "Service apps/inside has no such name outside of the cluster: there are names for external IPs, for load \
                       balancers that have an address, for their ports, and with --external-headless for endpoints of \
                       headless Services";
@@ -207,6 +213,11 @@ fn external_zone_names_are_explained() {
         ),
     ];
     cluster.expect(REASON, &rows);
+}
+
+#[test]
+fn external_zone_route_is_shown() {
+    let cluster = cluster_with_external_zone();
     let rows = [
         (
             "shop.apps.k8s.example. A",

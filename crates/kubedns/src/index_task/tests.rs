@@ -1,5 +1,7 @@
 //! The index task with events and configurations.
 
+use std::path::PathBuf;
+
 use explain::DnsmasqTopology;
 use skydns::{Records as _, View as _};
 use testkit::eventually;
@@ -33,7 +35,7 @@ impl RunningTask {
         let domain = Name::parse("cluster.local.").unwrap();
         let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
         let status = Status::new(Arc::clone(&published), CancellationToken::new());
-        let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
+        let metrics = new_metrics();
         let (sink, events) = mpsc::channel(64);
         let (zones, further) = mpsc::channel(4);
         let in_force = watch::Sender::new(Arc::new(assumed()));
@@ -71,6 +73,14 @@ impl RunningTask {
         }
     }
 
+    /// Starts a task that writes the snapshot file to `directory`.
+    fn start_with_snapshots(directory: PathBuf) -> Self {
+        Self::start(PATIENCE, |metrics| {
+            let metrics = Arc::clone(metrics);
+            Some(SnapshotWriter::new(directory, "cluster.local.", metrics))
+        })
+    }
+
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
             self.sink
@@ -87,13 +97,32 @@ impl RunningTask {
         eventually(PATIENCE, || async { what(self) }).await;
     }
 
+    async fn until_synced(&self) {
+        self.until(|running| running.status.progress() == SyncProgress::Synced)
+            .await;
+    }
+
     async fn end(mut self) -> Result<(), WatchersEnded> {
         self.stop.cancel();
         self.task.join_next().await.unwrap().unwrap()
     }
 }
 
-/// What is in force before the configuration is known.
+/// Number of writes of the snapshot file with this result.
+fn snapshots_written(metrics: &Metrics, result: &str) -> u64 {
+    metrics.snapshots_written.with_label_values(&[result]).get()
+}
+
+fn new_metrics() -> Arc<Metrics> {
+    Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
+}
+
+fn empty_index() -> Index {
+    let domain = Name::parse("cluster.local.").unwrap();
+    Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))))
+}
+
+/// The defaults, which hold before the configuration is known.
 fn assumed() -> InForce {
     InForce {
         is_known: false,
@@ -101,7 +130,7 @@ fn assumed() -> InForce {
     }
 }
 
-/// What is in force with a configuration of these upstreams, and of some stub domains.
+/// The settings in force with a configuration of these upstreams, and of some stub domains.
 fn in_force(upstreams: &[&str]) -> InForce {
     let mut config = dnsconfig::Config::default();
     for (domain, server) in [
@@ -152,9 +181,7 @@ async fn first_lists_are_published_and_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);
     assert_eq!(running.status.progress(), SyncProgress::Waiting);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     assert!(running.published.get().has_synced());
     running
         .until(|running| running.metrics.records.get() == 2)
@@ -203,9 +230,7 @@ async fn objects_without_records_are_counted() {
 async fn unchanged_list_publishes_nothing() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     let (publications, before) = (running.metrics.publications.get(), running.published.get());
     running.send(first_lists()).await;
     running.send([service("last", "10.96.0.9")]).await;
@@ -227,9 +252,7 @@ async fn unchanged_list_publishes_nothing() {
 async fn concurrent_events_share_publications() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     let before = running.metrics.publications.get();
     for number in 0..30 {
         running
@@ -252,9 +275,7 @@ async fn concurrent_events_share_publications() {
 async fn programming_latency_omits_first_lists() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     let measured = |running: &RunningTask| running.metrics.programming.get_sample_count();
     assert_eq!(measured(&running), 0);
     let now = chrono::Utc::now().to_rfc3339();
@@ -321,26 +342,12 @@ async fn end_of_all_watchers_fails() {
 async fn shutdown_writes_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
-    let running = RunningTask::start(PATIENCE, |metrics| {
-        Some(SnapshotWriter::new(
-            path,
-            "cluster.local.",
-            Arc::clone(metrics),
-        ))
-    });
+    let running = RunningTask::start_with_snapshots(path);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
-    assert_eq!(
-        metrics
-            .snapshots_written
-            .with_label_values(&["written"])
-            .get(),
-        1
-    );
+    assert_eq!(snapshots_written(&metrics, "written"), 1);
     let saved = cluster::persist::load_snapshot(directory.path(), "cluster.local.")
         .unwrap()
         .unwrap();
@@ -354,26 +361,12 @@ async fn shutdown_writes_the_snapshot() {
 async fn unwritable_snapshot_directory_is_counted() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().join("below a file");
-    let running = RunningTask::start(PATIENCE, |metrics| {
-        Some(SnapshotWriter::new(
-            path,
-            "cluster.local.",
-            Arc::clone(metrics),
-        ))
-    });
+    let running = RunningTask::start_with_snapshots(path);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
-    assert_eq!(
-        metrics
-            .snapshots_written
-            .with_label_values(&["failed"])
-            .get(),
-        1
-    );
+    assert_eq!(snapshots_written(&metrics, "failed"), 1);
 }
 
 /// Opening a pipe without a reader hangs, like a file on an unreachable volume.
@@ -382,15 +375,9 @@ async fn hanging_write_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("kubedns.snapshot.new");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-    let failed = || {
-        metrics
-            .snapshots_written
-            .with_label_values(&["failed"])
-            .get()
-    };
-    let domain = Name::parse("cluster.local.").unwrap();
-    let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    let metrics = new_metrics();
+    let failed = || snapshots_written(&metrics, "failed");
+    let index = empty_index();
     let mut writer = SnapshotWriter::new(
         directory.path().to_owned(),
         "cluster.local.",
@@ -418,9 +405,8 @@ async fn hung_volume_delays_shutdown_once() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("kubedns.snapshot.new");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-    let domain = Name::parse("cluster.local.").unwrap();
-    let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    let metrics = new_metrics();
+    let index = empty_index();
     let mut writer = SnapshotWriter::new(
         directory.path().to_owned(),
         "cluster.local.",
@@ -451,21 +437,14 @@ async fn hung_volume_delays_shutdown_once() {
     drop(std::fs::OpenOptions::new().read(true).open(&pipe).unwrap());
     // The process waits five seconds for its tasks.
     assert!(waited < Duration::from_secs(4), "{waited:?}");
-    assert_eq!(
-        metrics
-            .snapshots_written
-            .with_label_values(&["failed"])
-            .get(),
-        1
-    );
+    assert_eq!(snapshots_written(&metrics, "failed"), 1);
 }
 
 #[tokio::test]
 async fn events_do_not_wait_for_encoding() {
     let directory = tempfile::tempdir().unwrap();
-    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-    let domain = Name::parse("cluster.local").unwrap();
-    let mut index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    let metrics = new_metrics();
+    let mut index = empty_index();
     for number in 0..2000 {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
@@ -497,9 +476,7 @@ async fn events_do_not_wait_for_encoding() {
 async fn known_configuration_is_published_before_ready() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
     assert!(!running.status.is_configured());
     running
         .in_force
@@ -596,9 +573,7 @@ fn stopping_explainer(
 async fn stopped_readers_delay_no_event() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running
-        .until(|running| running.status.progress() == SyncProgress::Synced)
-        .await;
+    running.until_synced().await;
 
     let (explainer, release, mut begins) = stopping_explainer(&running);
     let mut readers = tokio::task::JoinSet::new();

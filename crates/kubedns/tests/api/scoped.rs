@@ -4,7 +4,7 @@ use apiserver::{Action, Resource, Rule};
 use querylog::ranking::RankingDocument;
 use serde_json::{Value, json};
 use testkit::eventually;
-use testkit::objects::{mk_cluster_ip, with_labels};
+use testkit::objects::{mk_cluster_ip, mk_pod, with_labels};
 
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
@@ -14,11 +14,7 @@ fn service(namespace: &str, name: &str) -> Value {
 }
 
 fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
-    let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "a", "name": name},
-        "status": {"phase": phase, "podIP": addresses.first(), "podIPs": ips},
-    })
+    mk_pod("a", name, phase, addresses)
 }
 
 #[tokio::test]

@@ -291,6 +291,36 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     })
 }
 
+/// Makes the changes, and waits until each secondary answers them. Returns the longest wait for each
+/// secondary.
+async fn follow_changes(
+    cluster: &Cluster,
+    secondaries: &[Secondary],
+    changes: usize,
+    at_a_time: usize,
+) -> Vec<Duration> {
+    let mut slowest = vec![Duration::ZERO; secondaries.len()];
+    for first in (0..changes).step_by(at_a_time) {
+        let began = Instant::now();
+        let expected_of: Vec<_> = (first..first + at_a_time)
+            .map(|number| change(cluster, number))
+            .collect();
+        for (secondary, slowest) in secondaries.iter().zip(&mut slowest) {
+            for (name, expected) in &expected_of {
+                eventually(PATIENCE, || async {
+                    let got = answer(secondary.address, name).await;
+                    let same = got.as_ref() == Ok(expected);
+                    same.then_some(())
+                        .ok_or_else(|| format!("{name}: {got:?}, {}", secondary.log()))
+                })
+                .await;
+            }
+            *slowest = (*slowest).max(began.elapsed());
+        }
+    }
+    slowest
+}
+
 /// All installed secondaries follow the changes, and have the same zone afterwards.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(
@@ -331,25 +361,7 @@ async fn secondaries_follow_changes() {
         .ok()
         .and_then(|text| text.parse().ok());
     let (changes, at_a_time) = given.map_or((CHANGES, AT_A_TIME), |changes: usize| (changes, 1));
-    let mut slowest = vec![Duration::ZERO; secondaries.len()];
-    for first in (0..changes).step_by(at_a_time) {
-        let began = Instant::now();
-        let expected_of: Vec<_> = (first..first + at_a_time)
-            .map(|number| change(&cluster, number))
-            .collect();
-        for (secondary, slowest) in secondaries.iter().zip(&mut slowest) {
-            for (name, expected) in &expected_of {
-                eventually(PATIENCE, || async {
-                    let got = answer(secondary.address, name).await;
-                    let same = got.as_ref() == Ok(expected);
-                    same.then_some(())
-                        .ok_or_else(|| format!("{name}: {got:?}, {}", secondary.log()))
-                })
-                .await;
-            }
-            *slowest = (*slowest).max(began.elapsed());
-        }
-    }
+    let slowest = follow_changes(&cluster, &secondaries, changes, at_a_time).await;
     for (secondary, slowest) in secondaries.iter().zip(slowest) {
         eventually(PATIENCE, || async {
             let (ours, theirs) = (

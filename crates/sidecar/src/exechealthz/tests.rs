@@ -27,9 +27,12 @@ fn plan(words: &[&str]) -> Result<Vec<String>, String> {
     Ok(lines.collect())
 }
 
+/// The probes of command lines with `nslookup`, as [`plan`] shows them.
+const DNSMASQ: &str = "dnsmasq@127.0.0.1:53";
+const KUBEDNS: &str = "kubedns@127.0.0.1:10053";
+
 #[test]
 fn command_lines_have_their_paths() {
-    let (dnsmasq, kubedns) = ("dnsmasq@127.0.0.1:53", "kubedns@127.0.0.1:10053");
     let cases: [(&str, &[&str], Vec<String>); 7] = [
         (
             "not asked for",
@@ -43,7 +46,7 @@ fn command_lines_have_their_paths() {
                 "-port=8080",
                 "-quiet",
             ],
-            vec![format!("/healthz: {dnsmasq} {kubedns}")],
+            vec![format!("/healthz: {DNSMASQ} {KUBEDNS}")],
         ),
         (
             "1.4 and 1.5: a path for each",
@@ -56,15 +59,15 @@ fn command_lines_have_their_paths() {
                 "--quiet",
             ],
             vec![
-                format!("/healthz-dnsmasq: {dnsmasq}"),
-                format!("/healthz-kubedns: {kubedns}"),
+                format!("/healthz-dnsmasq: {DNSMASQ}"),
+                format!("/healthz-kubedns: {KUBEDNS}"),
             ],
         ),
         (
             "another server, and another name",
             &["--cmd=nslookup NAME 10.0.0.10 && nslookup NAME 127.0.0.1 && nslookup x 127.0.0.1"],
             vec![format!(
-                "/healthz: healthz_1@10.0.0.10:53 {dnsmasq} healthz_3@127.0.0.1:53"
+                "/healthz: healthz_1@10.0.0.10:53 {DNSMASQ} healthz_3@127.0.0.1:53"
             )],
         ),
         (
@@ -83,17 +86,17 @@ fn command_lines_have_their_paths() {
                 "--probe=dnsmasq,127.0.0.1,NAME",
             ],
             vec![
-                format!("/healthz-kubedns: {kubedns}"),
-                format!("/healthz-dnsmasq: {dnsmasq}"),
-                format!("/healthz: {kubedns} {dnsmasq}"),
+                format!("/healthz-kubedns: {KUBEDNS}"),
+                format!("/healthz-dnsmasq: {DNSMASQ}"),
+                format!("/healthz: {KUBEDNS} {DNSMASQ}"),
             ],
         ),
         (
             "the port of old command lines",
             &["--port=8080", "--probe=kubedns,127.0.0.1:10053,NAME"],
             vec![
-                format!("/healthz-kubedns: {kubedns}"),
-                format!("/healthz: {kubedns}"),
+                format!("/healthz-kubedns: {KUBEDNS}"),
+                format!("/healthz: {KUBEDNS}"),
             ],
         ),
     ];

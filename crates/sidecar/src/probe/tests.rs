@@ -44,75 +44,79 @@ fn refused(asked: &Asked) -> Reaction {
     Reply::to(&asked.packet).rcode("REFUSED").into()
 }
 
+/// The behaviour of a probed server.
+type ServerBehaviour = fn(&Asked) -> Reaction;
+
+/// Server, probed part and mode, and the state that follows.
+const STATES: [(&str, ServerBehaviour, PodPart, HealthMode, ProbeState); 9] = [
+    (
+        "all is well",
+        fine,
+        PodPart::Dnsmasq,
+        HealthMode::SelfOnly,
+        ProbeState::Ok,
+    ),
+    (
+        "all is well",
+        fine,
+        PodPart::Other,
+        HealthMode::Through,
+        ProbeState::Ok,
+    ),
+    (
+        "backend away",
+        backend_away,
+        PodPart::Dnsmasq,
+        HealthMode::SelfOnly,
+        ProbeState::SelfOnly,
+    ),
+    (
+        "backend away, as kube-dns judged",
+        backend_away,
+        PodPart::Dnsmasq,
+        HealthMode::Through,
+        ProbeState::Failed,
+    ),
+    (
+        "backend away, another server",
+        backend_away,
+        PodPart::Other,
+        HealthMode::SelfOnly,
+        ProbeState::Failed,
+    ),
+    (
+        "dnsmasq without an answer of its own",
+        refused,
+        PodPart::Dnsmasq,
+        HealthMode::SelfOnly,
+        ProbeState::Failed,
+    ),
+    (
+        "kubedns before the first lists",
+        refused,
+        PodPart::Kubedns,
+        HealthMode::SelfOnly,
+        ProbeState::SelfOnly,
+    ),
+    (
+        "kubedns before the first lists, as kube-dns judged",
+        refused,
+        PodPart::Kubedns,
+        HealthMode::Through,
+        ProbeState::Failed,
+    ),
+    (
+        "any other server",
+        refused,
+        PodPart::Other,
+        HealthMode::SelfOnly,
+        ProbeState::Failed,
+    ),
+];
+
 #[tokio::test]
 async fn response_decides_the_state() {
-    type Server = fn(&Asked) -> Reaction;
-    let cases: [(&str, Server, PodPart, HealthMode, ProbeState); 9] = [
-        (
-            "all is well",
-            fine,
-            PodPart::Dnsmasq,
-            HealthMode::SelfOnly,
-            ProbeState::Ok,
-        ),
-        (
-            "all is well",
-            fine,
-            PodPart::Other,
-            HealthMode::Through,
-            ProbeState::Ok,
-        ),
-        (
-            "backend away",
-            backend_away,
-            PodPart::Dnsmasq,
-            HealthMode::SelfOnly,
-            ProbeState::SelfOnly,
-        ),
-        (
-            "backend away, as kube-dns judged",
-            backend_away,
-            PodPart::Dnsmasq,
-            HealthMode::Through,
-            ProbeState::Failed,
-        ),
-        (
-            "backend away, another server",
-            backend_away,
-            PodPart::Other,
-            HealthMode::SelfOnly,
-            ProbeState::Failed,
-        ),
-        (
-            "dnsmasq without an answer of its own",
-            refused,
-            PodPart::Dnsmasq,
-            HealthMode::SelfOnly,
-            ProbeState::Failed,
-        ),
-        (
-            "kubedns before the first lists",
-            refused,
-            PodPart::Kubedns,
-            HealthMode::SelfOnly,
-            ProbeState::SelfOnly,
-        ),
-        (
-            "kubedns before the first lists, as kube-dns judged",
-            refused,
-            PodPart::Kubedns,
-            HealthMode::Through,
-            ProbeState::Failed,
-        ),
-        (
-            "any other server",
-            refused,
-            PodPart::Other,
-            HealthMode::SelfOnly,
-            ProbeState::Failed,
-        ),
-    ];
-    for (case, server, part, mode, state) in cases {
+    for (case, server, part, mode, state) in STATES {
         for kind in ["A", "A/tcp"] {
             let upstream = Upstream::start(server).await;
             let probe = probe(&upstream, part, mode, kind, &metrics());

@@ -82,17 +82,19 @@ fn healthy_pod_has_no_findings() {
     );
 }
 
+/// The probes while kubedns refuses cluster names.
+fn refused_probes() -> Vec<ProbeStatus> {
+    vec![
+        probe(PodPart::Kubedns, ProbeState::SelfOnly, "no RRs"),
+        probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "no RRs"),
+    ]
+}
+
 #[test]
 fn failing_probe_names_silent_part() {
     let lost = ProbeStatus {
         failures: 2,
         ..probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout")
-    };
-    let refused = || {
-        vec![
-            probe(PodPart::Kubedns, ProbeState::SelfOnly, "no RRs"),
-            probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "no RRs"),
-        ]
     };
     let cases = [
         ("lost packets", probed(vec![lost]), vec![]),
@@ -139,7 +141,7 @@ fn failing_probe_names_silent_part() {
         (
             "not synced",
             SidecarStatus {
-                probes: refused(),
+                probes: refused_probes(),
                 ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n")
             },
             vec!["not_synced: kubedns refuses cluster names: its first lists are incomplete"],
@@ -147,7 +149,7 @@ fn failing_probe_names_silent_part() {
         (
             "not synced yet",
             SidecarStatus {
-                probes: refused(),
+                probes: refused_probes(),
                 ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n")
             },
             vec!["starting: kubedns waits for its first lists"],

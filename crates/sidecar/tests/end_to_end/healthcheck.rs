@@ -101,53 +101,55 @@ fn blank(body: &str) -> String {
     }
 }
 
+/// The labels of the probes, and the recorded replies of the sidecar of kube-dns.
+const CAPTURED: [(&str, &str); 10] = [
+    (
+        "good",
+        include_str!("../data/sidecar-http-healthcheck-good.txt"),
+    ),
+    (
+        "nodata",
+        include_str!("../data/sidecar-http-healthcheck-nodata.txt"),
+    ),
+    (
+        "nx",
+        include_str!("../data/sidecar-http-healthcheck-nx.txt"),
+    ),
+    (
+        "refused",
+        include_str!("../data/sidecar-http-healthcheck-refused.txt"),
+    ),
+    (
+        "servfail",
+        include_str!("../data/sidecar-http-healthcheck-servfail.txt"),
+    ),
+    (
+        "truncated",
+        include_str!("../data/sidecar-http-healthcheck-truncated.txt"),
+    ),
+    (
+        "dead",
+        include_str!("../data/sidecar-http-healthcheck-dead.txt"),
+    ),
+    (
+        "silent",
+        include_str!("../data/sidecar-http-healthcheck-silent.txt"),
+    ),
+    (
+        "any",
+        include_str!("../data/sidecar-http-healthcheck-any.txt"),
+    ),
+    (
+        "tcp",
+        include_str!("../data/sidecar-http-healthcheck-good.txt"),
+    ),
+];
+
 #[tokio::test]
 async fn replies_are_those_of_kube_dns() {
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
-    let captured = [
-        (
-            "good",
-            include_str!("../data/sidecar-http-healthcheck-good.txt"),
-        ),
-        (
-            "nodata",
-            include_str!("../data/sidecar-http-healthcheck-nodata.txt"),
-        ),
-        (
-            "nx",
-            include_str!("../data/sidecar-http-healthcheck-nx.txt"),
-        ),
-        (
-            "refused",
-            include_str!("../data/sidecar-http-healthcheck-refused.txt"),
-        ),
-        (
-            "servfail",
-            include_str!("../data/sidecar-http-healthcheck-servfail.txt"),
-        ),
-        (
-            "truncated",
-            include_str!("../data/sidecar-http-healthcheck-truncated.txt"),
-        ),
-        (
-            "dead",
-            include_str!("../data/sidecar-http-healthcheck-dead.txt"),
-        ),
-        (
-            "silent",
-            include_str!("../data/sidecar-http-healthcheck-silent.txt"),
-        ),
-        (
-            "any",
-            include_str!("../data/sidecar-http-healthcheck-any.txt"),
-        ),
-        (
-            "tcp",
-            include_str!("../data/sidecar-http-healthcheck-good.txt"),
-        ),
-    ];
-    for (label, captured) in captured {
+    for (label, captured) in CAPTURED {
         let path = format!("/healthcheck/{label}");
         let reply = eventually(PATIENCE, || async {
             let reply = sidecar.reply("GET", &path).await;

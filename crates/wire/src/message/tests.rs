@@ -99,25 +99,19 @@ fn records_of_all_sections_are_read() {
     assert_eq!(target, b"\x04test\x00");
 }
 
+/// A message, and the error of parsing it.
+type MalformedMessage = (&'static str, Vec<u8>, WireError);
+
+fn assert_rejected(cases: &[MalformedMessage]) {
+    for (what, wire, error) in cases {
+        assert_eq!(Message::parse(wire).unwrap_err(), *error, "{what}");
+    }
+}
+
 #[test]
-fn malformed_message_is_rejected() {
+fn short_message_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
-    let named = |name: &[u8]| message([1, 1, 0, 0], &[name, &a[2..]].concat());
-    let long_label = [&[63][..], &[b'x'; 63]].concat();
-    let long_name = [long_label.repeat(4), vec![0]].concat();
-    let into_pointer = |data: &[u8]| {
-        let [_, low] = u16::try_from(RECORDS + 12).unwrap().to_be_bytes();
-        message(
-            [1, 2, 0, 0],
-            &[&record(65280, data)[..], &[0xc0, low], &a[2..]].concat(),
-        )
-    };
-    let bad_name = WireError::BadName(RECORDS);
-    let bad_data = |rtype| WireError::BadData {
-        rtype,
-        at: RECORDS + 12,
-    };
-    let cases: &[(&str, Vec<u8>, WireError)] = &[
+    assert_rejected(&[
         ("nothing", vec![], WireError::Short(0)),
         ("half a header", vec![0; 11], WireError::Short(10)),
         (
@@ -150,6 +144,17 @@ fn malformed_message_is_rejected() {
             message([1, 1, 0, 0], &a[..a.len() - 1]),
             WireError::Short(RECORDS + 12),
         ),
+    ]);
+}
+
+#[test]
+fn bad_owner_name_is_rejected() {
+    let a = record(1, &[192, 0, 2, 1]);
+    let named = |name: &[u8]| message([1, 1, 0, 0], &[name, &a[2..]].concat());
+    let long_label = [&[63][..], &[b'x'; 63]].concat();
+    let long_name = [long_label.repeat(4), vec![0]].concat();
+    let bad_name = WireError::BadName(RECORDS);
+    assert_rejected(&[
         ("pointer to itself", named(&[0xc0, 24]), bad_name),
         ("pointer forwards", named(&[0xc0, 40]), bad_name),
         (
@@ -170,6 +175,17 @@ fn malformed_message_is_rejected() {
         ("label type 01", named(&[0x41, b'x', 0]), bad_name),
         ("label type 10", named(&[0x81, b'x', 0]), bad_name),
         ("name of 257 octets", named(&long_name), bad_name),
+    ]);
+}
+
+#[test]
+fn bad_data_is_rejected() {
+    let a = record(1, &[192, 0, 2, 1]);
+    let bad_data = |rtype| WireError::BadData {
+        rtype,
+        at: RECORDS + 12,
+    };
+    assert_rejected(&[
         (
             "A of three octets",
             message([1, 1, 0, 0], &record(1, &[1, 2, 3])),
@@ -200,8 +216,22 @@ fn malformed_message_is_rejected() {
             message([1, 2, 0, 0], &[record(5, &[2]), a.clone()].concat()),
             bad_data(5),
         ),
-        // The owner name of the second record points to the data of the first record, which look
-        // like the start of a name. The rest of that name would be the second record itself.
+    ]);
+}
+
+/// The owner name of the second record points to the data of the first record, which look like the
+/// start of a name. The rest of that name would be the second record itself.
+#[test]
+fn name_through_its_own_record_is_rejected() {
+    let a = record(1, &[192, 0, 2, 1]);
+    let into_pointer = |data: &[u8]| {
+        let [_, low] = u16::try_from(RECORDS + 12).unwrap().to_be_bytes();
+        message(
+            [1, 2, 0, 0],
+            &[&record(65280, data)[..], &[0xc0, low], &a[2..]].concat(),
+        )
+    };
+    assert_rejected(&[
         (
             "name that would continue with a label",
             into_pointer(&[5]),
@@ -212,10 +242,7 @@ fn malformed_message_is_rejected() {
             into_pointer(&[1, b'x']),
             WireError::BadName(RECORDS + 14),
         ),
-    ];
-    for (what, wire, error) in cases {
-        assert_eq!(Message::parse(wire).unwrap_err(), *error, "{what}");
-    }
+    ]);
 }
 
 fn name() -> impl Strategy<Value = HickoryName> {

@@ -1,4 +1,4 @@
-//! What is in force, for each kind of input.
+//! The settings in force, for each kind of input.
 
 use dnsconfig::RawData;
 
@@ -323,7 +323,7 @@ fn compute(case: &Case) -> InForce {
     compute_with(case.flags, &data, case)
 }
 
-/// What is in force with these flags and keys, and all other inputs of `case`.
+/// The settings in force with these flags and keys, and all other inputs of `case`.
 fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
     let words = [&["kube-dns"], flags].concat();
     let options: Options = clap::Parser::try_parse_from(words).unwrap();

@@ -87,79 +87,90 @@ async fn explanation_follows_events() {
     kubedns.until(code("")).await;
 }
 
+/// The query of a request, and the beginning of its error.
+const EXPLAIN_MISTAKES: &[(&str, &str)] = &[
+    (
+        "",
+        "no name: /explain?name=NAME, optionally with &type=TYPE",
+    ),
+    ("?", "no name: "),
+    ("?name=", "no name: "),
+    ("?name=http://", "no name: "),
+    ("?name=a..b", "not a domain name: empty label in \"a..b\""),
+    (
+        "?name=web%0ainjected",
+        "not a domain name: only visible ASCII characters",
+    ),
+    (
+        "?name=%ff",
+        "not a domain name: only visible ASCII characters",
+    ),
+    ("?name=web&type=B", "unknown type \"B\": A, AAAA, SRV, PTR,"),
+    (
+        "?name=web&search=A_B",
+        "search \"A_B\": neither a namespace nor a list of domains",
+    ),
+    (
+        "?name=web&search=a..b+c",
+        "search \"a..b\": neither a namespace nor a list of domains",
+    ),
+    (
+        "?name=web&ndots=-1",
+        "ndots \"-1\": a number from 0 to 15 is accepted",
+    ),
+    (
+        "?name=web&ndots=16",
+        "ndots \"16\": a number from 0 to 15 is accepted",
+    ),
+    (
+        "?name=web&ndots=x",
+        "ndots \"x\": a number from 0 to 15 is accepted",
+    ),
+    (
+        "?name=web&format=xml",
+        "format \"xml\": json and text are accepted",
+    ),
+    ("?name=web&name=db", "name is given more than once"),
+    (
+        "?name=web&format=text&format=json",
+        "format is given more than once",
+    ),
+    (
+        "?nmae=web",
+        "unknown parameter \"nmae\": name, type, search, ndots and format are accepted",
+    ),
+];
+
 #[tokio::test]
 async fn explain_mistake_is_one_line() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
-    let (long, longer, label) = ("a".repeat(256), "a.".repeat(5000), "a".repeat(64));
-    let (many, search) = ("a.b+".repeat(33), "a.b+".repeat(1300));
+    let long = "a".repeat(256);
+    let longer = "a.".repeat(5000);
+    let label = "a".repeat(64);
+    let many = "a.b+".repeat(33);
+    let search = "a.b+".repeat(1300);
     let too_long = "the search list is too long: at most 32 domains";
-    for (query, line) in [
+    let long_values = [
         (
-            "",
-            "no name: /explain?name=NAME, optionally with &type=TYPE",
-        ),
-        ("?", "no name: "),
-        ("?name=", "no name: "),
-        (
-            &format!("?name={long}"),
+            format!("?name={long}"),
             "the name has 256 characters, and a name has at most 255",
         ),
         (
-            &format!("?name={longer}"),
+            format!("?name={longer}"),
             "the name has 10000 characters, and a name has at most 255",
         ),
         (
-            &format!("?name={label}"),
+            format!("?name={label}"),
             "not a domain name: label of more than 63 octets",
         ),
-        ("?name=http://", "no name: "),
-        ("?name=a..b", "not a domain name: empty label in \"a..b\""),
-        (
-            "?name=web%0ainjected",
-            "not a domain name: only visible ASCII characters",
-        ),
-        (
-            "?name=%ff",
-            "not a domain name: only visible ASCII characters",
-        ),
-        ("?name=web&type=B", "unknown type \"B\": A, AAAA, SRV, PTR,"),
-        (
-            "?name=web&search=A_B",
-            "search \"A_B\": neither a namespace nor a list of domains",
-        ),
-        (
-            "?name=web&search=a..b+c",
-            "search \"a..b\": neither a namespace nor a list of domains",
-        ),
-        (&format!("?name=web&search={many}"), too_long),
-        (&format!("?name=web&search={search}"), too_long),
-        (
-            "?name=web&ndots=-1",
-            "ndots \"-1\": a number from 0 to 15 is accepted",
-        ),
-        (
-            "?name=web&ndots=16",
-            "ndots \"16\": a number from 0 to 15 is accepted",
-        ),
-        (
-            "?name=web&ndots=x",
-            "ndots \"x\": a number from 0 to 15 is accepted",
-        ),
-        (
-            "?name=web&format=xml",
-            "format \"xml\": json and text are accepted",
-        ),
-        ("?name=web&name=db", "name is given more than once"),
-        (
-            "?name=web&format=text&format=json",
-            "format is given more than once",
-        ),
-        (
-            "?nmae=web",
-            "unknown parameter \"nmae\": name, type, search, ndots and format are accepted",
-        ),
-    ] {
+        (format!("?name=web&search={many}"), too_long),
+        (format!("?name=web&search={search}"), too_long),
+    ];
+    let long_values = long_values
+        .iter()
+        .map(|(query, line)| (query.as_str(), *line));
+    for (query, line) in EXPLAIN_MISTAKES.iter().copied().chain(long_values) {
         let (code, body) = kubedns.get(format!("/explain{query}")).await;
         assert_eq!(code, 400, "{query}: {body}");
         assert!(

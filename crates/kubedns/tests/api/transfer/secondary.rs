@@ -64,23 +64,27 @@ impl Kind {
         primary: SocketAddr,
         directory: &Path,
     ) -> Secondary {
-        let (name, text, arguments): (_, fn(&Config<'_>) -> String, &[&str]) = match self {
-            Self::Nsd => ("NSD", nsd, &["-d", "-c"]),
-            Self::Knot => ("Knot DNS", knot, &["-c"]),
-            Self::Bind => ("BIND", bind, &["-g", "-c"]),
+        let (name, arguments): (_, &[&str]) = match self {
+            Self::Nsd => ("NSD", &["-d", "-c"]),
+            Self::Knot => ("Knot DNS", &["-c"]),
+            Self::Bind => ("BIND", &["-g", "-c"]),
         };
         let directory = directory.join(name.replace(' ', "-"));
         std::fs::create_dir_all(&directory).unwrap();
+
+        let config = SecondaryConfig {
+            directory: directory.display().to_string(),
+            port: address.port(),
+            primary,
+        };
+        let text = match self {
+            Self::Nsd => config.nsd(),
+            Self::Knot => config.knot(),
+            Self::Bind => config.bind(),
+        };
         let file = directory.join("conf");
-        std::fs::write(
-            &file,
-            text(&Config {
-                address,
-                primary,
-                directory: &directory,
-            }),
-        )
-        .unwrap();
+        std::fs::write(&file, text).unwrap();
+
         let process = Program::tied(&self.program())
             .args(arguments)
             .args([&file])
@@ -93,26 +97,24 @@ impl Kind {
     }
 }
 
-struct Config<'a> {
-    address: SocketAddr,
+/// Settings that the configurations of all servers have in common.
+struct SecondaryConfig {
+    directory: String,
+    /// The port of the secondary on 127.0.0.1.
+    port: u16,
     primary: SocketAddr,
-    directory: &'a Path,
 }
 
-fn nsd(
-    Config {
-        address,
-        primary,
-        directory,
-    }: &Config<'_>,
-) -> String {
-    let (directory, port, primary) = (
-        directory.display(),
-        address.port(),
-        format!("{}@{}", primary.ip(), primary.port()),
-    );
-    format!(
-        "server:
+impl SecondaryConfig {
+    fn nsd(&self) -> String {
+        let Self {
+            directory,
+            port,
+            primary,
+        } = self;
+        let primary = format!("{}@{}", primary.ip(), primary.port());
+        format!(
+            "server:
   ip-address: 127.0.0.1@{port}
   username: \"\"
   zonesdir: \"{directory}\"
@@ -136,23 +138,18 @@ zone:
   allow-notify: 127.0.0.1 xfer
   provide-xfr: 127.0.0.1 NOKEY
 "
-    )
-}
+        )
+    }
 
-fn knot(
-    Config {
-        address,
-        primary,
-        directory,
-    }: &Config<'_>,
-) -> String {
-    let (directory, port, primary) = (
-        directory.display(),
-        address.port(),
-        format!("{}@{}", primary.ip(), primary.port()),
-    );
-    format!(
-        "server:
+    fn knot(&self) -> String {
+        let Self {
+            directory,
+            port,
+            primary,
+        } = self;
+        let primary = format!("{}@{}", primary.ip(), primary.port());
+        format!(
+            "server:
   rundir: \"{directory}\"
   listen: 127.0.0.1@{port}
 log:
@@ -182,19 +179,18 @@ zone:
     master: kube-dns
     acl: [notify, transfer]
 "
-    )
-}
+        )
+    }
 
-fn bind(
-    Config {
-        address,
-        primary,
-        directory,
-    }: &Config<'_>,
-) -> String {
-    let (directory, port, primary_port) = (directory.display(), address.port(), primary.port());
-    format!(
-        "options {{
+    fn bind(&self) -> String {
+        let Self {
+            directory,
+            port,
+            primary,
+        } = self;
+        let primary_port = primary.port();
+        format!(
+            "options {{
   directory \"{directory}\";
   pid-file \"{directory}/pid\";
   session-keyfile \"{directory}/session.key\";
@@ -214,5 +210,6 @@ zone \"cluster.local\" {{
   allow-notify {{ key xfer; }};
 }};
 "
-    )
+        )
+    }
 }

@@ -25,11 +25,15 @@ fn dnsmasq(version: &str) -> DnsmasqVersion {
     }
 }
 
-fn plan_of(arguments: &DnsmasqArguments) -> LaunchPlan {
-    let root = NannyUser::Root {
+fn root_user() -> NannyUser {
+    NannyUser::Root {
         user: "root".to_owned(),
         group: "root".to_owned(),
-    };
+    }
+}
+
+fn plan_of(arguments: &DnsmasqArguments) -> LaunchPlan {
+    let root = root_user();
     LaunchPlan::new(
         LaunchSettings {
             arguments,
@@ -128,10 +132,7 @@ fn conflicts_are_resolved_and_told() {
 /// that the nanny adds, and the notes.
 #[test]
 fn cache_mode_adds_its_options() {
-    let root = NannyUser::Root {
-        user: "root".to_owned(),
-        group: "root".to_owned(),
-    };
+    let root = root_user();
     let ours = format!(
         "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
          --user=root --group=root"
@@ -196,19 +197,15 @@ fn cache_mode_adds_its_options() {
             format!("{kept} {ours}"),
             "{line}"
         );
-        assert_eq!(
-            plan.notes.is_empty(),
-            note.is_empty(),
-            "{line}: {:?}",
-            plan.notes
-        );
-        assert!(
-            plan.notes.join("\n").contains(note),
-            "{line}: {:?}",
-            plan.notes
-        );
+        let notes = &plan.notes;
+        assert_eq!(notes.is_empty(), note.is_empty(), "{line}: {notes:?}");
+        assert!(notes.join("\n").contains(note), "{line}: {notes:?}");
         assert!(plan.resolv_files.is_empty(), "{line}");
     }
+}
+
+#[test]
+fn cache_mode_without_file_has_arguments() {
     let routes = Routes {
         upstreams: vec!["127.0.0.1:10053".parse().unwrap()],
         upstreams_from: UpstreamOrigin::Kubedns,
