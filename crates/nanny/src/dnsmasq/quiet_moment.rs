@@ -252,7 +252,10 @@ mod tests {
     #[test]
     fn extra_descriptors_count_until_old() {
         let mut child = Command::new("sh")
-            .args(["-c", "echo started; read a; exec 9</dev/zero; echo open; read b"])
+            .args([
+                "-c",
+                "echo started; read a; exec 9</dev/zero; echo open; read b",
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
