@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{MultiHeaders, SockaddrStorage};
 
 pub use socket::UdpSocket;
-use socket::{RECEIVE_TIMEOUT, ReceiveWait, UdpPeer};
+use socket::{ReceiveWait, UdpPeer};
 
 use crate::backend::Backend;
 use crate::cause::Cause;
@@ -94,7 +94,7 @@ impl<B: Backend> UdpWorker<B> {
     }
 
     /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked
-    /// between batches, and at least once each [`RECEIVE_TIMEOUT`].
+    /// between batches, and at least once each [`socket::RECEIVE_TIMEOUT`].
     pub(crate) fn run(mut self) {
         let mut buffers = BatchBuffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
