@@ -324,7 +324,7 @@ pub(crate) enum DnsmasqAsks {
     Kubedns,
     StubDomain,
     /// kubedns and the servers of a stub domain: dnsmasq has both for the same domain, and uses the
-    /// answer of either.
+    /// first answer.
     KubednsAndStubDomain,
     /// The servers of `upstreamNameservers`.
     Upstreams,

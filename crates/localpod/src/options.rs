@@ -90,7 +90,7 @@ pub struct Shape {
     #[arg(long)]
     pub direct: bool,
 
-    /// Make dnsmasq in front a cache alone: it forwards all queries to kubedns, and kubedns to the
+    /// Let dnsmasq in front only cache: it forwards all other queries to kubedns, and kubedns to the
     /// upstreams
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,

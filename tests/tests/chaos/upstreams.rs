@@ -138,7 +138,7 @@ async fn cache_topology_survives_bad_upstream() {
         outside.is(Mood::Honest);
     }
     steady.stop().await.check(
-        "cache alone, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
+        "cache, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
     );
 }
 

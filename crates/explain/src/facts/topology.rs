@@ -6,7 +6,8 @@ pub enum DnsmasqTopology {
     /// In front: clients ask it, and it asks kubedns for names of the cluster, as in kube-dns.
     #[default]
     DropIn,
-    /// In front as a cache alone: it asks kubedns for all names (`-forward=kubedns` of the nanny).
+    /// In front, as nothing but a cache: it asks kubedns for all names (`-forward=kubedns` of the
+    /// nanny).
     Cache,
     /// Behind: clients ask kubedns, which asks dnsmasq for external names. dnsmasq asks stub
     /// domains and upstream servers.

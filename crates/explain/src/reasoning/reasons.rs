@@ -59,8 +59,8 @@ pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote
     match (candidate.dnsmasq.asks, &candidate.route) {
         (DnsmasqAsks::KubednsAndStubDomain, _) => {
             let text = format!(
-                "dnsmasq has the servers of the stub domain {stub} beside kubedns for this domain, \
-                 and takes the answer of either"
+                "dnsmasq has the servers of the stub domain {stub} beside kubedns for this domain: \
+                 a query may go to either or to both, and the first answer counts"
             );
             Some(CodedNote::new("stub_domain_beside_kubedns", text))
         }

@@ -2,12 +2,15 @@
 
 mod forwarding;
 
+use cluster::objects::ObjectKey;
 use wire::Name;
 
-use self::forwarding::{NO_UPSTREAM, forwarded_to, forwarding_sentence, list_in_turn};
+use self::forwarding::{
+    NO_UPSTREAM, describe_only_forwarded, forwarded_to, forwarding_sentence, list_in_turn,
+};
 use super::reasons::{is_lesson, reasons_for};
 use crate::document::{
-    AnswerSummary, LookupOutcome, NameKind, NameRoute, ShownServiceKind, TriedName,
+    AnswerSummary, CodedNote, LookupOutcome, NameKind, NameRoute, ShownServiceKind, TriedName,
 };
 use crate::facts::candidate::{NameCandidate, first_answered};
 use crate::facts::evidence::Evidence;
@@ -106,16 +109,11 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
         _ if forwarded.is_empty() => describe_missing(candidate),
         _ => {
             // The missing name is not the end: the resolver goes on to the forwarded names.
-            let last = if forwarded.len() == 1 {
-                "finally, "
-            } else {
-                ""
+            let rest = match forwarded.as_slice() {
+                [only] => describe_only_forwarded(candidates, only),
+                several => list_in_turn(several),
             };
-            let text = format!(
-                "{}; {last}{}",
-                describe_missing_here(candidate),
-                list_in_turn(&forwarded)
-            );
+            let text = format!("{}; {rest}", describe_missing_here(candidate));
             return AnswerSummary {
                 outcome: LookupOutcome::Forwarded,
                 text,
@@ -338,7 +336,20 @@ fn tried_text(evidence: Evidence<'_>, candidate: &NameCandidate) -> String {
         _ => reasons_for(evidence, candidate)
             .into_iter()
             .find(|reason| !is_lesson(reason))
-            .map(|reason| reason.text)
+            .map(|reason| tried_reason_text(candidate, reason))
             .unwrap_or_default(),
+    }
+}
+
+/// The reason why a name of the search does not exist. In `web.apps.default.svc.cluster.local.`,
+/// `apps` stands in the place of a Service: the reason alone would not tell that it is not the
+/// namespace that the user meant.
+fn tried_reason_text(candidate: &NameCandidate, reason: CodedNote) -> String {
+    match &candidate.kind {
+        NameKind::Member { key, .. } if reason.code == "no_such_service" => {
+            let ObjectKey { namespace, name } = key;
+            format!("would be a host of a Service {name:?} in namespace {namespace}: there is none")
+        }
+        _ => reason.text,
     }
 }

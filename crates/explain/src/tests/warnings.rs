@@ -138,8 +138,8 @@ fn stub_domain_equal_to_cluster_is_named() {
             "{words}"
         );
         let way = format!(
-            "\npath       dnsmasq asks kubedns or 192.0.2.9:53 of the stub domain {domain}, and takes the answer of \
-             either\n"
+            "\npath       dnsmasq asks kubedns or 192.0.2.9:53 of the stub domain {domain}, or both, and the \
+             first answer counts\n"
         );
         let text = cluster.text(words);
         assert!(text.contains(&way), "{text}");

@@ -220,8 +220,8 @@ fn path_text(detail: &NameDetail) -> String {
         }
         DnsmasqAsks::KubednsAndStubDomain => {
             format!(
-                "dnsmasq asks kubedns or {servers} of the stub domain {domain}, and takes the \
-                 answer of either"
+                "dnsmasq asks kubedns or {servers} of the stub domain {domain}, or both, and the \
+                 first answer counts"
             )
         }
         DnsmasqAsks::Upstreams => {

@@ -40,7 +40,7 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
 
     let effect = match flags.topology {
         DnsmasqTopology::DropIn => {
-            "dnsmasq asks kubedns or its servers, and takes the answer of either"
+            "dnsmasq asks kubedns or its servers, or both, and the first answer counts"
         }
         DnsmasqTopology::Cache | DnsmasqTopology::Direct | DnsmasqTopology::Alone => {
             "its servers are not asked"

@@ -218,7 +218,7 @@ impl LaunchPlan {
         // The arguments may bypass kubedns, or concern servers that only kubedns queries.
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
-                "--server={server}: dnsmasq asks it beside kubedns, and takes the answer of either"
+                "--server={server}: dnsmasq asks it beside kubedns, and the first answer counts"
             ));
         }
         for option in ["no-resolv", "resolv-file"] {

@@ -26,12 +26,34 @@ pub(super) fn list_in_turn(forwarded: &[&NameCandidate]) -> String {
     }
 }
 
+/// Describes the only forwarded name of a search.
+pub(super) fn describe_only_forwarded(
+    candidates: &[NameCandidate],
+    forwarded: &NameCandidate,
+) -> String {
+    let name = &forwarded.name;
+    // A search domain only adds labels.
+    let is_shortest = candidates
+        .iter()
+        .all(|other| other.name.label_count() >= name.label_count());
+
+    let form = if is_shortest {
+        "without a search domain, as"
+    } else {
+        "as"
+    };
+    format!("{form} {name}, the name {}", forwarding_verb(forwarded))
+}
+
 /// Describes the forwarding of one name.
 pub(super) fn forwarding_sentence(candidate: &NameCandidate) -> String {
-    let name = &candidate.name;
+    format!("{} {}", candidate.name, forwarding_verb(candidate))
+}
+
+fn forwarding_verb(candidate: &NameCandidate) -> String {
     match forwarded_to(candidate) {
-        Some(servers) => format!("{name} is forwarded to {servers}"),
-        None => format!("{name} is not forwarded, {NO_UPSTREAM}"),
+        Some(servers) => format!("is forwarded to {servers}"),
+        None => format!("is not forwarded, {NO_UPSTREAM}"),
     }
 }
 
