@@ -38,6 +38,8 @@ const TYPED: Instead =
     Because("is the beginning of a command line; tests/tests/docs/flags.rs knows its flags");
 const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
 const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
+const ANOTHER_CLUSTER: Instead =
+    Because("needs a cluster of this provider or tool; was not tried, as the page says");
 const TRANSFER: Instead = Test(
     "crates/kubedns/tests/api/transfer.rs",
     "transfer_needs_key_and_address",
@@ -141,6 +143,10 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
         "Trying it beside the old one",
         ON_A_KUBELET,
     ),
+    ("docs/places.md", "GKE Standard", ANOTHER_CLUSTER),
+    ("docs/places.md", "kops", ANOTHER_CLUSTER),
+    ("docs/places.md", "RKE1", ANOTHER_CLUSTER),
+    ("docs/places.md", "Addon manager", ANOTHER_CLUSTER),
     (
         "docs/search.md",
         "get pod web-0",
