@@ -1,11 +1,15 @@
-//! A minimal HTTP client for tests. Each request uses a new connection.
+//! A minimal HTTP client for tests, and a server with one reply to all requests. Each request uses a
+//! new connection.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Timeout of a request. Long enough for a busy machine.
@@ -76,4 +80,82 @@ async fn exchange(
         Ok(text)
     };
     timeout(PATIENCE, exchange).await?
+}
+
+/// A server that sends the same octets, which need not be HTTP, in reply to each request. It ends
+/// when dropped.
+pub struct ScriptedHttp {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    _task: JoinSet<()>,
+}
+
+impl ScriptedHttp {
+    /// Sends `reply` and closes the connection.
+    pub async fn start(reply: impl Into<Vec<u8>>) -> Self {
+        Self::run(reply.into(), false).await
+    }
+
+    /// Sends `reply` and leaves the connection open.
+    pub async fn hanging(reply: impl Into<Vec<u8>>) -> Self {
+        Self::run(reply.into(), true).await
+    }
+
+    async fn run(reply: Vec<u8>, hangs: bool) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a free port");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let heads = Arc::clone(&requests);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let head = read_head(&mut stream).await;
+                heads.lock().push(head);
+                // The client may have closed the connection.
+                let _ = stream.write_all(&reply).await;
+                if hangs {
+                    open.push(stream);
+                }
+            }
+        });
+        Self {
+            address,
+            requests,
+            _task: task,
+        }
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The first line of each request.
+    pub fn requests(&self) -> Vec<String> {
+        let heads = self.requests.lock();
+        let lines = heads.iter().map(|head| head.lines().next());
+        lines
+            .map(|line| line.unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+/// Reads a request up to the empty line, or to the end.
+async fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if !stream
+            .read_buf(&mut head)
+            .await
+            .is_ok_and(|count| count > 0)
+        {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&head).into_owned()
 }

@@ -12,7 +12,7 @@
 //! * [`process`]: start a binary of this project, read its log, stop the process.
 //! * [`ports`]: free ports.
 //! * [`processes`]: running processes and their resources.
-//! * [`http`]: one request and its response.
+//! * [`http`]: one request and its response; a server with one reply.
 //! * [`kubectl`], [`etcd`]: the real programs.
 //! * [`eventually`]: wait for a condition without a guessed sleep.
 //!

@@ -3,7 +3,8 @@
 //! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay,
 //! garbage, a closed connection. Packets are recorded, except the loop probes of kubedns: from time
 //! to time, kubedns sends a TXT query for a name with the label `forward-loop`. A loop probe gets
-//! NXDOMAIN and is not counted, so that tests see only their own queries.
+//! NXDOMAIN and is not counted, so that tests see only their own queries, except with
+//! [`Upstream::start_with_loop_probes`].
 //!
 //! ```no_run
 //! # async fn example() {
@@ -91,12 +92,22 @@ struct Log {
 /// State that the serving tasks share.
 pub(crate) struct Shared {
     handler: Box<dyn Fn(&Asked) -> Reaction + Send + Sync>,
+    /// Loop probes are given to the handler, and recorded.
+    has_loop_probes: bool,
     log: Mutex<Log>,
 }
 
 impl Shared {
+    fn new(handler: impl Handler) -> Self {
+        Self {
+            handler: Box::new(handler),
+            has_loop_probes: false,
+            log: Mutex::default(),
+        }
+    }
+
     fn react(&self, asked: Asked) -> Reaction {
-        if asked.looks_for_loops() {
+        if asked.looks_for_loops() && !self.has_loop_probes {
             return Reply::to(&asked.packet).rcode("NXDOMAIN").into();
         }
         let reaction = (self.handler)(&asked);
@@ -136,10 +147,21 @@ impl Upstream {
             let udp = bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await;
             let addr = udp.local_addr().expect("a bound socket has an address");
             if let Ok(tcp) = TcpListener::bind(addr).await {
-                return Self::run(udp, Some(tcp), handler);
+                return Self::run(udp, Some(tcp), Shared::new(handler));
             }
         }
         panic!("no port is free for both UDP and TCP")
+    }
+
+    /// Starts a server that refuses TCP connections, and gives loop probes of kubedns to the
+    /// handler, too.
+    pub async fn start_with_loop_probes(handler: impl Handler) -> Self {
+        let shared = Shared {
+            has_loop_probes: true,
+            ..Shared::new(handler)
+        };
+        let udp = bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await;
+        Self::run(udp, None, shared)
     }
 
     /// Starts an upstream with the handler [`answering`].
@@ -154,24 +176,18 @@ impl Upstream {
         let tcp = TcpListener::bind(addr)
             .await
             .unwrap_or_else(|error| panic!("TCP {addr}: {error}"));
-        Self::run(udp, Some(tcp), handler)
+        Self::run(udp, Some(tcp), Shared::new(handler))
     }
 
     /// Starts a server that refuses TCP connections.
     pub async fn start_udp_only(handler: impl Handler) -> Self {
-        Self::run(
-            bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await,
-            None,
-            handler,
-        )
+        let udp = bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await;
+        Self::run(udp, None, Shared::new(handler))
     }
 
-    fn run(udp: UdpSocket, tcp: Option<TcpListener>, handler: impl Handler) -> Self {
+    fn run(udp: UdpSocket, tcp: Option<TcpListener>, shared: Shared) -> Self {
         let addr = udp.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared {
-            handler: Box::new(handler),
-            log: Mutex::default(),
-        });
+        let shared = Arc::new(shared);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::udp(udp, Arc::clone(&shared)));
         if let Some(tcp) = tcp {

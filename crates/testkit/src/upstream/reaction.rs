@@ -1,7 +1,9 @@
 //! The scripted upstream's reaction to one packet.
 
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use super::Asked;
 use crate::reply::Reply;
 
 /// One action of the upstream.
@@ -37,6 +39,15 @@ impl Reaction {
     /// Closes a TCP connection without an answer.
     pub fn close() -> Self {
         Self::silence().then(Act::Close)
+    }
+
+    /// Sends the query on to a server on loopback, and does nothing more. If the server itself
+    /// asked, this is a forwarding loop.
+    pub fn send_on(asked: &Asked, server: SocketAddr) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        // The server may have stopped.
+        let _ = socket.send_to(&asked.packet, server);
+        Self::silence()
     }
 
     /// Adds an action at the end.
