@@ -183,13 +183,8 @@ mod tests {
     fn status() -> (Status, CancellationToken) {
         let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
         let draining = CancellationToken::new();
-        (
-            Status::new(
-                Arc::new(Published::new(Snapshot::new(zone))),
-                draining.clone(),
-            ),
-            draining,
-        )
+        let published = Arc::new(Published::new(Snapshot::new(zone)));
+        (Status::new(published, draining.clone()), draining)
     }
 
     async fn get(status: &Status, path: &str) -> (u16, String, String) {
@@ -209,33 +204,23 @@ mod tests {
     async fn readiness_follows_progress_until_draining() {
         let (status, draining) = status();
         let plain = "text/plain; charset=utf-8";
+        let waiting = "not ready: waiting for the first lists of the API server\n";
+        let stale =
+            "not ready: serving the records of an earlier run, waiting for the API server\n";
         let cases = [
-            (
-                SyncProgress::Waiting,
-                503,
-                "not ready: waiting for the first lists of the API server\n",
-            ),
-            (
-                SyncProgress::Stale,
-                503,
-                "not ready: serving the records of an earlier run, waiting for the API server\n",
-            ),
+            (SyncProgress::Waiting, 503, waiting),
+            (SyncProgress::Stale, 503, stale),
             (SyncProgress::StaleOverdue, 200, "ok\n"),
             (SyncProgress::Synced, 200, "ok\n"),
         ];
+        let reply = |code, body: &str| (code, plain.to_owned(), body.to_owned());
         status.set_progress(SyncProgress::Synced);
         let body = "not ready: waiting for the ConfigMap with the configuration\n";
-        assert_eq!(
-            get(&status, "/readiness").await,
-            (503, plain.to_owned(), body.to_owned())
-        );
+        assert_eq!(get(&status, "/readiness").await, reply(503, body));
         status.set_configured();
         for (progress, code, body) in cases {
             status.set_progress(progress);
-            assert_eq!(
-                get(&status, "/readiness").await,
-                (code, plain.to_owned(), body.to_owned())
-            );
+            assert_eq!(get(&status, "/readiness").await, reply(code, body));
         }
         draining.cancel();
         assert_eq!(get(&status, "/readiness").await.0, 503);

@@ -100,26 +100,40 @@ fn slice(index: u32) -> EndpointSlice {
     }
 }
 
-/// An index with complete lists, published in batches like those of the index task.
-fn cluster() -> (Index, Arc<Published>) {
+/// An index without objects.
+fn index_with(pods: PodMode) -> (Index, Arc<Published>) {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
-    let mut index = Index::new(Arc::clone(&published));
-    index.apply(Event::Service(Change::RelistStarted));
-    for number in 0..SERVICES {
-        index.apply(Event::Service(Change::Apply(service(number))));
+    let options = Options {
+        pods,
+        ..Options::default()
+    };
+    let index = Index::with_options(options, Arc::clone(&published));
+    (index, published)
+}
+
+/// Applies the events of a list, published in batches like those of the index task.
+fn apply_list(index: &mut Index, count: u32, event: impl Fn(u32) -> Event) {
+    for number in 0..count {
+        index.apply(event(number));
         if number % 1024 == 0 {
             index.publish();
         }
     }
+}
+
+/// An index with complete lists.
+fn cluster() -> (Index, Arc<Published>) {
+    let (mut index, published) = index_with(PodMode::Insecure);
+    index.apply(Event::Service(Change::RelistStarted));
+    apply_list(&mut index, SERVICES, |number| {
+        Event::Service(Change::Apply(service(number)))
+    });
     index.apply(Event::Service(Change::RelistDone));
     index.apply(Event::EndpointSlice(Change::RelistStarted));
-    for number in 0..SERVICES {
-        index.apply(Event::EndpointSlice(Change::Apply(slice(number))));
-        if number % 1024 == 0 {
-            index.publish();
-        }
-    }
+    apply_list(&mut index, SERVICES, |number| {
+        Event::EndpointSlice(Change::Apply(slice(number)))
+    });
     index.apply(Event::EndpointSlice(Change::RelistDone));
     index.apply(Event::EndpointsFrom(EndpointsSource::EndpointSlices));
     index.publish();
@@ -129,9 +143,7 @@ fn cluster() -> (Index, Arc<Published>) {
 /// A namespace with all Services, and a headless Service with five thousand addresses and two
 /// ports.
 fn crowded_namespace() -> Arc<Published> {
-    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
-    let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
-    let mut index = Index::new(Arc::clone(&published));
+    let (mut index, published) = index_with(PodMode::Insecure);
     let key = |number| ObjectKey::new("crowd", format!("{}-{number}", word(number)));
     for number in 0..SERVICES {
         index.apply(Event::Service(Change::Apply(Service {
@@ -201,25 +213,13 @@ const PODS: u32 = 100_000;
 
 /// An index with the pods of 100 namespaces.
 fn pods() -> (Index, Arc<Published>) {
-    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
-    let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
-    let options = Options {
-        pods: PodMode::Verified,
-        ..Options::default()
-    };
-    let mut index = Index::with_options(options, Arc::clone(&published));
+    let (mut index, published) = index_with(PodMode::Verified);
     index.apply(Event::Pod(Change::RelistStarted));
-    for number in 0..PODS {
-        let key = ObjectKey::new(
-            format!("team-{}", number % NAMESPACES),
-            format!("{}-{number}", word(number)),
-        );
+    apply_list(&mut index, PODS, |number| {
+        let key = key(number);
         let addresses = [Ipv4Addr::from(0x0a80_0000 + number).into()].into();
-        index.apply(Event::Pod(Change::Apply(Pod { key, addresses })));
-        if number % 1024 == 0 {
-            index.publish();
-        }
-    }
+        Event::Pod(Change::Apply(Pod { key, addresses }))
+    });
     index.apply(Event::Pod(Change::RelistDone));
     index.publish();
     (index, published)
@@ -248,8 +248,7 @@ const NODES: u32 = 50_000;
 /// Nodes come and go after the list, as in a cluster that scales.
 #[test]
 fn deleted_nodes_leave_no_memory() {
-    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
-    let mut index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    let (mut index, _published) = index_with(PodMode::Insecure);
     index.apply(Event::Node(Change::RelistStarted));
     index.apply(Event::Node(Change::RelistDone));
     let kept = measure(|| {

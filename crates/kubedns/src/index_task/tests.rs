@@ -83,23 +83,32 @@ impl RunningTask {
 
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            self.sink
-                .send(ReceivedEvent {
-                    event,
-                    at: Instant::now(),
-                })
-                .await
-                .unwrap();
+            let at = Instant::now();
+            self.sink.send(ReceivedEvent { event, at }).await.unwrap();
         }
+    }
+
+    /// Starts a task, and sends it the first lists.
+    async fn synced() -> Self {
+        let running = Self::start(PATIENCE, |_| None);
+        running.send_first_lists().await;
+        running
+    }
+
+    /// Sends the first lists, and waits until they are applied.
+    async fn send_first_lists(&self) {
+        self.send(first_lists()).await;
+        self.until(|running| running.status.progress() == SyncProgress::Synced)
+            .await;
+    }
+
+    /// The number of objects of a kind.
+    fn objects_of(&self, kind: &str) -> i64 {
+        self.metrics.objects.with_label_values(&[kind]).get()
     }
 
     async fn until(&self, what: impl Fn(&Self) -> bool) {
         eventually(PATIENCE, || async { what(self) }).await;
-    }
-
-    async fn until_synced(&self) {
-        self.until(|running| running.status.progress() == SyncProgress::Synced)
-            .await;
     }
 
     async fn end(mut self) -> Result<(), WatchersEnded> {
@@ -180,21 +189,13 @@ fn first_lists() -> Vec<Event> {
 async fn first_lists_are_published_and_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);
     assert_eq!(running.status.progress(), SyncProgress::Waiting);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    running.send_first_lists().await;
     assert!(running.published.get().has_synced());
     running
         .until(|running| running.metrics.records.get() == 2)
         .await;
-    let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
-    assert_eq!(
-        (
-            objects("services"),
-            objects("endpoints"),
-            objects("endpointslices")
-        ),
-        (2, 1, 0)
-    );
+    let kinds = ["services", "endpoints", "endpointslices"];
+    assert_eq!(kinds.map(|kind| running.objects_of(kind)), [2, 1, 0]);
     assert_eq!(running.metrics.synced.get(), 1);
     running.end().await.unwrap();
 }
@@ -205,43 +206,31 @@ async fn first_lists_are_published_and_counted() {
 async fn objects_without_records_are_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
-    running.until(|_| objects("endpoints") == 1).await;
+    let until_endpoints = |count| running.until(move |it| it.objects_of("endpoints") == count);
+    until_endpoints(1).await;
     let publications = running.metrics.publications.get();
-    running
-        .send([endpoints("web", "10.0.0.7", "2026-01-01T00:00:00Z")])
-        .await;
-    running.until(|_| objects("endpoints") == 2).await;
+    let of_web = endpoints("web", "10.0.0.7", "2026-01-01T00:00:00Z");
+    running.send([of_web]).await;
+    until_endpoints(2).await;
     assert_eq!(running.metrics.publications.get(), publications);
-    running
-        .send([Event::Endpoints(Change::Deleted(ObjectKey::new(
-            "apps", "db",
-        )))])
-        .await;
-    running.until(|_| objects("endpoints") == 1).await;
-    running
-        .send([Event::EndpointsFrom(EndpointsSource::EndpointSlices)])
-        .await;
-    running.until(|_| objects("endpoints") == 0).await;
+    let deleted = Change::Deleted(ObjectKey::new("apps", "db"));
+    running.send([Event::Endpoints(deleted)]).await;
+    until_endpoints(1).await;
+    let slices = Event::EndpointsFrom(EndpointsSource::EndpointSlices);
+    running.send([slices]).await;
+    until_endpoints(0).await;
     running.end().await.unwrap();
 }
 
 #[tokio::test]
 async fn unchanged_list_publishes_nothing() {
-    let running = RunningTask::start(PATIENCE, |_| None);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::synced().await;
     let (publications, before) = (running.metrics.publications.get(), running.published.get());
     running.send(first_lists()).await;
     running.send([service("last", "10.96.0.9")]).await;
-    running
-        .until(|running| running.metrics.publications.get() > publications)
-        .await;
-    assert_eq!(
-        running.metrics.publications.get(),
-        publications + 1,
-        "for the last Service alone"
-    );
+    let published = |running: &RunningTask| running.metrics.publications.get() - publications;
+    running.until(|running| published(running) > 0).await;
+    assert_eq!(published(&running), 1, "for the last Service alone");
     assert!(!Arc::ptr_eq(&before, &running.published.get()));
     running.end().await.unwrap();
 }
@@ -250,14 +239,11 @@ async fn unchanged_list_publishes_nothing() {
 /// does.
 #[tokio::test]
 async fn concurrent_events_share_publications() {
-    let running = RunningTask::start(PATIENCE, |_| None);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::synced().await;
     let before = running.metrics.publications.get();
     for number in 0..30 {
-        running
-            .send([service(&format!("new-{number}"), "10.96.1.1")])
-            .await;
+        let new = service(&format!("new-{number}"), "10.96.1.1");
+        running.send([new]).await;
         tokio::task::yield_now().await;
     }
     running
@@ -273,9 +259,7 @@ async fn concurrent_events_share_publications() {
 
 #[tokio::test]
 async fn programming_latency_omits_first_lists() {
-    let running = RunningTask::start(PATIENCE, |_| None);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::synced().await;
     let measured = |running: &RunningTask| running.metrics.programming.get_sample_count();
     assert_eq!(measured(&running), 0);
     let now = chrono::Utc::now().to_rfc3339();
@@ -297,10 +281,8 @@ async fn configuration_becomes_the_zone() {
         .await;
     let zone = running.published.get().zone().clone();
     let shown = |(name, servers): &skydns::StubDomain| {
-        format!(
-            "{name} {:?}",
-            servers.iter().map(ToString::to_string).collect::<Vec<_>>()
-        )
+        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        format!("{name} {servers:?}")
     };
     let stub_domains: Vec<String> = zone.stub_domains().iter().map(shown).collect();
     // A stub domain without usable servers remains with an empty list: its names must not be
@@ -341,10 +323,8 @@ async fn end_of_all_watchers_fails() {
 #[tokio::test]
 async fn shutdown_writes_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().to_owned();
-    let running = RunningTask::start_with_snapshots(path);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::start_with_snapshots(directory.path().to_owned());
+    running.send_first_lists().await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
     assert_eq!(snapshots_written(&metrics, "written"), 1);
@@ -360,29 +340,49 @@ async fn shutdown_writes_the_snapshot() {
 #[tokio::test]
 async fn unwritable_snapshot_directory_is_counted() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let path = file.path().join("below a file");
-    let running = RunningTask::start_with_snapshots(path);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::start_with_snapshots(file.path().join("below a file"));
+    running.send_first_lists().await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
     assert_eq!(snapshots_written(&metrics, "failed"), 1);
 }
 
-/// Opening a pipe without a reader hangs, like a file on an unreachable volume.
+/// A directory in which writing the snapshot file hangs, as on an unreachable volume: the file is a
+/// pipe without a reader.
+struct HungVolume {
+    directory: tempfile::TempDir,
+    metrics: Arc<Metrics>,
+}
+
+impl HungVolume {
+    fn new() -> (Self, SnapshotWriter) {
+        let directory = tempfile::tempdir().unwrap();
+        let metrics = new_metrics();
+        let path = directory.path().to_owned();
+        let writer = SnapshotWriter::new(path, "cluster.local.", Arc::clone(&metrics));
+        let hung = Self { directory, metrics };
+        nix::unistd::mkfifo(&hung.pipe(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        (hung, writer)
+    }
+
+    fn pipe(&self) -> PathBuf {
+        self.directory.path().join("kubedns.snapshot.new")
+    }
+
+    /// Opens the pipe for reading, which lets the hanging call return.
+    fn open(&self) -> std::fs::File {
+        std::fs::File::open(self.pipe()).unwrap()
+    }
+
+    fn failed_writes(&self) -> u64 {
+        snapshots_written(&self.metrics, "failed")
+    }
+}
+
 #[tokio::test]
 async fn hanging_write_is_reported_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let pipe = directory.path().join("kubedns.snapshot.new");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let metrics = new_metrics();
-    let failed = || snapshots_written(&metrics, "failed");
+    let (hung, mut writer) = HungVolume::new();
     let index = empty_index();
-    let mut writer = SnapshotWriter::new(
-        directory.path().to_owned(),
-        "cluster.local.",
-        Arc::clone(&metrics),
-    );
     writer.note_change();
     tokio::time::pause();
     for (after, failures) in [(11, 0), (29, 0), (2, 1), (60, 1)] {
@@ -390,10 +390,9 @@ async fn hanging_write_is_reported_once() {
         writer
             .write_if_due(&index, EndpointsSource::Endpoints)
             .await;
-        assert_eq!(failed(), failures, "{after} seconds later");
+        assert_eq!(hung.failed_writes(), failures, "{after} seconds later");
     }
-    // A reader lets the hanging open call return.
-    let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
+    let reader = hung.open();
     writer.write_last(&index, EndpointsSource::Endpoints).await;
     drop(reader);
 }
@@ -402,16 +401,8 @@ async fn hanging_write_is_reported_once() {
 /// would not end in time.
 #[tokio::test]
 async fn hung_volume_delays_shutdown_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let pipe = directory.path().join("kubedns.snapshot.new");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let metrics = new_metrics();
+    let (hung, mut writer) = HungVolume::new();
     let index = empty_index();
-    let mut writer = SnapshotWriter::new(
-        directory.path().to_owned(),
-        "cluster.local.",
-        Arc::clone(&metrics),
-    );
     writer.note_change();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(11)).await;
@@ -432,12 +423,11 @@ async fn hung_volume_delays_shutdown_once() {
     }
 
     let waited = stopped.elapsed();
-    // A reader lets the hanging open call return. Otherwise the runtime of a failed test would wait
-    // for it.
-    drop(std::fs::OpenOptions::new().read(true).open(&pipe).unwrap());
+    // Otherwise the runtime of a failed test would wait for the hanging call.
+    drop(hung.open());
     // The process waits five seconds for its tasks.
     assert!(waited < Duration::from_secs(4), "{waited:?}");
-    assert_eq!(snapshots_written(&metrics, "failed"), 1);
+    assert_eq!(hung.failed_writes(), 1);
 }
 
 #[tokio::test]
@@ -474,9 +464,7 @@ async fn events_do_not_wait_for_encoding() {
 
 #[tokio::test]
 async fn known_configuration_is_published_before_ready() {
-    let running = RunningTask::start(PATIENCE, |_| None);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::synced().await;
     assert!(!running.status.is_configured());
     running
         .in_force
@@ -571,9 +559,7 @@ fn stopping_explainer(
 
 #[tokio::test]
 async fn stopped_readers_delay_no_event() {
-    let running = RunningTask::start(PATIENCE, |_| None);
-    running.send(first_lists()).await;
-    running.until_synced().await;
+    let running = RunningTask::synced().await;
 
     let (explainer, release, mut begins) = stopping_explainer(&running);
     let mut readers = tokio::task::JoinSet::new();
@@ -587,18 +573,12 @@ async fn stopped_readers_delay_no_event() {
     for name in ["first", "second", "third"] {
         running.send([service(name, "10.96.0.9")]).await;
         let key = ObjectKey::new("apps", name);
-        running
-            .until(|running| {
-                let objects = running.objects.get().unwrap();
-                objects.service(&key).is_some()
-                    && running
-                        .published
-                        .get()
-                        .services
-                        .entry(&["apps"], name)
-                        .is_some()
-            })
-            .await;
+        let is_seen = |running: &RunningTask| {
+            let objects = running.objects.get().unwrap();
+            let records = &running.published.get().services;
+            objects.service(&key).is_some() && records.entry(&["apps"], name).is_some()
+        };
+        running.until(is_seen).await;
     }
 
     drop(release);

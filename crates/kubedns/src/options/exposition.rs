@@ -91,35 +91,38 @@ mod tests {
         })
     }
 
+    /// Each case has the variables for port, path, namespace and subsystem.
     #[test]
-    fn empty_environment_means_defaults() {
+    fn variables_are_used_or_escaped() {
         let usual = exposition(&[]);
         assert_eq!(
-            (usual.port, usual.path.as_str()),
-            (MetricsPort::Unset, "/metrics")
+            shown(&usual),
+            (MetricsPort::Unset, "/metrics", "skydns", "skydns")
         );
-        assert_eq!(
-            (usual.namespace.as_str(), usual.subsystem.as_str()),
-            ("skydns", "skydns")
-        );
+        let names =
+            ["PORT", "PATH", "NAMESPACE", "SUBSYSTEM"].map(|name| format!("PROMETHEUS_{name}"));
+        for (values, path, namespace, subsystem) in [
+            (["10055", "custom", "nsx", "subx"], "/custom", "nsx", "subx"),
+            (["10055", "/m", "my-ns", "1.b"], "/m", "my_ns", "1_b"),
+        ] {
+            let variables: Vec<(&str, &str)> =
+                names.iter().map(String::as_str).zip(values).collect();
+            let custom = exposition(&variables);
+            assert_eq!(
+                shown(&custom),
+                (MetricsPort::Port(10055), path, namespace, subsystem)
+            );
+        }
     }
 
-    #[test]
-    fn variables_are_used_as_given() {
-        let custom = exposition(&[
-            ("PROMETHEUS_PORT", "10055"),
-            ("PROMETHEUS_PATH", "custom"),
-            ("PROMETHEUS_NAMESPACE", "nsx"),
-            ("PROMETHEUS_SUBSYSTEM", "subx"),
-        ]);
-        assert_eq!(
-            (custom.port, custom.path.as_str()),
-            (MetricsPort::Port(10055), "/custom")
-        );
-        assert_eq!(
-            (custom.namespace.as_str(), custom.subsystem.as_str()),
-            ("nsx", "subx")
-        );
+    fn shown(exposition: &Exposition) -> (MetricsPort, &str, &str, &str) {
+        let Exposition {
+            port,
+            path,
+            namespace,
+            subsystem,
+        } = exposition;
+        (port.clone(), path, namespace.as_str(), subsystem.as_str())
     }
 
     #[test]
@@ -130,17 +133,5 @@ mod tests {
                 MetricsPort::Invalid(port.to_owned())
             );
         }
-    }
-
-    #[test]
-    fn impossible_prefix_is_escaped() {
-        let escaped = exposition(&[
-            ("PROMETHEUS_NAMESPACE", "my-ns"),
-            ("PROMETHEUS_SUBSYSTEM", "1.b"),
-        ]);
-        assert_eq!(
-            (escaped.namespace.as_str(), escaped.subsystem.as_str()),
-            ("my_ns", "1_b")
-        );
     }
 }

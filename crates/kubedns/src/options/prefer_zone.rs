@@ -117,27 +117,16 @@ mod tests {
 
     #[test]
     fn flags_without_effect_are_rejected() {
+        let auto = &["--prefer-zone=auto"][..];
+        let endpoints = &["--prefer-zone=a", "--endpoints-source=endpoints"];
+        let no_node = "the environment variable NODE_NAME";
+        let no_zones = "only EndpointSlices have the zones";
+        let two = "expected auto or the name of a zone";
         for (words, node, reason) in [
-            (
-                &["--prefer-zone=auto"][..],
-                None,
-                "the environment variable NODE_NAME",
-            ),
-            (
-                &["--prefer-zone=auto"],
-                Some(""),
-                "the environment variable NODE_NAME",
-            ),
-            (
-                &["--prefer-zone=a", "--endpoints-source=endpoints"],
-                None,
-                "only EndpointSlices have the zones",
-            ),
-            (
-                &["--prefer-zone=a b"],
-                None,
-                "expected auto or the name of a zone",
-            ),
+            (auto, None, no_node),
+            (auto, Some(""), no_node),
+            (endpoints, None, no_zones),
+            (&["--prefer-zone=a b"], None, two),
         ] {
             let line = node_of_zone(words, node).unwrap_err();
             assert!(line.contains(reason), "{words:?}: {line}");

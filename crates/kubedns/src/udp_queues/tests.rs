@@ -30,47 +30,24 @@ fn sums_of(table: &str, address: &str) -> QueueSums {
 #[test]
 #[cfg(target_endian = "little")]
 fn sockets_of_one_address_are_added_up() {
-    assert_eq!(
-        sums_of(UDP, "0.0.0.0:10051"),
-        QueueSums {
-            waiting: 0x300 + 0x34a00,
-            drops: 17 + 4_294_967_295
-        }
-    );
-    assert_eq!(
-        sums_of(UDP, "127.0.0.1:10051"),
-        QueueSums {
-            waiting: 1,
-            drops: 1
-        }
-    );
-    assert_eq!(
-        sums_of(UDP, "0.0.0.0:53"),
-        QueueSums {
-            waiting: 2,
-            drops: 2
-        }
-    );
-    assert_eq!(sums_of(UDP, "0.0.0.0:54"), QueueSums::default());
+    for (address, waiting, drops) in [
+        ("0.0.0.0:10051", 0x300 + 0x34a00, 17 + 4_294_967_295),
+        ("127.0.0.1:10051", 1, 1),
+        ("0.0.0.0:53", 2, 2),
+        ("0.0.0.0:54", 0, 0),
+    ] {
+        let expected = QueueSums { waiting, drops };
+        assert_eq!(sums_of(UDP, address), expected, "{address}");
+    }
 }
 
 #[test]
 #[cfg(target_endian = "little")]
 fn ipv6_addresses_are_four_words() {
-    assert_eq!(
-        sums_of(UDP6, "[::]:10051"),
-        QueueSums {
-            waiting: 0x200,
-            drops: 5
-        }
-    );
-    assert_eq!(
-        sums_of(UDP6, "[2001:db8::1]:10051"),
-        QueueSums {
-            waiting: 0x100,
-            drops: 6
-        }
-    );
+    for (address, waiting, drops) in [("[::]:10051", 0x200, 5), ("[2001:db8::1]:10051", 0x100, 6)] {
+        let expected = QueueSums { waiting, drops };
+        assert_eq!(sums_of(UDP6, address), expected, "{address}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless};
 use testkit::ports::free_port;
 use testkit::process::Program;
-use testkit::upstream::{Upstream, answering};
+use testkit::upstream::Upstream;
 
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
@@ -28,9 +28,7 @@ fn cluster() -> Cluster {
 
 /// Starts kubedns with an upstream, and waits until it is ready.
 async fn ready(cluster: &Cluster, upstream: SocketAddr) -> Kubedns {
-    let kubedns = Kubedns::start(cluster, &[&format!("--nameservers={upstream}")]).await;
-    kubedns.until_ready().await;
-    kubedns
+    Kubedns::ready(cluster, &[&format!("--nameservers={upstream}")]).await
 }
 
 /// Runs `kube-dns check cluster`. Returns the exit code, and the outcome and line of each check.
@@ -46,21 +44,10 @@ pub(crate) async fn check(words: &[String]) -> (i32, Vec<(String, String)>) {
     let code = process.wait(PATIENCE).await.code().unwrap();
     let report: Value = serde_json::from_str(&process.stdout().join("\n")).unwrap();
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
-    let line = |check: &Value| {
-        (
-            text(check, "outcome"),
-            format!("{} {}", text(check, "text"), text(check, "detail")),
-        )
-    };
-    (
-        code,
-        report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(line)
-            .collect(),
-    )
+    let line = |check: &Value| format!("{} {}", text(check, "text"), text(check, "detail"));
+    let checks = report["checks"].as_array().unwrap().iter();
+    let checks = checks.map(|check| (text(check, "outcome"), line(check)));
+    (code, checks.collect())
 }
 
 fn words(cluster: &Cluster, kubedns: &Kubedns) -> Vec<String> {
@@ -84,103 +71,67 @@ pub(crate) fn assert_says(checks: &[(String, String)], outcome: &str, start: &st
 
 #[tokio::test]
 async fn healthy_pod_passes_all_checks() {
-    let (cluster, upstream) = (cluster(), Upstream::start(answering("198.51.100.1")).await);
+    let cluster = cluster();
+    let upstream = Upstream::answering("198.51.100.1").await;
     let kubedns = ready(&cluster, upstream.addr()).await;
     let (code, checks) = check(&words(&cluster, &kubedns)).await;
     assert_eq!(code, 0, "{checks:#?}");
-    for (outcome, line) in [
-        ("passed", "services can be listed"),
-        (
-            "skipped",
-            "endpointslices cannot be listed, and the other kind of endpoints can be",
-        ),
-        ("passed", "kubedns is ready"),
-        ("skipped", "no sidecar is asked"),
-        (
-            "passed",
-            "a cluster IP: kubernetes.default.svc.cluster.local is 10.96.0.1",
-        ),
-        (
-            "passed",
-            "a named port: _https._tcp.kubernetes.default.svc.cluster.local is port 443",
-        ),
-        (
-            "passed",
-            "the name of an address: 10.96.0.1 is kubernetes.default.svc.cluster.local.",
-        ),
-        (
-            "passed",
-            "a headless Service: db.apps.svc.cluster.local has 1 address (",
-        ),
-        (
-            "passed",
-            "a pod: 10-244-1-20.apps.pod.cluster.local is 10.244.1.20",
-        ),
-        ("passed", "an external name: example.com is answered ("),
+    for line in [
+        "services can be listed",
+        "kubedns is ready",
+        "a cluster IP: kubernetes.default.svc.cluster.local is 10.96.0.1",
+        "a named port: _https._tcp.kubernetes.default.svc.cluster.local is port 443",
+        "the name of an address: 10.96.0.1 is kubernetes.default.svc.cluster.local.",
+        "a headless Service: db.apps.svc.cluster.local has 1 address (",
+        "a pod: 10-244-1-20.apps.pod.cluster.local is 10.244.1.20",
+        "an external name: example.com is answered (",
     ] {
-        assert_says(&checks, outcome, line, "");
+        assert_says(&checks, "passed", line, "");
+    }
+    for line in [
+        "endpointslices cannot be listed, and the other kind of endpoints can be",
+        "no sidecar is asked",
+    ] {
+        assert_says(&checks, "skipped", line, "");
     }
 }
 
 #[tokio::test]
 async fn fault_is_named_with_advice() {
-    let (cluster, upstream) = (cluster(), Upstream::start(answering("198.51.100.1")).await);
+    let cluster = cluster();
+    let upstream = Upstream::answering("198.51.100.1").await;
     let kubedns = ready(&cluster, upstream.addr()).await;
     let words = words(&cluster, &kubedns);
-    let with = |flag: String| [words.clone(), vec![flag]].concat();
+    let with = |flag: &str| [words.as_slice(), &[flag.to_owned()]].concat();
+    let nobody = format!("http://127.0.0.1:{}", free_port());
 
     cluster.faults.forbid(Resource::Endpoints);
-    let (code, checks) = check(&words).await;
-    assert_eq!(code, 1);
-    assert_says(
-        &checks,
-        "failed",
-        "endpoints cannot be listed",
-        "is forbidden",
-    );
-    assert_says(
-        &checks,
-        "failed",
-        "endpointslices cannot be listed",
-        "is forbidden",
-    );
+    for kind in ["endpoints", "endpointslices"] {
+        let line = format!("{kind} cannot be listed");
+        fails(&words, &line, "is forbidden").await;
+    }
+    let line = format!("{nobody} does not answer");
+    let wrong_url = with(&format!("--kube-master-url={nobody}"));
+    fails(&wrong_url, &line, "Connection refused").await;
 
-    let nobody = free_port();
-    let (code, checks) = check(&with(format!(
-        "--kube-master-url=http://127.0.0.1:{nobody}"
-    )))
-    .await;
-    assert_eq!(code, 1);
-    assert_says(
-        &checks,
-        "failed",
-        &format!("http://127.0.0.1:{nobody} does not answer"),
-        "Connection refused",
-    );
+    let line = "kubedns does not answer at";
+    let wrong_server = with(&format!("--server={nobody}"));
+    fails(&wrong_server, line, "Connection refused").await;
 
-    let (code, checks) = check(&with(format!("--server=http://127.0.0.1:{nobody}"))).await;
-    assert_eq!(code, 1);
-    assert_says(
-        &checks,
-        "failed",
-        "kubedns does not answer at",
-        "Connection refused",
-    );
-
-    let (_, checks) = check(&with("--domain=other.example".to_owned())).await;
-    let wrong =
-        "kubernetes.default.svc.other.example is 198.51.100.1, and 10.96.0.1 at the API server";
-    assert_says(&checks, "failed", &format!("a cluster IP: {wrong}"), "");
+    let line = "a cluster IP: kubernetes.default.svc.other.example is 198.51.100.1, and 10.96.0.1 at the API server";
+    fails(&with("--domain=other.example"), line, "").await;
 
     drop(upstream);
-    let (code, checks) = check(&with("--external-name=other.example.com".to_owned())).await;
-    assert_eq!(code, 1);
-    assert_says(
-        &checks,
-        "failed",
-        "an external name: other.example.com is not answered",
-        "SERVFAIL",
-    );
+    let line = "an external name: other.example.com is not answered";
+    let other_name = with("--external-name=other.example.com");
+    fails(&other_name, line, "SERVFAIL").await;
+}
+
+/// Runs the checks, of which one must fail with this line and detail.
+async fn fails(words: &[String], line: &str, detail: &str) {
+    let (code, checks) = check(words).await;
+    assert_eq!(code, 1, "{checks:#?}");
+    assert_says(&checks, "failed", line, detail);
 }
 
 /// The command reads the ConfigMap that its flags name, from a mounted directory or the API server.

@@ -85,12 +85,7 @@ async fn run(words: &[&str]) -> (i32, String, String) {
         .args(words)
         .start();
     let status = process.wait(PATIENCE).await;
-    let text = |lines: Vec<String>| {
-        lines
-            .into_iter()
-            .flat_map(|line| [line, "\n".to_owned()])
-            .collect()
-    };
+    let text = |lines: Vec<String>| lines.into_iter().map(|line| line + "\n").collect();
     (
         status.code().unwrap(),
         text(process.stdout()),

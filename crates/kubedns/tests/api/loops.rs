@@ -7,11 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use testkit::eventually;
-use testkit::message::Message;
 use testkit::reply::Reply;
-use testkit::upstream::Upstream;
-use tokio::net::UdpSocket;
-use tokio::task::JoinSet;
+use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::cluster::Cluster;
 use super::process::Kubedns;
@@ -21,88 +18,41 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const FOUND: &str = "upstream server forwards to this server, left out while it does";
 const GONE: &str = "forwarding loop has ended, upstream server in use again";
 
-/// The state of a resolver: the target of its forwarding, and the names of its queries.
-#[derive(Default)]
-struct Forwarding {
-    /// The target; `None` if the resolver answers all names with 198.51.100.9.
-    to: Option<SocketAddr>,
-    /// Domain whose names the resolver always answers itself.
-    knows: &'static str,
-    asked: Vec<String>,
-}
-
 /// A resolver that can forward to kubedns.
 struct Resolver {
-    address: SocketAddr,
-    forwarding: Arc<Mutex<Forwarding>>,
-    _tasks: JoinSet<()>,
+    upstream: Upstream,
+    /// The target of its forwarding; `None` if the resolver answers all names with 198.51.100.9.
+    target: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Resolver {
+    /// Starts a resolver that always answers names below `knows` itself; an empty text for none.
     async fn start(knows: &'static str) -> Self {
-        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-        let address = socket.local_addr().unwrap();
-        let forwarding = Arc::new(Mutex::new(Forwarding {
-            knows,
-            ..Forwarding::default()
-        }));
-        let (shared, mut tasks) = (Arc::clone(&forwarding), JoinSet::new());
-        tasks.spawn(async move {
-            let (mut buffer, mut resolving) = ([0; 512], JoinSet::new());
-            loop {
-                let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
-                let (socket, shared, packet) = (
-                    Arc::clone(&socket),
-                    Arc::clone(&shared),
-                    buffer[..length].to_vec(),
-                );
-                resolving.spawn(async move {
-                    if let Some(reply) = resolve(&shared, &packet).await {
-                        let _ = socket.send_to(&reply, from).await;
-                    }
-                });
+        let target = Arc::<Mutex<Option<SocketAddr>>>::default();
+        let forwards_to = Arc::clone(&target);
+        let upstream = Upstream::start_with_loop_probes(move |asked: &Asked| {
+            let name = asked.name();
+            let is_known = !knows.is_empty() && name.ends_with(knows);
+            match *forwards_to.lock().unwrap() {
+                Some(server) if !is_known => Reaction::send_on(asked, server),
+                _ => Reply::to(&asked.packet)
+                    .answer(&format!("{name} 60 IN A 198.51.100.9"))
+                    .into(),
             }
-        });
-        Self {
-            address,
-            forwarding,
-            _tasks: tasks,
-        }
+        })
+        .await;
+        Self { upstream, target }
     }
 
     fn forward_to(&self, server: Option<SocketAddr>) {
-        self.forwarding.lock().unwrap().to = server;
+        *self.target.lock().unwrap() = server;
     }
 
     /// Number of queries for names that end with `end`.
     fn count_of(&self, end: &str) -> usize {
-        self.forwarding
-            .lock()
-            .unwrap()
-            .asked
-            .iter()
-            .filter(|name| name.ends_with(end))
-            .count()
-    }
-}
-
-async fn resolve(forwarding: &Mutex<Forwarding>, packet: &[u8]) -> Option<Vec<u8>> {
-    let name = Message::parse(packet).ok()?.questions.first()?.name.clone();
-    let to = {
-        let mut forwarding = forwarding.lock().unwrap();
-        let known = !forwarding.knows.is_empty() && name.ends_with(forwarding.knows);
-        forwarding.asked.push(name.clone());
-        forwarding.to.filter(|_| !known)
-    };
-    match to {
-        Some(server) => testkit::client::udp(server, packet, Duration::from_secs(5))
-            .await
-            .ok(),
-        None => Some(
-            Reply::to(packet)
-                .answer(&format!("{name} 60 IN A 198.51.100.9"))
-                .wire(),
-        ),
+        let asked = self.upstream.asked();
+        let names = asked.iter().map(Asked::name);
+        names.filter(|name| name.ends_with(end)).count()
     }
 }
 
@@ -115,12 +65,17 @@ fn write(directory: &Path, key: &str, text: &str) {
 
 /// Starts kubedns with its configuration in a directory: upstreams that need the address of kubedns
 /// can be added later.
-async fn start(cluster: &Cluster, config: &Path) -> Kubedns {
-    let flags = [
-        format!("--config-dir={}", config.display()),
-        "--config-period=100ms".to_owned(),
-    ];
-    Kubedns::start(cluster, &flags.each_ref().map(String::as_str)).await
+async fn start(cluster: &Cluster, config: &Path, flags: &[&str]) -> Kubedns {
+    let directory = format!("--config-dir={}", config.display());
+    let ours = [directory.as_str(), "--config-period=100ms"];
+    Kubedns::start(cluster, &[&ours, flags].concat()).await
+}
+
+/// Configures the upstreams.
+fn set_upstreams(config: &Path, addresses: &[SocketAddr]) {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let value = serde_json::to_string(&addresses).unwrap();
+    write(config, "upstreamNameservers", &value);
 }
 
 async fn until_loops(kubedns: &Kubedns, expected: f64) {
@@ -138,15 +93,12 @@ async fn until_loops(kubedns: &Kubedns, expected: f64) {
 #[tokio::test]
 async fn looping_upstream_is_left_out() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
-    let (looping, good) = (
-        Resolver::start("").await,
-        Upstream::answering("198.51.100.1").await,
-    );
-    let kubedns = start(&cluster, config.path()).await;
+    let looping = Resolver::start("").await;
+    let good = Upstream::answering("198.51.100.1").await;
+    let kubedns = start(&cluster, config.path(), &[]).await;
     until_loops(&kubedns, 0.0).await;
     looping.forward_to(Some(kubedns.dns));
-    let both = format!(r#"["{}","{}"]"#, looping.address, good.addr());
-    write(config.path(), "upstreamNameservers", &both);
+    set_upstreams(config.path(), &[looping.upstream.addr(), good.addr()]);
     until_loops(&kubedns, 1.0).await;
     assert_eq!(
         kubedns.answers("www.outside.test.", "A").await,
@@ -160,11 +112,8 @@ async fn looping_upstream_is_left_out() {
 
     // After a change the loop is probed again, but not logged again.
     let looked = looping.count_of(".forward-loop.test.");
-    write(
-        config.path(),
-        "stubDomains",
-        &format!(r#"{{"corp.example":["{}"]}}"#, good.addr()),
-    );
+    let stub_domains = format!(r#"{{"corp.example":["{}"]}}"#, good.addr());
+    write(config.path(), "stubDomains", &stub_domains);
     eventually(PATIENCE, || async {
         looping.count_of(".forward-loop.test.") > looked
     })
@@ -192,11 +141,11 @@ async fn looping_upstream_is_left_out() {
 async fn loops_everywhere_leave_no_upstream() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     let looping = [Resolver::start("").await, Resolver::start("").await];
-    let kubedns = start(&cluster, config.path()).await;
+    let kubedns = start(&cluster, config.path(), &[]).await;
     for looping in &looping {
         looping.forward_to(Some(kubedns.dns));
     }
-    let [first, second] = looping.each_ref().map(|looping| looping.address);
+    let addresses = looping.each_ref().map(|looping| looping.upstream.addr());
     let until_told = |text: &'static str, times: usize| {
         let kubedns = &kubedns;
         eventually(PATIENCE, move || {
@@ -204,19 +153,13 @@ async fn loops_everywhere_leave_no_upstream() {
         })
     };
     until_told("no upstream servers", 1).await;
-    write(
-        config.path(),
-        "upstreamNameservers",
-        &format!(r#"["{first}","{second}"]"#),
-    );
+    set_upstreams(config.path(), &addresses);
     until_loops(&kubedns, 2.0).await;
     assert_eq!(kubedns.answers("www.outside.test.", "A").await, "SERVFAIL");
-    assert_eq!(
-        looping
-            .each_ref()
-            .map(|looping| looping.count_of("outside.test.")),
-        [0, 0]
-    );
+    let counts = looping
+        .each_ref()
+        .map(|looping| looping.count_of("outside.test."));
+    assert_eq!(counts, [0, 0]);
     until_told(FOUND, 2).await;
     until_told("no upstream servers", 2).await;
     kubedns.stop().await;
@@ -227,18 +170,9 @@ async fn loops_everywhere_leave_no_upstream() {
 async fn looping_upstream_gets_no_missing_names() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     let resolver = Resolver::start("test.").await;
-    let directory = format!("--config-dir={}", config.path().display());
-    let flags = [
-        &*directory,
-        "--config-period=100ms",
-        "--fallthrough=svc.cluster.local",
-    ];
-    let kubedns = Kubedns::start(&cluster, &flags).await;
-    write(
-        config.path(),
-        "upstreamNameservers",
-        &format!(r#"["{}"]"#, resolver.address),
-    );
+    let flags = ["--fallthrough=svc.cluster.local"];
+    let kubedns = start(&cluster, config.path(), &flags).await;
+    set_upstreams(config.path(), &[resolver.upstream.addr()]);
     kubedns
         .until_answered("vm.svc.cluster.local.", "A", "198.51.100.9")
         .await;
@@ -262,20 +196,14 @@ async fn looping_upstream_gets_no_missing_names() {
 #[tokio::test]
 async fn stub_server_may_forward_other_names() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
-    let (server, good) = (
-        Resolver::start("corp.example.").await,
-        Upstream::answering("198.51.100.1").await,
-    );
-    let kubedns = start(&cluster, config.path()).await;
+    let server = Resolver::start("corp.example.").await;
+    let good = Upstream::answering("198.51.100.1").await;
+    let kubedns = start(&cluster, config.path(), &[]).await;
     server.forward_to(Some(kubedns.dns));
-    let address = server.address;
+    let address = server.upstream.addr();
     let stub_domains = format!(r#"{{"corp.example":["{address}"],"loop.example":["{address}"]}}"#);
     write(config.path(), "stubDomains", &stub_domains);
-    write(
-        config.path(),
-        "upstreamNameservers",
-        &format!(r#"["{}"]"#, good.addr()),
-    );
+    set_upstreams(config.path(), &[good.addr()]);
     until_loops(&kubedns, 1.0).await;
     kubedns
         .until_answered("www.outside.test.", "A", "198.51.100.1")

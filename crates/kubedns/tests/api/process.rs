@@ -25,6 +25,13 @@ impl Kubedns {
         Self::start_with(&[&[url.as_str()], flags].concat(), &[]).await
     }
 
+    /// Starts kubedns as [`start`](Self::start) does, and waits until it is ready.
+    pub(crate) async fn ready(cluster: &Cluster, flags: &[&str]) -> Self {
+        let kubedns = Self::start(cluster, flags).await;
+        kubedns.until_ready().await;
+        kubedns
+    }
+
     /// Starts kubedns with these flags and environment variables.
     pub(crate) async fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let program = program(flags).env("PROMETHEUS_PORT", "0");
@@ -41,6 +48,11 @@ impl Kubedns {
             status,
             metrics,
         }
+    }
+
+    /// Waits for a log line that contains `text`, and returns the line.
+    pub(crate) async fn logs(&mut self, text: &str) -> String {
+        self.process.line_with(text, PATIENCE).await
     }
 
     pub(crate) async fn ask(&self, name: &str, rtype: &str) -> Message {

@@ -132,10 +132,8 @@ impl RealCluster {
 
     /// Creates an object, and retries until the API server accepts it.
     async fn create(&self, path: &str, object: &Value) {
-        let (client, data) = (
-            self.client("admin").await,
-            serde_json::to_vec(object).unwrap(),
-        );
+        let client = self.client("admin").await;
+        let data = serde_json::to_vec(object).unwrap();
         eventually(4 * PATIENCE, || {
             let request = Request::new(path)
                 .create(&PostParams::default(), data.clone())

@@ -1,6 +1,5 @@
 //! Stub domains that overlap the cluster domain, with dnsmasq behind kubedns and in front of it.
 
-use testkit::objects::mk_cluster_ip;
 use testkit::upstream::Upstream;
 
 use super::cluster::Cluster;
@@ -8,51 +7,31 @@ use super::process::Kubedns;
 
 #[tokio::test]
 async fn stub_domain_of_cluster_is_warned_of() {
-    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
-    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
-    let (dnsmasq, stub) = (
-        Upstream::answering("198.51.100.1").await,
-        Upstream::answering("198.51.100.2").await,
-    );
+    let (cluster, config) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    let dnsmasq = Upstream::answering("198.51.100.1").await;
+    let stub = Upstream::answering("198.51.100.2").await;
     let (dnsmasq, stub) = (format!("--nameservers={}", dnsmasq.addr()), stub.addr());
     let stubs = format!(r#"{{"cluster.local":["{stub}"],"corp.cluster.local":["{stub}"]}}"#);
     std::fs::write(config.path().join("stubDomains"), stubs).unwrap();
     let config = format!("--config-dir={}", config.path().display());
+    let either = "dnsmasq asks kubedns or its servers";
+    let none = "its servers are not asked";
     for (topology, below, effect) in [
-        (
-            "--topology=drop-in",
-            "198.51.100.2",
-            "dnsmasq asks kubedns or its servers",
-        ),
-        (
-            "--topology=direct",
-            "198.51.100.1",
-            "its servers are not asked",
-        ),
+        ("--topology=drop-in", "198.51.100.2", either),
+        ("--topology=direct", "198.51.100.1", none),
     ] {
-        let kubedns = Kubedns::start(&cluster, &[&config, topology, &dnsmasq]).await;
-        kubedns.until_ready().await;
+        let mut kubedns = Kubedns::ready(&cluster, &[&config, topology, &dnsmasq]).await;
         for (name, expected) in [
             ("web.apps.svc.cluster.local.", "10.96.0.7"),
             ("www.corp.cluster.local.", below),
         ] {
-            assert_eq!(
-                kubedns.answers(name, "A").await,
-                expected,
-                "{topology} {name}"
-            );
+            let answer = kubedns.answers(name, "A").await;
+            assert_eq!(answer, expected, "{topology} {name}");
         }
-        let log = kubedns.process.stderr();
-        let told: Vec<&String> = log
-            .iter()
-            .filter(|line| line.contains("stub domain equals the cluster domain"))
-            .collect();
-        assert_eq!(told.len(), 1, "{topology}: {log:#?}");
-        assert!(
-            told[0].starts_with('W') && told[0].contains(effect),
-            "{}",
-            told[0]
-        );
+        let warning = "stub domain equals the cluster domain";
+        let line = kubedns.logs(warning).await;
+        assert!(line.starts_with('W') && line.contains(effect), "{line}");
+        assert_eq!(kubedns.logged(warning), 1, "{topology}");
         kubedns.stop().await;
     }
 }

@@ -29,57 +29,35 @@ const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 /// An API server with every kind of Service.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
-    cluster.set(mk_cluster_ip(
-        "kube-system",
-        "kube-dns",
-        &["10.96.0.10"],
-        &["dns:53/UDP"],
-    ));
-    cluster.set(mk_cluster_ip(
-        "apps",
-        "web",
-        &["10.96.0.1", "fd00::1"],
-        &["http:80"],
-    ));
-    cluster.set(mk_headless("apps", "db", &["sql:5432"]));
-    cluster.set(mk_endpoints(
-        "apps",
-        "db",
-        &["10.1.0.1", "10.1.0.2"],
-        &["sql:5432"],
-    ));
-    cluster.set(mk_external_name("apps", "out", "www.example.com"));
+    let own = ["10.96.0.10"];
+    let web = ["10.96.0.1", "fd00::1"];
+    let db = ["10.1.0.1", "10.1.0.2"];
+    for object in [
+        mk_cluster_ip("kube-system", "kube-dns", &own, &["dns:53/UDP"]),
+        mk_cluster_ip("apps", "web", &web, &["http:80"]),
+        mk_headless("apps", "db", &["sql:5432"]),
+        mk_endpoints("apps", "db", &db, &["sql:5432"]),
+        mk_external_name("apps", "out", "www.example.com"),
+    ] {
+        cluster.set(object);
+    }
     cluster
 }
 
 /// Starts kubedns, and waits until it is ready.
 async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
-    let kubedns = Kubedns::start(
-        cluster,
-        &[&["--endpoints-source=endpoints"], flags].concat(),
-    )
-    .await;
-    kubedns.until_ready().await;
-    kubedns
+    let ours = ["--endpoints-source=endpoints"];
+    Kubedns::ready(cluster, &[&ours, flags].concat()).await
 }
 
 /// Runs dig. Returns its output without comments and with single spaces.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
-    let usual = [
-        at.as_str(),
-        "-p",
-        &port,
-        "+nocmd",
-        "+nocomments",
-        "+nostats",
-        "+noquestion",
-        "+tries=1",
-        "+time=5",
-    ];
+    let usual = "+nocmd +nocomments +nostats +noquestion +tries=1 +time=5";
     let output = Command::new("dig")
-        .args(usual)
+        .args([at.as_str(), "-p", &port])
+        .args(usual.split(' '))
         .args(words)
         .output()
         .map_err(|error| error.to_string())?;
@@ -140,10 +118,8 @@ async fn transferred_zone_equals_answers() {
             "{expected} is none of {plain:#?}"
         );
     }
-    let (soa, served) = (
-        dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap(),
-        dig(kubedns.dns, &["cluster.local", "AXFR"]),
-    );
+    let soa = dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap();
+    let served = dig(kubedns.dns, &["cluster.local", "AXFR"]);
     assert_eq!(
         Some(&soa[0]),
         served.unwrap().first(),
@@ -203,18 +179,14 @@ async fn signed_external_query_gets_signed_response() {
     let nameservers = format!("--nameservers={}", upstream.addr());
     let kubedns = start(&cluster, &["--transfer-to=127.0.0.0/8", &key, &nameservers]).await;
 
+    let www = vec!["www.outside.test. 3600 IN A 198.51.100.7"];
+    let out = vec![
+        "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
+        "www.example.com. 30 IN A 198.51.100.7",
+    ];
     for (name, expected) in [
-        (
-            "www.outside.test",
-            vec!["www.outside.test. 3600 IN A 198.51.100.7"],
-        ),
-        (
-            "out.apps.svc.cluster.local",
-            vec![
-                "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
-                "www.example.com. 30 IN A 198.51.100.7",
-            ],
-        ),
+        ("www.outside.test", www),
+        ("out.apps.svc.cluster.local", out),
     ] {
         for transport in ["+notcp", "+tcp"] {
             let lines = dig(kubedns.dns, &["-k", &file, transport, name, "A"]).unwrap();
@@ -228,21 +200,14 @@ async fn signed_external_query_gets_signed_response() {
 async fn transfer_key_without_peers_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let key = format!("--transfer-key={}", key_file(directory.path()));
-    for (flags, expected) in [
-        (
-            vec![key.as_str()],
-            "--transfer-key is for the secondaries of --transfer-to, which is not given",
-        ),
-        (
-            vec![
-                "--transfer-to=127.0.0.1",
-                "--transfer-key=/nowhere/xfer.key",
-            ],
-            "cannot read --transfer-key /nowhere/xfer.key",
-        ),
+    let no_peers = "--transfer-key is for the secondaries of --transfer-to, which is not given";
+    let no_file = "cannot read --transfer-key /nowhere/xfer.key";
+    let missing = "--transfer-key=/nowhere/xfer.key";
+    for (other, key, expected) in [
+        ("--v=2", key.as_str(), no_peers),
+        ("--transfer-to=127.0.0.1", missing, no_file),
     ] {
-        let mut process =
-            program(&[&["--kube-master-url=http://127.0.0.1:1"], &flags[..]].concat()).start();
+        let mut process = program(&["--kube-master-url=http://127.0.0.1:1", other, key]).start();
         assert!(!process.wait(PATIENCE).await.success());
         let log = process.stderr().join("\n");
         assert!(log.contains(expected), "{expected} is not in {log}");
@@ -267,12 +232,8 @@ fn change(cluster: &Cluster, number: usize) -> (String, String) {
             (asked, ip)
         }
         _ => {
-            cluster.set(mk_cluster_ip(
-                "apps",
-                &name,
-                &[&ip],
-                &["http:80", "dns:53/UDP"],
-            ));
+            let ports = ["http:80", "dns:53/UDP"];
+            cluster.set(mk_cluster_ip("apps", &name, &[&ip], &ports));
             (asked, ip)
         }
     }
@@ -364,10 +325,8 @@ async fn secondaries_follow_changes() {
     let slowest = follow_changes(&cluster, &secondaries, changes, at_a_time).await;
     for (secondary, slowest) in secondaries.iter().zip(slowest) {
         eventually(PATIENCE, || async {
-            let (ours, theirs) = (
-                zone(kubedns.dns, &["-k", &ours]),
-                zone(secondary.address, &[]),
-            );
+            let ours = zone(kubedns.dns, &["-k", &ours]);
+            let theirs = zone(secondary.address, &[]);
             if ours == theirs {
                 Ok(())
             } else {

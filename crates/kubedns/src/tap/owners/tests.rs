@@ -26,16 +26,13 @@ impl Cluster {
             .unwrap()
             .spawn();
         let connection = connect(&server).await;
-        let owners = OwnerFinder::new(
-            &connection,
-            &Scope {
-                namespaces,
-                services: None,
-            },
-        );
+        let scope = Scope {
+            namespaces,
+            services: None,
+        };
         let owners = OwnerFinder {
             timeout: PATIENCE,
-            ..owners
+            ..OwnerFinder::new(&connection, &scope)
         };
         Self { server, owners }
     }
@@ -103,6 +100,11 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
+/// The addresses from 10.0.0.1 on.
+fn addresses(count: u8) -> Vec<IpAddr> {
+    (1..=count).map(|host| [10, 0, 0, host].into()).collect()
+}
+
 async fn connect(server: &Running) -> Arc<Connection> {
     let access = Access {
         master_url: Some(server.url()),
@@ -127,29 +129,19 @@ async fn owners_are_found_in_both_encodings() {
     for protobuf in [true, false] {
         let cluster = Cluster::start(Namespaces::All, protobuf).await;
         cluster.set(&pods);
+        let web = "pod apps/web-0 on node-1";
         for (name, address, owner) in [
-            (
-                "a pod, and one that has ended",
-                "10.0.0.1",
-                "pod apps/web-0 on node-1",
-            ),
+            ("a pod, and one that has ended", "10.0.0.1", web),
             ("IPv6", "fd00::6", "pod apps/six on node-1"),
             ("ended", "10.0.0.2", "-"),
             ("several pods of a node", "192.0.2.1", "node node-1"),
-            (
-                "one pod of a node is not all of it",
-                "192.0.2.2",
-                "node node-2",
-            ),
+            ("one pod is not all of a node", "192.0.2.2", "node node-2"),
             ("an address that changes hands", "10.0.0.3", "-"),
             ("a further address has no selector", "fd00::1", "-"),
             ("outside of the cluster", "198.51.100.1", "-"),
         ] {
-            assert_eq!(
-                cluster.owner_texts(&[ip(address)]).await,
-                [owner],
-                "{name}, protobuf: {protobuf}"
-            );
+            let found = cluster.owner_texts(&[ip(address)]).await;
+            assert_eq!(found, [owner], "{name}, protobuf: {protobuf}");
         }
     }
 }
@@ -161,10 +153,8 @@ fn pod_without_address_is_no_owner() {
             .unwrap()
             .object,
     ];
-    assert_eq!(
-        select_owner(ip("10.0.0.1"), &found).text().as_deref(),
-        Some("pod a/b on c")
-    );
+    let owner = select_owner(ip("10.0.0.1"), &found).text();
+    assert_eq!(owner.as_deref(), Some("pod a/b on c"));
     assert_eq!(
         select_owner(ip("10.0.0.2"), &found),
         ClientOwner::default(),
@@ -182,17 +172,13 @@ async fn known_owner_is_cached_for_a_minute() {
     }
     cluster.set(&["a/b Failed c pod 10.0.0.1", "a/next Running c pod 10.0.0.1"]);
     cluster.after(OWNER_LIFETIME).await;
-    assert_eq!(
-        cluster.owner_texts(&addresses).await,
-        ["pod a/next on c", "-"]
-    );
+    let owners = cluster.owner_texts(&addresses).await;
+    assert_eq!(owners, ["pod a/next on c", "-"]);
 }
 
 #[tokio::test]
 async fn next_request_looks_up_the_rest() {
-    let addresses: Vec<IpAddr> = (1..=50)
-        .map(|host| IpAddr::from([10, 0, 0, host]))
-        .collect();
+    let addresses = addresses(50);
     let only = |count: usize| {
         Namespaces::Only((0..count).map(|index| format!("n{index}").into()).collect())
     };
@@ -225,37 +211,23 @@ async fn cached_owners_are_bounded() {
     for page in addresses.chunks(MAX_REQUESTS) {
         cluster.owner_texts(page).await;
     }
-    assert_eq!(
-        (cluster.requests(), cluster.owners.cache.lock().owners.len()),
-        (MAX_CACHED, MAX_CACHED)
-    );
+    let cached = |cluster: &Cluster| cluster.owners.cache.lock().owners.len();
+    assert_eq!(cluster.requests(), MAX_CACHED);
+    assert_eq!(cached(&cluster), MAX_CACHED);
     cluster.after(OWNER_LIFETIME).await;
     cluster.owner_texts(&addresses).await;
-    assert_eq!(
-        (cluster.requests(), cluster.owners.cache.lock().owners.len()),
-        (MAX_REQUESTS, MAX_REQUESTS)
-    );
+    assert_eq!(cluster.requests(), MAX_REQUESTS);
+    assert_eq!(cached(&cluster), MAX_REQUESTS);
 }
 
 #[tokio::test]
 async fn failure_pauses_lookups() {
     let delay = u64::try_from(PATIENCE.as_millis()).unwrap() * 10;
+    let refused = |code| Action::Refuse { code };
     for (name, action, pause) in [
-        (
-            "the role does not allow it",
-            Action::Refuse { code: 403 },
-            PAUSE_REFUSED,
-        ),
-        (
-            "too many requests",
-            Action::Refuse { code: 429 },
-            PAUSE_FAILED,
-        ),
-        (
-            "an older API server without the selector",
-            Action::Refuse { code: 400 },
-            PAUSE_FAILED,
-        ),
+        ("the role does not allow it", refused(403), PAUSE_REFUSED),
+        ("too many requests", refused(429), PAUSE_FAILED),
+        ("an older API server", refused(400), PAUSE_FAILED),
         ("no answer", Action::Freeze, PAUSE_FAILED),
         ("too slow", Action::Delay { ms: delay }, PAUSE_FAILED),
         ("garbage", Action::Garbage, PAUSE_FAILED),
@@ -264,9 +236,7 @@ async fn failure_pauses_lookups() {
         let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
         let is_silent = matches!(action, Action::Freeze | Action::Delay { .. });
         cluster.owners.timeout = if is_silent { SOON } else { PATIENCE };
-        let addresses: Vec<IpAddr> = (1..=10)
-            .map(|host| IpAddr::from([10, 0, 0, host]))
-            .collect();
+        let addresses = addresses(10);
         let rule = cluster
             .server
             .faults
@@ -278,19 +248,14 @@ async fn failure_pauses_lookups() {
         assert_eq!(cluster.requests(), 0, "{name}: not asked again at once");
         cluster.owners.timeout = PATIENCE;
         cluster.after(pause).await;
-        assert_eq!(
-            cluster.owner_texts(&addresses).await.first().unwrap(),
-            "pod a/b on c",
-            "{name}"
-        );
+        let owners = cluster.owner_texts(&addresses).await;
+        assert_eq!(owners[0], "pod a/b on c", "{name}");
     }
 }
 
 #[tokio::test]
 async fn owners_found_before_timeout_are_returned() {
-    let addresses: Vec<IpAddr> = (1..=10)
-        .map(|host| IpAddr::from([10, 0, 0, host]))
-        .collect();
+    let addresses = addresses(10);
     let mut cluster = Cluster::with_pods(&[]).await;
     for address in &addresses {
         cluster.set(&[&format!("a/p{address} Running c pod {address}")]);
@@ -301,23 +266,15 @@ async fn owners_found_before_timeout_are_returned() {
         .faults
         .add(Rule::new(Action::Freeze).on([Resource::Pods]).skip(3));
     let owners = cluster.owner_texts(&addresses).await;
-    assert_eq!(
-        owners
-            .iter()
-            .filter(|owner| owner.starts_with("pod a/p"))
-            .count(),
-        3,
-        "{owners:?}"
-    );
+    let found = owners.iter().filter(|owner| owner.starts_with("pod a/p"));
+    assert_eq!(found.count(), 3, "{owners:?}");
 }
 
 #[tokio::test]
 async fn cached_owners_outlast_lost_api_server() {
     let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
-    assert_eq!(
-        cluster.owner_texts(&[ip("10.0.0.1")]).await,
-        ["pod a/b on c"]
-    );
+    let owners = cluster.owner_texts(&[ip("10.0.0.1")]).await;
+    assert_eq!(owners, ["pod a/b on c"]);
     cluster.server.faults.freeze();
     cluster.owners.timeout = SOON;
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];

@@ -30,10 +30,8 @@ struct Pod {
 impl Pod {
     async fn start() -> Self {
         let cluster = cluster();
-        let [stub, upstream] = [
-            Upstream::answering("198.51.100.1").await,
-            Upstream::answering("198.51.100.1").await,
-        ];
+        let stub = Upstream::answering("198.51.100.1").await;
+        let upstream = Upstream::answering("198.51.100.1").await;
         let config = tempfile::tempdir().unwrap();
         let write =
             |key: &str, text: String| std::fs::write(config.path().join(key), text).unwrap();
@@ -76,34 +74,27 @@ impl Pod {
     async fn queries(&self) -> usize {
         let metrics = self.kubedns.metrics().await;
         let counts = metrics.lines().filter_map(|line| {
-            let (_, count) = line
-                .strip_prefix("skydns_skydns_dns_request_count_total{")?
-                .rsplit_once(' ')?;
-            count.parse::<usize>().ok()
+            let (series, count) = line.rsplit_once(' ')?;
+            let is_query = series.starts_with("skydns_skydns_dns_request_count_total{");
+            is_query.then(|| count.parse::<usize>().ok())?
         });
         counts.sum()
     }
 
-    /// Numbers of queries that kubedns, the stub domain's server and the upstream server have
-    /// received.
-    async fn counts(&self) -> [usize; 3] {
-        [
-            self.queries().await,
-            self.stub.count(),
-            self.upstream.count(),
-        ]
-    }
-
     /// Sends a query to dnsmasq, and returns the server that receives the query first.
     async fn asks(&self, name: &str, rtype: &str) -> &'static str {
-        let before = self.counts().await;
+        self.stub.forget();
+        self.upstream.forget();
+        let before = self.queries().await;
         testkit::client::ask(self.address(), &Query::new(name, rtype)).await;
-        let after = self.counts().await;
-        match [0, 1, 2].map(|server: usize| after[server] > before[server]) {
-            [true, ..] => "kubedns",
-            [_, true, _] => "stub_domain",
-            [_, _, true] => "upstreams",
-            [false, false, false] => "nobody",
+        if self.queries().await > before {
+            "kubedns"
+        } else if self.stub.count() > 0 {
+            "stub_domain"
+        } else if self.upstream.count() > 0 {
+            "upstreams"
+        } else {
+            "nobody"
         }
     }
 }
@@ -120,20 +111,13 @@ fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -
         .chain(&stubs)
         .map(|(domain, server)| format!("--server=/{domain}/{server}"));
     Program::at(Path::new(DNSMASQ))
-        .args([
-            "-k",
-            "--cache-size=1000",
-            "--no-negcache",
-            "--log-facility=-",
-            "--no-resolv",
-            "--no-hosts",
-        ])
-        .args([
-            "--conf-file=/dev/null",
-            "--pid-file=",
-            "--listen-address=127.0.0.1",
-            "--bind-interfaces",
-        ])
+        .args(
+            "-k --cache-size=1000 --no-negcache --log-facility=- --no-resolv --no-hosts".split(' '),
+        )
+        .args(
+            "--conf-file=/dev/null --pid-file= --listen-address=127.0.0.1 --bind-interfaces"
+                .split(' '),
+        )
         .args([format!("--port={port}"), format!("--server={upstream}")])
         .args(routes)
         .start()

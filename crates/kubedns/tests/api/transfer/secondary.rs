@@ -64,24 +64,15 @@ impl Kind {
         primary: SocketAddr,
         directory: &Path,
     ) -> Secondary {
-        let (name, arguments): (_, &[&str]) = match self {
-            Self::Nsd => ("NSD", &["-d", "-c"]),
-            Self::Knot => ("Knot DNS", &["-c"]),
-            Self::Bind => ("BIND", &["-g", "-c"]),
+        let (name, arguments, config): (_, &[&str], ConfigText) = match self {
+            Self::Nsd => ("NSD", &["-d", "-c"], nsd_config),
+            Self::Knot => ("Knot DNS", &["-c"], knot_config),
+            Self::Bind => ("BIND", &["-g", "-c"], bind_config),
         };
         let directory = directory.join(name.replace(' ', "-"));
         std::fs::create_dir_all(&directory).unwrap();
 
-        let config = SecondaryConfig {
-            directory: directory.display().to_string(),
-            port: address.port(),
-            primary,
-        };
-        let text = match self {
-            Self::Nsd => config.nsd(),
-            Self::Knot => config.knot(),
-            Self::Bind => config.bind(),
-        };
+        let text = config(&directory.display().to_string(), address.port(), primary);
         let file = directory.join("conf");
         std::fs::write(&file, text).unwrap();
 
@@ -97,24 +88,13 @@ impl Kind {
     }
 }
 
-/// Settings that the configurations of all servers have in common.
-struct SecondaryConfig {
-    directory: String,
-    /// The port of the secondary on 127.0.0.1.
-    port: u16,
-    primary: SocketAddr,
-}
+/// The configuration for the secondary's directory, its port on 127.0.0.1, and the primary.
+type ConfigText = fn(&str, u16, SocketAddr) -> String;
 
-impl SecondaryConfig {
-    fn nsd(&self) -> String {
-        let Self {
-            directory,
-            port,
-            primary,
-        } = self;
-        let primary = format!("{}@{}", primary.ip(), primary.port());
-        format!(
-            "server:
+fn nsd_config(directory: &str, port: u16, primary: SocketAddr) -> String {
+    let primary = format!("{}@{}", primary.ip(), primary.port());
+    format!(
+        "server:
   ip-address: 127.0.0.1@{port}
   username: \"\"
   zonesdir: \"{directory}\"
@@ -138,18 +118,13 @@ zone:
   allow-notify: 127.0.0.1 xfer
   provide-xfr: 127.0.0.1 NOKEY
 "
-        )
-    }
+    )
+}
 
-    fn knot(&self) -> String {
-        let Self {
-            directory,
-            port,
-            primary,
-        } = self;
-        let primary = format!("{}@{}", primary.ip(), primary.port());
-        format!(
-            "server:
+fn knot_config(directory: &str, port: u16, primary: SocketAddr) -> String {
+    let primary = format!("{}@{}", primary.ip(), primary.port());
+    format!(
+        "server:
   rundir: \"{directory}\"
   listen: 127.0.0.1@{port}
 log:
@@ -179,18 +154,13 @@ zone:
     master: kube-dns
     acl: [notify, transfer]
 "
-        )
-    }
+    )
+}
 
-    fn bind(&self) -> String {
-        let Self {
-            directory,
-            port,
-            primary,
-        } = self;
-        let primary_port = primary.port();
-        format!(
-            "options {{
+fn bind_config(directory: &str, port: u16, primary: SocketAddr) -> String {
+    let primary_port = primary.port();
+    format!(
+        "options {{
   directory \"{directory}\";
   pid-file \"{directory}/pid\";
   session-keyfile \"{directory}/session.key\";
@@ -210,6 +180,5 @@ zone \"cluster.local\" {{
   allow-notify {{ key xfer; }};
 }};
 "
-        )
-    }
+    )
 }

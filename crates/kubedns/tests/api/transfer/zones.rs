@@ -36,11 +36,8 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
         let [owner, _, _, rtype, ..] = line.split(' ').collect::<Vec<_>>()[..] else {
             panic!("{line}")
         };
-        let answer = dig(
-            kubedns.dns,
-            &["+noauthority", "+noadditional", owner, rtype],
-        )
-        .unwrap();
+        let words = ["+noauthority", "+noadditional", owner, rtype];
+        let answer = dig(kubedns.dns, &words).unwrap();
         assert!(
             answer.iter().any(|record| record == line),
             "{line} is none of {answer:#?}"
@@ -127,16 +124,10 @@ async fn etcd_zone_is_transferred() {
         return;
     };
     let keys = "/skydns/local/skydns/east";
-    etcd.put(
-        &format!("{keys}/rails"),
-        r#"{"host":"192.0.2.1","port":8080,"text":"note","ttl":7}"#,
-    )
-    .await;
-    etcd.put(
-        "/skydns/arpa/in-addr/192/0/2/1",
-        r#"{"host":"rails.east.skydns.local"}"#,
-    )
-    .await;
+    let rails = r#"{"host":"192.0.2.1","port":8080,"text":"note","ttl":7}"#;
+    etcd.put(&format!("{keys}/rails"), rails).await;
+    let pointer = r#"{"host":"rails.east.skydns.local"}"#;
+    etcd.put("/skydns/arpa/in-addr/192/0/2/1", pointer).await;
     let zone = format!("--etcd-zone=skydns.local={}", etcd.url());
     let kubedns = start(&Cluster::start(), &[TO_US, &zone]).await;
     kubedns
@@ -153,11 +144,8 @@ async fn etcd_zone_is_transferred() {
     ];
     let records = records.each_ref().map(String::as_str);
     let soa = is_transferred_as_answered(&kubedns, "skydns.local", &records).await;
-    etcd.put(
-        "/skydns/local/skydns/new",
-        r#"{"host":"192.0.2.3","ttl":7}"#,
-    )
-    .await;
+    let new = r#"{"host":"192.0.2.3","ttl":7}"#;
+    etcd.put("/skydns/local/skydns/new", new).await;
     let come = [
         "new.skydns.local. 7 IN A 192.0.2.3",
         "new.skydns.local. 7 IN SRV 10 100 0 new.skydns.local.",
@@ -203,25 +191,12 @@ async fn external_zone_is_transferred() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterset_zone_is_transferred() {
     let cluster = Cluster::start();
-    cluster.set(mk_service_import(
-        "apps",
-        "db",
-        "Headless",
-        &[],
-        &["sql:5432"],
-    ));
-    cluster.set(mk_imported_slice(
-        "apps",
-        "db",
-        "east",
-        &["10.1.0.1 db-0"],
-        &["sql:5432"],
-    ));
-    let kubedns = start(
-        &cluster,
-        &[TO_US, "--clusterset-domain=clusterset.local", "--ttl=5s"],
-    )
-    .await;
+    let ports = ["sql:5432"];
+    let members = ["10.1.0.1 db-0"];
+    cluster.set(mk_service_import("apps", "db", "Headless", &[], &ports));
+    cluster.set(mk_imported_slice("apps", "db", "east", &members, &ports));
+    let flags = [TO_US, "--clusterset-domain=clusterset.local", "--ttl=5s"];
+    let kubedns = start(&cluster, &flags).await;
     let db = "db.apps.svc.clusterset.local.";
     let (member, port) = (format!("db-0.east.{db}"), format!("_sql._tcp.{db}"));
     let records: Vec<String> = [db, &member, &port]
@@ -235,13 +210,9 @@ async fn clusterset_zone_is_transferred() {
         .collect();
     let records: Vec<&str> = records.iter().map(String::as_str).collect();
     let soa = is_transferred_as_answered(&kubedns, "clusterset.local", &records).await;
-    cluster.set(mk_service_import(
-        "apps",
-        "web",
-        "ClusterSetIP",
-        &["10.112.0.1"],
-        &["http:80"],
-    ));
+    let ips = ["10.112.0.1"];
+    let import = mk_service_import("apps", "web", "ClusterSetIP", &ips, &["http:80"]);
+    cluster.set(import);
     let web = "web.apps.svc.clusterset.local.";
     let come = [
         format!("_http._tcp.{web} 5 IN A 10.112.0.1"),
