@@ -259,37 +259,32 @@ mod tests {
     fn idle_process_hangs_before_busy_one() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
+        let [answers, silent, hangs] = [
+            ProbeFinding::Answers,
+            ProbeFinding::Silent,
+            ProbeFinding::Hangs,
+        ]
+        .map(Some);
         let mut idle = health();
-        assert_eq!(
-            idle.judge(true, at(0), busy(10)),
-            Some(ProbeFinding::Answers)
-        );
-        assert_eq!(
-            idle.judge(true, at(3), busy(11)),
-            Some(ProbeFinding::Answers)
-        );
-        for second in 7..10 {
-            assert_eq!(
-                idle.judge(false, at(second), busy(11)),
-                Some(ProbeFinding::Silent),
-                "{second}"
-            );
+        for (second, is_answered, ticks, finding) in [
+            (0, true, 10, answers),
+            (3, true, 11, answers),
+            (7, false, 11, silent),
+            (8, false, 11, silent),
+            (9, false, 11, silent),
+            (10, false, 11, hangs),
+        ] {
+            let found = idle.judge(is_answered, at(second), busy(ticks));
+            assert_eq!(found, finding, "{second}");
         }
-        assert_eq!(
-            idle.judge(false, at(10), busy(11)),
-            Some(ProbeFinding::Hangs)
-        );
 
         let mut working = health();
         working.judge(true, at(0), busy(10));
         for second in 2..32 {
             let finding = working.judge(false, at(second), busy(10 + second));
-            assert_eq!(finding, Some(ProbeFinding::Silent), "{second}");
+            assert_eq!(finding, silent, "{second}");
         }
-        assert_eq!(
-            working.judge(false, at(32), busy(42)),
-            Some(ProbeFinding::Hangs)
-        );
+        assert_eq!(working.judge(false, at(32), busy(42)), hangs);
     }
 
     #[test]
@@ -354,14 +349,10 @@ mod tests {
         };
         let mut health = health();
         assert_eq!(health.judge(false, start, stopped), None);
-        for second in 1..3 {
-            assert_eq!(
-                health.judge(false, start + Duration::from_secs(second), stopped),
-                None
-            );
+        for (second, expected) in [(1, None), (2, None), (3, Some(ProbeFinding::Hangs))] {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(health.judge(false, now, stopped), expected, "{second}");
         }
-        let finding = health.judge(false, start + Duration::from_secs(3), stopped);
-        assert_eq!(finding, Some(ProbeFinding::Hangs));
     }
 
     #[tokio::test]

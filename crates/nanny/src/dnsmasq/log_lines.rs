@@ -208,62 +208,45 @@ mod tests {
 
     #[test]
     fn lines_are_classified_by_severity() {
-        for (line, severity) in [
-            (
-                "started, version 2.90 cachesize 150",
-                LineSeverity::Information,
-            ),
-            (
-                "cannot read /x: No such file or directory",
-                LineSeverity::Error,
-            ),
-            (
-                "failed to create listening socket for port 53: Permission denied",
-                LineSeverity::Error,
-            ),
-            (
-                "Name or service not known at line 1 of /x",
-                LineSeverity::Error,
-            ),
-            (
-                "Maximum number of concurrent DNS queries reached (max: 150)",
-                LineSeverity::Warning,
-            ),
-            (
-                "nameserver 192.0.2.1 refused to do a recursive query",
-                LineSeverity::Warning,
-            ),
-            (
-                "using nameserver 192.0.2.1#53 for domain a.example",
-                LineSeverity::Detail,
-            ),
-            (
-                "compile time options: IPv6 GNU-getopt",
-                LineSeverity::Detail,
-            ),
-            ("read /etc/hosts - 3 names", LineSeverity::Detail),
-            ("query[A] a.example from 127.0.0.1", LineSeverity::Query),
-            (
-                "12 127.0.0.1/4711 reply a.example is 192.0.2.1",
-                LineSeverity::Query,
-            ),
-            ("/etc/hosts localhost is 127.0.0.1", LineSeverity::Query),
-            (
-                "queries forwarded 5, queries answered locally 3",
-                LineSeverity::Information,
-            ),
-            ("something: else", LineSeverity::Information),
-        ] {
+        let errors = [
+            "cannot read /x: No such file or directory",
+            "failed to create listening socket for port 53: Permission denied",
+            "Name or service not known at line 1 of /x",
+        ];
+        let warnings = [
+            "Maximum number of concurrent DNS queries reached (max: 150)",
+            "nameserver 192.0.2.1 refused to do a recursive query",
+        ];
+        let information = [
+            "started, version 2.90 cachesize 150",
+            "queries forwarded 5, queries answered locally 3",
+            "something: else",
+        ];
+        let details = [
+            "using nameserver 192.0.2.1#53 for domain a.example",
+            "compile time options: IPv6 GNU-getopt",
+            "read /etc/hosts - 3 names",
+        ];
+        let queries = [
+            "query[A] a.example from 127.0.0.1",
+            "12 127.0.0.1/4711 reply a.example is 192.0.2.1",
+            "/etc/hosts localhost is 127.0.0.1",
+        ];
+        assert_severity(&errors, LineSeverity::Error);
+        assert_severity(&warnings, LineSeverity::Warning);
+        assert_severity(&information, LineSeverity::Information);
+        assert_severity(&details, LineSeverity::Detail);
+        assert_severity(&queries, LineSeverity::Query);
+    }
+
+    /// Checks the severity of lines, with and without a prefix of dnsmasq.
+    #[track_caller]
+    fn assert_severity(lines: &[&str], severity: LineSeverity) {
+        for line in lines {
             for prefix in ["dnsmasq: ", "dnsmasq[7]: ", "dnsmasq-dhcp[7]: "] {
                 let whole = format!("{prefix}{line} ");
-                assert_eq!(
-                    LogLine::parse(&whole),
-                    LogLine {
-                        text: line,
-                        severity
-                    },
-                    "{line}"
-                );
+                let parsed = LogLine::parse(&whole);
+                assert_eq!((parsed.text, parsed.severity), (*line, severity));
             }
             assert_eq!(LogLine::parse(line).severity, severity, "{line}");
         }
@@ -271,28 +254,25 @@ mod tests {
 
     #[test]
     fn events_are_recognised() {
-        let event = |line| LogLine::parse(line).event();
-        assert_eq!(
-            event("dnsmasq[7]: started, version 2.90 cachesize 150"),
-            Some(LogEvent::Started)
-        );
-        assert_eq!(
-            event("dnsmasq[7]: NOT using nameserver 127.0.0.1#15304 - query loop detected "),
-            Some(LogEvent::Loop("127.0.0.1:15304".parse().unwrap()))
-        );
-        assert_eq!(
-            event("dnsmasq[7]: NOT using nameserver 2001:db8::1#53 - query loop detected"),
-            Some(LogEvent::Loop("[2001:db8::1]:53".parse().unwrap()))
-        );
-        assert_eq!(
-            event("dnsmasq[7]: ignoring nameserver 127.0.0.1 - local interface"),
-            Some(LogEvent::OwnAddress("127.0.0.1".parse().unwrap()))
-        );
-        assert_eq!(
-            event("dnsmasq[7]: NOT using nameserver x - query loop detected"),
-            None
-        );
-        assert_eq!(event("dnsmasq[7]: ignoring nameserver"), None);
+        let looping_ipv4 = "NOT using nameserver 127.0.0.1#15304 - query loop detected ";
+        let looping_ipv6 = "NOT using nameserver 2001:db8::1#53 - query loop detected";
+        let own = "ignoring nameserver 127.0.0.1 - local interface";
+        let looped = |server: &str| Some(LogEvent::Loop(server.parse().unwrap()));
+        let own_address = LogEvent::OwnAddress("127.0.0.1".parse().unwrap());
+        for (text, event) in [
+            (
+                "started, version 2.90 cachesize 150",
+                Some(LogEvent::Started),
+            ),
+            (looping_ipv4, looped("127.0.0.1:15304")),
+            (looping_ipv6, looped("[2001:db8::1]:53")),
+            (own, Some(own_address)),
+            ("NOT using nameserver x - query loop detected", None),
+            ("ignoring nameserver", None),
+        ] {
+            let line = format!("dnsmasq[7]: {text}");
+            assert_eq!(LogLine::parse(&line).event(), event, "{line}");
+        }
     }
 
     #[test]

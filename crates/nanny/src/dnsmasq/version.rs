@@ -187,10 +187,8 @@ mod tests {
     #[test]
     fn version_output_is_parsed() {
         let found = dnsmasq("2.90", None);
-        assert_eq!(
-            (found.version.as_str(), found.loop_detection),
-            ("2.90", true)
-        );
+        assert_eq!(found.version, "2.90");
+        assert!(found.loop_detection);
         let other =
             "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
         assert!(!DnsmasqVersion::parse(other, None).unwrap().loop_detection);
@@ -211,40 +209,22 @@ mod tests {
             ("3.0", 0),
             ("unknown", 0),
         ] {
-            assert_eq!(
-                dnsmasq(version, None).missing_fixes().len(),
-                count,
-                "{version}"
-            );
+            let missing = dnsmasq(version, None).missing_fixes();
+            assert_eq!(missing.len(), count, "{version}");
         }
     }
 
     #[test]
     fn patched_package_lacks_no_fixes() {
-        assert_eq!(
-            dnsmasq("2.90", Some("2.90-4~deb12u1"))
-                .missing_fixes()
-                .len(),
-            6
-        );
-        assert_eq!(
-            dnsmasq("2.90", Some("2.90-4~deb12u2"))
-                .missing_fixes()
-                .len(),
-            0
-        );
-        assert_eq!(
-            dnsmasq("2.90", Some("2.90-4~deb12u11+x"))
-                .missing_fixes()
-                .len(),
-            0
-        );
-        assert_eq!(
-            dnsmasq("2.85", Some("2.90-4~deb12u2"))
-                .missing_fixes()
-                .len(),
-            10,
-            "another executable"
-        );
+        for (version, package, count) in [
+            ("2.90", "2.90-4~deb12u1", 6),
+            ("2.90", "2.90-4~deb12u2", 0),
+            ("2.90", "2.90-4~deb12u11+x", 0),
+            // The package is that of another executable.
+            ("2.85", "2.90-4~deb12u2", 10),
+        ] {
+            let missing = dnsmasq(version, Some(package)).missing_fixes();
+            assert_eq!(missing.len(), count, "{version} {package}");
+        }
     }
 }

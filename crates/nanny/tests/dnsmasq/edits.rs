@@ -12,22 +12,15 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually};
 
 use super::load::Load;
-use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, stubs};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, routes, stubs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_under_load_lose_no_query() {
-    let (outside, first, second) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.11").await,
-        Upstream::answering("192.0.2.12").await,
-    );
-    let upstreams = only(&outside);
-    let route = |moved| stubs(&[("kept.test", &first), ("moved.test", moved)]);
-    let plan = NannySetup::new().config(&[
-        ("upstreamNameservers", &upstreams),
-        ("stubDomains", &route(&first)),
-    ]);
-    let mut rig = plan.start().await;
+    let outside = Upstream::answering("192.0.2.1").await;
+    let first = Upstream::answering("192.0.2.11").await;
+    let second = Upstream::answering("192.0.2.12").await;
+    let route = |moved| routes(&outside, &[("kept.test", &first), ("moved.test", moved)]);
+    let mut rig = NannySetup::new().config(&route(&first)).start().await;
     let dnsmasq = rig.dnsmasq();
     // `*` becomes a fresh label, so dnsmasq has to forward these queries. The other queries may be
     // answered from the cache.
@@ -41,10 +34,7 @@ async fn edits_under_load_lose_no_query() {
     let load = Load::start(rig.server(), 2, &names);
     for edit in 1..=50 {
         let moved = if edit % 2 == 0 { &first } else { &second };
-        rig.config(&[
-            ("upstreamNameservers", &upstreams),
-            ("stubDomains", &route(moved)),
-        ]);
+        rig.config(&route(moved));
         rig.status_with("edit in force", |status| {
             status["configuration"]["reloads"] == edit
         })
@@ -56,7 +46,7 @@ async fn edits_under_load_lose_no_query() {
         seen.asked, seen.slowest, seen.answers
     );
     assert!(seen.asked > 1000, "only {} questions", seen.asked);
-    let hasty = hasty_reloads(&rig);
+    let hasty = rig.hasty_reloads();
     let (moved, others): (Vec<_>, Vec<_>) = seen
         .lost
         .into_iter()
@@ -85,20 +75,15 @@ async fn edits_under_load_lose_no_query() {
 
 #[tokio::test]
 async fn swapped_servers_take_effect_within_second() {
-    let (outside, stub) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.11").await,
-    );
-    let (upstreams, with_stub) = (only(&outside), stubs(&[("acme.test", &stub)]));
+    let outside = Upstream::answering("192.0.2.1").await;
+    let stub = Upstream::answering("192.0.2.11").await;
+    let with_stub = routes(&outside, &[("acme.test", &stub)]);
     let mut rig = NannySetup::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
     for _ in 0..5 {
         // The answers have a TTL of an hour, so only a flush of the cache changes the answer.
         rig.until("www.acme.test.", "192.0.2.1").await;
-        rig.config(&[
-            ("upstreamNameservers", &upstreams),
-            ("stubDomains", &with_stub),
-        ]);
+        rig.config(&with_stub);
         times.push(timed(&rig, "192.0.2.11").await);
         rig.forward_to(&outside);
         times.push(timed(&rig, "192.0.2.1").await);
@@ -125,10 +110,8 @@ async fn query_waiting_for_removed_server_is_answered() {
         Reaction::from(reply).after(Duration::from_millis(150))
     })
     .await;
-    let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &slow)]));
-    let without_stub = [("upstreamNameservers", upstreams.as_str())];
-    let with_stub = [without_stub[0], ("stubDomains", stub_domains.as_str())];
-    let mut rig = NannySetup::new().config(&without_stub).start().await;
+    let with_stub = routes(&outside, &[("acme.test", &slow)]);
+    let mut rig = NannySetup::new().forwarding_to(&outside).start().await;
     for round in 0..5 {
         rig.config(&with_stub);
         rig.until(&format!("before{round}.acme.test."), "192.0.2.11")
@@ -138,11 +121,11 @@ async fn query_waiting_for_removed_server_is_answered() {
         let (answer, ()) =
             tokio::join!(client::udp(server, &query, Duration::from_secs(3)), async {
                 eventually(PATIENCE, || std::future::ready(slow.count() > asked)).await;
-                rig.config(&without_stub);
+                rig.forward_to(&outside);
             });
         let answer = answer.map(|wire| Message::parse(&wire).unwrap().answer_data("A").join(" "));
         assert!(
-            answer.is_ok() || hasty_reloads(&rig) > 0,
+            answer.is_ok() || rig.hasty_reloads() > 0,
             "lost in round {round}"
         );
         assert_eq!(
@@ -155,38 +138,20 @@ async fn query_waiting_for_removed_server_is_answered() {
     rig.end().await;
 }
 
-/// Reloads that removed servers although queries may have been waiting for them.
-fn hasty_reloads(rig: &NannyRig) -> usize {
-    rig.nanny
-        .stderr()
-        .iter()
-        .filter(|line| line.contains("sent=\"Anyway\""))
-        .count()
-}
-
 #[tokio::test]
 async fn bad_edit_survives_dnsmasq_restart() {
-    let (outside, stub) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.11").await,
-    );
-    let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &stub)]));
-    let plan = NannySetup::new().config(&[
-        ("upstreamNameservers", &upstreams),
-        ("stubDomains", &stub_domains),
-    ]);
-    let mut rig = plan.start().await;
+    let outside = Upstream::answering("192.0.2.1").await;
+    let stub = Upstream::answering("192.0.2.11").await;
+    let with_stub = routes(&outside, &[("acme.test", &stub)]);
+    let mut rig = NannySetup::new().config(&with_stub).start().await;
     let before = rig.status();
 
     rig.config(&[
         ("upstreamNameservers", "[]"),
         ("stubDomains", r#"{"a\nserver=192.0.2.66": ["192.0.2.1"]}"#),
     ]);
-    let status = rig
-        .status_with("error", |status| {
-            status["configuration"]["error"].is_object()
-        })
-        .await;
+    let has_error = |status: &Value| status["configuration"]["error"].is_object();
+    let status = rig.status_with("error", has_error).await;
     assert_eq!(status["configuration"]["error"]["key"], "stubDomains");
     let text = status["configuration"]["error"]["text"].as_str().unwrap();
     assert!(
@@ -199,11 +164,7 @@ async fn bad_edit_survives_dnsmasq_restart() {
         before["configuration"]["version"]
     );
     assert_eq!(status["routes"], before["routes"]);
-    rig.nanny
-        .line_with(
-            "configuration rejected, keeping the previous one",
-            Duration::from_secs(5),
-        )
+    rig.logs("configuration rejected, keeping the previous one")
         .await;
 
     rig.signal(Signal::SIGKILL);
@@ -215,58 +176,34 @@ async fn bad_edit_survives_dnsmasq_restart() {
 
 #[tokio::test]
 async fn unwritable_edit_stays_pending() {
-    let (first, second) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.2").await,
-    );
+    let first = Upstream::answering("192.0.2.1").await;
+    let second = Upstream::answering("192.0.2.2").await;
     let mut rig = NannySetup::new().forwarding_to(&first).start().await;
     // A directory blocks the path of the new servers file. Other files can be written.
     let obstacle = rig.path("state/servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
     rig.forward_to(&second);
-    let pending = |status: &Value| {
-        status["routes"]["pending"]["reason"]
-            .as_str()
-            .map(str::to_owned)
-    };
-    let status = rig
-        .status_with("pending routes", |status| pending(status).is_some())
-        .await;
-    assert!(
-        pending(&status)
-            .unwrap()
-            .starts_with("cannot write the servers file"),
-        "{status}"
-    );
-    assert_eq!(
-        status["routes"]["upstreams"],
-        json!([at(&first)]),
-        "in force"
-    );
+    let (status, reason) = rig.pending_routes().await;
+    let unwritable = "cannot write the servers file";
+    assert!(reason.starts_with(unwritable), "{reason}");
+    let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
+    assert_eq!(upstreams(&status), json!([at(&first)]), "in force");
     rig.until("before.outside.test.", "192.0.2.1").await;
 
     // A dnsmasq restarted meanwhile also has the old servers.
     rig.signal(Signal::SIGKILL);
     let status = rig.restarted("died").await;
-    assert_eq!(
-        status["routes"]["upstreams"],
-        json!([at(&first)]),
-        "still in force"
-    );
+    assert_eq!(upstreams(&status), json!([at(&first)]), "still in force");
     rig.until("meanwhile.outside.test.", "192.0.2.1").await;
 
     fs::remove_dir(&obstacle).unwrap();
+    let is_pending = |status: &Value| !status["routes"]["pending"].is_null();
     let status = rig
-        .status_with("no pending routes", |status| pending(status).is_none())
+        .status_with("no pending routes", |status| !is_pending(status))
         .await;
-    assert_eq!(status["routes"]["upstreams"], json!([at(&second)]));
+    assert_eq!(upstreams(&status), json!([at(&second)]));
     rig.until("after.outside.test.", "192.0.2.2").await;
-    let told = rig
-        .nanny
-        .stderr()
-        .iter()
-        .filter(|line| line.contains("cannot write the servers file"))
-        .count();
+    let told = rig.logged(unwritable);
     assert_eq!(told, 1, "the same reason is logged once");
     rig.end().await;
 }
@@ -285,13 +222,11 @@ async fn resolv_conf_supplies_upstream_servers() {
 
     rig.forward_to(&outside);
     rig.until("www.outside.test.", "192.0.2.1").await;
-    rig.status_with("configured servers", |status| {
-        status["routes"]["upstreamsFrom"] == "configuration"
-    })
-    .await;
+    let is_configured = |status: &Value| status["routes"]["upstreamsFrom"] == "configuration";
+    rig.status_with("configured servers", is_configured).await;
 
     rig.resolv_conf("nameserver 198.51.100.3\n");
-    rig.config(&[]);
+    rig.clear_config();
     rig.status_with("servers of the new file", |status| {
         upstreams(status) == json!(["198.51.100.3:53"])
     })
@@ -311,10 +246,8 @@ async fn resolv_conf_supplies_upstream_servers() {
 
 #[tokio::test]
 async fn user_options_are_honoured() {
-    let (own, stub) = (
-        Upstream::answering("192.0.2.5").await,
-        Upstream::answering("192.0.2.11").await,
-    );
+    let own = Upstream::answering("192.0.2.5").await;
+    let stub = Upstream::answering("192.0.2.11").await;
     let own_at = at(&own).replace(':', "#");
     let plan = NannySetup::new().resolv_conf("nameserver 198.51.100.1\n");
     fs::write(plan.path("own"), format!("server=/own.test/{own_at}\n")).unwrap();
@@ -323,15 +256,10 @@ async fn user_options_are_honoured() {
         .dnsmasq("--no-resolv")
         .dnsmasq(own_file)
         .dnsmasq(format!("--server=/fixed.test/{own_at}"));
-    let mut rig = plan
-        .config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))])
-        .start()
-        .await;
-    assert_eq!(
-        rig.status()["routes"]["upstreams"],
-        json!([]),
-        "--no-resolv"
-    );
+    let stub_domains = [("stubDomains", stubs(&[("acme.test", &stub)]))];
+    let mut rig = plan.config(&stub_domains).start().await;
+    let upstreams = rig.status()["routes"]["upstreams"].clone();
+    assert_eq!(upstreams, json!([]), "--no-resolv");
     for (name, expected) in [
         ("www.own.test.", "192.0.2.5"),
         ("www.fixed.test.", "192.0.2.5"),
@@ -340,7 +268,7 @@ async fn user_options_are_honoured() {
     ] {
         rig.until(name, expected).await;
     }
-    rig.config(&[]);
+    rig.clear_config();
     rig.until("www.acme.test.", "REFUSED").await;
     rig.until("www.own.test.", "192.0.2.5").await;
     rig.end().await;
@@ -348,38 +276,28 @@ async fn user_options_are_honoured() {
 
 #[tokio::test]
 async fn server_order_is_kept() {
-    let (first, second) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.2").await,
-    );
+    let first = Upstream::answering("192.0.2.1").await;
+    let second = Upstream::answering("192.0.2.2").await;
     let servers = json!([at(&first), at(&second)]).to_string();
     let plan = NannySetup::new()
         .dnsmasq("--strict-order")
         .config(&[("upstreamNameservers", &servers)]);
     let rig = plan.start().await;
     rig.until_all("192.0.2.1").await;
-    let questions = second
-        .asked()
-        .iter()
-        .filter(|asked| asked.rtype() == "A")
-        .count();
-    assert_eq!(questions, 0, "only dnsmasq's probes for loops");
+    let has_asked = second.asked().iter().any(|asked| asked.rtype() == "A");
+    assert!(!has_asked, "only dnsmasq's probes for loops");
     rig.end().await;
 }
 
 #[tokio::test]
 async fn configuration_is_read_once_without_restarts() {
-    let (outside, stub) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.11").await,
-    );
+    let outside = Upstream::answering("192.0.2.1").await;
+    let stub = Upstream::answering("192.0.2.11").await;
     let plan = NannySetup::new()
         .flag("-restartDnsmasq=false")
         .flag("-syncInterval=100ms");
-    let mut rig = plan
-        .config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))])
-        .start()
-        .await;
+    let stub_domains = [("stubDomains", stubs(&[("acme.test", &stub)]))];
+    let mut rig = plan.config(&stub_domains).start().await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
@@ -399,19 +317,15 @@ async fn configuration_is_read_once_without_restarts() {
 
 #[tokio::test]
 async fn edit_without_servers_file_restarts_dnsmasq() {
-    let (first, second) = (
-        Upstream::answering("192.0.2.11").await,
-        Upstream::answering("192.0.2.12").await,
-    );
+    let first = Upstream::answering("192.0.2.11").await;
+    let second = Upstream::answering("192.0.2.12").await;
     let plan = NannySetup::new().with_own_servers_file();
-    let mut rig = plan
-        .config(&[("stubDomains", &stubs(&[("acme.test", &first)]))])
-        .start()
-        .await;
+    let stub_domains = |server| [("stubDomains", stubs(&[("acme.test", server)]))];
+    let mut rig = plan.config(&stub_domains(&first)).start().await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "restart");
     let before = rig.dnsmasq();
     rig.until("www.acme.test.", "192.0.2.11").await;
-    rig.config(&[("stubDomains", &stubs(&[("acme.test", &second)]))]);
+    rig.config(&stub_domains(&second));
     rig.until("www.acme.test.", "192.0.2.12").await;
     let status = rig.restarted("configuration").await;
     assert_eq!(
@@ -423,10 +337,9 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
 
     // The trial rejects arguments with which dnsmasq would not start.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
-    rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
+    rig.config(&stub_domains(&first));
     let line = rig
-        .nanny
-        .line_with("dnsmasq rejects the new arguments: exit status 1", PATIENCE)
+        .logs("dnsmasq rejects the new arguments: exit status 1")
         .await;
     assert!(line.contains("bad option at line 1 of"), "{line}");
     rig.until("www.acme.test.", "192.0.2.12").await;

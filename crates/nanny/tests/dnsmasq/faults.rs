@@ -26,11 +26,7 @@ async fn dead_dnsmasq_restarts_with_same_servers() {
     let status = rig.restarted("died").await;
     assert_eq!(status["dnsmasq"]["lastEnd"], "killed by SIGSEGV");
     rig.until("www.outside.test.", "192.0.2.1").await;
-    rig.nanny
-        .line_with(
-            "dnsmasq ended, starting it again how=\"killed by SIGSEGV\"",
-            PATIENCE,
-        )
+    rig.logs("dnsmasq ended, starting it again how=\"killed by SIGSEGV\"")
         .await;
     assert_ne!(rig.dnsmasq(), first);
     rig.end().await;
@@ -87,10 +83,7 @@ async fn nanny_ends_after_repeated_deaths() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!(status.code(), Some(255));
-    let line = rig
-        .nanny
-        .line_with("dnsmasq ended 6 times within a minute", PATIENCE)
-        .await;
+    let line = rig.logs("dnsmasq ended 6 times within a minute").await;
     assert!(line.contains("killed by SIGKILL"), "{line}");
 }
 
@@ -184,9 +177,7 @@ async fn sigterm_starts_lameduck() {
         .forwarding_to(&outside);
     let mut rig = plan.start().await;
     rig.nanny.signal(Signal::SIGTERM);
-    rig.nanny
-        .line_with("stopping signal=\"SIGTERM\"", PATIENCE)
-        .await;
+    rig.logs("stopping signal=\"SIGTERM\"").await;
     rig.until_all("192.0.2.1").await;
     // The second signal ends the lameduck wait.
     rig.end().await;
@@ -200,16 +191,9 @@ async fn requested_statistics_and_queries_are_logged() {
         .dnsmasq("--log-queries");
     let mut rig = plan.start().await;
     assert_eq!(rig.resolve("www.outside.test.").await, "REFUSED");
-    let line = rig
-        .nanny
-        .line_with("query[A] www.outside.test from 127.0.0.1", PATIENCE)
-        .await;
+    let line = rig.logs("query[A] www.outside.test from 127.0.0.1").await;
     assert_eq!(line, "dnsmasq: query[A] www.outside.test from 127.0.0.1");
-    rig.nanny
-        .line_with(
-            "dnsmasq: queries forwarded 0, queries answered locally",
-            PATIENCE,
-        )
+    rig.logs("dnsmasq: queries forwarded 0, queries answered locally")
         .await;
     rig.end().await;
 }

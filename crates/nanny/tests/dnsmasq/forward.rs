@@ -8,7 +8,7 @@ use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, send_back, stubs};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, routes};
 
 /// A fake kubedns with scripted answers.
 struct Kubedns {
@@ -74,6 +74,12 @@ impl Kubedns {
     fn polls(&self) -> usize {
         self.upstream.count_of("routes.kubedns.", "TXT")
     }
+
+    /// Waits for this many further queries for `routes.kubedns.`.
+    async fn until_polled(&self, more: usize) {
+        let enough = self.polls() + more;
+        eventually(PATIENCE, || std::future::ready(self.polls() >= enough)).await;
+    }
 }
 
 fn react(said: &Said, asked: &Asked) -> Reaction {
@@ -82,22 +88,14 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
         _ if said.is_away => Reaction::silence(),
         "TXT" if name == "routes.kubedns." && !said.tells => reply.rcode("REFUSED").into(),
         "TXT" if name == "routes.kubedns." => {
-            let Said {
-                configuration,
-                routes,
-                ..
-            } = said;
             let topology = if said.in_front { "direct" } else { "cache" };
-            let texts = [
-                format!("configuration={configuration}"),
-                format!("routes={routes}"),
-                format!("topology={topology}"),
-            ];
-            texts
+            let configuration = format!("configuration={}", said.configuration);
+            let routes = format!("routes={}", said.routes);
+            let texts = [configuration, routes, format!("topology={topology}")];
+            let records = texts.map(|text| format!("{name} 0 CH TXT \"{text}\""));
+            records
                 .iter()
-                .fold(reply, |reply, text| {
-                    reply.answer(&format!("{name} 0 CH TXT \"{text}\""))
-                })
+                .fold(reply, |reply, record| reply.answer(record))
                 .into()
         }
         "A" => reply
@@ -113,11 +111,7 @@ async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     let reloads = |rig: &NannyRig| rig.status()["configuration"]["reloads"].as_u64();
     rig.status_with("second reload", |_| reloads(rig) >= Some(2))
         .await;
-    let before = kubedns.polls();
-    eventually(PATIENCE, || {
-        std::future::ready(kubedns.polls() > before + 1)
-    })
-    .await;
+    kubedns.until_polled(2).await;
 }
 
 /// dnsmasq retries the query long before the client does, which waits five seconds.
@@ -135,26 +129,15 @@ async fn query_survives_restart_of_kubedns() {
         kubedns.says(|said| said.is_away = false);
     };
     let (answer, ()) = tokio::join!(rig.resolve("late.test."), back);
-    assert_eq!(
-        (
-            answer.as_str(),
-            kubedns.upstream.count_of("late.test.", "A")
-        ),
-        ("192.0.2.1", 2)
-    );
+    assert_eq!(answer, "192.0.2.1");
+    assert_eq!(kubedns.upstream.count_of("late.test.", "A"), 2);
 }
 
 #[tokio::test]
 async fn cache_is_flushed_after_kubedns_edit() {
-    let (kubedns, other) = (
-        Kubedns::start("192.0.2.1").await,
-        Upstream::answering("192.0.2.99").await,
-    );
-    let config = [
-        ("stubDomains", stubs(&[("acme.test", &other)])),
-        ("upstreamNameservers", only(&other)),
-    ];
-    let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let other = Upstream::answering("192.0.2.99").await;
+    let config = routes(&other, &[("acme.test", &other)]);
     let mut rig = kubedns.plan().config(&config).start().await;
     let dnsmasq = rig.dnsmasq();
     for name in [
@@ -177,12 +160,8 @@ async fn cache_is_flushed_after_kubedns_edit() {
     // An edit alone flushes nothing, because kubedns may not have applied the edit yet.
     rig.until("www.acme.test.", "192.0.2.1").await;
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
-    rig.config(&[]);
-    let before = kubedns.polls();
-    eventually(PATIENCE, || {
-        std::future::ready(kubedns.polls() > before + 3)
-    })
-    .await;
+    rig.clear_config();
+    kubedns.until_polled(4).await;
     assert_eq!(
         rig.resolve("www.acme.test.").await,
         "192.0.2.1",
@@ -254,10 +233,8 @@ async fn servfail_of_kubedns_is_not_retried() {
 /// A kubedns that does not report the same configuration might forward in plain text.
 #[tokio::test]
 async fn encrypted_stub_domain_fails_until_kubedns_follows() {
-    let (kubedns, plain) = (
-        Kubedns::start("192.0.2.1").await,
-        Upstream::answering("192.0.2.99").await,
-    );
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let plain = Upstream::answering("192.0.2.99").await;
     let stubs =
         json!({"tls.test": [format!("tls://{}", plain.addr())], "plain.test": [at(&plain)]})
             .to_string();
@@ -324,21 +301,19 @@ async fn empty_configuration_is_no_proof() {
 #[tokio::test]
 async fn loop_of_upstream_keeps_kubedns() {
     let plan = NannySetup::new();
-    let dnsmasq = plan.port();
+    let dnsmasq = plan.server();
     let kubedns = Upstream::start(move |asked: &Asked| match asked.name() {
         name if name.ends_with("outside.test.") => Reply::to(&asked.packet)
             .answer(&format!("{name} 0 IN A 192.0.2.1"))
             .into(),
-        _ => send_back(asked, dnsmasq),
+        _ => Reaction::send_on(asked, dnsmasq),
     })
     .await;
     let plan = plan
         .flag("-forward=kubedns")
         .flag(format!("-kubednsServer={}", at(&kubedns)));
     let mut rig = plan.dnsmasq("--dns-loop-detect").start().await;
-    rig.nanny
-        .line_with("--dns-loop-detect: left out", PATIENCE)
-        .await;
+    rig.logs("--dns-loop-detect: left out").await;
     rig.until_all("192.0.2.1").await;
     assert_eq!(rig.status()["routes"]["loops"], json!([]));
     rig.end().await;
@@ -347,10 +322,8 @@ async fn loop_of_upstream_keeps_kubedns() {
 /// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams.
 #[tokio::test]
 async fn own_names_are_forwarded_to_kubedns() {
-    let (kubedns, other) = (
-        Kubedns::start("192.0.2.1").await,
-        Upstream::answering("192.0.2.99").await,
-    );
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let other = Upstream::answering("192.0.2.99").await;
     let config = [
         ("hosts", "192.0.2.1 db.acme.test\n".to_owned()),
         ("upstreamNameservers", only(&other)),
@@ -362,19 +335,8 @@ async fn own_names_are_forwarded_to_kubedns() {
         .unwrap()
         .version()
         .to_string();
-    let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
-    let rig = NannySetup::new()
-        .flag(kubedns.flag())
-        .config(&config)
-        .start()
-        .await;
-    let polled = |more: usize| {
-        let before = kubedns.polls();
-        let kubedns = &kubedns;
-        eventually(PATIENCE, move || {
-            std::future::ready(kubedns.polls() >= before + more)
-        })
-    };
+    let plan = NannySetup::new().flag(kubedns.flag()).config(&config);
+    let rig = plan.start().await;
     for (configuration, in_front) in [("another", false), (version.as_str(), true)] {
         kubedns.says(|said| {
             *said = Said {
@@ -384,7 +346,7 @@ async fn own_names_are_forwarded_to_kubedns() {
                 ..said.clone()
             };
         });
-        polled(3).await;
+        kubedns.until_polled(3).await;
         rig.until("db.acme.test.", "192.0.2.99").await;
     }
 

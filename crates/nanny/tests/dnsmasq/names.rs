@@ -9,7 +9,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, send_back};
+use super::rig::{NannyRig, NannySetup, at, only};
 
 /// A kubedns that answers `ns.apps.svc.corp.test` with 127.0.0.1 while `knows` is true.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
@@ -28,27 +28,19 @@ async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
 #[tokio::test]
 async fn cluster_name_resolves_without_leak() {
     let knows = Arc::new(AtomicBool::new(false));
-    let (kubedns, stub, outside) = (
-        kubedns(Arc::clone(&knows)).await,
-        Upstream::answering("192.0.2.11").await,
-        Upstream::answering("192.0.2.1").await,
-    );
+    let kubedns = kubedns(Arc::clone(&knows)).await;
+    let stub = Upstream::answering("192.0.2.11").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let name = format!("ns.apps.svc.corp.test:{}", stub.addr().port());
     let config = [
         ("stubDomains", json!({"acme.test": [name]}).to_string()),
         ("upstreamNameservers", only(&outside)),
     ];
-    let config: Vec<(&str, &str)> = config
-        .iter()
-        .map(|(key, value)| (*key, value.as_str()))
-        .collect();
     // The cluster domain is the domain that dnsmasq routes to kubedns.
+    let server = at(&kubedns).replace(':', "#");
     let plan = NannySetup::new()
         .flag(format!("-kubednsServer={}", at(&kubedns)))
-        .dnsmasq(format!(
-            "--server=/corp.test/{}",
-            at(&kubedns).replace(':', "#")
-        ));
+        .dnsmasq(format!("--server=/corp.test/{server}"));
     let rig = plan.config(&config).start().await;
 
     rig.until("www.acme.test.", "SERVFAIL").await;
@@ -76,19 +68,16 @@ async fn cluster_name_resolves_without_leak() {
 #[tokio::test]
 async fn failing_domain_is_mended_without_restarts() {
     let knows = Arc::new(AtomicBool::new(false));
-    let (kubedns, stub) = (
-        kubedns(Arc::clone(&knows)).await,
-        Upstream::answering("192.0.2.11").await,
-    );
+    let kubedns = kubedns(Arc::clone(&knows)).await;
+    let stub = Upstream::answering("192.0.2.11").await;
     let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
     let plan = NannySetup::new()
         .with_own_servers_file()
         .flag("-restartDnsmasq=false");
     let plan = plan.flag(format!("-kubednsServer={}", at(&kubedns)));
-    let rig = plan
-        .config(&[("stubDomains", &json!({"acme.test": [name]}).to_string())])
-        .start()
-        .await;
+    let stub_domains = json!({"acme.test": [name]}).to_string();
+    let config = [("stubDomains", stub_domains)];
+    let rig = plan.config(&config).start().await;
     rig.until("www.acme.test.", "SERVFAIL").await;
     knows.store(true, Ordering::Relaxed);
     rig.until("www.acme.test.", "192.0.2.11").await;
@@ -99,7 +88,7 @@ async fn failing_domain_is_mended_without_restarts() {
 async fn own_address_is_not_used() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = NannySetup::new();
-    let own = format!("127.0.0.1:{}", plan.port());
+    let own = plan.server().to_string();
     let config = json!([own, at(&outside)]).to_string();
     let stubs = json!({"acme.test": [own]}).to_string();
     let mut rig = plan
@@ -107,9 +96,7 @@ async fn own_address_is_not_used() {
         .start()
         .await;
     assert_eq!(rig.status()["routes"]["loops"], json!([own]));
-    rig.nanny
-        .line_with("this server is dnsmasq itself", PATIENCE)
-        .await;
+    rig.logs("this server is dnsmasq itself").await;
     rig.until_all("192.0.2.1").await;
     rig.until("www.acme.test.", "SERVFAIL").await;
     rig.end().await;
@@ -119,11 +106,11 @@ async fn own_address_is_not_used() {
 async fn looping_server_is_found_and_omitted() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = NannySetup::new();
-    let port = plan.port();
-    let round = Upstream::start(move |asked: &Asked| send_back(asked, port)).await;
+    let dnsmasq = plan.server();
+    let round = Upstream::start(move |asked: &Asked| Reaction::send_on(asked, dnsmasq)).await;
     let both = json!([at(&round), at(&outside)]).to_string();
     let mut rig: NannyRig = plan.config(&[("upstreamNameservers", &both)]).start().await;
-    rig.nanny.line_with("query loop detected", PATIENCE).await;
+    rig.logs("query loop detected").await;
     rig.status_with("loop", |status| {
         status["routes"]["loops"] == json!([at(&round)])
     })

@@ -29,10 +29,8 @@ async fn full_directory_is_skipped() {
         return;
     }
     for is_given in [false, true] {
-        let (first, second) = (
-            Upstream::answering("192.0.2.1").await,
-            Upstream::answering("192.0.2.2").await,
-        );
+        let first = Upstream::answering("192.0.2.1").await;
+        let second = Upstream::answering("192.0.2.2").await;
         let (plan, page) = NannySetup::new().with_status_page();
         let state = plan.path("state");
         fs::create_dir(&state).unwrap();
@@ -59,10 +57,8 @@ async fn full_directory_is_skipped() {
 
 #[tokio::test]
 async fn removed_state_directory_is_recreated() {
-    let (first, second) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.2").await,
-    );
+    let first = Upstream::answering("192.0.2.1").await;
+    let second = Upstream::answering("192.0.2.2").await;
     let mut rig = NannySetup::new().forwarding_to(&first).start().await;
     let dnsmasq = rig.dnsmasq();
     fs::remove_dir_all(rig.path("state")).unwrap();
@@ -82,10 +78,8 @@ async fn removed_state_directory_is_recreated() {
 
 #[tokio::test]
 async fn servers_are_arguments_without_state_directory() {
-    let (first, second) = (
-        Upstream::answering("192.0.2.1").await,
-        Upstream::answering("192.0.2.2").await,
-    );
+    let first = Upstream::answering("192.0.2.1").await;
+    let second = Upstream::answering("192.0.2.2").await;
     let mut rig = NannySetup::new().forwarding_to(&first).start().await;
     let (dnsmasq, state) = (rig.dnsmasq(), rig.path("state"));
     fs::remove_dir_all(&state).unwrap();

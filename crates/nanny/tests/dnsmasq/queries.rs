@@ -6,6 +6,7 @@ use std::time::Duration;
 use daemon::http::{StreamingPage, get_streaming};
 use nix::sys::signal::Signal;
 use querylog::QueryLine;
+use serde_json::Value;
 use testkit::client::TcpConnection;
 use testkit::query::Query;
 use testkit::reply::Reply;
@@ -43,25 +44,17 @@ async fn line(following: &mut StreamingPage) -> String {
         .unwrap()
         .unwrap()
         .unwrap();
-    let QueryLine {
-        client,
-        name,
-        qtype,
-        rcode,
-        ..
-    } = serde_json::from_str(&line).unwrap();
-    format!("{client} {name} {qtype} {rcode}")
+    let query: QueryLine = serde_json::from_str(&line).unwrap();
+    let QueryLine { client, name, .. } = &query;
+    format!("{client} {name} {} {}", query.qtype, query.rcode)
 }
 
 async fn restarted(rig: &NannyRig, times: u64) {
-    rig.status_with("restarts", |status| {
-        status["dnsmasq"]["up"] == true
-            && status["dnsmasq"]["restarts"]["configuration"]
-                .as_u64()
-                .unwrap_or(0)
-                == times
-    })
-    .await;
+    let is_so = |status: &Value| {
+        let restarts = &status["dnsmasq"]["restarts"]["configuration"];
+        status["dnsmasq"]["up"] == true && restarts.as_u64().unwrap_or(0) == times
+    };
+    rig.status_with("restarts", is_so).await;
 }
 
 /// The refusal of a tap.
@@ -114,11 +107,7 @@ async fn get_of_any_page_restarts_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tap_follows_queries_of_query_log() {
     let upstream = upstream().await;
-    let servers = only(&upstream);
-    let config = [
-        ("upstreamNameservers", &*servers),
-        ("queryLog", r#"{"name": "nothing.test"}"#),
-    ];
+    let config = logging(&upstream, r#"{"name": "nothing.test"}"#);
     let (plan, status) = in_front(&upstream).config(&config).with_status_page();
     let mut rig = plan.start().await;
     let mut following = tap(status, "/tap?name=*.example.test&seconds=600").await;
@@ -135,7 +124,7 @@ async fn tap_follows_queries_of_query_log() {
     }
 
     // The edit restarts dnsmasq, and the tap ends rather than show nothing.
-    rig.config(&[("upstreamNameservers", &servers)]);
+    rig.forward_to(&upstream);
     restarted(&rig, 1).await;
     assert_eq!(following.line(4096).await.unwrap(), None);
     assert_eq!(refusal(status).await, not_logged());
@@ -171,18 +160,23 @@ fn in_front(upstream: &Upstream) -> NannySetup {
         .dnsmasq(cluster)
 }
 
+/// A `ConfigMap` with a server for all names, and with this query log.
+fn logging(upstream: &Upstream, query_log: &str) -> [(&'static str, String); 2] {
+    [
+        ("upstreamNameservers", only(upstream)),
+        ("queryLog", query_log.to_owned()),
+    ]
+}
+
 /// The lines of the query log so far: client, name, type, RCODE, and the source of the answer.
 fn logged(rig: &NannyRig) -> Vec<String> {
     let lines = rig.nanny.stderr();
     let answered = lines
         .iter()
-        .filter_map(|line| line.split_once("query answered "))
-        .map(|(_, rest)| rest);
+        .filter_map(|line| Some(line.split_once("query answered ")?.1));
     let field = |line: &str, name: &str| {
-        let value = line
-            .split_once(&format!("{name}=\""))
-            .and_then(|(_, rest)| rest.split('"').next());
-        value.unwrap_or_default().to_owned()
+        let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap_or_default();
+        rest.split('"').next().unwrap_or_default().to_owned()
     };
     let fields = ["client", "name", "type", "rcode", "by"];
     answered
@@ -224,11 +218,7 @@ async fn ask_as(client: Ipv4Addr, rig: &NannyRig, name: &str) -> String {
 async fn query_log_has_line_per_query() {
     let upstream = upstream().await;
     let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
-    let servers = only(&upstream);
-    rig.config(&[
-        ("upstreamNameservers", &servers),
-        ("queryLog", r#"{"name": "*.example.test"}"#),
-    ]);
+    rig.config(&logging(&upstream, r#"{"name": "*.example.test"}"#));
     restarted(&rig, 1).await;
     let by = upstream.addr().to_string().replace(':', "#");
     let mut expected = Vec::new();
@@ -255,14 +245,9 @@ async fn query_log_has_line_per_query() {
     has_logged(&rig, &expected).await;
 
     // A changed filter neither restarts dnsmasq nor empties its cache.
-    let edit = [
-        ("upstreamNameservers", &*servers),
-        ("queryLog", r#"{"client": "127.0.0.7", "rate": 5}"#),
-    ];
-    rig.config(&edit);
-    rig.nanny
-        .line_with("query log started rate=5", PATIENCE)
-        .await;
+    let filter = r#"{"client": "127.0.0.7", "rate": 5}"#;
+    rig.config(&logging(&upstream, filter));
+    rig.logs("query log started rate=5").await;
     for client in [8, 7] {
         assert_eq!(
             ask_as(Ipv4Addr::new(127, 0, 0, client), &rig, "www.example.test").await,
@@ -273,7 +258,7 @@ async fn query_log_has_line_per_query() {
     has_logged(&rig, &expected).await;
     restarted(&rig, 1).await;
 
-    rig.config(&[("upstreamNameservers", &servers)]);
+    rig.forward_to(&upstream);
     restarted(&rig, 2).await;
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     assert_eq!(logged(&rig), expected);
@@ -282,21 +267,16 @@ async fn query_log_has_line_per_query() {
 #[tokio::test(flavor = "multi_thread")]
 async fn initial_query_log_restarts_only_at_end() {
     let upstream = upstream().await;
-    let servers = only(&upstream);
-    let config = |log| [("upstreamNameservers", &*servers), ("queryLog", log)];
-    let mut rig = in_front(&upstream)
-        .config(&config(r#"{"name": "www.example.test"}"#))
-        .start()
-        .await;
+    let initial = logging(&upstream, r#"{"name": "www.example.test"}"#);
+    let mut rig = in_front(&upstream).config(&initial).start().await;
     rig.resolve("www.example.test").await;
     let by = upstream.addr().to_string().replace(':', "#");
     let expected = [format!("127.0.0.1 www.example.test. A NOERROR {by}")];
     has_logged(&rig, &expected).await;
     restarted(&rig, 0).await;
-    rig.config(&config(r#"{"name": "www.example.test", "seconds": 0}"#));
-    rig.nanny
-        .line_with("query log has already ended", PATIENCE)
-        .await;
+    let ended = r#"{"name": "www.example.test", "seconds": 0}"#;
+    rig.config(&logging(&upstream, ended));
+    rig.logs("query log has already ended").await;
     restarted(&rig, 1).await;
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     assert_eq!(logged(&rig), expected);
@@ -305,17 +285,12 @@ async fn initial_query_log_restarts_only_at_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unrestartable_dnsmasq_logs_from_start() {
     let upstream = upstream().await;
-    let servers = only(&upstream);
-    let config = [
-        ("upstreamNameservers", &*servers),
-        ("queryLog", r#"{"seconds": 3}"#),
-    ];
     let plan = in_front(&upstream)
         .flag("-restartDnsmasq=false")
-        .config(&config);
+        .config(&logging(&upstream, r#"{"seconds": 3}"#));
     let mut rig = plan.start().await;
-    rig.nanny.line_with("query log started", PATIENCE).await;
-    rig.nanny.line_with("query log ended", PATIENCE).await;
+    rig.logs("query log started").await;
+    rig.logs("query log ended").await;
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     restarted(&rig, 0).await;
 }
@@ -323,14 +298,9 @@ async fn unrestartable_dnsmasq_logs_from_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn query_log_behind_kubedns_is_not_written() {
     let upstream = upstream().await;
-    let servers = only(&upstream);
-    let mut rig = NannySetup::new()
-        .config(&[("upstreamNameservers", &servers), ("queryLog", "{}")])
-        .start()
-        .await;
-    rig.nanny
-        .line_with("query log is written elsewhere", PATIENCE)
-        .await;
+    let plan = NannySetup::new().config(&logging(&upstream, "{}"));
+    let mut rig = plan.start().await;
+    rig.logs("query log is written elsewhere").await;
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     restarted(&rig, 0).await;
     assert_eq!(logged(&rig), [""; 0]);
@@ -339,8 +309,7 @@ async fn query_log_behind_kubedns_is_not_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stopped_nanny_delays_no_answer() {
     let upstream = upstream().await;
-    let servers = only(&upstream);
-    let config = [("upstreamNameservers", &*servers), ("queryLog", "{}")];
+    let config = logging(&upstream, "{}");
     let (plan, status) = in_front(&upstream).config(&config).with_status_page();
     let rig = plan
         .dnsmasq("--address=/local.test/192.0.2.7")
@@ -395,13 +364,9 @@ async fn waiting_query_is_answered_before_restart() {
         upstream.count_of("slow.example.test.", "A") == 1
     })
     .await;
-    let servers = only(&upstream);
-    rig.config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]);
+    rig.config(&logging(&upstream, "{}"));
     restarted(&rig, 1).await;
-    let ended = rig
-        .nanny
-        .line_with("dnsmasq ends for another one", PATIENCE)
-        .await;
+    let ended = rig.logs("dnsmasq ends for another one").await;
     // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, no such
     // moment may come in time.
     if ended.contains("Quietly") {

@@ -2,7 +2,7 @@
 //! upstream servers.
 
 use std::fs::{self, Permissions};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use testkit::processes::is_running;
 use testkit::query::Query;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::Upstream;
 use testkit::{config_map, eventually};
 
 /// Timeout of all waits, long enough for a busy machine.
@@ -41,14 +41,15 @@ pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
     Value::Object(domains.collect()).to_string()
 }
 
-/// Sends the query back to dnsmasq at this port, and does not answer: a forwarding loop.
-pub(crate) fn send_back(asked: &Asked, port: u16) -> Reaction {
-    let packet = asked.packet.clone();
-    std::thread::spawn(move || {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let _ = socket.send_to(&packet, (Ipv4Addr::LOCALHOST, port));
-    });
-    Reaction::silence()
+/// A `ConfigMap` with a server for all names, and with stub domains of one server each.
+pub(crate) fn routes(
+    server: &Upstream,
+    stub_domains: &[(&str, &Upstream)],
+) -> [(&'static str, String); 2] {
+    [
+        ("upstreamNameservers", only(server)),
+        ("stubDomains", stubs(stub_domains)),
+    ]
 }
 
 /// The settings with which a nanny starts.
@@ -98,8 +99,9 @@ impl NannySetup {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.port
+    /// The address on which dnsmasq will answer.
+    pub(crate) fn server(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// Lets dnsmasq listen on this port.
@@ -156,15 +158,23 @@ impl NannySetup {
         self
     }
 
-    pub(crate) fn config(mut self, files: &[(&str, &str)]) -> Self {
-        self.generation += 1;
-        config_map::swap(&self.path("config"), self.generation, files);
+    pub(crate) fn config<V: AsRef<str>>(mut self, files: &[(&str, V)]) -> Self {
+        self.write_config(files);
         self
+    }
+
+    fn write_config<V: AsRef<str>>(&mut self, files: &[(&str, V)]) {
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(key, value)| (*key, value.as_ref()))
+            .collect();
+        self.generation += 1;
+        config_map::swap(&self.path("config"), self.generation, &files);
     }
 
     /// Configures one server for all names.
     pub(crate) fn forwarding_to(self, server: &Upstream) -> Self {
-        self.config(&[("upstreamNameservers", &only(server))])
+        self.config(&[("upstreamNameservers", only(server))])
     }
 
     /// Starts the nanny without waiting for anything.
@@ -185,9 +195,7 @@ impl NannySetup {
     /// Starts the nanny and waits until dnsmasq is up.
     pub(crate) async fn start(self) -> NannyRig {
         let mut rig = self.spawn();
-        rig.nanny
-            .line_with("dnsmasq: started, version", PATIENCE)
-            .await;
+        rig.logs("dnsmasq: started, version").await;
         rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true)
             .await;
         rig
@@ -209,7 +217,7 @@ pub(crate) struct NannyRig {
 impl NannyRig {
     /// The address on which dnsmasq answers.
     pub(crate) fn server(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.plan.port).into()
+        self.plan.server()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -217,14 +225,29 @@ impl NannyRig {
     }
 
     /// Edits the `ConfigMap`.
-    pub(crate) fn config(&mut self, files: &[(&str, &str)]) {
-        self.plan.generation += 1;
-        config_map::swap(&self.plan.path("config"), self.plan.generation, files);
+    pub(crate) fn config<V: AsRef<str>>(&mut self, files: &[(&str, V)]) {
+        self.plan.write_config(files);
     }
 
     /// Edits the `ConfigMap` to one server for all names.
     pub(crate) fn forward_to(&mut self, server: &Upstream) {
-        self.config(&[("upstreamNameservers", &only(server))]);
+        self.config(&[("upstreamNameservers", only(server))]);
+    }
+
+    /// Edits the `ConfigMap` to no key.
+    pub(crate) fn clear_config(&mut self) {
+        self.config::<&str>(&[]);
+    }
+
+    /// Waits for a log line that contains `text`, and returns the line.
+    pub(crate) async fn logs(&mut self, text: &str) -> String {
+        self.nanny.line_with(text, PATIENCE).await
+    }
+
+    /// Number of log lines that contain `text`.
+    pub(crate) fn logged(&self, text: &str) -> usize {
+        let lines = self.nanny.stderr();
+        lines.iter().filter(|line| line.contains(text)).count()
     }
 
     pub(crate) fn resolv_conf(&self, text: &str) {
@@ -285,6 +308,25 @@ impl NannyRig {
             async move { outcome }
         })
         .await
+    }
+
+    /// Waits until the newest servers are not in force. Returns the status, and the reason.
+    pub(crate) async fn pending_routes(&self) -> (Value, String) {
+        let reason = |status: &Value| {
+            status["routes"]["pending"]["reason"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let status = self
+            .status_with("pending routes", |status| reason(status).is_some())
+            .await;
+        let reason = reason(&status).unwrap();
+        (status, reason)
+    }
+
+    /// Number of reloads that removed servers although queries may have been waiting for them.
+    pub(crate) fn hasty_reloads(&self) -> usize {
+        self.logged("sent=\"Anyway\"")
     }
 
     /// The process ID of the running dnsmasq.

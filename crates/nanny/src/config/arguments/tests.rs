@@ -95,31 +95,20 @@ fn resolv_files() {
 #[test]
 fn cluster_domain_is_routed_to_kubedns() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();
+    let cluster = Some("cluster.local");
+    let both = "--server=/in-addr.arpa/127.0.0.1#10053 --server=/cluster.local/127.0.0.1#10053";
+    let corp = "--server=/Corp.Example./127.0.0.1#10053";
+    let elsewhere = "--server=/cluster.local/127.0.0.1#53 --server=127.0.0.1#10053";
     for (line, expected) in [
-        (
-            "--server=/in-addr.arpa/127.0.0.1#10053 --server=/cluster.local/127.0.0.1#10053",
-            Some("cluster.local"),
-        ),
-        (
-            "--server=/Corp.Example./127.0.0.1#10053",
-            Some("corp.example"),
-        ),
+        (both, cluster),
+        (corp, Some("corp.example")),
         ("-S /ip6.arpa/x.example/127.0.0.1#10053", Some("x.example")),
-        (
-            "--local=/cluster.local/127.0.0.1#10053",
-            Some("cluster.local"),
-        ),
-        (
-            "--server=/cluster.local/127.0.0.1#53 --server=127.0.0.1#10053",
-            None,
-        ),
+        ("--local=/cluster.local/127.0.0.1#10053", cluster),
+        (elsewhere, None),
         ("--server=//127.0.0.1#10053", None),
     ] {
-        assert_eq!(
-            read(line).domain_routed_to(kubedns).as_deref(),
-            expected,
-            "{line}"
-        );
+        let domain = read(line).domain_routed_to(kubedns);
+        assert_eq!(domain.as_deref(), expected, "{line}");
     }
 }
 
@@ -160,43 +149,28 @@ fn configuration_files_count_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::create_dir(dir.path().join("d")).unwrap();
-    let text = format!(
-        "# port=1\n  no-resolv # why\nserver = 192.0.2.1#5353\nconf-dir={},.bak\n",
-        path("d")
-    );
-    fs::write(dir.path().join("main.conf"), text).unwrap();
-    fs::write(
-        dir.path().join("d/one.conf"),
-        "port=5353\nlisten-address=\"127.0.0.2\"",
-    )
-    .unwrap();
+    let main = "# port=1\n  no-resolv # why\nserver = 192.0.2.1#5353\nconf-dir=";
+    fs::write(path("main.conf"), format!("{main}{},.bak\n", path("d"))).unwrap();
+    let one = "port=5353\nlisten-address=\"127.0.0.2\"";
+    fs::write(path("d/one.conf"), one).unwrap();
     fs::write(dir.path().join("d/two.bak"), "port=1").unwrap();
     let arguments = DnsmasqArguments::read(words(&format!("-k -C {}", path("main.conf"))));
     assert_eq!(arguments.unknown, None);
     assert!(arguments.has_option("no-resolv") && !arguments.has_typed_option("no-resolv"));
     assert_eq!(arguments.option_values("server"), ["192.0.2.1#5353"]);
-    assert_eq!(
-        arguments.probe_address(),
-        Some("127.0.0.2:5353".parse().unwrap())
-    );
+    let address = arguments.probe_address().unwrap();
+    assert_eq!(address.to_string(), "127.0.0.2:5353");
 
     fs::write(dir.path().join("main.conf"), "conf-script=/bin/x").unwrap();
-    assert!(
-        DnsmasqArguments::read(words(&format!("-C {}", path("main.conf"))))
-            .unknown
-            .is_some()
-    );
-    assert!(
-        DnsmasqArguments::read(words("--conf-script=/bin/x -C /dev/null"))
-            .unknown
-            .is_some()
-    );
-    assert!(
-        DnsmasqArguments::read(words(&format!("-C {}", path("missing"))))
-            .unknown
-            .is_some()
-    );
-    assert_eq!(DnsmasqArguments::read(words("--conf-file=")).unknown, None);
+    for (line, is_unknown) in [
+        (format!("-C {}", path("main.conf")), true),
+        ("--conf-script=/bin/x -C /dev/null".to_owned(), true),
+        (format!("-C {}", path("missing")), true),
+        ("--conf-file=".to_owned(), false),
+    ] {
+        let arguments = DnsmasqArguments::read(words(&line));
+        assert_eq!(arguments.unknown.is_some(), is_unknown, "{line}");
+    }
 }
 
 proptest::proptest! {

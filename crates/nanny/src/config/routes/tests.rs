@@ -38,6 +38,13 @@ fn local() -> DnsmasqArguments {
     DnsmasqArguments::from_words(vec!["--listen-address=127.0.0.1".into()])
 }
 
+fn parse(data: &[(&str, &str)]) -> Config {
+    let data = data
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
+    dnsconfig::parse(&data.collect()).unwrap()
+}
+
 /// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf.
 /// Returns the routes and omissions, separated by semicolons.
 fn compute(
@@ -46,12 +53,10 @@ fn compute(
     resolv_conf: &[&str],
     names: &ResolvedNames,
 ) -> String {
-    let data = [
+    let config = parse(&[
         ("stubDomains", stub_domains),
         ("upstreamNameservers", upstreams),
-    ];
-    let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-    let config = dnsconfig::parse(&data.into()).unwrap();
+    ]);
     let resolv_conf: Vec<Nameserver> = resolv_conf
         .iter()
         .map(|server| server.parse().unwrap())
@@ -68,12 +73,8 @@ fn compute(
 }
 
 fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {
-    compute(
-        stub_domains,
-        upstreams,
-        resolv_conf,
-        &ResolvedNames::default(),
-    )
+    let no_names = ResolvedNames::default();
+    compute(stub_domains, upstreams, resolv_conf, &no_names)
 }
 
 #[test]
@@ -142,36 +143,21 @@ fn kubedns_forwards_only_after_following_configuration() {
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
     let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
+    let [plain, nowhere, kubedns] = ["192.0.2.2", "127.0.0.1#9999", "127.0.0.1#10053"];
+    let besides_stub = |server: &str| format!("/a.example/192.0.2.1; {server}");
     for (forward, upstreams, kubedns_follows, expected) in [
-        (
-            ForwardMode::Dnsmasq,
-            PLAIN,
-            false,
-            "/a.example/192.0.2.1; 192.0.2.2",
-        ),
-        (
-            ForwardMode::Dnsmasq,
-            TLS,
-            false,
-            "/a.example/192.0.2.1; 127.0.0.1#9999",
-        ),
-        (
-            ForwardMode::Dnsmasq,
-            TLS,
-            true,
-            "/a.example/192.0.2.1; 127.0.0.1#10053",
-        ),
-        (ForwardMode::Kubedns, PLAIN, false, "127.0.0.1#10053"),
-        (ForwardMode::Kubedns, PLAIN, true, "127.0.0.1#10053"),
-        (ForwardMode::Kubedns, TLS, false, "127.0.0.1#9999"),
-        (ForwardMode::Kubedns, TLS, true, "127.0.0.1#10053"),
+        (ForwardMode::Dnsmasq, PLAIN, false, besides_stub(plain)),
+        (ForwardMode::Dnsmasq, TLS, false, besides_stub(nowhere)),
+        (ForwardMode::Dnsmasq, TLS, true, besides_stub(kubedns)),
+        (ForwardMode::Kubedns, PLAIN, false, kubedns.to_owned()),
+        (ForwardMode::Kubedns, PLAIN, true, kubedns.to_owned()),
+        (ForwardMode::Kubedns, TLS, false, nowhere.to_owned()),
+        (ForwardMode::Kubedns, TLS, true, kubedns.to_owned()),
     ] {
-        let data = [
+        let config = parse(&[
             ("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#),
             ("upstreamNameservers", upstreams),
-        ];
-        let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-        let config = dnsconfig::parse(&data.into()).unwrap();
+        ]);
         let from = route_sources(&config, &[], &names, &listening);
         let ComputedRoutes { routes, omitted } = Routes::compute(&RouteSources {
             forward,
@@ -179,11 +165,8 @@ fn kubedns_forwards_only_after_following_configuration() {
             ..from
         });
         let values = crate::dnsmasq::servers_file::server_values(&routes).join("; ");
-        assert_eq!(
-            (values.as_str(), omitted.len()),
-            (expected, 0),
-            "{forward:?} {upstreams} {kubedns_follows}"
-        );
+        let case = format!("{forward:?} {upstreams} {kubedns_follows}");
+        assert_eq!((values, omitted.len()), (expected, 0), "{case}");
     }
 }
 
@@ -191,16 +174,14 @@ fn kubedns_forwards_only_after_following_configuration() {
 /// whether kubedns follows the configuration, and in whether kubedns is behind dnsmasq.
 #[test]
 fn own_names_go_to_kubedns_behind_dnsmasq() {
-    let data = [
+    let config = parse(&[
         ("hosts", "192.0.2.1 db.acme.example db\n2001:db8::1 db\n"),
         ("aliases", r#"{"registry.acme.example": "registry.infra"}"#),
         (
             "stubDomains",
             r#"{"acme.example": ["192.0.2.9"], "db.acme.example": ["192.0.2.8"]}"#,
         ),
-    ];
-    let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-    let config = dnsconfig::parse(&data.into()).unwrap();
+    ]);
     let without = "/acme.example/192.0.2.9; /db.acme.example/192.0.2.8; 192.0.2.2";
     let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
                 /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
@@ -222,10 +203,8 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
             ..from
         });
         let values = crate::dnsmasq::servers_file::server_values(&routes).join("; ");
-        assert_eq!(
-            values, expected,
-            "{forward:?} {kubedns_follows} {kubedns_is_behind}"
-        );
+        let case = format!("{forward:?} {kubedns_follows} {kubedns_is_behind}");
+        assert_eq!(values, expected, "{case}");
     }
 }
 

@@ -83,21 +83,15 @@ fn user_options_are_not_repeated() {
 
 #[test]
 fn conflicts_are_resolved_and_told() {
+    let usual = "/etc/resolv.conf";
+    let unused = "--no-resolv: resolv.conf is not used";
+    let replaced = "--resolv-file: /a, /b is used in place of /etc/resolv.conf";
+    let kept = "--servers-file=/own: its lines are kept";
     for (line, resolv_files, extra, note) in [
-        ("-k", "/etc/resolv.conf", "", ""),
-        ("-k -R", "", "", "--no-resolv: resolv.conf is not used"),
-        (
-            "-k -r /a --resolv-file=/b",
-            "/a /b",
-            "",
-            "--resolv-file: /a, /b is used in place of /etc/resolv.conf",
-        ),
-        (
-            "-k --servers-file=/own",
-            "/etc/resolv.conf",
-            "/own",
-            "--servers-file=/own: its lines are kept",
-        ),
+        ("-k", usual, "", ""),
+        ("-k -R", "", "", unused),
+        ("-k -r /a --resolv-file=/b", "/a /b", "", replaced),
+        ("-k --servers-file=/own", usual, "/own", kept),
     ] {
         let plan = plan(line);
         let files: Vec<String> = plan
@@ -106,30 +100,19 @@ fn conflicts_are_resolved_and_told() {
             .map(|path| path.display().to_string())
             .collect();
         assert_eq!(files.join(" "), resolv_files, "{line}");
-        assert_eq!(
-            plan.extra_servers,
-            Some(PathBuf::from(extra)).filter(|_| !extra.is_empty()),
-            "{line}"
-        );
-        assert!(
-            plan.notes.join("\n").contains(note),
-            "{line}: {:?}",
-            plan.notes
-        );
-        assert_eq!(plan.notes.is_empty(), note.is_empty(), "{line}");
-        assert_eq!(
-            text(&plan.argv(&Routes::default()))
-                .matches("servers-file")
-                .count(),
-            1,
-            "{line}"
-        );
+        let extra = Some(PathBuf::from(extra)).filter(|_| !extra.is_empty());
+        assert_eq!(plan.extra_servers, extra, "{line}");
+        let notes = &plan.notes;
+        assert!(notes.join("\n").contains(note), "{line}: {notes:?}");
+        assert_eq!(notes.is_empty(), note.is_empty(), "{line}");
+        let argv = text(&plan.argv(&Routes::default()));
+        assert_eq!(argv.matches("servers-file").count(), 1, "{line}");
     }
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// Each case has `-forward=kubedns` and lists the user's arguments that are kept, the arguments
-/// that the nanny adds, and the notes.
+/// Each case has `-forward=kubedns`, and further arguments of the user: those of them that are kept,
+/// the option that the nanny does not add, and the note.
 #[test]
 fn cache_mode_adds_its_options() {
     let root = root_user();
@@ -137,71 +120,46 @@ fn cache_mode_adds_its_options() {
         "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
          --user=root --group=root"
     );
-    for (line, kept, ours, note) in [
-        ("-k -8 -", "-k -8 -", ours.as_str(), ""),
-        (
-            "-k -8 - --dns-loop-detect",
-            "-k -8 -",
-            &ours,
-            "--dns-loop-detect: left out",
-        ),
-        (
-            "-k -8 - -0 7",
-            "-k -8 - -0 7",
-            &ours.replace("--dns-forward-max=600 ", ""),
-            "",
-        ),
-        (
-            "-k -8 - -S 192.0.2.1",
-            "-k -8 - -S 192.0.2.1",
-            &ours,
-            "--server=192.0.2.1: dnsmasq asks it beside kubedns",
-        ),
-        (
-            "-k -8 - --fast-dns-retry",
-            "-k -8 - --fast-dns-retry",
-            &ours.replace("--fast-dns-retry=500,4000 ", ""),
-            "",
-        ),
-        (
-            "-k -8 - -o",
-            "-k -8 - -o",
-            &ours.replace("--all-servers ", ""),
-            "",
-        ),
-        (
-            "-k -8 - --server=/a.example/192.0.2.1",
-            "-k -8 - --server=/a.example/192.0.2.1",
-            &ours,
-            "",
-        ),
-        (
-            "-k -8 - -R",
-            "-k -8 - -R",
-            &ours.replace("--no-resolv ", ""),
-            "--no-resolv: kubedns asks the servers",
-        ),
+    let beside = "--server=192.0.2.1: dnsmasq asks it beside kubedns";
+    let no_resolv = "--no-resolv: kubedns asks the servers";
+    let retry = "--fast-dns-retry=500,4000 ";
+    let route = " --server=/a.example/192.0.2.1";
+    for (further, kept, without, note) in [
+        ("", "", "", ""),
+        (" --dns-loop-detect", "", "", "--dns-loop-detect: left out"),
+        (" -0 7", " -0 7", "--dns-forward-max=600 ", ""),
+        (" -S 192.0.2.1", " -S 192.0.2.1", "", beside),
+        (" --fast-dns-retry", " --fast-dns-retry", retry, ""),
+        (" -o", " -o", "--all-servers ", ""),
+        (route, route, "", ""),
+        (" -R", " -R", "--no-resolv ", no_resolv),
     ] {
-        let arguments = DnsmasqArguments::from_words(words(line));
-        let plan = LaunchPlan::new(
-            LaunchSettings {
-                arguments: &arguments,
-                user: &root,
-                dnsmasq: &dnsmasq("2.90"),
-                forward: ForwardMode::Kubedns,
-            },
-            Ok(PathBuf::from(FILE)),
-        );
-        assert_eq!(
-            text(&plan.argv(&Routes::default())),
-            format!("{kept} {ours}"),
-            "{line}"
-        );
+        let line = format!("-k -8 -{further}");
+        let plan = cache_plan(&line, &root, "2.90", Ok(PathBuf::from(FILE)));
+        let ours = ours.replace(without, "");
+        let argv = text(&plan.argv(&Routes::default()));
+        assert_eq!(argv, format!("-k -8 -{kept} {ours}"), "{line}");
         let notes = &plan.notes;
         assert_eq!(notes.is_empty(), note.is_empty(), "{line}: {notes:?}");
         assert!(notes.join("\n").contains(note), "{line}: {notes:?}");
         assert!(plan.resolv_files.is_empty(), "{line}");
     }
+}
+
+/// The plan of a line with `-forward=kubedns`.
+fn cache_plan(
+    line: &str,
+    user: &NannyUser,
+    version: &str,
+    servers_file: Result<PathBuf, String>,
+) -> LaunchPlan {
+    let settings = LaunchSettings {
+        arguments: &DnsmasqArguments::from_words(words(line)),
+        user,
+        dnsmasq: &dnsmasq(version),
+        forward: ForwardMode::Kubedns,
+    };
+    LaunchPlan::new(settings, servers_file)
 }
 
 #[test]
@@ -211,27 +169,17 @@ fn cache_mode_without_file_has_arguments() {
         upstreams_from: UpstreamOrigin::Kubedns,
         ..Routes::default()
     };
-    let arguments = DnsmasqArguments::from_words(words("-k -8 - --dns-loop-detect"));
-    let plan = LaunchPlan::new(
-        LaunchSettings {
-            arguments: &arguments,
-            user: &NannyUser::Other,
-            dnsmasq: &dnsmasq("2.85"),
-            forward: ForwardMode::Kubedns,
-        },
-        Err("no place".to_owned()),
-    );
+    let line = "-k -8 - --dns-loop-detect";
+    let plan = cache_plan(line, &NannyUser::Other, "2.85", Err("no place".to_owned()));
     let expected = "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=600 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
 }
 
 #[test]
 fn servers_are_arguments_without_file() {
+    let stub_servers = vec!["192.0.2.1:54".parse().unwrap()];
     let routes = Routes {
-        stub_domains: BTreeMap::from([(
-            "a.example".to_owned(),
-            vec!["192.0.2.1:54".parse().unwrap()],
-        )]),
+        stub_domains: BTreeMap::from([("a.example".to_owned(), stub_servers)]),
         upstreams: vec!["192.0.2.2".parse().unwrap()],
         upstreams_from: UpstreamOrigin::Configuration,
         ..Routes::default()
@@ -252,11 +200,8 @@ fn servers_are_arguments_without_file() {
     );
     assert_eq!(plan.mode, EditMode::Restart);
     assert_eq!(plan.restart_reason.as_deref(), Some("no place for it"));
-    assert_eq!(
-        plan.resolv_files,
-        Vec::<PathBuf>::new(),
-        "dnsmasq reads resolv.conf itself"
-    );
+    // dnsmasq reads resolv.conf itself.
+    assert_eq!(plan.resolv_files, Vec::<PathBuf>::new());
     assert_eq!(
         text(&plan.argv(&routes)),
         "-k --servers-file=/own --server /a.example/192.0.2.1#54 --server 192.0.2.2 --no-resolv --log-facility=- \
@@ -326,10 +271,7 @@ impl Effect {
         let arguments = DnsmasqArguments::from_words(argv.iter().map(OsString::from).collect());
         let servers = arguments.option_values("server").into_iter().map(|value| {
             let plain = value.replace(['[', ']'], "");
-            plain
-                .strip_suffix("#53")
-                .map(str::to_owned)
-                .unwrap_or(plain)
+            plain.strip_suffix("#53").unwrap_or(&plain).to_owned()
         });
         let servers = servers.filter(|server| !known.contains(server)).collect();
         Self {
