@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::{Asked, Upstream};
 
 use super::*;
 
@@ -34,12 +34,9 @@ fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> CounterReader {
 
 fn exported(metrics: &Metrics, name: &str) -> u64 {
     let text = metrics.render().unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("kubedns_dnsmasq_{name} ")));
-    line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
-        .parse()
-        .unwrap()
+    let series = format!("kubedns_dnsmasq_{name} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&series));
+    value.unwrap().parse().unwrap()
 }
 
 #[tokio::test]
@@ -122,38 +119,23 @@ async fn starting_dnsmasq_counts_no_error() {
 
 #[tokio::test]
 async fn malformed_answer_counts_an_error() {
-    type Server = fn(&Asked) -> Reaction;
-    let strange: [Server; 7] = [
-        |asked| Reply::to(&asked.packet).rcode("REFUSED").into(),
-        |asked| {
-            Reply::to(&asked.packet)
-                .answer("hits.bind. 0 CH TXT \"many\"")
-                .into()
-        },
-        |asked| {
-            Reply::to(&asked.packet)
-                .answer("hits.bind. 0 CH TXT \"-1\"")
-                .into()
-        },
-        |asked| {
-            Reply::to(&asked.packet)
-                .answer("hits.bind. 0 CH TXT \"\"")
-                .into()
-        },
-        |asked| {
-            Reply::to(&asked.packet)
-                .answer("hits.bind. 0 CH TXT \"99999999999999999999999\"")
-                .into()
-        },
-        |asked| {
-            Reply::to(&asked.packet)
-                .answer("hits.bind. 0 IN A 192.0.2.1")
-                .into()
-        },
-        |asked| Reply::to(&asked.packet).truncated().into(),
-    ];
-    for (at, react) in strange.into_iter().enumerate() {
-        let server = Upstream::start(react).await;
+    let texts = ["\"many\"", "\"-1\"", "\"\"", "\"99999999999999999999999\""];
+    let malformed = texts.map(|text| format!("hits.bind. 0 CH TXT {text}"));
+    let of_other_type = "hits.bind. 0 IN A 192.0.2.1".to_owned();
+    let answers = malformed.into_iter().chain([of_other_type]);
+    // Without a record, the answer is refused or truncated.
+    let records = answers.map(Some).chain([None, Some(String::new())]);
+    for record in records {
+        let at = format!("{record:?}");
+        let server = Upstream::start(move |asked: &Asked| {
+            let reply = Reply::to(&asked.packet);
+            match record.as_deref() {
+                None => reply.rcode("REFUSED").into(),
+                Some("") => reply.truncated().into(),
+                Some(record) => reply.answer(record).into(),
+            }
+        })
+        .await;
         let metrics = Metrics::new("x").unwrap();
         let counters = counters(server.addr(), &metrics);
         counters.read_once().await;

@@ -26,8 +26,12 @@ fn failure(error: &str, rcode: &str) -> ProbeFailure {
 }
 
 /// The recorded body, with `>` unescaped.
-fn captured(text: &str) -> String {
-    text.trim_end()
+fn captured(label: &str) -> String {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+    let file = format!("{data}/sidecar-http-healthcheck-{label}.txt");
+    std::fs::read_to_string(file)
+        .unwrap()
+        .trim_end()
         .lines()
         .last()
         .unwrap()
@@ -36,45 +40,31 @@ fn captured(text: &str) -> String {
 
 #[test]
 fn bodies_are_those_of_kube_dns() {
-    assert_eq!(
-        body(None),
-        captured(include_str!(
-            "../../tests/data/sidecar-http-healthcheck-not-yet-probed.txt"
-        ))
+    let good = verdict(
+        ProbeState::Ok,
+        Duration::from_nanos(894_024),
+        ProbeFailure::default(),
     );
-    assert_eq!(
-        body(Some(verdict(
-            ProbeState::Ok,
-            Duration::from_nanos(894_024),
-            ProbeFailure::default()
-        ))),
-        captured(include_str!(
-            "../../tests/data/sidecar-http-healthcheck-good.txt"
-        ))
-    );
-    assert_eq!(
-        body(Some(verdict(
+    let failed = |error, rcode| {
+        Some(verdict(
             ProbeState::Failed,
             Duration::ZERO,
-            failure("no RRs for domain \"v4only.outside.test.\"", "NOERROR")
-        ))),
-        captured(include_str!(
-            "../../tests/data/sidecar-http-healthcheck-nodata.txt"
+            failure(error, rcode),
         ))
+    };
+    let nodata = failed("no RRs for domain \"v4only.outside.test.\"", "NOERROR");
+    let silent = failed(
+        "read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout",
+        "",
     );
-    assert_eq!(
-        body(Some(verdict(
-            ProbeState::Failed,
-            Duration::ZERO,
-            failure(
-                "read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout",
-                ""
-            )
-        ))),
-        captured(include_str!(
-            "../../tests/data/sidecar-http-healthcheck-silent.txt"
-        ))
-    );
+    for (verdict, label) in [
+        (None, "not-yet-probed"),
+        (Some(good), "good"),
+        (nodata, "nodata"),
+        (silent, "silent"),
+    ] {
+        assert_eq!(body(verdict), captured(label), "{label}");
+    }
 }
 
 #[test]

@@ -44,15 +44,7 @@ fn commands_of_manifests_are_parsed() {
         ),
     ];
     for (case, text, lookups) in cases {
-        assert_eq!(
-            read(text).as_deref(),
-            Ok(lookups
-                .iter()
-                .map(|&l| l.to_owned())
-                .collect::<Vec<_>>()
-                .as_slice()),
-            "{case}"
-        );
+        assert_eq!(read(text).unwrap(), lookups, "{case}");
     }
 }
 

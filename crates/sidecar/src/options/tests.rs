@@ -30,17 +30,10 @@ fn command_line_of_manifest_is_parsed() {
     assert_eq!(parse(&["--dnsmasq-addr="]).unwrap().dnsmasq(), None);
     assert_eq!(options.probe[0].server, options.kubedns_addr);
     assert_eq!(options.health, HealthMode::SelfOnly);
-    assert_eq!(
-        (options.prometheus_addr.as_str(), options.prometheus_port),
-        ("0.0.0.0", 10054)
-    );
-    assert_eq!(
-        (
-            options.prometheus_path.as_str(),
-            options.prometheus_namespace.as_str()
-        ),
-        ("/metrics", "kubedns")
-    );
+    assert_eq!(options.prometheus_addr, "0.0.0.0");
+    assert_eq!(options.prometheus_port, 10054);
+    assert_eq!(options.prometheus_path, "/metrics");
+    assert_eq!(options.prometheus_namespace.as_str(), "kubedns");
     assert_eq!(options.dnsmasq_poll_interval_ms, 5000);
     assert_eq!(options.log.v.0, 2);
 }
@@ -76,14 +69,10 @@ fn odd_values_of_dnsmasq_are_bounded() {
 
 #[test]
 fn health_mode_is_parsed() {
-    assert_eq!(
-        parse(&["--health=through"]).unwrap().health,
-        HealthMode::Through
-    );
-    assert_eq!(
-        parse(&["--health", "self"]).unwrap().health,
-        HealthMode::SelfOnly
-    );
+    let through = parse(&["--health=through"]).unwrap();
+    assert_eq!(through.health, HealthMode::Through);
+    let itself = parse(&["--health", "self"]).unwrap();
+    assert_eq!(itself.health, HealthMode::SelfOnly);
     let exit = parse(&["--health=x"]).unwrap_err();
     assert_eq!(
         exit.stderr.lines().last(),

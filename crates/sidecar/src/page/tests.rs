@@ -8,7 +8,7 @@ use reports::finding::FindingLevel;
 use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
 use reports::sidecar::{
-    DnsmasqUpstream, PeerReport, PodPart, PodVerdict, ProbeStatus, SidecarStatus, UpstreamCondition,
+    DnsmasqUpstream, PeerReport, PodPart, ProbeStatus, SidecarStatus, UpstreamCondition,
 };
 
 use crate::example::{good, probe, told, upstream};
@@ -17,22 +17,30 @@ use crate::verdict::{Verdicts, find_faults};
 
 use super::*;
 
+/// The first text between `start` and `end`.
+fn between<'a>(page: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = page.split_once(start).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
 /// The words on the page, without its markup, style and script.
 fn words(page: &str) -> String {
-    let main = page
-        .split("<main>")
-        .nth(1)
-        .unwrap()
-        .split("</main>")
-        .next()
-        .unwrap();
     let mut text = String::new();
-    for piece in main.split('<') {
+    for piece in between(page, "<main>", "</main>").split('<') {
         let (_, words) = piece.split_once('>').unwrap_or(("", piece));
         text.push_str(words);
         text.push(' ');
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A part of the pod that cannot be asked.
+fn unknown<T>(source: &str, error: &str) -> PeerReport<T> {
+    PeerReport {
+        source: source.to_owned(),
+        known: None,
+        error: Some(error.to_owned()),
+    }
 }
 
 fn page(status: &SidecarStatus) -> String {
@@ -110,38 +118,22 @@ fn healthy_pod_is_shown_well() {
 #[test]
 fn failing_pod_is_shown_down() {
     let mut status = good();
+    let timeout = "read udp A->B: i/o timeout";
+    let no_records = "no RRs for domain \"x.\"";
+    let waiting = "waiting for first probe";
     status.probes = vec![
-        probe(
-            PodPart::Kubedns,
-            ProbeState::Failed,
-            "read udp A->B: i/o timeout",
-        ),
+        probe(PodPart::Kubedns, ProbeState::Failed, timeout),
         ProbeStatus {
             rcode: "REFUSED".to_owned(),
-            ..probe(
-                PodPart::Dnsmasq,
-                ProbeState::SelfOnly,
-                "no RRs for domain \"x.\"",
-            )
+            ..probe(PodPart::Dnsmasq, ProbeState::SelfOnly, no_records)
         },
-        probe(
-            PodPart::Other,
-            ProbeState::Waiting,
-            "waiting for first probe",
-        ),
+        probe(PodPart::Other, ProbeState::Waiting, waiting),
     ];
-    status.kubedns = PeerReport {
-        source: "http://127.0.0.1:10055/metrics".to_owned(),
-        known: None,
-        error: Some("refused".to_owned()),
-    };
-    status.nanny = PeerReport {
-        source: String::new(),
-        known: None,
-        error: None,
-    };
-    status.dnsmasq.as_mut().unwrap().error = Some("hits.bind.: i/o timeout".to_owned());
-    status.dnsmasq.as_mut().unwrap().hit_ratio = None;
+    status.kubedns = unknown("http://127.0.0.1:10055/metrics", "refused");
+    status.nanny = PeerReport::default();
+    let dnsmasq = status.dnsmasq.as_mut().unwrap();
+    dnsmasq.error = Some("hits.bind.: i/o timeout".to_owned());
+    dnsmasq.hit_ratio = None;
     let page = page(&status);
     assert!(page.contains("<title>\u{2717} down kube-dns-abc kube-dns</title>"));
     says(
@@ -193,15 +185,9 @@ fn lost_watch_and_stale_records_show() {
 
 #[test]
 fn either_watch_of_endpoints_is_enough() {
-    for (endpoints, slices, said) in [
-        (0, 1, "watching the API server"),
-        (1, 0, "watching the API server"),
-        (
-            0,
-            0,
-            "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen",
-        ),
-    ] {
+    let watching = "watching the API server";
+    let lost = "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen";
+    for (endpoints, slices, said) in [(0, 1, watching), (1, 0, watching), (0, 0, lost)] {
         let mut status = good();
         status.kubedns = told(KubednsReport::from_metrics(&format!(
             "kubedns_synced 1\nkubedns_watch_connected{{kind=\"services\"}} 1\n\
@@ -242,13 +228,10 @@ fn upstreams_from_arguments_are_named() {
 #[test]
 fn failing_upstreams_are_listed_twice() {
     let mut status = good();
+    let serves = ["acme.local", "beta.local"];
     let refusing = DnsmasqUpstream {
         condition: UpstreamCondition::Fails,
-        ..upstream(
-            "192.0.2.2:53",
-            &["acme.local", "beta.local"],
-            "REFUSED for acme.local. SOA",
-        )
+        ..upstream("192.0.2.2:53", &serves, "REFUSED for acme.local. SOA")
     };
     status.dnsmasq.as_mut().unwrap().upstreams = vec![
         upstream("192.0.2.1:53", &["."], "i/o timeout"),
@@ -328,18 +311,10 @@ fn foreign_values_are_never_markup() {
     bad.name = evil.to_owned();
     bad.server = evil.to_owned();
     status.probes.push(bad);
-    status.dnsmasq.as_mut().unwrap().error = Some(evil.to_owned());
-    status
-        .dnsmasq
-        .as_mut()
-        .unwrap()
-        .upstreams
-        .push(upstream(evil, &[evil], evil));
-    status.kubedns = PeerReport {
-        source: evil.to_owned(),
-        known: None,
-        error: Some(evil.to_owned()),
-    };
+    let dnsmasq = status.dnsmasq.as_mut().unwrap();
+    dnsmasq.error = Some(evil.to_owned());
+    dnsmasq.upstreams.push(upstream(evil, &[evil], evil));
+    status.kubedns = unknown(evil, evil);
     let all = format!(
         "{{\"dnsmasq\":{{\"version\":{0},\"lastEnd\":{0},\"restarts\":{{\"x\":1}},\"missingFixes\":[{0}]}},\
         \"configuration\":{{\"version\":{0},\"loadedAt\":{0},\"error\":{{\"text\":{0},\"at\":{0}}},\"stubDomains\":{{{0}:[{0}]}}}},\
@@ -384,40 +359,20 @@ fn typed_name_outlives_refresh() {
 
 #[test]
 fn levels_differ_in_title_and_icon() {
-    let levels = [
-        FindingLevel::Well,
-        FindingLevel::Degraded,
-        FindingLevel::Down,
-    ];
-    let heads = levels.map(|level| {
-        let status = SidecarStatus {
-            verdict: PodVerdict {
-                level,
-                findings: Vec::new(),
-            },
-            ..good()
-        };
+    let mut icons = std::collections::BTreeSet::new();
+    for (level, word) in [
+        (FindingLevel::Well, "well"),
+        (FindingLevel::Degraded, "degraded"),
+        (FindingLevel::Down, "down"),
+    ] {
+        let mut status = good();
+        status.verdict.level = level;
         let page = render(&status, "n");
-        let between = |start, end| {
-            page.split(start)
-                .nth(1)
-                .unwrap()
-                .split(end)
-                .next()
-                .unwrap()
-                .to_owned()
-        };
-        (
-            between("<title>", "</title>"),
-            between("rel=\"icon\" href=\"", "\">"),
-        )
-    });
-    let words = heads
-        .each_ref()
-        .map(|(title, _)| title.split(' ').nth(1).unwrap());
-    assert_eq!(words, ["well", "degraded", "down"]);
-    let icons: std::collections::BTreeSet<&str> =
-        heads.iter().map(|(_, icon)| icon.as_str()).collect();
+        let title = between(&page, "<title>", "</title>");
+        assert_eq!(title.split(' ').nth(1), Some(word));
+        let icon = between(&page, "rel=\"icon\" href=\"", "\">");
+        icons.insert(icon.to_owned());
+    }
     assert_eq!(icons.len(), 3);
 }
 

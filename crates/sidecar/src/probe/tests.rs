@@ -24,6 +24,16 @@ fn probe(
     Probe::new(spec, part, mode, "kubedns", metrics).unwrap()
 }
 
+fn probe_dnsmasq(upstream: &Upstream, metrics: &Metrics) -> Probe {
+    probe(
+        upstream,
+        PodPart::Dnsmasq,
+        HealthMode::SelfOnly,
+        "A",
+        metrics,
+    )
+}
+
 /// A dnsmasq that answers `cachesize.bind` itself and receives REFUSED from kubedns.
 fn backend_away(asked: &Asked) -> Reaction {
     match asked.name().as_str() {
@@ -47,102 +57,51 @@ fn refused(asked: &Asked) -> Reaction {
 /// The behaviour of a probed server.
 type ServerBehaviour = fn(&Asked) -> Reaction;
 
-/// Server, probed part and mode, and the state that follows.
-const STATES: [(&str, ServerBehaviour, PodPart, HealthMode, ProbeState); 9] = [
-    (
-        "all is well",
-        fine,
-        PodPart::Dnsmasq,
-        HealthMode::SelfOnly,
-        ProbeState::Ok,
-    ),
-    (
-        "all is well",
-        fine,
-        PodPart::Other,
-        HealthMode::Through,
-        ProbeState::Ok,
-    ),
-    (
-        "backend away",
-        backend_away,
-        PodPart::Dnsmasq,
-        HealthMode::SelfOnly,
-        ProbeState::SelfOnly,
-    ),
-    (
-        "backend away, as kube-dns judged",
-        backend_away,
-        PodPart::Dnsmasq,
-        HealthMode::Through,
-        ProbeState::Failed,
-    ),
-    (
-        "backend away, another server",
-        backend_away,
-        PodPart::Other,
-        HealthMode::SelfOnly,
-        ProbeState::Failed,
-    ),
-    (
-        "dnsmasq without an answer of its own",
-        refused,
-        PodPart::Dnsmasq,
-        HealthMode::SelfOnly,
-        ProbeState::Failed,
-    ),
-    (
-        "kubedns before the first lists",
-        refused,
-        PodPart::Kubedns,
-        HealthMode::SelfOnly,
-        ProbeState::SelfOnly,
-    ),
-    (
-        "kubedns before the first lists, as kube-dns judged",
-        refused,
-        PodPart::Kubedns,
-        HealthMode::Through,
-        ProbeState::Failed,
-    ),
-    (
-        "any other server",
-        refused,
-        PodPart::Other,
-        HealthMode::SelfOnly,
-        ProbeState::Failed,
-    ),
-];
-
+/// Each server behaves in one way; the states follow in the modes `self` and `through`.
 #[tokio::test]
 async fn response_decides_the_state() {
-    for (case, server, part, mode, state) in STATES {
-        for kind in ["A", "A/tcp"] {
-            let upstream = Upstream::start(server).await;
-            let probe = probe(&upstream, part, mode, kind, &metrics());
-            assert_eq!(probe.health().last.state, ProbeState::Waiting, "{case}");
-            probe.probe_once().await;
-            let last = probe.health().last;
-            assert_eq!(last.state, state, "{case} {kind}: {last:?}");
-            assert_eq!(
-                last.latency.is_zero(),
-                state == ProbeState::Failed,
-                "{case} {kind}"
-            );
-            let error = if state == ProbeState::Ok {
-                ""
-            } else {
-                &format!("no RRs for domain \"{NAME}\"")
-            };
-            assert_eq!(last.failure.error, error, "{case} {kind}");
-            let rcode = if state == ProbeState::Ok {
-                ""
-            } else {
-                "REFUSED"
-            };
-            assert_eq!(last.failure.rcode, rcode, "{case} {kind}");
+    use PodPart::{Dnsmasq, Kubedns, Other};
+    let [ok, itself, failed] = [ProbeState::Ok, ProbeState::SelfOnly, ProbeState::Failed];
+    let cases: [(&str, ServerBehaviour, PodPart, [ProbeState; 2]); 7] = [
+        ("dnsmasq is well", fine, Dnsmasq, [ok, ok]),
+        ("another is well", fine, Other, [ok, ok]),
+        ("backend away", backend_away, Dnsmasq, [itself, failed]),
+        ("backend of another", backend_away, Other, [failed, failed]),
+        ("dnsmasq refuses all", refused, Dnsmasq, [failed, failed]),
+        ("before first lists", refused, Kubedns, [itself, failed]),
+        ("another refuses", refused, Other, [failed, failed]),
+    ];
+    let modes = [HealthMode::SelfOnly, HealthMode::Through];
+    for (case, server, part, states) in cases {
+        for (mode, state) in modes.into_iter().zip(states) {
+            for kind in ["A", "A/tcp"] {
+                let upstream = Upstream::start(server).await;
+                let probe = probe(&upstream, part, mode, kind, &metrics());
+                assert_eq!(probe.health().last.state, ProbeState::Waiting, "{case}");
+                probe.probe_once().await;
+                let case = format!("{case} {mode:?} {kind}");
+                check_outcome(&probe.health().last, state, &case);
+            }
         }
     }
+}
+
+fn check_outcome(last: &ProbeOutcome, state: ProbeState, case: &str) {
+    assert_eq!(last.state, state, "{case}: {last:?}");
+    assert_eq!(
+        last.latency.is_zero(),
+        state == ProbeState::Failed,
+        "{case}"
+    );
+    let failure = if state == ProbeState::Ok {
+        ProbeFailure::default()
+    } else {
+        ProbeFailure {
+            error: format!("no RRs for domain \"{NAME}\""),
+            rcode: "REFUSED".to_owned(),
+        }
+    };
+    assert_eq!(last.failure, failure, "{case}");
 }
 
 #[tokio::test]
@@ -165,13 +124,7 @@ async fn silent_server_fails_every_part() {
 async fn only_answers_are_measured() {
     let metrics = metrics();
     let upstream = Upstream::start(backend_away).await;
-    let probe = probe(
-        &upstream,
-        PodPart::Dnsmasq,
-        HealthMode::SelfOnly,
-        "A",
-        &metrics,
-    );
+    let probe = probe_dnsmasq(&upstream, &metrics);
     probe.probe_once().await;
     probe.probe_once().await;
     let text = metrics.render().unwrap();
@@ -197,13 +150,7 @@ async fn recovered_server_is_healthy_again() {
     })
     .await;
     let metrics = metrics();
-    let probe = probe(
-        &upstream,
-        PodPart::Dnsmasq,
-        HealthMode::SelfOnly,
-        "A",
-        &metrics,
-    );
+    let probe = probe_dnsmasq(&upstream, &metrics);
     probe.probe_once().await;
     assert_eq!(probe.health().last.state, ProbeState::SelfOnly);
     away.store(false, std::sync::atomic::Ordering::Relaxed);

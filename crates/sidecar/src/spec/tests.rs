@@ -48,59 +48,44 @@ fn probes_of_manifests_are_parsed() {
     }
 }
 
+/// The error of a probe with this interval, or interval and type.
+fn error_of_interval(interval: &str) -> String {
+    let spec = format!("l,127.0.0.1,x,{interval}").parse::<ProbeSpec>();
+    spec.unwrap_err().to_string()
+}
+
 #[test]
 fn wrong_probes_are_rejected() {
-    let cases = [
-        ("", "invalid format to --probe"),
-        ("l,s", "invalid format to --probe"),
-        ("l,127.0.0.1,x,5,A,", "invalid format to --probe"),
-        (",127.0.0.1,x", "label must be of format ^[a-zA-Z0-9_]+$"),
-        ("a-b,127.0.0.1,x", "label must be of format ^[a-zA-Z0-9_]+$"),
-        (
-            "\u{fc},127.0.0.1,x",
-            "label must be of format ^[a-zA-Z0-9_]+$",
-        ),
-        (
-            "l,127.0.0.1,x,",
-            "strconv.Atoi: parsing \"\": invalid syntax",
-        ),
-        (
-            "l,127.0.0.1,x,5s",
-            "strconv.Atoi: parsing \"5s\": invalid syntax",
-        ),
-        (
-            "l,127.0.0.1,x,0x5",
-            "strconv.Atoi: parsing \"0x5\": invalid syntax",
-        ),
-        (
-            "l,127.0.0.1,x,99999999999999999999",
-            "strconv.Atoi: parsing \"99999999999999999999\": value out of range",
-        ),
-        (
-            "l,127.0.0.1,x,0,A",
-            "interval_seconds must be at least 1, not 0",
-        ),
-        (
-            "l,127.0.0.1,x,-1",
-            "interval_seconds must be at least 1, not -1",
-        ),
-        (
-            "l,127.0.0.1,x,A",
-            "strconv.Atoi: parsing \"A\": invalid syntax",
-        ),
-        ("l,127.0.0.1,x,5,", "invalid type for DNS: "),
-        ("l,127.0.0.1,x,5,a", "invalid type for DNS: a"),
-        ("l,127.0.0.1,x,5,MX/tcp", "invalid type for DNS: MX/tcp"),
-        ("l,127.0.0.1,x,5,A/TCP", "invalid type for DNS: A/TCP"),
-        (
-            "l,127.0.0.1:x,x",
-            "\"127.0.0.1:x\" is not a server: expected IP, IP:port, [IPv6]:port or name:port",
-        ),
+    let form = "invalid format to --probe";
+    let label = "label must be of format ^[a-zA-Z0-9_]+$";
+    let server = "\"127.0.0.1:x\" is not a server: expected IP, IP:port, [IPv6]:port or name:port";
+    for (text, expected) in [
+        ("", form),
+        ("l,s", form),
+        ("l,127.0.0.1,x,5,A,", form),
+        (",127.0.0.1,x", label),
+        ("a-b,127.0.0.1,x", label),
+        ("\u{fc},127.0.0.1,x", label),
+        ("l,127.0.0.1:x,x", server),
         ("l,127.0.0.1,a..b", "invalid DNS name \"a..b\""),
-    ];
-    for (text, expected) in cases {
+    ] {
         let error = text.parse::<ProbeSpec>().unwrap_err().to_string();
         assert_eq!(error, expected, "{text}");
+    }
+    for interval in ["", "5s", "0x5", "A"] {
+        let expected = format!("strconv.Atoi: parsing \"{interval}\": invalid syntax");
+        assert_eq!(error_of_interval(interval), expected);
+    }
+    let huge = "99999999999999999999";
+    let expected = format!("strconv.Atoi: parsing \"{huge}\": value out of range");
+    assert_eq!(error_of_interval(huge), expected);
+    for interval in ["0", "-1"] {
+        let expected = format!("interval_seconds must be at least 1, not {interval}");
+        assert_eq!(error_of_interval(interval), expected);
+    }
+    for kind in ["", "a", "MX/tcp", "A/TCP"] {
+        let expected = format!("invalid type for DNS: {kind}");
+        assert_eq!(error_of_interval(&format!("5,{kind}")), expected);
     }
     let label = "l".repeat(129);
     assert_eq!(

@@ -56,6 +56,11 @@ impl Lab {
         }
     }
 
+    /// A dnsmasq that lists one upstream, for all names.
+    async fn of_upstream(server: SocketAddr) -> Self {
+        Self::start(&[text(server, 0)], &routes(&[], &[server]), Vec::new()).await
+    }
+
     async fn rounds(&self, number: u32) {
         for _ in 0..number {
             Arc::clone(&self.upstreams).probe_all().await;
@@ -167,30 +172,16 @@ async fn trouble_shows_after_two_probes() {
     let silent = Server::start(|_: &Asked| Reaction::silence()).await;
     let refused = answering("REFUSED").await;
     let dead: SocketAddr = ([127, 0, 0, 1], testkit::ports::free_port()).into();
-    for (server, once, twice, cause) in [
-        (
-            silent.addr(),
-            "Waiting [.] 1 of 1, asked 0 i/o timeout",
-            "Silent [.] 2 of 2, asked 0 i/o timeout",
-            "timeout",
-        ),
-        (
-            dead,
-            "Waiting [.] 1 of 1, asked 0 connection refused",
-            "Silent [.] 2 of 2, asked 0 connection refused",
-            "unreachable",
-        ),
-        (
-            refused.addr(),
-            "Waiting [.] 1 of 1, asked 0 REFUSED for . NS",
-            "Fails [.] 2 of 2, asked 0 REFUSED for . NS",
-            "refused",
-        ),
+    for (server, condition, error, cause) in [
+        (silent.addr(), "Silent", "i/o timeout", "timeout"),
+        (dead, "Silent", "connection refused", "unreachable"),
+        (refused.addr(), "Fails", "REFUSED for . NS", "refused"),
     ] {
-        let lab = Lab::start(&[text(server, 0)], &routes(&[], &[server]), Vec::new()).await;
+        let lab = Lab::of_upstream(server).await;
         lab.rounds(1).await;
-        assert_eq!(lab.said(), [once]);
+        assert_eq!(lab.said(), [format!("Waiting [.] 1 of 1, asked 0 {error}")]);
         lab.rounds(1).await;
+        let twice = format!("{condition} [.] 2 of 2, asked 0 {error}");
         assert_eq!(lab.said(), [twice]);
         let errors = format!("errors_total{{cause=\"{cause}\",}} 2");
         assert_eq!(
@@ -203,28 +194,23 @@ async fn trouble_shows_after_two_probes() {
 #[tokio::test]
 async fn servfail_fails_only_stub_domains() {
     let servfail = answering("SERVFAIL").await;
-    for (nanny, once, twice) in [
-        (
-            routes(&[("acme.local", servfail.addr())], &[]),
-            "Waiting [acme.local] 1 of 1, asked 0 SERVFAIL for acme.local. SOA",
-            "Fails [acme.local] 2 of 2, asked 0 SERVFAIL for acme.local. SOA",
-        ),
-        (
-            routes(&[], &[servfail.addr()]),
-            "Answers [.] 0 of 1, asked 0",
-            "Answers [.] 0 of 2, asked 0",
-        ),
-        (
-            "{}".to_owned(),
-            "Answers [] 0 of 1, asked 0",
-            "Answers [] 0 of 2, asked 0",
-        ),
+    let of_stub_domain = routes(&[("acme.local", servfail.addr())], &[]);
+    let of_all = routes(&[], &[servfail.addr()]);
+    let in_stub_domain = ["Waiting [acme.local] 1 of 1", "Fails [acme.local] 2 of 2"]
+        .map(|said| format!("{said}, asked 0 SERVFAIL for acme.local. SOA"));
+    let answers = |serves: &str| {
+        ["1", "2"].map(|probes| format!("Answers [{serves}] 0 of {probes}, asked 0"))
+    };
+    for (nanny, expected) in [
+        (of_stub_domain.as_str(), in_stub_domain),
+        (&of_all, answers(".")),
+        ("{}", answers("")),
     ] {
-        let lab = Lab::start(&[text(servfail.addr(), 0)], &nanny, Vec::new()).await;
-        lab.rounds(1).await;
-        assert_eq!(lab.said(), [once]);
-        lab.rounds(1).await;
-        assert_eq!(lab.said(), [twice]);
+        let lab = Lab::start(&[text(servfail.addr(), 0)], nanny, Vec::new()).await;
+        for said in expected {
+            lab.rounds(1).await;
+            assert_eq!(lab.said(), [said], "{nanny}");
+        }
     }
 }
 
@@ -235,12 +221,7 @@ async fn late_servfail_is_an_answer() {
         Reaction::from(Reply::to(&asked.packet).rcode("SERVFAIL")).after(Duration::from_secs(3))
     })
     .await;
-    let lab = Lab::start(
-        &[text(late.addr(), 0)],
-        &routes(&[], &[late.addr()]),
-        Vec::new(),
-    )
-    .await;
+    let lab = Lab::of_upstream(late.addr()).await;
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [.] 0 of 1, asked 0"]);
 }
@@ -257,12 +238,7 @@ async fn single_lost_packet_changes_no_condition() {
         }
     })
     .await;
-    let lab = Lab::start(
-        &[text(server.addr(), 0)],
-        &routes(&[], &[server.addr()]),
-        Vec::new(),
-    )
-    .await;
+    let lab = Lab::of_upstream(server.addr()).await;
     for (is_silent, expected) in [
         (false, "Answers [.] 0 of 1, asked 0"),
         (true, "Answers [.] 1 of 2, asked 0 i/o timeout"),

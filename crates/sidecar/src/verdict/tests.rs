@@ -61,25 +61,17 @@ fn routes(routes: &[(&str, &str, u8)]) -> SidecarStatus {
 
 #[test]
 fn healthy_pod_has_no_findings() {
-    assert_eq!(found(&good()), Vec::<String>::new());
-    let unknown = |status: SidecarStatus| SidecarStatus {
-        kubedns: PeerReport {
-            source: String::new(),
-            known: None,
-            error: None,
-        },
+    assert_eq!(found(&good()), [""; 0]);
+    // Unknown values are no findings.
+    let unknown = SidecarStatus {
+        kubedns: PeerReport::default(),
         nanny: PeerReport {
-            source: String::new(),
-            known: None,
             error: Some("refused".to_owned()),
+            ..PeerReport::default()
         },
-        ..status
+        ..good()
     };
-    assert_eq!(
-        found(&unknown(good())),
-        Vec::<String>::new(),
-        "unknown values are no findings"
-    );
+    assert_eq!(found(&unknown), [""; 0]);
 }
 
 /// The probes while kubedns refuses cluster names.
@@ -92,71 +84,67 @@ fn refused_probes() -> Vec<ProbeStatus> {
 
 #[test]
 fn failing_probe_names_silent_part() {
+    let timeout = |part, state| probe(part, state, "i/o timeout");
+    let kubedns_fails = timeout(PodPart::Kubedns, ProbeState::Failed);
     let lost = ProbeStatus {
         failures: 2,
-        ..probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout")
+        ..kubedns_fails.clone()
     };
-    let cases = [
-        ("lost packets", probed(vec![lost]), vec![]),
+    let waiting = ProbeStatus {
+        failures: 0,
+        ..probe(PodPart::Kubedns, ProbeState::Waiting, "")
+    };
+    let kubedns_well = probe(PodPart::Kubedns, ProbeState::Ok, "");
+    let dnsmasq_alone = timeout(PodPart::Dnsmasq, ProbeState::SelfOnly);
+    let dnsmasq_fails = timeout(PodPart::Dnsmasq, ProbeState::Failed);
+    let other_fails = probe(PodPart::Other, ProbeState::Failed, "no RRs");
+    let refusing = |metrics| SidecarStatus {
+        probes: refused_probes(),
+        ..kubedns(metrics)
+    };
+
+    let hangs = "kubedns_silent: kubedns does not answer (i/o timeout)";
+    let cut_off = "names_unanswered: dnsmasq does not answer kubernetes.default.svc.cluster.local. (i/o timeout)";
+    let dnsmasq_hangs = "dnsmasq_silent: dnsmasq does not answer (i/o timeout)";
+    let own = "probe_fails: the probe other fails (no RRs)";
+    let starting = "starting: no probe has ended yet";
+    let not_synced = "not_synced: kubedns refuses cluster names: its first lists are incomplete";
+    let not_yet = "starting: kubedns waits for its first lists";
+    for (case, status, expected) in [
+        ("lost packets", probed(vec![lost]), None),
         (
             "kubedns hangs",
-            probed(vec![
-                probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout"),
-                probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "i/o timeout"),
-            ]),
-            vec!["kubedns_silent: kubedns does not answer (i/o timeout)"],
+            probed(vec![kubedns_fails, dnsmasq_alone.clone()]),
+            Some(hangs),
         ),
         (
             "dnsmasq is cut off from kubedns",
-            probed(vec![
-                probe(PodPart::Kubedns, ProbeState::Ok, ""),
-                probe(PodPart::Dnsmasq, ProbeState::SelfOnly, "i/o timeout"),
-            ]),
-            vec![
-                "names_unanswered: dnsmasq does not answer kubernetes.default.svc.cluster.local. (i/o timeout)",
-            ],
+            probed(vec![kubedns_well, dnsmasq_alone]),
+            Some(cut_off),
         ),
         (
             "dnsmasq hangs",
-            probed(vec![probe(
-                PodPart::Dnsmasq,
-                ProbeState::Failed,
-                "i/o timeout",
-            )]),
-            vec!["dnsmasq_silent: dnsmasq does not answer (i/o timeout)"],
+            probed(vec![dnsmasq_fails]),
+            Some(dnsmasq_hangs),
         ),
         (
             "a probe of the user's own",
-            probed(vec![probe(PodPart::Other, ProbeState::Failed, "no RRs")]),
-            vec!["probe_fails: the probe other fails (no RRs)"],
+            probed(vec![other_fails]),
+            Some(own),
         ),
-        (
-            "the first seconds",
-            probed(vec![ProbeStatus {
-                failures: 0,
-                ..probe(PodPart::Kubedns, ProbeState::Waiting, "")
-            }]),
-            vec!["starting: no probe has ended yet"],
-        ),
+        ("the first seconds", probed(vec![waiting]), Some(starting)),
         (
             "not synced",
-            SidecarStatus {
-                probes: refused_probes(),
-                ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n")
-            },
-            vec!["not_synced: kubedns refuses cluster names: its first lists are incomplete"],
+            refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n"),
+            Some(not_synced),
         ),
         (
             "not synced yet",
-            SidecarStatus {
-                probes: refused_probes(),
-                ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n")
-            },
-            vec!["starting: kubedns waits for its first lists"],
+            refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n"),
+            Some(not_yet),
         ),
-    ];
-    for (case, status, expected) in cases {
-        assert_eq!(found(&status), expected, "{case}");
+    ] {
+        assert_eq!(found(&status), Vec::from_iter(expected), "{case}");
     }
 }
 
@@ -172,65 +160,37 @@ fn upstreams_are_judged_per_route() {
         "upstreams_down: external names are not answered: no upstream answers (192.0.2.2:53)";
     let one = "upstream_down: 1 of 2 upstreams for external names does not answer: 192.0.2.2:53";
     let stub = "stub_domain_down: names of acme.local are not answered: none of their servers answers (192.0.2.2:53)";
-    let cases = [
-        (
-            "the only one",
-            forwarding(vec![silent(other, &["."])]),
-            vec![none],
-        ),
-        (
-            "of unknown purpose",
-            forwarding(vec![silent(other, &[])]),
-            vec![none],
-        ),
-        (
-            "one of two",
-            forwarding(vec![upstream(live, &["."], ""), silent(other, &["."])]),
-            vec![one],
-        ),
+    let live_and = |second| forwarding(vec![upstream(live, &["."], ""), second]);
+    let only = |upstream| forwarding(vec![upstream]);
+    let dead = (".", other, 0);
+    let up = (".", live, 1);
+    for (case, status, expected) in [
+        ("the only one", only(silent(other, &["."])), Some(none)),
+        ("of unknown purpose", only(silent(other, &[])), Some(none)),
+        ("one of two", live_and(silent(other, &["."])), Some(one)),
         (
             "a stub domain",
-            forwarding(vec![
-                upstream(live, &["."], ""),
-                silent(other, &["acme.local"]),
-            ]),
-            vec![stub],
+            live_and(silent(other, &["acme.local"])),
+            Some(stub),
         ),
         (
             "a stub domain fails",
-            forwarding(vec![fails(other, &["acme.local"])]),
-            vec![stub],
+            only(fails(other, &["acme.local"])),
+            Some(stub),
         ),
-        (
-            "the root is refused",
-            forwarding(vec![fails(other, &["."])]),
-            vec![],
-        ),
-        (
-            "the only one of kubedns",
-            routes(&[(".", other, 0)]),
-            vec![none],
-        ),
-        (
-            "one of two of kubedns",
-            routes(&[(".", live, 1), (".", other, 0)]),
-            vec![one],
-        ),
+        ("the root is refused", only(fails(other, &["."])), None),
+        ("the only one of kubedns", routes(&[dead]), Some(none)),
+        ("one of two of kubedns", routes(&[up, dead]), Some(one)),
         (
             "a stub domain of kubedns",
-            routes(&[(".", live, 1), ("acme.local", other, 0)]),
-            vec![stub],
+            routes(&[up, ("acme.local", other, 0)]),
+            Some(stub),
         ),
-    ];
-    for (case, status, expected) in cases {
-        assert_eq!(found(&status), expected, "{case}");
+    ] {
+        assert_eq!(found(&status), Vec::from_iter(expected), "{case}");
     }
     let behind = kubedns("kubedns_forward_upstream_up{route=\".\",upstream=\"127.0.0.1:53\"} 0\n");
-    assert_eq!(
-        found(&behind),
-        Vec::<String>::new(),
-        "dnsmasq asks them, and is probed"
-    );
+    assert_eq!(found(&behind), [""; 0], "dnsmasq asks them, and is probed");
 }
 
 #[test]
@@ -325,37 +285,21 @@ fn worst_finding_is_the_verdict() {
     let silent = finding(FindingKind::KubednsSilent, "silent, from port 2");
     let verdict = verdicts.judge(vec![rejected(), silent], at(30));
     assert_eq!(verdict.level, FindingLevel::Down);
-    let kept: Vec<_> = verdict
-        .findings
-        .iter()
+    let kept = verdict.findings.iter();
+    let kept: Vec<_> = kept
         .map(|found| (found.kind.unwrap(), found.since))
         .collect();
-    assert_eq!(
-        kept,
-        [
-            (FindingKind::KubednsSilent, 20_000),
-            (FindingKind::ConfigRejected, 10_000)
-        ]
-    );
-    assert_eq!(
-        exported(),
-        [
-            " 2",
-            "_findings{kind=\"config_rejected\"} 1",
-            "_findings{kind=\"kubedns_silent\"} 1"
-        ]
-    );
+    let silent = (FindingKind::KubednsSilent, 20_000);
+    assert_eq!(kept, [silent, (FindingKind::ConfigRejected, 10_000)]);
+    let findings = ["config_rejected", "kubedns_silent"];
+    let [first, second] = findings.map(|kind| format!("_findings{{kind=\"{kind}\"}} 1"));
+    assert_eq!(exported(), [" 2", &first, &second]);
 
-    assert_eq!(
-        verdicts.judge(vec![rejected()], at(40)).level,
-        FindingLevel::Degraded
-    );
+    let verdict = verdicts.judge(vec![rejected()], at(40));
+    assert_eq!(verdict.level, FindingLevel::Degraded);
     verdicts.judge(Vec::new(), at(50));
-    assert_eq!(
-        verdicts.judge(vec![rejected()], at(60)).findings[0].since,
-        60_000,
-        "it is new again"
-    );
+    let verdict = verdicts.judge(vec![rejected()], at(60));
+    assert_eq!(verdict.findings[0].since, 60_000, "it is new again");
 }
 
 #[test]
@@ -366,10 +310,8 @@ fn short_fault_is_no_finding() {
     assert_eq!(verdicts.judge(lost(), at(0)).level, FindingLevel::Well);
     assert_eq!(verdicts.judge(lost(), at(29)).level, FindingLevel::Well);
     let verdict = verdicts.judge(lost(), at(30));
-    assert_eq!(
-        (verdict.level, verdict.findings[0].since),
-        (FindingLevel::Degraded, 0)
-    );
+    assert_eq!(verdict.level, FindingLevel::Degraded);
+    assert_eq!(verdict.findings[0].since, 0);
 }
 
 #[test]
@@ -379,18 +321,10 @@ fn set_clock_hides_no_finding() {
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let day = std::time::UNIX_EPOCH + Duration::from_hours(24);
     assert_eq!(verdicts.judge(lost(), at(3600)).level, FindingLevel::Well);
-    assert_eq!(
-        verdicts.judge(lost(), at(3601).set_to(day)).level,
-        FindingLevel::Well,
-        "set forward"
-    );
-    let verdict = verdicts.judge(
-        lost(),
-        at(3630).set_to(std::time::UNIX_EPOCH + Duration::from_mins(1)),
-    );
-    assert_eq!(
-        (verdict.level, verdict.findings[0].since),
-        (FindingLevel::Degraded, 30_000),
-        "set back"
-    );
+    let verdict = verdicts.judge(lost(), at(3601).set_to(day));
+    assert_eq!(verdict.level, FindingLevel::Well, "set forward");
+    let minute = std::time::UNIX_EPOCH + Duration::from_mins(1);
+    let verdict = verdicts.judge(lost(), at(3630).set_to(minute));
+    assert_eq!(verdict.level, FindingLevel::Degraded, "set back");
+    assert_eq!(verdict.findings[0].since, 30_000);
 }

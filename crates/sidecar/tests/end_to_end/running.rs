@@ -60,12 +60,7 @@ impl Sidecar {
 
     /// The value of one series of `/metrics`.
     pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
-        let (_, text) = self.get("/metrics").await;
-        let line = text.lines().find_map(|line| {
-            line.strip_prefix(series)?
-                .strip_prefix(' ')
-                .map(str::to_owned)
-        });
-        line.and_then(|value| value.parse().ok())
+        let response = http::get(self.address, "/metrics").await.unwrap();
+        response.metric(series)
     }
 }

@@ -14,19 +14,6 @@ async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
 }
 
 #[tokio::test]
-async fn wrong_flag_is_one_line_and_hint() {
-    let (status, lines) = fails(&["--probe=l,127.0.0.1:53,x,5,MX"]).await;
-    assert_eq!(status, 2);
-    assert_eq!(
-        lines,
-        [
-            "Usage of sidecar: see sidecar --help",
-            "invalid argument \"l,127.0.0.1:53,x,5,MX\" for \"--probe\" flag: invalid type for DNS: MX"
-        ]
-    );
-}
-
-#[tokio::test]
 async fn failed_start_is_one_line() {
     let taken = Sidecar::start::<&str>(&[]).await;
     let port = format!("--prometheus-port={}", taken.address.port());

@@ -2,9 +2,7 @@
 
 use serde_json::Value;
 use testkit::eventually;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use testkit::http::ScriptedHttp;
 
 use crate::healthcheck::Servers;
 use crate::running::{PATIENCE, Sidecar};
@@ -15,32 +13,9 @@ async fn status(sidecar: &Sidecar) -> Value {
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// An HTTP server that sends `body` in response to all requests, or never responds.
-async fn says(body: Option<&'static str>) -> (String, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        let mut held = Vec::new();
-        loop {
-            let Ok((mut stream, _)) = listener.accept().await else {
-                continue;
-            };
-            let mut request = [0; 1024];
-            let _ = stream.read(&mut request).await;
-            match body {
-                Some(body) => {
-                    drop(
-                        stream
-                            .write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes())
-                            .await,
-                    );
-                }
-                None => held.push(stream),
-            }
-        }
-    });
-    (url, task)
+/// A server whose pages are all this text.
+async fn says(body: &str) -> ScriptedHttp {
+    ScriptedHttp::start(format!("HTTP/1.1 200 OK\r\n\r\n{body}")).await
 }
 
 #[tokio::test]
@@ -81,17 +56,11 @@ async fn status_has_probes_with_history() {
 
 #[tokio::test]
 async fn reader_triggers_fetch_of_parts() {
-    let (kubedns, _kubedns) = says(Some(
-        "kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n",
-    ))
-    .await;
-    let (nanny, _nanny) = says(Some(
-        "{\"configuration\":{\"version\":\"00ff\",\"rejected\":2}}",
-    ))
-    .await;
+    let kubedns = says("kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n").await;
+    let nanny = says(r#"{"configuration":{"version":"00ff","rejected":2}}"#).await;
     let flags = [
-        format!("--kubedns-metrics={kubedns}"),
-        format!("--nanny-status={nanny}"),
+        format!("--kubedns-metrics={}", kubedns.url("/metrics")),
+        format!("--nanny-status={}", nanny.url("/status")),
     ];
     let sidecar = Sidecar::start(&flags).await;
     let status = status(&sidecar).await;
@@ -107,9 +76,9 @@ async fn reader_triggers_fetch_of_parts() {
 
 #[tokio::test]
 async fn hanging_parts_are_unknown() {
-    let (hangs, _task) = says(None).await;
+    let kubedns = ScriptedHttp::hanging("").await;
     let flags = [
-        format!("--kubedns-metrics={hangs}"),
+        format!("--kubedns-metrics={}", kubedns.url("/metrics")),
         "--nanny-status=/nonexistent/status.json".to_owned(),
     ];
     let sidecar = Sidecar::start(&flags).await;
@@ -129,27 +98,25 @@ async fn policy_permits_only_own_script() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     let reply = sidecar.reply("GET", "/").await;
     let head = reply.split("\r\n\r\n").next().unwrap();
-    assert!(
-        head.contains("Content-Type: text/html; charset=utf-8"),
-        "{head}"
-    );
-    assert!(
-        head.contains("Content-Security-Policy: default-src 'none'; "),
-        "{head}"
-    );
-    assert!(head.contains("Cache-Control: no-store"), "{head}");
+    for header in [
+        "Content-Type: text/html; charset=utf-8",
+        "Content-Security-Policy: default-src 'none'; ",
+        "Cache-Control: no-store",
+    ] {
+        assert!(head.contains(header), "{header}: {head}");
+    }
 }
 
 /// In a pod with kubedns alone, the pages do not mention dnsmasq, and no check fails.
 #[tokio::test]
 async fn pod_without_dnsmasq_is_well() {
-    let (kubedns, _kubedns) = says(Some("kubedns_synced 1\n")).await;
+    let kubedns = says("kubedns_synced 1\n").await;
     let servers = Servers::start().await;
     let probe = servers.probes().remove(0).replace("=good,", "=kubedns,");
     let flags = [
         probe,
         "--dnsmasq-addr=".to_owned(),
-        format!("--kubedns-metrics={kubedns}"),
+        format!("--kubedns-metrics={}", kubedns.url("/metrics")),
     ];
     let sidecar = Sidecar::start(&flags).await;
     eventually(PATIENCE, || async {
@@ -158,10 +125,8 @@ async fn pod_without_dnsmasq_is_well() {
     .await;
     assert_eq!(sidecar.get("/healthcheck/dnsmasq").await.0, 404);
     let status = status(&sidecar).await;
-    assert_eq!(
-        (&status["dnsmasq"], &status["nanny"]["source"]),
-        (&Value::Null, &Value::from(""))
-    );
+    assert_eq!(status["dnsmasq"], Value::Null);
+    assert_eq!(status["nanny"]["source"], "");
     for path in ["/", "/metrics"] {
         let (code, text) = sidecar.get(path).await;
         assert!(
@@ -174,35 +139,14 @@ async fn pod_without_dnsmasq_is_well() {
 /// The response of kubedns is passed on, even if it is an error.
 #[tokio::test]
 async fn explain_is_passed_to_kubedns() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let explain = format!(
-        "--kubedns-explain=http://{}/explain",
-        listener.local_addr().unwrap()
-    );
-    let sidecar = Sidecar::start(&[explain.as_str()]).await;
-    let (asked, answered) = tokio::join!(
-        async {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = [0; 1024];
-            let length = stream.read(&mut request).await.unwrap();
-            stream
-                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\nno such type\n")
-                .await
-                .unwrap();
-            String::from_utf8_lossy(&request[..length])
-                .lines()
-                .next()
-                .unwrap()
-                .to_owned()
-        },
-        sidecar.get("/explain?name=web.apps&type=X&format=text")
-    );
-    assert_eq!(
-        asked,
-        "GET /explain?name=web.apps&type=X&format=text HTTP/1.0"
-    );
-    assert_eq!(answered, (400, "no such type\n".to_owned()));
-    drop(listener);
+    let kubedns = ScriptedHttp::start("HTTP/1.1 400 Bad Request\r\n\r\nno such type\n").await;
+    let explain = format!("--kubedns-explain={}", kubedns.url("/explain"));
+    let sidecar = Sidecar::start(&[explain]).await;
+    let target = "/explain?name=web.apps&type=X&format=text";
+    let answer = sidecar.get(target).await;
+    assert_eq!(answer, (400, "no such type\n".to_owned()));
+    assert_eq!(kubedns.requests(), [format!("GET {target} HTTP/1.0")]);
+    drop(kubedns);
     assert_eq!(sidecar.get("/explain?name=web.apps").await.0, 502);
     let without = Sidecar::start(&["--kubedns-explain="]).await;
     assert_eq!(without.get("/explain?name=web.apps").await.0, 404);
@@ -212,25 +156,17 @@ async fn explain_is_passed_to_kubedns() {
 /// a request for the page.
 #[tokio::test]
 async fn verdict_is_exported_as_metric() {
-    let probe = format!(
-        "--probe=kubedns,127.0.0.1:{},x.test,1,A",
-        testkit::ports::free_port()
-    );
+    let nobody = testkit::ports::free_port();
+    let probe = format!("--probe=kubedns,127.0.0.1:{nobody},x.test,1,A");
     let sidecar = Sidecar::start(&[probe, "--dnsmasq-addr=".to_owned()]).await;
     eventually(PATIENCE, || async {
         sidecar.metric("kubedns_verdict").await == Some(2.0)
     })
     .await;
-    assert_eq!(
-        sidecar
-            .metric("kubedns_verdict_findings{kind=\"kubedns_silent\"}")
-            .await,
-        Some(1.0)
-    );
+    let silent = "kubedns_verdict_findings{kind=\"kubedns_silent\"}";
+    assert_eq!(sidecar.metric(silent).await, Some(1.0));
     let verdict = status(&sidecar).await["verdict"].clone();
-    assert_eq!(
-        (&verdict["level"], &verdict["findings"][0]["kind"]),
-        (&"down".into(), &"kubedns_silent".into())
-    );
+    assert_eq!(verdict["level"], "down");
+    assert_eq!(verdict["findings"][0]["kind"], "kubedns_silent");
     assert!(sidecar.get("/").await.1.contains("\u{2717} down"));
 }

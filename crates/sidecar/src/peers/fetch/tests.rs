@@ -1,63 +1,44 @@
 //! Fetches from parts that answer and from parts that do not.
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use testkit::http::ScriptedHttp;
 
 use super::*;
 
-/// A server that sends `reply` to the first connection. With `hold`, the connection stays open.
-async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut request = [0; 1024];
-        let _ = stream.read(&mut request).await;
-        let _ = stream.write_all(&reply).await;
-        if hold {
-            std::future::pending::<()>().await;
-        }
-    });
-    (format!("http://{address}/status"), task)
-}
-
-async fn answer(reply: impl Into<Vec<u8>>, hold: bool) -> Result<String, String> {
-    let (url, _task) = server(reply.into(), hold).await;
-    fetch_text(&url, &FileReads::default())
+async fn fetch_from(server: ScriptedHttp) -> Result<String, String> {
+    fetch_text(&server.url("/status"), &FileReads::default())
         .await
         .map_err(|error| error.to_string())
+}
+
+async fn answer(reply: &str) -> Result<String, String> {
+    fetch_from(ScriptedHttp::start(reply).await).await
 }
 
 #[tokio::test]
 async fn page_is_fetched_or_refused_by_status() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n";
-    assert_eq!(answer(ok, false).await, Ok("hello\n".to_owned()));
+    assert_eq!(answer(ok).await, Ok("hello\n".to_owned()));
+    assert_eq!(answer("HTTP/1.0 200 OK\r\n\r\n").await, Ok(String::new()));
     assert_eq!(
-        answer("HTTP/1.0 200 OK\r\n\r\n", false).await,
-        Ok(String::new())
-    );
-    assert_eq!(
-        answer("HTTP/1.1 404 Not Found\r\n\r\nno", false).await,
+        answer("HTTP/1.1 404 Not Found\r\n\r\nno").await,
         Err("answered \"HTTP/1.1 404 Not Found\"".to_owned())
     );
     assert_eq!(
-        answer("SSH-2.0-OpenSSH\r\n", false).await,
+        answer("SSH-2.0-OpenSSH\r\n").await,
         Err("answered \"SSH-2.0-OpenSSH\"".to_owned())
     );
-    assert_eq!(answer("", false).await, Err("answered \"\"".to_owned()));
+    assert_eq!(answer("").await, Err("answered \"\"".to_owned()));
 }
 
 #[tokio::test]
 async fn silent_and_endless_pages_are_cut() {
-    assert_eq!(
-        answer("HTTP/1.1 200 OK\r\n\r\n", true).await,
-        Err("no answer within 1s".to_owned())
-    );
+    let silent = ScriptedHttp::hanging("HTTP/1.1 200 OK\r\n\r\n").await;
+    let error = fetch_from(silent).await.unwrap_err();
+    assert_eq!(error, "no answer within 1s");
     let mut flood = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
     flood.resize(3 * 1024 * 1024, b'x');
-    let error = answer(flood, true).await.unwrap_err();
+    let endless = ScriptedHttp::hanging(flood).await;
+    let error = fetch_from(endless).await.unwrap_err();
     assert!(
         error == "more than 2097152 bytes" || error == "no answer within 1s",
         "{error}"
@@ -77,13 +58,8 @@ async fn source_is_a_file_or_http() {
         .unwrap_err()
         .to_string();
     assert!(missing.starts_with("No such file"), "{missing}");
-    assert!(
-        fetch("https://127.0.0.1/")
-            .await
-            .unwrap_err()
-            .to_string()
-            .starts_with("not an http URL")
-    );
+    let encrypted = fetch("https://127.0.0.1/").await.unwrap_err();
+    assert!(encrypted.to_string().starts_with("not an http URL"));
     assert!(fetch("http://user:secret@127.0.0.1/").await.is_err());
     assert!(fetch("http://127.0.0.1/a\r\nX: y").await.is_err());
     assert!(fetch("http://127.0.0.1:1/").await.is_err());
