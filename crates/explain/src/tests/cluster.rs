@@ -175,18 +175,27 @@ impl Cluster {
             .collect()
     }
 
+    /// Compares the explanations of several names with the same expected values, as
+    /// [`expect`](Self::expect) does.
+    pub(super) fn expect_each<const N: usize>(
+        &self,
+        pointers: [&str; N],
+        names: &[&str],
+        expected: [&str; N],
+    ) {
+        for words in names {
+            self.expect(pointers, &[(words, expected)]);
+        }
+    }
+
     /// Compares explanations with the values expected at JSON pointers. A missing value equals the
     /// empty text.
     pub(super) fn expect<const N: usize>(&self, pointers: [&str; N], rows: &[(&str, [&str; N])]) {
         for (words, expected) in rows {
             let explanation = json!(self.explain(words));
-            let found =
-                pointers.map(|pointer| explanation.pointer(pointer).and_then(Value::as_str));
-            assert_eq!(
-                found.map(Option::unwrap_or_default),
-                *expected,
-                "{words}: {explanation:#}"
-            );
+            let text_at = |pointer| explanation.pointer(pointer).and_then(Value::as_str);
+            let found = pointers.map(|pointer| text_at(pointer).unwrap_or_default());
+            assert_eq!(found, *expected, "{words}: {explanation:#}");
         }
     }
 }
@@ -248,10 +257,8 @@ fn endpoints() -> Vec<Value> {
         "endpoints.kubernetes.io/last-change-trigger-time",
         "2026-11-05T07:55:00Z",
     )];
-    let (ready, not_ready) = (
-        ["10.244.1.20 db-0", "10.244.2.20 db-1"],
-        ["10.244.3.20 db-2"],
-    );
+    let ready = ["10.244.1.20 db-0", "10.244.2.20 db-1"];
+    let not_ready = ["10.244.3.20 db-2"];
     vec![
         with_annotations(web, &changed),
         mk_endpoints("prod", "web", &["10.244.4.1"], &["http:8080"]),

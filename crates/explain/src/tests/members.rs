@@ -54,15 +54,13 @@ fn existing_member_lacks_only_type() {
 #[test]
 fn hostnames_come_from_all_addresses() {
     // An address that is not ready is listed if the Service publishes such addresses.
+    let words = "h-99.mixed.apps.svc.cluster.local. A";
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {
         let text = format!(
             "no address of Service apps/mixed has the hostname \"h-99\": there is h-11, h-12, h-13, h-14, h-15, h-16, \
              h-17, h-18 and {more} more"
         );
-        let rows = [(
-            "h-99.mixed.apps.svc.cluster.local. A",
-            ["no_such_member", &text],
-        )];
+        let rows = [(words, ["no_such_member", &text])];
         cluster(publish_not_ready).expect(REASON, &rows);
     }
 }

@@ -10,6 +10,8 @@ use wire::Name;
 
 use super::cluster::{Cluster, mk_unready};
 
+const WEB: &str = "web.apps.svc.cluster.local. A";
+
 const REASON: [&str; 3] = [
     "/verdict/outcome",
     "/detail/reasons/0/code",
@@ -26,18 +28,11 @@ fn ignored_empty_service_is_named() {
         records,
         ..Options::default()
     });
-    cluster.service(&mk_cluster_ip(
-        "apps",
-        "starting",
-        &["10.96.0.20"],
-        &["http:80"],
-    ));
-    cluster.endpoints(&mk_unready(
-        ("apps", "starting"),
-        &[],
-        &["10.244.1.60"],
-        "http:8080",
-    ));
+    let starting = mk_cluster_ip("apps", "starting", &["10.96.0.20"], &["http:80"]);
+    cluster.service(&starting);
+    let unready = ["10.244.1.60"];
+    let endpoints = mk_unready(("apps", "starting"), &[], &unready, "http:8080");
+    cluster.endpoints(&endpoints);
     cluster.sync();
     let code = "no_ready_endpoints";
     let empty = "Service default/kubernetes is left out while it is empty (--ignore-empty-services) and has no endpoints: \
@@ -45,22 +40,14 @@ fn ignored_empty_service_is_named() {
                  not count)";
     let starting = "Service apps/starting is left out while it is empty (--ignore-empty-services): none of its addresses \
                     is ready, 1 not ready";
-    let rows = [
-        (
-            "kubernetes.default.svc.cluster.local. A",
-            ["nx_domain", code, empty],
-        ),
-        (
-            "_https._tcp.kubernetes.default.svc.cluster.local. SRV",
-            ["nx_domain", code, empty],
-        ),
-        (
-            "starting.apps.svc.cluster.local. A",
-            ["nx_domain", code, starting],
-        ),
-        ("web.apps.svc.cluster.local. A", ["answered", "", ""]),
+    let kubernetes = [
+        "kubernetes.default.svc.cluster.local. A",
+        "_https._tcp.kubernetes.default.svc.cluster.local. SRV",
     ];
-    cluster.expect(REASON, &rows);
+    cluster.expect_each(REASON, &kubernetes, ["nx_domain", code, empty]);
+    let names = ["starting.apps.svc.cluster.local. A"];
+    cluster.expect_each(REASON, &names, ["nx_domain", code, starting]);
+    cluster.expect_each(REASON, &[WEB], ["answered", "", ""]);
 }
 
 #[test]
@@ -82,41 +69,23 @@ fn pod_names_depend_on_verification() {
     }
     cluster.sync();
     let malformed = "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is not an address";
-    let rows = [
-        (
-            "10-244-1-5.apps.pod.cluster.local. A",
-            [
-                "answered",
-                "pod_verified",
-                "a pod of the namespace has this address",
-            ],
-        ),
-        (
-            "10-244-1-5.prod.pod.cluster.local. A",
-            [
-                "nx_domain",
-                "no_such_pod",
-                "no pod of namespace prod has the address 10.244.1.5",
-            ],
-        ),
-        (
-            "web-1.apps.pod.cluster.local. A",
-            ["nx_domain", "malformed_pod_name", malformed],
-        ),
-    ];
-    cluster.expect(REASON, &rows);
+    let verified = "a pod of the namespace has this address";
+    let elsewhere = "no pod of namespace prod has the address 10.244.1.5";
+    for (pod, expected) in [
+        ("10-244-1-5.apps", ["answered", "pod_verified", verified]),
+        ("10-244-1-5.prod", ["nx_domain", "no_such_pod", elsewhere]),
+        ("web-1.apps", ["nx_domain", "malformed_pod_name", malformed]),
+    ] {
+        let words = format!("{pod}.pod.cluster.local. A");
+        cluster.expect(REASON, &[(&words, expected)]);
+    }
     let cluster = Cluster::with_everything_and(Options {
         pods: PodMode::Disabled,
         ..Options::default()
     });
     let disabled = "there are no names of pods: kubedns runs with --pods=disabled";
-    cluster.expect(
-        REASON,
-        &[(
-            "10-244-1-5.apps.pod.cluster.local. A",
-            ["nx_domain", "no_such_pod", disabled],
-        )],
-    );
+    let names = ["10-244-1-5.apps.pod.cluster.local. A"];
+    cluster.expect_each(REASON, &names, ["nx_domain", "no_such_pod", disabled]);
 }
 
 #[test]
@@ -127,22 +96,14 @@ fn unserved_namespace_is_named() {
         ..Options::default()
     });
     let text = "namespace prod is not served (--namespaces or --namespace-selector)";
-    let rows = [
-        ("web.apps.svc.cluster.local. A", ["answered", "", ""]),
-        (
-            "web.prod.svc.cluster.local. A",
-            ["nx_domain", "namespace_not_served", text],
-        ),
-        (
-            "nothing.prod.svc.cluster.local. A",
-            ["nx_domain", "namespace_not_served", text],
-        ),
-        (
-            "10-244-4-1.prod.pod.cluster.local. A",
-            ["nx_domain", "namespace_not_served", text],
-        ),
+    cluster.expect_each(REASON, &[WEB], ["answered", "", ""]);
+    let unserved = [
+        "web.prod.svc.cluster.local. A",
+        "nothing.prod.svc.cluster.local. A",
+        "10-244-4-1.prod.pod.cluster.local. A",
     ];
-    cluster.expect(REASON, &rows);
+    let expected = ["nx_domain", "namespace_not_served", text];
+    cluster.expect_each(REASON, &unserved, expected);
 }
 
 /// A Service with an external address, and one without.
@@ -157,12 +118,8 @@ fn cluster_with_external_zone() -> Cluster {
         external_zone,
         ..Options::default()
     });
-    cluster.service(&mk_cluster_ip(
-        "apps",
-        "inside",
-        &["10.96.0.20"],
-        &["http:80"],
-    ));
+    let inside = mk_cluster_ip("apps", "inside", &["10.96.0.20"], &["http:80"]);
+    cluster.service(&inside);
     let mut service = mk_cluster_ip("apps", "shop", &["10.96.0.21"], &["http:80"]);
     service["spec"]["externalIPs"] = json!(["192.0.2.7"]);
     let Exposed(service) = Exposed::from_api(&service.to_string()).unwrap().object;
@@ -181,38 +138,27 @@ fn external_zone_names_are_explained() {
         "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
     let missing = "there is no Service \"nothing\" in namespace apps";
     let no_type = "the name exists and has no AAAA records";
-    let rows = [
-        (
-            "shop.apps.k8s.example. A",
-            ["answered", "nobody_behind", nobody],
-        ),
-        (
-            "_http._tcp.shop.apps.k8s.example. SRV",
-            ["answered", "nobody_behind", nobody],
-        ),
-        (
-            "shop.apps.k8s.example. AAAA",
-            ["no_data", "no_such_type", no_type],
-        ),
+    let no_record = "this name has no records of type A";
+    let exposed = [
+        "shop.apps.k8s.example. A",
+        "_http._tcp.shop.apps.k8s.example. SRV",
+    ];
+    let expected = ["answered", "nobody_behind", nobody];
+    cluster.expect_each(REASON, &exposed, expected);
+    for (words, code, text) in [
         (
             "inside.apps.k8s.example. A",
-            ["nx_domain", "no_external_address", no_address],
+            "no_external_address",
+            no_address,
         ),
-        (
-            "nothing.apps.k8s.example. A",
-            ["nx_domain", "no_such_service", missing],
-        ),
-        ("k8s.example. SOA", ["answered", "", ""]),
-        (
-            "nothing.k8s.example. A",
-            [
-                "nx_domain",
-                "no_such_type",
-                "this name has no records of type A",
-            ],
-        ),
-    ];
-    cluster.expect(REASON, &rows);
+        ("nothing.apps.k8s.example. A", "no_such_service", missing),
+        ("nothing.k8s.example. A", "no_such_type", no_record),
+    ] {
+        cluster.expect(REASON, &[(words, ["nx_domain", code, text])]);
+    }
+    let names = ["shop.apps.k8s.example. AAAA"];
+    cluster.expect_each(REASON, &names, ["no_data", "no_such_type", no_type]);
+    cluster.expect_each(REASON, &["k8s.example. SOA"], ["answered", "", ""]);
 }
 
 #[test]
@@ -267,16 +213,11 @@ fn preferred_zone_limits_addresses() {
     cluster.sync();
     let text = "3 of 4 endpoints are answered, those in the preferred zone (--prefer-zone); the others have names of their \
                 own";
-    let rows = [
-        (
-            "spread.apps.svc.cluster.local. A",
-            ["answered", "preferred_zone", text],
-        ),
-        (
-            "_http._tcp.spread.apps.svc.cluster.local. SRV",
-            ["answered", "preferred_zone", text],
-        ),
-        ("far.spread.apps.svc.cluster.local. A", ["answered", "", ""]),
+    let spread = [
+        "spread.apps.svc.cluster.local. A",
+        "_http._tcp.spread.apps.svc.cluster.local. SRV",
     ];
-    cluster.expect(REASON, &rows);
+    cluster.expect_each(REASON, &spread, ["answered", "preferred_zone", text]);
+    let far = ["far.spread.apps.svc.cluster.local. A"];
+    cluster.expect_each(REASON, &far, ["answered", "", ""]);
 }

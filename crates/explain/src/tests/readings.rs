@@ -17,18 +17,10 @@ fn namesakes() -> Cluster {
         cluster.service(&service);
     }
     let (ready, not_ready) = (["10.244.5.1 kafka-0"], ["10.244.5.2 kafka-1"]);
-    cluster.endpoints(&mk_unready(
-        ("kafka", "kafka"),
-        &ready,
-        &not_ready,
-        "kafka:9092",
-    ));
-    cluster.endpoints(&mk_endpoints(
-        "redis",
-        "redis",
-        &["10.244.5.3"],
-        &["redis:6379"],
-    ));
+    let kafka = mk_unready(("kafka", "kafka"), &ready, &not_ready, "kafka:9092");
+    cluster.endpoints(&kafka);
+    let redis = mk_endpoints("redis", "redis", &["10.244.5.3"], &["redis:6379"]);
+    cluster.endpoints(&redis);
     cluster.sync();
     cluster
 }
@@ -76,19 +68,15 @@ fn service_named_as_namespace_hides_none() {
             "",
         ),
     ] {
-        let (name, suggested) = (
-            full(name),
-            if suggested.is_empty() {
-                String::new()
-            } else {
-                full(suggested)
-            },
-        );
+        let name = full(name);
+        let suggested = if suggested.is_empty() {
+            String::new()
+        } else {
+            full(suggested)
+        };
         let row = (words, [name.as_str(), code, &suggested]);
-        namesakes().expect(
-            ["/detail/name", "/detail/reasons/0/code", "/near/0/name"],
-            &[row],
-        );
+        let pointers = ["/detail/name", "/detail/reasons/0/code", "/near/0/name"];
+        namesakes().expect(pointers, &[row]);
     }
 }
 

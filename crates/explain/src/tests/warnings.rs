@@ -20,6 +20,15 @@ fn warnings(cluster: &Cluster) -> Vec<String> {
         .collect()
 }
 
+fn rejection() -> ConfigRejection {
+    ConfigRejection {
+        text: "stubDomains: not JSON".to_owned(),
+        key: None,
+        value: None,
+        at: std::time::UNIX_EPOCH,
+    }
+}
+
 #[test]
 fn names_before_first_lists_are_refused() {
     let cluster = Cluster::new();
@@ -54,13 +63,7 @@ fn server_state_causes_warnings() {
 #[test]
 fn rejected_configuration_names_version_in_force() {
     let mut cluster = Cluster::with_everything();
-    let text = "stubDomains: not JSON".to_owned();
-    cluster.server.config.error = Some(ConfigRejection {
-        text,
-        key: None,
-        value: None,
-        at: std::time::UNIX_EPOCH,
-    });
+    cluster.server.config.error = Some(rejection());
     let version = cluster.server.config.version;
     let expected = format!(
         "the newest configuration is rejected: stubDomains: not JSON; version {version} stays in force, loaded 60 \
@@ -68,11 +71,8 @@ fn rejected_configuration_names_version_in_force() {
     );
     let rows = [("web.apps", [expected.as_str(), "stubDomains: not JSON"])];
     cluster.expect(["/warnings/0/text", "/server/config_rejected"], &rows);
-    assert!(
-        cluster
-            .text("web.apps")
-            .contains(&format!("\nWARNING    {expected}\n"))
-    );
+    let warning = format!("\nWARNING    {expected}\n");
+    assert!(cluster.text("web.apps").contains(&warning));
 }
 
 #[test]
@@ -81,24 +81,14 @@ fn misspelt_keys_cause_warnings() {
     let data = [("stubDomain".to_owned(), Vec::new())].into();
     cluster.server.config.unknown_keys = dnsconfig::unknown_keys(&data);
     cluster.server.config.config = dnsconfig::Config::default().into();
-    let text = "stubDomains: not JSON".to_owned();
-    cluster.server.config.error = Some(ConfigRejection {
-        text,
-        key: None,
-        value: None,
-        at: std::time::UNIX_EPOCH,
-    });
+    cluster.server.config.error = Some(rejection());
     let expected =
         "the newest configuration is rejected: stubDomains: not JSON; the defaults are in force";
     let unknown = "ConfigMap: unknown key \"stubDomain\" is ignored: did you mean stubDomains?";
-    assert_eq!(
-        warnings(&cluster),
-        ["config_rejected", "config_unknown_key"]
-    );
-    cluster.expect(
-        ["/warnings/0/text", "/warnings/1/text"],
-        &[(WEB, [expected, unknown])],
-    );
+    let codes = ["config_rejected", "config_unknown_key"];
+    assert_eq!(warnings(&cluster), codes);
+    let pointers = ["/warnings/0/text", "/warnings/1/text"];
+    cluster.expect(pointers, &[(WEB, [expected, unknown])]);
 }
 
 #[test]
@@ -128,12 +118,11 @@ fn stub_domain_equal_to_cluster_is_named() {
         ("fd00:10::a", "ip6.arpa"),
     ] {
         let dnsmasq = cluster.explain(words).detail.dnsmasq;
+        assert_eq!(dnsmasq.asks, DnsmasqAsks::KubednsAndStubDomain);
+        assert_eq!(dnsmasq.keeps_seconds, None);
+        let reasons = cluster.reasons(words);
         assert_eq!(
-            (dnsmasq.asks, dnsmasq.keeps_seconds),
-            (DnsmasqAsks::KubednsAndStubDomain, None)
-        );
-        assert_eq!(
-            cluster.reasons(words).last().unwrap(),
+            reasons.last().unwrap(),
             "stub_domain_beside_kubedns",
             "{words}"
         );
@@ -148,10 +137,8 @@ fn stub_domain_equal_to_cluster_is_named() {
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("local", "192.0.2.9")]);
     let detail = cluster.explain(WEB).detail;
-    assert_eq!(
-        (detail.dnsmasq.asks, detail.reasons),
-        (DnsmasqAsks::Kubedns, Vec::new())
-    );
+    assert_eq!(detail.dnsmasq.asks, DnsmasqAsks::Kubedns);
+    assert_eq!(detail.reasons, []);
 }
 
 #[test]
@@ -163,17 +150,13 @@ fn service_without_ports_gets_warning() {
     cluster.index.publish();
 
     let text = "the name resolves, but connections fail: Service prod/portless has no ports";
-    cluster.expect(
-        [
-            "/verdict/outcome",
-            "/detail/reasons/0/code",
-            "/detail/reasons/0/text",
-        ],
-        &[(
-            "portless.prod.svc.cluster.local. A",
-            ["answered", "no_ports", text],
-        )],
-    );
+    let pointers = [
+        "/verdict/outcome",
+        "/detail/reasons/0/code",
+        "/detail/reasons/0/text",
+    ];
+    let words = "portless.prod.svc.cluster.local. A";
+    cluster.expect(pointers, &[(words, ["answered", "no_ports", text])]);
     assert_eq!(cluster.reasons("web.prod.svc.cluster.local. A"), [""; 0]);
     assert_eq!(
         cluster.reasons("portless-set.prod.svc.cluster.local. A"),
@@ -189,10 +172,8 @@ fn deleted_service_has_time() {
     cluster.index.apply(deleted("web"));
     cluster.index.apply(deleted("redis-master"));
     cluster.index.publish();
-    for (words, name) in [
-        ("web.prod", "web"),
-        ("redis-master.prod.svc.cluster.local", "redis-master"),
-    ] {
+    let redis = "redis-master.prod.svc.cluster.local";
+    for (words, name) in [("web.prod", "web"), (redis, "redis-master")] {
         let reason = &cluster.explain(words).detail.reasons[0];
         let text = format!(
             "there is no Service {name:?} in namespace prod any more: it was seen deleted 20"
@@ -211,11 +192,8 @@ fn deleted_service_has_time() {
     cluster.index.publish();
     assert_eq!(cluster.reasons("web-298.prod"), ["service_deleted"]);
     assert_eq!(cluster.reasons("redis-master.prod"), ["no_such_service"]);
-    assert!(
-        !cluster
-            .reasons("web-299.prod")
-            .contains(&"service_deleted".to_owned())
-    );
+    let reasons = cluster.reasons("web-299.prod");
+    assert!(!reasons.contains(&"service_deleted".to_owned()));
 }
 
 #[test]
@@ -232,12 +210,8 @@ fn direct_topology_bypasses_dnsmasq() {
         ),
     ] {
         let text = cluster.text(words);
-        assert!(
-            text.contains(&format!(
-                "\npath       pods ask kubedns itself (port 53){beyond}\n"
-            )),
-            "{text}"
-        );
+        let way = format!("\npath       pods ask kubedns itself (port 53){beyond}\n");
+        assert!(text.contains(&way), "{text}");
     }
 }
 
@@ -262,10 +236,8 @@ fn cache_topology_sends_all_to_kubedns() {
         ),
     ] {
         let text = cluster.text(words);
-        assert!(
-            text.contains(&format!("\npath       dnsmasq asks kubedns for {way}\n")),
-            "{text}"
-        );
+        let way = format!("\npath       dnsmasq asks kubedns for {way}\n");
+        assert!(text.contains(&way), "{text}");
         assert!(!text.contains("if kubedns were asked"), "{text}");
     }
 }

@@ -32,28 +32,21 @@ fn stub_domain_takes_searched_names() {
 #[test]
 fn stub_domain_takes_cluster_names() {
     let mut cluster = cluster();
-    let reverse = "is forwarded to 192.0.2.10:53 of the stub domain 10.in-addr.arpa";
-    let text = "belongs to a stub domain, not to kubedns: host.corp.cluster.local. is forwarded to 192.0.2.9:53 of the \
-                stub domain corp.cluster.local";
-    for (words, text) in [
-        ("host.corp.cluster.local. A", text),
+    let corp = "192.0.2.9:53 of the stub domain corp.cluster.local";
+    let reverse = "192.0.2.10:53 of the stub domain 10.in-addr.arpa";
+    for (words, name, server) in [
         (
-            "10.96.0.12",
-            &format!(
-                "belongs to a stub domain, not to kubedns: 12.0.96.10.in-addr.arpa. {reverse}"
-            ),
+            "host.corp.cluster.local. A",
+            "host.corp.cluster.local.",
+            corp,
         ),
-        (
-            "10.96.12.80",
-            &format!(
-                "belongs to a stub domain, not to kubedns: 80.12.96.10.in-addr.arpa. {reverse}"
-            ),
-        ),
+        ("10.96.0.12", "12.0.96.10.in-addr.arpa.", reverse),
+        ("10.96.12.80", "80.12.96.10.in-addr.arpa.", reverse),
     ] {
-        cluster.expect(
-            ["/verdict/outcome", "/verdict/text"],
-            &[(words, ["forwarded", text])],
-        );
+        let text =
+            format!("belongs to a stub domain, not to kubedns: {name} is forwarded to {server}");
+        let pointers = ["/verdict/outcome", "/verdict/text"];
+        cluster.expect(pointers, &[(words, ["forwarded", &text])]);
         assert_eq!(
             cluster.reasons(words),
             ["stub_domain_shadows_cluster"],
@@ -147,10 +140,8 @@ fn kubedns_alone_forwards_external_names() {
         let explanation = cluster.explain(&format!("{name} A"));
         let asked =
             format!("is not a name of this cluster: {name} is forwarded to upstream 192.0.2.11:53");
-        assert_eq!(
-            (explanation.verdict.outcome, explanation.verdict.text),
-            (LookupOutcome::Forwarded, asked)
-        );
+        assert_eq!(explanation.verdict.outcome, LookupOutcome::Forwarded);
+        assert_eq!(explanation.verdict.text, asked);
         assert_eq!(explanation.detail.dnsmasq.asks, DnsmasqAsks::NotInFront);
         assert_eq!(explanation.detail.dnsmasq.servers, ["192.0.2.11:53"]);
     }
@@ -169,6 +160,12 @@ fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster 
     cluster
 }
 
+/// A cluster whose kubedns walks this search list.
+fn searching(search: Search) -> Cluster {
+    let search = Some(Arc::new(search));
+    with_zone(|zone| Zone { search, ..zone }, true)
+}
+
 #[test]
 fn walked_name_is_replaced_by_list() {
     let search = Search::new(
@@ -176,69 +173,32 @@ fn walked_name_is_replaced_by_list() {
         false,
         [Name::parse("corp.test").unwrap()],
     );
-    let cluster = with_zone(
-        |zone| Zone {
-            search: Some(Arc::new(search)),
-            ..zone
-        },
-        true,
-    );
+    let cluster = searching(search);
     let pointers = [
         "/verdict/outcome",
         "/tried/0/name",
         "/tried/1/name",
         "/tried/4/name",
     ];
-    for (name, expected) in [
-        (
-            "web",
-            [
-                "answered",
-                "web.prod.svc.cluster.local.",
-                "web.svc.cluster.local.",
-                "",
-            ],
-        ),
-        (
-            "web.apps",
-            [
-                "answered",
-                "web.apps.prod.svc.cluster.local.",
-                "web.apps.svc.cluster.local.",
-                "web.apps.",
-            ],
-        ),
-        (
-            "www.example.com",
-            [
-                "forwarded",
-                "www.example.com.prod.svc.cluster.local.",
-                "www.example.com.svc.cluster.local.",
-                "www.example.com.",
-            ],
-        ),
+    for (name, outcome, last) in [
+        ("web", "answered", ""),
+        ("web.apps", "answered", "web.apps."),
+        ("www.example.com", "forwarded", "www.example.com."),
     ] {
-        cluster.expect(
-            pointers,
-            &[(&format!("{name}.prod.search.cluster.local. A"), expected)],
-        );
+        let words = format!("{name}.prod.search.cluster.local. A");
+        let first = format!("{name}.prod.svc.cluster.local.");
+        let second = format!("{name}.svc.cluster.local.");
+        let expected = [outcome, &first, &second, last];
+        cluster.expect(pointers, &[(&words, expected)]);
     }
-    cluster.expect(
-        ["/verdict/outcome"],
-        &[("prod.search.cluster.local. A", ["no_data"])],
-    );
+    let list = [("prod.search.cluster.local. A", ["no_data"])];
+    cluster.expect(["/verdict/outcome"], &list);
 }
 
 #[test]
 fn walked_list_has_further_domains() {
     let search = Search::new(None, true, [Name::parse("corp.test").unwrap()]);
-    let cluster = with_zone(
-        |zone| Zone {
-            search: Some(Arc::new(search)),
-            ..zone
-        },
-        true,
-    );
+    let cluster = searching(search);
     let pointers = ["/tried/3/name", "/tried/4/name"];
     for (name, expected) in [
         (
@@ -268,23 +228,16 @@ fn further_domain_has_cluster_names() {
         true,
     );
     cluster.topology = DnsmasqTopology::Direct;
-    cluster.expect(
-        [
-            "/verdict/outcome",
-            "/detail/route/domain",
-            "/detail/place/kind",
-        ],
-        &[
-            (
-                "web.prod.svc.new.example. A",
-                ["answered", "new.example.", "service"],
-            ),
-            (
-                "gone.prod.svc.new.example. A",
-                ["nx_domain", "new.example.", "service"],
-            ),
-        ],
-    );
+    let pointers = [
+        "/verdict/outcome",
+        "/detail/route/domain",
+        "/detail/place/kind",
+    ];
+    for (name, outcome) in [("web", "answered"), ("gone", "nx_domain")] {
+        let words = format!("{name}.prod.svc.new.example. A");
+        let expected = [outcome, "new.example.", "service"];
+        cluster.expect(pointers, &[(&words, expected)]);
+    }
 }
 
 #[test]
@@ -302,10 +255,8 @@ fn fallthrough_forwards_missing_names() {
         ["/verdict/outcome", "/verdict/text"],
         &[("vm.prod.svc.cluster.local. A", ["forwarded", text])],
     );
-    cluster.expect(
-        ["/verdict/outcome"],
-        &[("vm.cluster.local. A", ["nx_domain"])],
-    );
+    let below = [("vm.cluster.local. A", ["nx_domain"])];
+    cluster.expect(["/verdict/outcome"], &below);
 }
 
 #[test]

@@ -41,28 +41,25 @@ fn cluster(loaded: bool) -> Cluster {
 
 #[test]
 fn further_zone_names_are_answered() {
-    let rows = [
-        (
-            "web.apps.svc.clusterset.local. A",
-            ["resolves to 10.112.0.1", "zone", "kubedns"],
-        ),
+    let pointers = [
+        "/verdict/text",
+        "/detail/route/kind",
+        "/detail/dnsmasq/asks",
+    ];
+    for (words, text) in [
+        ("web.apps.svc.clusterset.local. A", "resolves to 10.112.0.1"),
         (
             "web.apps.svc.clusterset.local. AAAA",
-            ["exists, and has no AAAA records", "zone", "kubedns"],
+            "exists, and has no AAAA records",
         ),
         (
             "gone.apps.svc.clusterset.local. A",
-            ["does not exist (NXDOMAIN)", "zone", "kubedns"],
+            "does not exist (NXDOMAIN)",
         ),
-    ];
-    cluster(true).expect(
-        [
-            "/verdict/text",
-            "/detail/route/kind",
-            "/detail/dnsmasq/asks",
-        ],
-        &rows,
-    );
+    ] {
+        let expected = [text, "zone", "kubedns"];
+        cluster(true).expect(pointers, &[(words, expected)]);
+    }
     assert_eq!(
         cluster(true).reasons("gone.apps.svc.clusterset.local. A"),
         ["no_such_type"]
@@ -73,10 +70,8 @@ fn further_zone_names_are_answered() {
 fn unloaded_zone_is_named() {
     let cluster = cluster(false);
     let name = "web.apps.svc.clusterset.local. A";
-    cluster.expect(
-        ["/verdict/text"],
-        &[(name, ["cannot be resolved (SERVFAIL)"])],
-    );
+    let rows = [(name, ["cannot be resolved (SERVFAIL)"])];
+    cluster.expect(["/verdict/text"], &rows);
     assert_eq!(cluster.reasons(name), ["zone_not_loaded"]);
     assert_eq!(cluster.reasons("web.apps.svc.cluster.local. A"), [""; 0]);
 }

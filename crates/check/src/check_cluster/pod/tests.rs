@@ -45,14 +45,10 @@ fn findings_of_upstreams_keep_their_advice() {
             (CheckOutcome::Failed, "external names are not answered"),
         ]
     );
-    assert_eq!(
-        (checks[0].detail.as_str(), checks[1].action.as_str()),
-        ("i/o timeout", "Ask.")
-    );
-    assert_eq!(
-        checks[1].runbook,
-        format!("{}upstream-down", daemon::version::RUNBOOKS)
-    );
+    assert_eq!(checks[0].detail, "i/o timeout");
+    assert_eq!(checks[1].action, "Ask.");
+    let runbook = format!("{}upstream-down", daemon::version::RUNBOOKS);
+    assert_eq!(checks[1].runbook, runbook);
 }
 
 #[test]
@@ -90,42 +86,19 @@ fn without_dnsmasq_kubedns_has_the_upstreams() {
 
 #[test]
 fn findings_are_shown_in_their_group() {
+    use FindingGroup::{Configuration, Pod, Upstreams};
     for (kind, group, outcome) in [
-        (
-            "upstream_down",
-            FindingGroup::Upstreams,
-            CheckOutcome::Warning,
-        ),
-        (
-            "stub_domain_down",
-            FindingGroup::Upstreams,
-            CheckOutcome::Failed,
-        ),
-        (
-            "forwarding_loop",
-            FindingGroup::Upstreams,
-            CheckOutcome::Failed,
-        ),
-        (
-            "config_rejected",
-            FindingGroup::Configuration,
-            CheckOutcome::Failed,
-        ),
-        (
-            "config_unknown_keys",
-            FindingGroup::Configuration,
-            CheckOutcome::Warning,
-        ),
-        ("api_server_lost", FindingGroup::Pod, CheckOutcome::Failed),
-        ("starting", FindingGroup::Pod, CheckOutcome::Warning),
-        ("something_new", FindingGroup::Pod, CheckOutcome::Failed),
+        ("upstream_down", Upstreams, CheckOutcome::Warning),
+        ("stub_domain_down", Upstreams, CheckOutcome::Failed),
+        ("forwarding_loop", Upstreams, CheckOutcome::Failed),
+        ("config_rejected", Configuration, CheckOutcome::Failed),
+        ("config_unknown_keys", Configuration, CheckOutcome::Warning),
+        ("api_server_lost", Pod, CheckOutcome::Failed),
+        ("starting", Pod, CheckOutcome::Warning),
+        ("something_new", Pod, CheckOutcome::Failed),
     ] {
         let status = status(json!({"verdict": {"findings": [{"kind": kind, "text": "t"}]}}));
-        for other in [
-            FindingGroup::Pod,
-            FindingGroup::Upstreams,
-            FindingGroup::Configuration,
-        ] {
+        for other in [Pod, Upstreams, Configuration] {
             let found: Vec<CheckLine> = findings_in(&status, other);
             let expected = if other == group {
                 vec![(outcome, "t")]
@@ -141,19 +114,9 @@ fn findings_are_shown_in_their_group() {
 fn configuration_without_findings_is_in_force() {
     let nanny = json!({"source": "x", "known": {"configuration": {"version": "00ff"}, "dnsmasq": {"version": "2.90"}}});
     let status = status(json!({"nanny": nanny}));
-    assert_eq!(
-        lines(&check_configuration(&status)),
-        [(
-            CheckOutcome::Passed,
-            "the newest version in the pod is in force (version 00ff)"
-        )]
-    );
-    assert_eq!(
-        nanny_line(&status),
-        "the nanny answers, and runs dnsmasq 2.90"
-    );
-}
-
-fn nanny_line(status: &SidecarStatus) -> String {
-    check_nanny(status).unwrap().text
+    let in_force = "the newest version in the pod is in force (version 00ff)";
+    let checks = check_configuration(&status);
+    assert_eq!(lines(&checks), [(CheckOutcome::Passed, in_force)]);
+    let nanny = check_nanny(&status).unwrap();
+    assert_eq!(nanny.text, "the nanny answers, and runs dnsmasq 2.90");
 }
