@@ -5,6 +5,7 @@
 //! * [`key`], [`message`]: parse keys to labels, and values to messages.
 //! * [`tree`]: all messages of a zone, and the lookup of a name.
 //! * [`records`]: provides the messages as records of a zone of the DNS server.
+//! * [`snapshot`]: publishes the zones to a DNS server that serves nothing else.
 //!
 //! This crate uses no Kubernetes API, parses no flags, and answers no queries.
 
@@ -15,6 +16,7 @@ pub mod key;
 pub mod message;
 pub mod metrics;
 pub mod records;
+pub mod snapshot;
 pub mod tree;
 
 pub use client::{EtcdAccess, EtcdLogin, EtcdTlsFiles};
@@ -22,4 +24,5 @@ pub use feed::{EtcdFeed, EtcdSink};
 pub use key::ZoneKeys;
 pub use message::SkydnsMessage;
 pub use metrics::EtcdMetrics;
+pub use snapshot::{EtcdBackend, EtcdSnapshot};
 pub use tree::MessageTree;

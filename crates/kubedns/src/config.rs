@@ -36,11 +36,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::loops::Loops;
-use crate::metrics::Metrics;
+use crate::metrics::ConfigMetrics;
 use crate::options::Options;
 use configmap::{ConfigMapFeed, until_read_refused};
 pub use feed::ConfigFeed;
 pub use in_force::{ConfigFlags, ConfigInputs, ConfigKnowledge, InForce, ZoneSettings};
+pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
 /// The longest time at the start in which external names are SERVFAIL, in topologies where only
@@ -70,7 +71,7 @@ struct ConfigPublisher {
     in_force: watch::Sender<Arc<InForce>>,
     /// The names for the resolver.
     server_names: watch::Sender<BTreeSet<String>>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ConfigMetrics>,
 }
 
 /// The inputs that change, each with its own task.
@@ -91,9 +92,9 @@ impl Configuration {
         flags: ConfigFlags,
         feed: ConfigFeed,
         loops: watch::Receiver<Arc<Loops>>,
-        metrics: &Arc<Metrics>,
+        metrics: &Arc<ConfigMetrics>,
     ) -> Self {
-        let follower = feed.content.open_for(options.domain.bare());
+        let follower = feed.content.open_for(flags.bare_domains());
         // Differs from the nanny, which ignores an emptied resolv.conf: kubedns then has no
         // upstreams.
         let resolv_conf = ResolvConfFollower::open(
@@ -105,7 +106,7 @@ impl Configuration {
         // The names are known once the configuration is in force.
         let server_names = watch::Sender::default();
         let resolver = ServerNameResolver::new(
-            feed::name_sources(options),
+            feed::name_sources(options, &flags),
             server_names.subscribe(),
             resolv_conf.subscribe(),
         );
@@ -240,7 +241,7 @@ impl ConfigPublisher {
         if is_new {
             report::warn_of_stub_domain(&state.config, &self.flags);
         }
-        report::set_metrics(&self.metrics.config, &state, in_force);
+        report::set_metrics(&self.metrics, &state, in_force);
         send_changed(&self.server_names, in_force.server_names.clone());
     }
 }

@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use daemon::metrics::gauge_value;
 use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::InForce;
+use crate::config::{InForce, log_servers};
 use crate::metrics::Metrics;
 use crate::status::Status;
 use cluster::index::{Index, SyncProgress};
@@ -293,32 +292,14 @@ impl IndexTask {
     }
 
     fn publish_settings(&mut self, in_force: &InForce) {
-        for upstream in &in_force.own_servers {
-            tracing::warn!(%upstream, "upstream server is this server itself, ignored");
-        }
         let zone = in_force.zone.apply_to(&self.zone);
         // Before the publication, because the line is for upstreams other than the published ones.
-        self.log_upstreams(&zone);
+        log_servers(in_force, &zone, &self.status.published().get().zone);
 
         self.index.set_zone(zone);
         self.index
             .set_federations(BTreeMap::clone(&in_force.federations));
         self.index.publish();
-        self.metrics
-            .forward_loops
-            .set(gauge_value(in_force.looping_servers));
-    }
-
-    /// Logs the upstreams of a zone that will be published.
-    fn log_upstreams(&self, zone: &Zone) {
-        if zone.upstreams.is_empty() {
-            tracing::warn!("no upstream servers: external names cannot be resolved");
-        } else if zone.upstreams != self.status.published().get().zone.upstreams {
-            let upstreams: Vec<String> = zone.upstreams.iter().map(ToString::to_string).collect();
-            let upstreams = format!("[{}]", upstreams.join(", "));
-            let stub_domains = zone.stub_domains().len();
-            tracing::info!(upstreams, stub_domains, "forwarding external names");
-        }
     }
 
     /// Ends the wait of readiness for an overdue configuration. `since` is the time when all else

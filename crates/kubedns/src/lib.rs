@@ -1,5 +1,5 @@
 //! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves
-//! them over DNS.
+//! them over DNS. Without Kubernetes, it serves zones of etcd alone.
 
 pub mod config;
 mod descriptors;
@@ -14,6 +14,7 @@ pub mod status;
 mod tap;
 pub mod udp_queues;
 mod upstream_state;
+pub mod zones_task;
 
 use clap::{Command, CommandFactory as _};
 

@@ -12,7 +12,7 @@ use cluster::watch::WatchMetrics;
 use daemon::metrics::MetricError;
 use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use crate::options::Options;
+use crate::options::DnsmasqTopology;
 
 /// Buckets of the latencies, in seconds.
 const LATENCIES: [f64; 14] = [
@@ -45,10 +45,8 @@ pub struct Metrics {
     pub programming: Histogram,
     /// Snapshot files written, by outcome.
     pub snapshots_written: IntCounterVec,
-    /// Upstreams that kubedns does not use because they forward back to it.
-    pub forward_loops: IntGauge,
     /// The configuration.
-    pub config: ConfigMetrics,
+    pub config: Arc<ConfigMetrics>,
     /// The watches of the API server.
     pub watch: WatchMetrics,
 }
@@ -105,9 +103,7 @@ impl Metrics {
                 "Snapshot files written, by outcome.",
                 &["outcome"],
             )?,
-            forward_loops: registry
-                .int_gauge("kubedns_forward_loops", "Upstreams left out because they forward to kubedns.")?,
-            config: ConfigMetrics::new(registry)?,
+            config: Arc::new(ConfigMetrics::new(registry)?),
             watch: WatchMetrics::new(registry)?,
         }))
     }
@@ -127,18 +123,21 @@ impl Metrics {
     }
 }
 
-/// Exports the cluster domain and the topology.
+/// Exports the cluster domain, which is empty without a cluster, and the topology.
 ///
 /// # Errors
 ///
 /// When the metric name is taken.
-pub fn info(registry: &daemon::metrics::Metrics, options: &Options) -> Result<(), MetricError> {
+pub fn info(
+    registry: &daemon::metrics::Metrics,
+    cluster_domain: &str,
+    topology: DnsmasqTopology,
+) -> Result<(), MetricError> {
     let help = "Cluster domain and topology of this kubedns; always 1.";
     let info = registry.int_gauge_vec("kubedns_info", help, &["domain", "topology"])?;
-    let topology = options.topology.to_possible_value();
+    let topology = topology.to_possible_value();
     let topology = topology.as_ref().map_or("", PossibleValue::get_name);
-    info.with_label_values(&[options.domain.first.bare(), topology])
-        .set(1);
+    info.with_label_values(&[cluster_domain, topology]).set(1);
     Ok(())
 }
 
@@ -157,10 +156,17 @@ pub struct ConfigMetrics {
     pub info: daemon::metrics::InfoMetric,
     /// Unresolved names of stub servers.
     pub unresolved: IntGauge,
+    /// Upstreams that kubedns does not use because they forward back to it.
+    pub forward_loops: IntGauge,
 }
 
 impl ConfigMetrics {
-    fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
+    /// Registers the metrics.
+    ///
+    /// # Errors
+    ///
+    /// When a metric name is taken.
+    pub fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         Ok(Self {
             rejected: registry.int_counter(
                 "kubedns_config_rejected_total",
@@ -186,6 +192,10 @@ impl ConfigMetrics {
             unresolved: registry.int_gauge(
                 "kubedns_stub_servers_unresolved",
                 "Names of stub servers without an address.",
+            )?,
+            forward_loops: registry.int_gauge(
+                "kubedns_forward_loops",
+                "Upstreams left out because they forward to kubedns.",
             )?,
         })
     }

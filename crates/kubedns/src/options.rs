@@ -6,6 +6,7 @@ mod exposition;
 mod external;
 mod pins;
 mod prefer_zone;
+mod record_source;
 mod scope;
 mod search;
 mod transfer;
@@ -23,6 +24,7 @@ use skydns::forward::CacheLimits;
 use skydns::transfer::TransferPeers;
 use thiserror::Error;
 use warp::http::Uri;
+use wire::Name;
 
 use cluster::connect::{Access, expand};
 use cluster::index::{self, PodMode};
@@ -41,6 +43,7 @@ pub use exposition::{Exposition, MetricsPort};
 pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
 pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
+pub use record_source::{EtcdAloneError, RecordSource};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, SeveralDomains, Zones};
 pub use transfer::{TransferError, TransferTo};
@@ -417,18 +420,25 @@ impl Options {
     ///
     /// When `--fallthrough` names a zone without names of the cluster.
     pub fn zone(&self) -> Result<Zone, FallthroughError> {
-        let usual = Zone::new(&self.domain.first.name());
-        let negative_ttl = self.negative_ttl.0.or(self.ttl.0);
         Ok(Zone {
             other_domains: self.domain.other_names().into(),
+            fallthrough: self.fallthrough()?.into(),
+            ..self.zone_settings(&self.domain.first.name())
+        })
+    }
+
+    /// A zone with the settings that concern one zone like another.
+    fn zone_settings(&self, domain: &Name) -> Zone {
+        let usual = Zone::new(domain);
+        let negative_ttl = self.negative_ttl.0.or(self.ttl.0);
+        Zone {
             strict: self.strict_dns,
             extended_errors: self.extended_errors,
             forwards_all: self.topology.forwards_all(),
             ttl: self.ttl.0,
             negative_ttl: negative_ttl.unwrap_or(usual.negative_ttl),
-            fallthrough: self.fallthrough()?.into(),
             ..usual
-        })
+        }
     }
 
     /// CA file and pins for upstream servers over TLS.

@@ -5,28 +5,23 @@
 //! not ready.
 
 mod cache;
+mod etcd_alone;
+mod pages;
 mod pieces;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use daemon::half_core::HalfCore;
-use serde::Serialize as _;
-use serde_json::ser::{PrettyFormatter, Serializer};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
-use warp::http::StatusCode;
-use warp::http::header::{CONTENT_TYPE, HeaderValue};
-use warp::reply::{Reply as _, Response};
+use warp::reply::Response;
 
 pub use cache::Cache;
 use cluster::index::SyncProgress;
 use cluster::snapshot::Published;
-
-/// Bound of the concurrent readers of `/cache`. Each keeps a thread, and the records that were
-/// published when it came.
-const MAX_READERS: usize = 2;
+pub use etcd_alone::EtcdAloneStatus;
+use pages::CacheReaders;
 
 /// The state that the status port reports, shared with the tasks that set it.
 #[derive(Debug, Clone)]
@@ -35,10 +30,7 @@ pub struct Status {
     progress: Arc<AtomicU8>,
     configured: Arc<AtomicBool>,
     draining: CancellationToken,
-    /// One permit for each reader of `/cache`.
-    readers: Arc<Semaphore>,
-    /// The processor time of all pages.
-    share: Arc<HalfCore>,
+    readers: CacheReaders,
 }
 
 impl Status {
@@ -49,8 +41,7 @@ impl Status {
             progress: Arc::default(),
             configured: Arc::default(),
             draining,
-            readers: Arc::new(Semaphore::new(MAX_READERS)),
-            share: Arc::default(),
+            readers: CacheReaders::new(),
         };
         status.set_progress(SyncProgress::Waiting);
         status
@@ -63,7 +54,7 @@ impl Status {
 
     /// The processor time that all pages share.
     pub fn share(&self) -> &Arc<HalfCore> {
-        &self.share
+        self.readers.share()
     }
 
     /// Sets the progress towards the first complete lists.
@@ -126,44 +117,16 @@ impl Status {
     ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
     {
         let status = self.clone();
-        let readiness =
-            daemon::http::exact_path("/readiness").map(move || status.respond_readiness());
+        let readiness = move || pages::respond_readiness(status.unready_reason());
         let status = self.clone();
-        let cache = daemon::http::exact_path("/cache").map(move || status.respond_cache());
-        readiness.or(cache).unify()
+        pages::routes(readiness, move || status.respond_cache())
     }
 
-    fn respond_readiness(&self) -> Response {
-        match self.unready_reason() {
-            None => daemon::http::text(StatusCode::OK, "ok\n"),
-            Some(why) => daemon::http::plain_error(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("not ready: {why}\n"),
-            ),
-        }
-    }
-
-    /// Returns the records in the format of kube-dns: JSON indented by tabs, with content type
-    /// text/plain.
     fn respond_cache(&self) -> Response {
-        let Ok(permit) = Arc::clone(&self.readers).try_acquire_owned() else {
-            let busy = "others are reading the cache, try again\n";
-            return daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, busy);
-        };
-
         // The client reads one version, however long it takes.
         let snapshot = self.published.get();
-        let body = pieces::body(Arc::clone(&self.share), permit, move |out| {
-            let mut writer = Serializer::with_formatter(out, PrettyFormatter::with_indent(b"\t"));
-            Cache(&snapshot)
-                .serialize(&mut writer)
-                .map_err(std::io::Error::from)
-        });
-
-        let mut response = warp::reply::stream(body).into_response();
-        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, plain);
-        response
+        self.readers
+            .respond(move |out| pages::write_json(&Cache(&snapshot), out))
     }
 }
 
@@ -173,8 +136,10 @@ mod tests {
 
     use skydns::Zone;
     use testkit::eventually;
+    use warp::http::StatusCode;
     use wire::Name;
 
+    use super::pages::MAX_READERS;
     use super::*;
     use cluster::snapshot::Snapshot;
 

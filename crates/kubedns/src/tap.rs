@@ -9,12 +9,12 @@ pub(crate) mod top;
 
 use std::sync::Arc;
 
-use cluster::snapshot::Published;
 use daemon::tasks::Tasks;
 use dnsconfig::query_log::QueryLog;
 use explain::DnsmasqTopology;
 use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
 use querylog::{LineSource, QueryLine};
+use skydns::Backend;
 use skydns::server::DnsServer;
 use skydns::tap::{QueryTap, TapRecord, TapWatch, WatchSettings};
 use skydns::top::TopQueries;
@@ -25,7 +25,7 @@ use warp::{Filter, Rejection};
 use wire::mnemonic::{rcode_name, type_name};
 use wire::name;
 
-use self::owners::OwnerFinder;
+use self::owners::ClientOwners;
 
 /// The verbosity (`-v`) from which every query is logged.
 const EACH_QUERY: i32 = 6;
@@ -50,16 +50,14 @@ impl LineSource for TapLines {
 pub(crate) struct QueryViews {
     tap: Arc<QueryTap>,
     top: Arc<TopQueries>,
-    owners: Arc<OwnerFinder>,
 }
 
 impl QueryViews {
-    /// Creates the views of the queries of `server`. `owners` finds the pods of clients.
-    pub(crate) fn new(server: &DnsServer<Published>, owners: OwnerFinder) -> Self {
+    /// Creates the views of the queries of `server`.
+    pub(crate) fn new<B: Backend>(server: &DnsServer<B>) -> Self {
         Self {
             tap: server.tap(),
             top: server.top(),
-            owners: Arc::new(owners),
         }
     }
 
@@ -98,13 +96,13 @@ impl QueryViews {
     /// The routes `GET /tap` and `GET /top`. Responses of `/tap` end at `stop`.
     pub(crate) fn routes(
         &self,
-        published: &Arc<Published>,
+        owners: ClientOwners,
         topology: DnsmasqTopology,
         stop: CancellationToken,
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let tap = Arc::clone(&self.tap);
         let live = querylog::serve::tap_route(move |request| open_tap(&tap, request), stop);
-        let ranking = top::route(&self.top, published, topology, &self.owners);
+        let ranking = top::route(&self.top, topology, owners);
         live.or(ranking).unify()
     }
 }

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cluster::snapshot::Published;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts};
 use skydns::Zone;
-use skydns::backend::{Backend as _, View as _};
+use skydns::backend::{Backend, View as _};
 use skydns::forward::Forwarder;
 use wire::Upstream;
 
@@ -22,29 +21,26 @@ const MAX_SERIES: usize = 256;
 /// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external
 /// names.
 #[derive(Debug)]
-pub(crate) struct UpstreamState {
+pub(crate) struct UpstreamState<B> {
     forwarder: Arc<Forwarder>,
-    published: Arc<Published>,
+    backend: Arc<B>,
     descs: Vec<Desc>,
 }
 
-impl UpstreamState {
+impl<B: Backend> UpstreamState<B> {
     /// Creates a collector for the upstreams of the published zone.
-    pub(crate) fn new(
-        forwarder: Arc<Forwarder>,
-        published: Arc<Published>,
-    ) -> prometheus::Result<Self> {
+    pub(crate) fn new(forwarder: Arc<Forwarder>, backend: Arc<B>) -> prometheus::Result<Self> {
         let labels = LABELS.map(str::to_owned).into();
         let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?;
         Ok(Self {
             forwarder,
-            published,
+            backend,
             descs: vec![desc],
         })
     }
 }
 
-impl Collector for UpstreamState {
+impl<B: Backend> Collector for UpstreamState<B> {
     fn desc(&self) -> Vec<&Desc> {
         self.descs.iter().collect()
     }
@@ -54,7 +50,7 @@ impl Collector for UpstreamState {
             return Vec::new();
         };
         // The series of upstreams that are no longer in use end.
-        let view = self.published.view();
+        let view = self.backend.view();
         for (route, upstream) in routes(view.zone()).into_iter().take(MAX_SERIES) {
             // The forwarder keeps one state of each upstream, for all routes.
             let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);
@@ -83,7 +79,7 @@ fn routes(zone: &Zone) -> Vec<(String, &Upstream)> {
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use cluster::snapshot::Snapshot;
+    use cluster::snapshot::{Published, Snapshot};
     use skydns::forward::{ForwardLimits, ForwardMetrics, UpstreamQuery};
     use testkit::ports::free_port;
     use wire::{Name, Transport};

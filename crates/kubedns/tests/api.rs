@@ -6,6 +6,7 @@ mod api {
     mod cluster;
     mod clusterset;
     mod etcd;
+    mod etcd_alone;
     mod explain;
     mod life;
     mod loops;

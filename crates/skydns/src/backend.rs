@@ -91,6 +91,13 @@ pub trait View: Records + Sized {
     /// The cluster's zone and its configuration.
     fn zone(&self) -> &Zone;
 
+    /// The cluster domain that holds a name (wire format, lower case). A view without a cluster has
+    /// none: the domain of its [`zone`](Self::zone) only stands in for own names, which are in no
+    /// zone.
+    fn cluster_domain_of(&self, name: &[u8]) -> Option<&Name> {
+        self.zone().domain_of(name)
+    }
+
     /// The further zones.
     fn zones(&self) -> &Zones;
 }
@@ -145,7 +152,8 @@ pub struct Pointer {
 /// The cluster's zone, and the upstreams for other names.
 #[derive(Debug, Clone)]
 pub struct Zone {
-    /// The cluster domain, in lower case.
+    /// The cluster domain, in lower case. Without a cluster, the domain that stands in for it: see
+    /// [`View::cluster_domain_of`].
     pub domain: Name,
     /// Further domains of the same cluster, in lower case. PTR records name the first domain.
     pub other_domains: Arc<[Name]>,

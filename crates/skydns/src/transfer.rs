@@ -270,10 +270,13 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
 
-    let all = std::iter::once(&zone.domain)
+    // Without a cluster, the domain of the zone stands in for own names alone.
+    let cluster = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
-        .chain(further);
-    all.filter(|domain| transferable_authority(view, domain).is_some())
+        .filter(|domain| view.cluster_domain_of(domain.wire()).is_some());
+    cluster
+        .chain(further)
+        .filter(|domain| transferable_authority(view, domain).is_some())
 }
 
 /// Whether the records of a zone are complete.

@@ -1,15 +1,14 @@
 //! A table of messages and queries. The messages are written to etcd, and the queries are answered
 //! from these messages.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd::records::ZoneRecords;
-use etcd::{EtcdAccess, EtcdFeed, EtcdMetrics, EtcdSink, MessageTree, ZoneKeys};
+use etcd::{EtcdAccess, EtcdFeed, EtcdMetrics, EtcdSink, EtcdSnapshot, MessageTree, ZoneKeys};
 use skydns::engine::{EngineOutcome, Identity, PendingAnswer, answer_message};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
-use skydns::{EntryVisit, FurtherZone, Lookup, Pointer, Records, View, Zone, Zones};
+use skydns::{FurtherZone, Zone, Zones};
 use testkit::etcd::Etcd;
 use testkit::message::Message;
 use testkit::query::Query;
@@ -30,37 +29,8 @@ impl EtcdSink for LastTree {
     fn report_connection(&self, _failure: Option<String>) {}
 }
 
-/// A server with zones from etcd, and with a cluster domain without names.
-pub(crate) struct Served {
-    zone: Zone,
-    zones: Zones,
-}
-
-impl Records for Served {
-    fn has_synced(&self) -> bool {
-        true
-    }
-
-    fn visit_entries<'v>(&'v self, _: EntryVisit<'_, 'v>) -> Lookup {
-        Lookup::Missing
-    }
-
-    fn has_descendants(&self, _: &[&str]) -> bool {
-        false
-    }
-}
-
-impl View for Served {
-    fn reverse_record<'v>(&'v self, _: IpAddr, _: &mut dyn FnMut(&'v Pointer)) {}
-
-    fn zone(&self) -> &Zone {
-        &self.zone
-    }
-
-    fn zones(&self) -> &Zones {
-        &self.zones
-    }
-}
+/// A server with zones from etcd alone.
+pub(crate) struct Served(EtcdSnapshot);
 
 impl Served {
     /// Writes `messages` (names and values) to etcd, and serves `zones` and reverse names from
@@ -86,10 +56,8 @@ impl Served {
                 ..FurtherZone::new(&domain, records)
             });
         }
-        Some(Self {
-            zone: Zone::new(&Name::parse("cluster.local").unwrap()),
-            zones: table,
-        })
+        let zone = Zone::new(&Name::parse(zones[0]).unwrap());
+        Some(Self(EtcdSnapshot { zone, zones: table }))
     }
 
     /// Answers a query; returns the RCODE and the sorted records of the answer and additional
@@ -102,7 +70,7 @@ impl Served {
         };
         let (mut known, mut out) = (ExternalAnswers::none(), Vec::new());
         loop {
-            match answer_message(self, &identity, &query, Transport::Tcp, &known, &mut out) {
+            match answer_message(&self.0, &identity, &query, Transport::Tcp, &known, &mut out) {
                 EngineOutcome::Reply(_) => return show(&out),
                 EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                     for question in questions {

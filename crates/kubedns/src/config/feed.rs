@@ -1,7 +1,9 @@
 //! The source of the configuration, as the flags select it.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::connect::Connection;
 use dnsclient::resolve::LookupSources;
@@ -9,9 +11,10 @@ use dnsconfig::{Config, ConfigSource};
 use wire::Nameserver;
 
 use crate::metrics::Metrics;
-use crate::options::{ConfigFrom, Options};
+use crate::options::{ConfigFrom, Domain, EtcdAloneError, Options};
 
 use super::configmap::ConfigMapFeed;
+use super::in_force::ConfigFlags;
 
 /// The source of the configuration.
 pub struct ConfigFeed {
@@ -29,10 +32,7 @@ impl ConfigFeed {
         metrics: &Metrics,
     ) -> Self {
         match from {
-            ConfigFrom::Directory(path, period) => {
-                tracing::info!(path = %path.display(), ?period, "configuration comes from a directory");
-                Self::fixed(ConfigSource::Directory { path, period })
-            }
+            ConfigFrom::Directory(path, period) => Self::directory(path, period),
             ConfigFrom::ConfigMap(namespace, name) => {
                 tracing::info!(namespace, name, "configuration comes from a ConfigMap");
                 let (feed, content) = ConfigSource::api();
@@ -42,15 +42,35 @@ impl ConfigFeed {
                     from_api: Some(watch),
                 }
             }
-            ConfigFrom::Flags => {
-                tracing::info!("configuration comes from the flags alone");
-                let config = Config {
-                    federations: options.federations.0.clone(),
-                    ..Config::default()
-                };
-                Self::fixed(ConfigSource::Fixed(Box::new(config)))
-            }
+            ConfigFrom::Flags => Self::flags(options),
         }
+    }
+
+    /// Selects a source that needs no API server.
+    ///
+    /// # Errors
+    ///
+    /// When the source is a `ConfigMap`.
+    pub fn without_api_server(options: &Options, from: ConfigFrom) -> Result<Self, EtcdAloneError> {
+        match from {
+            ConfigFrom::Directory(path, period) => Ok(Self::directory(path, period)),
+            ConfigFrom::ConfigMap(_, _) => Err(EtcdAloneError::ConfigMap),
+            ConfigFrom::Flags => Ok(Self::flags(options)),
+        }
+    }
+
+    fn directory(path: PathBuf, period: Duration) -> Self {
+        tracing::info!(path = %path.display(), ?period, "configuration comes from a directory");
+        Self::fixed(ConfigSource::Directory { path, period })
+    }
+
+    fn flags(options: &Options) -> Self {
+        tracing::info!("configuration comes from the flags alone");
+        let config = Config {
+            federations: options.federations.0.clone(),
+            ..Config::default()
+        };
+        Self::fixed(ConfigSource::Fixed(Box::new(config)))
     }
 
     /// A source without the API server.
@@ -64,16 +84,17 @@ impl ConfigFeed {
 
 /// Sources for the addresses of stub servers given by name. The nanny has the same sources; here
 /// kubedns is this process.
-pub(super) fn name_sources(options: &Options) -> LookupSources {
+pub(super) fn name_sources(options: &Options, flags: &ConfigFlags) -> LookupSources {
     let bound = options.dns_bind_address.parse::<IpAddr>().ok();
     // A server that is bound to all addresses is reached at the loopback address.
     let ip = bound
         .filter(|ip| !ip.is_unspecified())
         .unwrap_or(Ipv4Addr::LOCALHOST.into());
 
+    let cluster_domain = flags.domains.first().map(Domain::bare);
     LookupSources {
         kubedns: Nameserver::new(ip, options.dns_port),
-        cluster_domain: options.domain.first.bare().to_owned(),
+        cluster_domain: cluster_domain.unwrap_or_default().to_owned(),
         hosts: dnsclient::hosts::FILE.into(),
     }
 }

@@ -16,7 +16,7 @@ use skydns::{OwnNames, Search, StubDomain, Zone};
 use wire::{Name, Upstream};
 
 use crate::loops::{self, ForwardingRoute, Loops};
-use crate::options::{ClusterDomains, DnsmasqTopology, Options, SearchFlags};
+use crate::options::{DnsmasqTopology, Domain, Options, SearchFlags};
 
 use super::own_names;
 use super::servers::{self, ConfiguredServers};
@@ -26,8 +26,10 @@ use super::servers::{self, ConfiguredServers};
 pub struct ConfigFlags {
     /// `--topology`.
     pub topology: DnsmasqTopology,
-    /// `--domain`.
-    pub domains: ClusterDomains,
+    /// The cluster domains that are served. There are none without a cluster.
+    pub domains: Vec<Domain>,
+    /// The domain of the Services that aliases name.
+    pub service_domain: Name,
     /// `--nameservers`.
     pub nameservers: Vec<Upstream>,
     /// The flags of the search list; `None` without a search list.
@@ -47,13 +49,26 @@ impl ConfigFlags {
         }
         Self {
             topology: options.topology,
-            domains: options.domain.clone(),
+            domains: options.domain.all().cloned().collect(),
+            service_domain: options.domain.first.name(),
             nameservers: nameservers.good,
             // Contradictory flags have already ended the start.
             search: options.search().ok().flatten(),
             fallthrough: Arc::clone(&zone.fallthrough),
             listening: vec![address],
         }
+    }
+
+    /// The cluster domains without a dot at their end.
+    pub(super) fn bare_domains(&self) -> BTreeSet<String> {
+        let bare = self.domains.iter().map(Domain::bare);
+        bare.map(str::to_owned).collect()
+    }
+
+    /// Whether a name is in a cluster domain.
+    fn is_of_cluster(&self, name: &Name) -> bool {
+        let mut domains = self.domains.iter();
+        domains.any(|domain| name.is_within(&domain.name()))
     }
 }
 
@@ -213,7 +228,7 @@ impl ZoneSettings {
             stub_domains,
             fallthrough: usable_fallthrough(inputs, servers),
             search: search.map(Arc::new),
-            own_names: own_names::convert(inputs.config, &flags.domains.first.name()),
+            own_names: own_names::convert(inputs.config, &flags.service_domain),
         }
     }
 
@@ -328,7 +343,7 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
         // Names below the suffix would be completed without end.
         let suffix = search.suffix.as_ref();
         let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
-        if !is_below_suffix && !flags.domains.hold(&name) {
+        if !is_below_suffix && !flags.is_of_cluster(&name) {
             domains.push(name);
         }
     }

@@ -2,9 +2,10 @@
 
 use daemon::metrics::{gauge_value, unix_seconds};
 use dnsconfig::{Config, ConfigState};
+use skydns::Zone;
 
 use crate::metrics::ConfigMetrics;
-use crate::options::{ClusterDomains, DnsmasqTopology};
+use crate::options::{DnsmasqTopology, Domain};
 
 use super::in_force::{ConfigFlags, InForce};
 
@@ -19,12 +20,31 @@ pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force
     metrics
         .unresolved
         .set(gauge_value(in_force.unresolved_names));
+    metrics
+        .forward_loops
+        .set(gauge_value(in_force.looping_servers));
 
     // A counter only grows by differences.
     let counted = metrics.rejected.get();
     metrics
         .rejected
         .inc_by(state.rejected.saturating_sub(counted));
+}
+
+/// Logs the servers of `zone`, which will be published in place of `published`.
+pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
+    for upstream in &in_force.own_servers {
+        tracing::warn!(%upstream, "upstream server is this server itself, ignored");
+    }
+
+    if zone.upstreams.is_empty() {
+        tracing::warn!("no upstream servers: external names cannot be resolved");
+    } else if zone.upstreams != published.upstreams {
+        let upstreams: Vec<String> = zone.upstreams.iter().map(ToString::to_string).collect();
+        let upstreams = format!("[{}]", upstreams.join(", "));
+        let stub_domains = zone.stub_domains().len();
+        tracing::info!(upstreams, stub_domains, "forwarding external names");
+    }
 }
 
 /// Warns of a stub domain that equals a cluster domain: the stub domain has little effect.
@@ -53,9 +73,9 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     );
 }
 
-fn is_cluster_domain(stub_domain: &str, domains: &ClusterDomains) -> bool {
+fn is_cluster_domain(stub_domain: &str, domains: &[Domain]) -> bool {
     let bare = stub_domain.trim_end_matches('.');
     domains
-        .all()
+        .iter()
         .any(|domain| domain.bare().eq_ignore_ascii_case(bare))
 }

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use testkit::upstream::Upstream;
 
 use super::*;
+use crate::metrics::Metrics;
 
 /// Opens the configuration. The API server is unreachable.
 async fn open(flags: &[&str]) -> Configuration {
@@ -26,7 +27,13 @@ async fn open(flags: &[&str]) -> Configuration {
     let zone = options.zone().unwrap();
     let config_flags = ConfigFlags::new(&options, &zone, "127.0.0.1:10053".parse().unwrap());
     let loops = watch::Sender::default();
-    Configuration::open(&options, config_flags, feed, loops.subscribe(), &metrics)
+    Configuration::open(
+        &options,
+        config_flags,
+        feed,
+        loops.subscribe(),
+        &metrics.config,
+    )
 }
 
 /// Files of a test.
@@ -258,7 +265,7 @@ async fn stub_server_names_are_looked_up() {
     let metrics = Arc::clone(&opened.publisher.metrics);
     let unresolved = ["a.test: 192.0.2.7:53", "b.test: "];
     assert_eq!(stub_domains(&in_force.borrow()), unresolved);
-    assert_eq!(metrics.config.unresolved.get(), 1);
+    assert_eq!(metrics.unresolved.get(), 1);
 
     let lookups = async {
         let resolved = ["a.test: 192.0.2.8:54 192.0.2.7:53", "b.test: 192.0.2.8:53"];
@@ -266,7 +273,7 @@ async fn stub_server_names_are_looked_up() {
             .wait_for(|now| stub_domains(now) == resolved)
             .await
             .unwrap();
-        assert_eq!(metrics.config.unresolved.get(), 0);
+        assert_eq!(metrics.unresolved.get(), 0);
         stop.cancel();
     };
     tokio::join!(opened.run(stop.clone()), lookups);
@@ -281,14 +288,14 @@ async fn rejected_configuration_is_counted() {
     let mut in_force = opened.subscribe();
     let state = opened.state();
     let stop = CancellationToken::new();
-    assert_eq!(metrics.config.current.get(), 0);
-    assert_eq!(metrics.config.rejected.get(), 1);
+    assert_eq!(metrics.current.get(), 0);
+    assert_eq!(metrics.rejected.get(), 1);
 
     let edits = async {
         files.set_key("upstreamNameservers", r#"["192.0.2.1"]"#);
         until_upstreams(&mut in_force, &["192.0.2.1:53"]).await;
-        assert_eq!(metrics.config.current.get(), 1);
-        assert_eq!(metrics.config.rejected.get(), 1);
+        assert_eq!(metrics.current.get(), 1);
+        assert_eq!(metrics.rejected.get(), 1);
         assert!(state.borrow().error.is_none());
         stop.cancel();
     };

@@ -8,7 +8,7 @@ use thiserror::Error;
 use warp::http::Uri;
 use wire::Name;
 
-use super::{Domain, Options, given, http_url};
+use super::{Domain, Options, RecordSource, given, http_url};
 
 /// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
@@ -146,15 +146,20 @@ pub enum EtcdError {
 }
 
 impl Options {
-    /// The zones from etcd.
+    /// The zones from etcd, beside the cluster or alone.
     ///
     /// # Errors
     ///
     /// When flags contradict each other.
-    pub fn etcd_sources(&self) -> Result<Vec<EtcdSource>, EtcdError> {
+    pub fn etcd_sources(&self, source: RecordSource) -> Result<Vec<EtcdSource>, EtcdError> {
         let access = self.etcd.access_without_members()?;
+        let cluster_domains = self.cluster_domains(source);
         let mut sources: Vec<EtcdSource> = Vec::new();
         for flag in &self.etcd.etcd_zone {
+            if cluster_domains.contains(&flag.zone) {
+                let zone = flag.zone.clone();
+                return Err(EtcdError::Cluster { zone });
+            }
             self.check_etcd_zone(&flag.zone)?;
 
             // A repeated zone adds a member of its etcd.
@@ -180,9 +185,6 @@ impl Options {
     }
 
     fn check_etcd_zone(&self, zone: &Domain) -> Result<(), EtcdError> {
-        if self.domain.all().any(|domain| domain == zone) {
-            return Err(EtcdError::Cluster { zone: zone.clone() });
-        }
         let name = zone.name();
         let labels = name.labels();
         // Reverse names are looked up below PATH/arpa for each zone, without a zone of their own.
@@ -293,7 +295,8 @@ mod tests {
         let words = line.split_whitespace().map(std::ffi::OsString::from);
         let options: Options =
             parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
-        options.etcd_sources().map_err(|error| error.to_string())
+        let sources = options.etcd_sources(RecordSource::ApiServer);
+        sources.map_err(|error| error.to_string())
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn parse_zone(text: &str) -> Result<Name, DomainError> {
     text.parse().map(|domain: Domain| domain.name())
 }
 
-/// A zone that contains no cluster names.
+/// A zone that contains no names of the domains that are served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "--fallthrough: no name of {domain} is in {zone}; {domain}, zones below it and . for all names are accepted"
@@ -141,28 +141,28 @@ impl Options {
     /// When a zone contains no cluster names. Zones of reverse names are accepted without effect:
     /// missing reverse names are always forwarded.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
-        let mut zones = Vec::new();
-        for zone in &self.fallthrough.0 {
-            let in_cluster = self.cluster_zones_of(zone);
-            let is_reverse = reverse::reverse_trees().any(|tree| zone.is_within(&tree));
-            if in_cluster.is_empty() && !is_reverse {
-                return Err(FallthroughError {
-                    zone: zone.clone(),
-                    domain: self.domain.first.clone(),
-                });
-            }
-            zones.extend(in_cluster);
-        }
-        Ok(zones)
+        let domains: Vec<Domain> = self.domain.all().cloned().collect();
+        self.fallthrough_within(&domains)
     }
 
-    /// The part of `zone` that is in the cluster: itself, or the cluster domains below it.
-    fn cluster_zones_of(&self, zone: &Name) -> Vec<Name> {
-        if self.domain.hold(zone) {
-            return vec![zone.clone()];
+    /// The zones within `domains` whose missing names are forwarded.
+    pub(super) fn fallthrough_within(
+        &self,
+        domains: &[Domain],
+    ) -> Result<Vec<Name>, FallthroughError> {
+        let mut zones = Vec::new();
+        for zone in &self.fallthrough.0 {
+            let ours = zones_within(zone, domains);
+            let is_reverse = reverse::reverse_trees().any(|tree| zone.is_within(&tree));
+            if let ([], false, Some(domain)) = (ours.as_slice(), is_reverse, domains.first()) {
+                return Err(FallthroughError {
+                    zone: zone.clone(),
+                    domain: domain.clone(),
+                });
+            }
+            zones.extend(ours);
         }
-        let domains = self.domain.all().map(Domain::name);
-        domains.filter(|domain| domain.is_within(zone)).collect()
+        Ok(zones)
     }
 
     /// The search list, if `--search-suffix` or `--autopath` is given.
@@ -241,6 +241,15 @@ impl Options {
             None => Ok(()),
         }
     }
+}
+
+/// The part of `zone` that is in `domains`: itself, or the domains below it.
+fn zones_within(zone: &Name, domains: &[Domain]) -> Vec<Name> {
+    let domains = domains.iter().map(Domain::name);
+    if domains.clone().any(|domain| zone.is_within(&domain)) {
+        return vec![zone.clone()];
+    }
+    domains.filter(|domain| domain.is_within(zone)).collect()
 }
 
 /// The domain of cluster names below `domain` that contains `name`.

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use cluster::snapshot::{Published, Snapshot};
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -13,7 +12,8 @@ use skydns::engine::Identity;
 use skydns::forward::{CacheMetrics, ForwardLimits, ForwardMetrics, Forwarder, ReplyCache};
 use skydns::server::DnsServer;
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
-use skydns::{Zone, ZoneSerials};
+use skydns::{Backend, View, Zone, ZoneSerials};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::options::{Exposition, Options, TransferTo};
@@ -25,21 +25,23 @@ use crate::upstream_state::UpstreamState;
 const MAX_UDP_THREADS: usize = 4;
 
 /// The bound DNS server, and what it answers from.
-pub(super) struct BoundDns {
-    pub(super) server: DnsServer<Published>,
+pub(super) struct BoundDns<B: Backend> {
+    pub(super) server: DnsServer<B>,
     pub(super) forwarder: Arc<Forwarder>,
-    pub(super) published: Arc<Published>,
+    pub(super) backend: Arc<B>,
     /// The zone according to the flags, without upstreams.
     pub(super) zone: Zone,
-    transfers: Option<Arc<ZoneTransfers<Snapshot>>>,
+    transfers: Option<Arc<ZoneTransfers<B::View>>>,
 }
 
-impl BoundDns {
+impl<B: Backend> BoundDns<B> {
     /// Binds the sockets, and registers all metrics. Queries wait until [`start`](Self::start).
+    /// `new_backend` makes the backend from the zone according to the flags.
     pub(super) async fn bind(
         options: &Options,
         zone: Zone,
-        transfers: Option<Arc<ZoneTransfers<Snapshot>>>,
+        new_backend: fn(Zone) -> B,
+        transfers: Option<Arc<ZoneTransfers<B::View>>>,
         exposition: &Exposition,
         registry: &daemon::metrics::Metrics,
     ) -> anyhow::Result<Self> {
@@ -48,7 +50,7 @@ impl BoundDns {
             serials: transfers.as_ref().map(|transfers| transfers.serials()),
             ..zone
         };
-        let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
+        let backend = Arc::new(new_backend(zone.clone()));
         let forwarder = forwarder(options, registry)?;
 
         let metrics = skydns::metrics::Metrics::new(
@@ -66,14 +68,14 @@ impl BoundDns {
         };
         let address = config.address;
         let server =
-            DnsServer::bind_with_transfers(config, Arc::clone(&published), transfers.clone())
+            DnsServer::bind_with_transfers(config, Arc::clone(&backend), transfers.clone())
                 .map_err(|error| daemon::http::BindError::new(&address, &error))
                 .context("cannot serve DNS")?;
 
         let dns = Self {
             server,
             forwarder,
-            published,
+            backend,
             zone,
             transfers,
         };
@@ -89,12 +91,11 @@ impl BoundDns {
     ) -> anyhow::Result<()> {
         registry.register("the metrics of the DNS server", metrics.clone())?;
 
-        let zones = skydns::metrics::ZoneMetrics::new(metrics, Arc::clone(&self.published));
+        let zones = skydns::metrics::ZoneMetrics::new(metrics, Arc::clone(&self.backend));
         let zones = zones.context("cannot set up metrics")?;
         registry.register("kubedns_zone_queries_total", zones)?;
 
-        let upstreams =
-            UpstreamState::new(Arc::clone(&self.forwarder), Arc::clone(&self.published));
+        let upstreams = UpstreamState::new(Arc::clone(&self.forwarder), Arc::clone(&self.backend));
         let upstreams = upstreams.context("cannot set up metrics")?;
         registry.register("kubedns_forward_upstream_up", upstreams)?;
 
@@ -106,11 +107,17 @@ impl BoundDns {
         Ok(())
     }
 
-    /// Starts to answer queries, and to transfer zones.
-    pub(super) fn start(self, tasks: &mut Tasks, stop: &CancellationToken) {
+    /// Starts to answer queries, and to transfer zones. `changes` signals each change of the
+    /// backend's view.
+    pub(super) fn start(
+        self,
+        tasks: &mut Tasks,
+        changes: watch::Receiver<()>,
+        stop: &CancellationToken,
+    ) {
         tasks.critical("answering queries", self.server.run(stop.clone()));
         if let Some(transfers) = self.transfers {
-            start_transfers(tasks, transfers, self.published, stop);
+            start_transfers(tasks, transfers, self.backend, changes, stop);
         }
     }
 }
@@ -157,10 +164,10 @@ fn udp_threads() -> NonZeroUsize {
 }
 
 /// Zone transfers, if `--transfer-to` is given.
-pub(super) fn transfers(
+pub(super) fn transfers<V: View>(
     to: Option<TransferTo>,
     registry: &daemon::metrics::Metrics,
-) -> anyhow::Result<Option<Arc<ZoneTransfers<Snapshot>>>> {
+) -> anyhow::Result<Option<Arc<ZoneTransfers<V>>>> {
     let Some(TransferTo { peers, key }) = to else {
         return Ok(None);
     };
@@ -182,17 +189,18 @@ pub(super) fn transfers(
 }
 
 /// Starts the tasks that keep versions of the zones and notify secondaries.
-fn start_transfers(
+fn start_transfers<B: Backend>(
     tasks: &mut Tasks,
-    transfers: Arc<ZoneTransfers<Snapshot>>,
-    published: Arc<Published>,
+    transfers: Arc<ZoneTransfers<B::View>>,
+    backend: Arc<B>,
+    changes: watch::Receiver<()>,
     stop: &CancellationToken,
 ) {
     for notifier in transfers.notifiers() {
         tasks.lasting("notifying secondaries", notifier.run(stop.clone()));
     }
-    let changes = published.changes();
-    let versions = transfers.follow_changes(changes, move || published.get(), stop.clone());
+    let current = move || B::keep(backend.view());
+    let versions = transfers.follow_changes(changes, current, stop.clone());
     tasks.lasting("keeping zone versions", versions);
 }
 

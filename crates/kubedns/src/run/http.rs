@@ -17,12 +17,16 @@ pub(super) struct HttpServers {
 }
 
 impl HttpServers {
-    /// Binds the ports.
-    pub(super) async fn bind(options: &Options, exposition: &Exposition) -> anyhow::Result<Self> {
+    /// Binds the ports. `pages` are the pages of the status port, for the log.
+    pub(super) async fn bind(
+        options: &Options,
+        exposition: &Exposition,
+        pages: &str,
+    ) -> anyhow::Result<Self> {
         let status = Server::bind(&options.http_bind_address, options.healthz_port)
             .await
             .context("cannot serve the status")?;
-        tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
+        tracing::info!(address = %status.local_addr(), "serving {pages}");
 
         // The metrics have a port of their own, as in kube-dns.
         let metrics = bind_metrics(options, exposition).await;

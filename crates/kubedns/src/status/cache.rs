@@ -14,7 +14,7 @@ use smol_str::SmolStr;
 use treecache::TreeNode;
 use wire::name;
 
-use beside::OtherRecords;
+pub(super) use beside::OtherRecords;
 use cluster::records::{PortRecords, ServiceNode};
 use cluster::snapshot::Snapshot;
 use in_order::in_order;
@@ -39,7 +39,7 @@ impl Serialize for Cache<'_> {
                 labels: &above,
                 tree: ClusterNode(self.0),
             },
-            beside: OtherRecords::new(self.0),
+            beside: OtherRecords::new(&self.0.zone, &self.0.zones),
         };
         dump.serialize(serializer)
     }

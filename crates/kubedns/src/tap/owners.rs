@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use cluster::connect::Connection;
 use cluster::objects::{ObjectKey, ScheduledPod};
+use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::{Collection, Namespaces, RequestFailure, Scope, list_objects};
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
@@ -39,6 +40,60 @@ const MAX_CACHED: usize = 256;
 const PAUSE_FAILED: Duration = Duration::from_secs(10);
 /// Pause after a 403: the role does not allow listing pods.
 const PAUSE_REFUSED: Duration = Duration::from_mins(5);
+
+/// The owners of clients.
+#[derive(Debug, Clone)]
+pub(crate) enum ClientOwners {
+    /// The clients are pods and nodes of a cluster.
+    OfCluster {
+        /// Finds them at the API server.
+        finder: Arc<OwnerFinder>,
+        /// Knows the namespaces of pods, with `--pods=verified`.
+        published: Arc<Published>,
+    },
+    /// There is no cluster.
+    Unknown,
+}
+
+impl ClientOwners {
+    /// Owners among the pods in `scope`.
+    pub(crate) fn of_cluster(
+        connection: &Arc<Connection>,
+        scope: &Scope,
+        published: &Arc<Published>,
+    ) -> Self {
+        Self::OfCluster {
+            finder: Arc::new(OwnerFinder::new(connection, scope)),
+            published: Arc::clone(published),
+        }
+    }
+
+    /// Returns the known owners of `clients`.
+    pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
+        match self {
+            Self::OfCluster { finder, published } => {
+                let mut owners = finder.find_owners(clients).await;
+                add_namespaces(&mut owners, clients, &published.get());
+                owners
+            }
+            Self::Unknown => HashMap::new(),
+        }
+    }
+}
+
+/// Adds the namespaces of the clients without an owner that the index of `--pods=verified` knows.
+pub(super) fn add_namespaces(
+    owners: &mut HashMap<IpAddr, ClientOwner>,
+    clients: &[IpAddr],
+    snapshot: &Snapshot,
+) {
+    for client in clients {
+        let owner = owners.entry(*client).or_default();
+        if *owner == ClientOwner::default() {
+            owner.namespace = snapshot.namespace_of_pod(*client).map(ToString::to_string);
+        }
+    }
+}
 
 /// Owners of addresses according to the API server.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only
-//! requests from within the pod get an answer. [`OwnerFinder`] finds the pods of the clients.
+//! requests from within the pod get an answer. [`ClientOwners`] finds the pods of the clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cluster::snapshot::{Published, Snapshot};
 use daemon::http::NotLocal;
 use explain::DnsmasqTopology;
 use querylog::ranking::{ClientOwner, RankingDocument, RankingRow};
@@ -14,7 +13,7 @@ use warp::http::{Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
 
-use super::owners::OwnerFinder;
+use super::owners::ClientOwners;
 
 /// Rows of each table.
 const ROWS: usize = 20;
@@ -25,15 +24,13 @@ const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, 
 /// The route `GET /top`.
 pub(crate) fn route(
     top: &Arc<TopQueries>,
-    published: &Arc<Published>,
     topology: DnsmasqTopology,
-    owners: &Arc<OwnerFinder>,
+    owners: ClientOwners,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let page = TopPage {
         top: Arc::clone(top),
-        published: Arc::clone(published),
         topology,
-        owners: Arc::clone(owners),
+        owners,
     };
 
     daemon::http::exact_path("/top")
@@ -49,9 +46,8 @@ pub(crate) fn route(
 #[derive(Clone)]
 struct TopPage {
     top: Arc<TopQueries>,
-    published: Arc<Published>,
     topology: DnsmasqTopology,
-    owners: Arc<OwnerFinder>,
+    owners: ClientOwners,
 }
 
 impl TopPage {
@@ -74,24 +70,19 @@ impl TopPage {
         clients.retain(|client| !(in_front && client.is_loopback()));
         let owners = self.owners.find_owners(&clients).await;
 
-        make_ranking(&found, &self.published.get(), in_front, &owners)
+        make_ranking(&found, in_front, &owners)
     }
 }
 
-/// Makes the document. A client without an owner may still have a namespace, from the index of
-/// `--pods=verified`.
+/// Makes the document.
 fn make_ranking(
     found: &top::TopRanking,
-    snapshot: &Snapshot,
     in_front: bool,
     owners: &HashMap<IpAddr, ClientOwner>,
 ) -> RankingDocument {
     let mut clients = Vec::new();
     for row in &found.clients {
-        let owner = match owners.get(&row.key) {
-            Some(owner) if *owner != ClientOwner::default() => owner.clone(),
-            _ => indexed_owner(row.key, snapshot),
-        };
+        let owner = owners.get(&row.key).cloned().unwrap_or_default();
         clients.push(make_row(row, owner, found.queries));
     }
 
@@ -104,14 +95,6 @@ fn make_ranking(
         names: name_rows(&found.names, found.queries),
         nxdomain: name_rows(&found.nxdomain, found.missing),
         servfail: name_rows(&found.servfail, found.failed),
-    }
-}
-
-/// The namespace of the client, if the index holds pods.
-fn indexed_owner(client: IpAddr, snapshot: &Snapshot) -> ClientOwner {
-    ClientOwner {
-        namespace: snapshot.namespace_of_pod(client).map(ToString::to_string),
-        ..ClientOwner::default()
     }
 }
 
@@ -135,14 +118,13 @@ fn make_row<T: ToString>(row: &top::TopRow<T>, owner: ClientOwner, all: u64) -> 
 mod tests {
     use std::time::Duration;
 
-    use cluster::connect::{Access, Connection};
-    use cluster::snapshot::PodNames;
-    use cluster::watch::Scope;
+    use cluster::snapshot::{PodNames, Snapshot};
     use skydns::Zone;
     use treecache::Map;
     use wire::Name;
 
     use super::*;
+    use crate::tap::owners::add_namespaces;
 
     #[test]
     fn ranking_has_owners_and_shares() {
@@ -189,12 +171,13 @@ mod tests {
             namespace: Some("apps".to_owned()),
             node: None,
         };
-        let owners = HashMap::from([
+        let mut owners = HashMap::from([
             (client, ClientOwner::default()),
             (web, pod),
             (nobody, ClientOwner::default()),
         ]);
-        let ranking = make_ranking(&found, &snapshot, false, &owners);
+        add_namespaces(&mut owners, &[client, web, nobody], &snapshot);
+        let ranking = make_ranking(&found, false, &owners);
         let shown = |rows: &[RankingRow]| {
             rows.iter()
                 .map(|row| (row.key.clone(), row.owner.text(), row.share))
@@ -210,21 +193,14 @@ mod tests {
         assert_eq!(shown(&ranking.names), [("a.".to_owned(), None, 0.5)]);
         assert_eq!(shown(&ranking.nxdomain), [("b.".to_owned(), None, 0.25)]);
         assert_eq!((ranking.servfail, ranking.note), (vec![], None));
-        let behind = make_ranking(&found, &snapshot, true, &owners);
+        let behind = make_ranking(&found, true, &owners);
         assert_eq!(behind.note.as_deref(), Some(IN_FRONT));
     }
 
     #[tokio::test]
     async fn request_from_outside_is_forbidden() {
-        let snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
-        let published = Arc::new(Published::new(snapshot));
-        let access = Access {
-            master_url: Some("http://127.0.0.1:1".to_owned()),
-            ..Access::default()
-        };
-        let connection = Arc::new(Connection::new(access).await.unwrap());
-        let owners = Arc::new(OwnerFinder::new(&connection, &Scope::default()));
-        let route = route(&Arc::default(), &published, DnsmasqTopology::Alone, &owners);
+        let owners = ClientOwners::Unknown;
+        let route = route(&Arc::default(), DnsmasqTopology::Alone, owners);
         for (method, client, host, status) in [
             ("GET", "127.0.0.1:1", "127.0.0.1:8081", 200),
             ("POST", "127.0.0.1:1", "127.0.0.1:8081", 405),

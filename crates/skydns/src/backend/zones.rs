@@ -153,7 +153,7 @@ impl<'v> Authority<'v> {
         let zone = view.zone();
         if !view.zones().is_empty()
             && let Some(further) = view.zones().find(name)
-            && further.is_longer_than(zone.domain_of(name))
+            && further.is_longer_than(view.cluster_domain_of(name))
         {
             // A stub domain below the further zone is longer, and its upstreams answer.
             let delegated = zone
@@ -166,7 +166,8 @@ impl<'v> Authority<'v> {
                 further: Some(further),
             });
         }
-        let domain = zone.domain_of(name).filter(|_| zone.owns(name))?;
+        let domain = view.cluster_domain_of(name);
+        let domain = domain.filter(|_| zone.owns(name))?;
         Some(Self {
             domain,
             records: view,

@@ -63,7 +63,7 @@ impl<V: View> Engine<'_, V> {
 
     /// Whether a name is one of the cluster's domains itself, not a name below it.
     fn is_cluster_domain(&self, name: &[u8]) -> bool {
-        let domain = self.view.zone().domain_of(name);
+        let domain = self.view.cluster_domain_of(name);
         domain.is_some_and(|domain| domain.wire() == name)
     }
 }

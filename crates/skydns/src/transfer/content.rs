@@ -166,6 +166,10 @@ impl<'v, V: View> ZoneContent<'v, V> {
         let mut service = Vec::new();
         append_labels(&DNS_SERVICE, &mut service);
         service.extend_from_slice(self.view.zone().domain.wire());
+        // Without a cluster there is no DNS Service, and another zone may hold this name.
+        if self.view.cluster_domain_of(&service).is_none() {
+            return;
+        }
         for rtype in [rtype::A, rtype::AAAA] {
             self.append_answers(&service, rtype, NAME_SERVER, records);
         }

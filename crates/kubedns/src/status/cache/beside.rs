@@ -1,23 +1,22 @@
 //! Records outside the tree of `/cache`: further zones (etcd, external, cluster set), and names of
-//! the ConfigMap.
+//! the ConfigMap. Without Kubernetes they are the whole page.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use skydns::own_names::OwnTarget;
-use skydns::{Entry, EntryVisit, FurtherZone};
+use skydns::{Entry, EntryVisit, FurtherZone, Zone, Zones};
 use smol_str::SmolStr;
 use wire::{Name, name};
 
 use super::ShownZone;
 use super::in_order::in_order;
-use cluster::snapshot::Snapshot;
 
 /// The keys of `/cache` besides the tree.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct OtherRecords<'a> {
+pub(in crate::status) struct OtherRecords<'a> {
     /// The zones by their domain.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     zones: BTreeMap<String, ZoneContent<'a>>,
@@ -40,9 +39,10 @@ struct ZoneContent<'a> {
 struct ZoneNames<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
+    /// The further zones, and the own names among the settings.
+    pub(in crate::status) fn new(settings: &'a Zone, further: &'a Zones) -> Self {
         let mut zones = BTreeMap::new();
-        for zone in snapshot.zones.iter() {
+        for zone in further.iter() {
             let content = ZoneContent {
                 loaded: zone.records.has_synced(),
                 names: ZoneNames(zone),
@@ -52,7 +52,7 @@ impl<'a> OtherRecords<'a> {
 
         let mut hosts = BTreeMap::new();
         let mut aliases = BTreeMap::new();
-        for (wire, target) in snapshot.zone.own_names.iter().flat_map(|own| own.iter()) {
+        for (wire, target) in settings.own_names.iter().flat_map(|own| own.iter()) {
             match target {
                 OwnTarget::Addresses(addresses) => {
                     hosts.insert(name::to_text(wire), addresses);

@@ -1,0 +1,247 @@
+//! kubedns with a cluster: watches the API server, makes records of its objects, and explains them.
+//! Zones of etcd are served beside the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use cluster::connect::Connection;
+use cluster::index::Index;
+use cluster::objects::Event;
+use cluster::snapshot::{Published, Snapshot};
+use cluster::watch::{ReceivedEvent, Scope};
+use daemon::one_thread::SingleThread;
+use daemon::shutdown::Shutdown;
+use daemon::tasks::Tasks;
+use explain::Explainer;
+use skydns::{FurtherZone, Zone};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use warp::Filter as _;
+use warp::filters::BoxedFilter;
+use warp::reply::Response;
+
+use super::explainer;
+use super::server::{self, BoundServer, QUEUE, ServerInputs, ServerStart};
+use super::watches::ApiServerWatches;
+use crate::config::ConfigFeed;
+use crate::etcd::EtcdZones;
+use crate::index_task::{IndexTask, SnapshotRead, SnapshotWriter};
+use crate::metrics::Metrics;
+use crate::options::{ConfigFrom, Options, RecordSource, TransferTo};
+use crate::status::Status;
+use crate::tap::owners::ClientOwners;
+
+/// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but
+/// clients get no response. Ten thousand Services take a tenth of a second.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The pages of the status port.
+const PAGES: &str = "/readiness, /cache, /explain, /tap and /top";
+
+/// A kubedns whose sockets are bound, and whose tasks have not started.
+pub(super) struct BoundKubedns {
+    server: BoundServer<Published>,
+    scope: Scope,
+    own_node: Option<String>,
+    metrics: Arc<Metrics>,
+    connection: Arc<Connection>,
+    status: Status,
+    explainer: Explainer,
+    index_task: IndexTask,
+    index_inputs: IndexInputs,
+}
+
+/// The senders of what the index task receives.
+struct IndexInputs {
+    events: mpsc::Sender<ReceivedEvent<Event>>,
+    zones: mpsc::Sender<FurtherZone>,
+}
+
+impl BoundKubedns {
+    /// Binds the sockets, reads the configuration and the snapshot file, and makes all tasks.
+    pub(super) async fn bind(options: Options, shutdown: &Shutdown) -> anyhow::Result<Self> {
+        // Mistakes in flags end the start before anything is bound.
+        let exposition = server::metrics_variables();
+        let checked = CheckedOptions::new(&options)?;
+        let scope = checked.scope;
+        let connection = connect(&options).await?;
+        let registry = daemon::metrics::Metrics::new("kubedns")?;
+        let metrics = Metrics::new(&registry)?;
+        crate::metrics::info(&registry, options.domain.first.bare(), options.topology)?;
+
+        let inputs = ServerInputs {
+            zone: checked.zone,
+            cluster_domains: options.cluster_domains(RecordSource::ApiServer),
+            new_backend: |zone| Published::new(Snapshot::new(zone)),
+            etcd: checked.etcd,
+            transfer_to: checked.transfer_to,
+            feed: ConfigFeed::open(&options, checked.config_from, &connection, &metrics),
+            config_metrics: Arc::clone(&metrics.config),
+            pages: PAGES,
+        };
+        let server = BoundServer::bind(options, exposition, registry, inputs).await?;
+
+        let options = &server.options;
+        let published = &server.dns.backend;
+        let status = Status::new(Arc::clone(published), shutdown.draining.clone());
+        let index = Index::with_options(options.index_options(&scope), Arc::clone(published));
+        let explainer = explainer::new(
+            options,
+            &server.configuration,
+            &status,
+            &index,
+            &metrics,
+            server.etcd.lost(),
+        );
+
+        let (events, received) = mpsc::channel(QUEUE);
+        let (zones, further) = mpsc::channel(QUEUE);
+        let mut index_task = IndexTask {
+            index,
+            events: received,
+            further,
+            in_force: server.configuration.subscribe(),
+            applied: None,
+            zone: server.dns.zone.clone(),
+            source: None,
+            snapshot_writer: snapshot_writer(options, &metrics),
+            snapshot_read: begin_snapshot_read(options),
+            has_objects: false,
+            status: status.clone(),
+            metrics: Arc::clone(&metrics),
+            timeout: options.initial_sync_timeout.into(),
+        };
+        prepare_index(&mut index_task, &server.etcd).await;
+
+        Ok(Self {
+            own_node: checked.own_node,
+            index_inputs: IndexInputs { events, zones },
+            server,
+            scope,
+            metrics,
+            connection,
+            status,
+            explainer,
+            index_task,
+        })
+    }
+
+    /// Starts all tasks. The watches and the index task run on `thread`.
+    pub(super) fn start(self, thread: &SingleThread, shutdown: &Shutdown) -> anyhow::Result<Tasks> {
+        let stop = &shutdown.stop;
+        let mut tasks = Tasks::new(stop.clone());
+        let pages = self.pages(stop);
+        let changes = self.server.dns.backend.changes();
+
+        let watches = ApiServerWatches {
+            connection: self.connection,
+            metrics: self.metrics,
+            sink: self.index_inputs.events,
+            in_force: self.server.configuration.subscribe(),
+            endpoints_source: self.index_task.index.source(),
+            own_node: self.own_node,
+        };
+        tasks.critical(
+            "keeping records",
+            thread.run(self.index_task.run(stop.clone())),
+        );
+        watches.start(&mut tasks, thread, &self.server.options, &self.scope, stop);
+
+        let start = ServerStart {
+            pages,
+            changes,
+            zones: &self.index_inputs.zones,
+            stop,
+        };
+        self.server.start(&mut tasks, start)?;
+        Ok(tasks)
+    }
+
+    /// The pages of the status port.
+    fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
+        let published = self.status.published();
+        let owners = ClientOwners::of_cluster(&self.connection, &self.scope, published);
+        let queries = self.server.query_pages(owners, stop);
+
+        let status = self.status.routes();
+        let explain = self.explainer.route();
+        status.or(explain).unify().or(queries).unify().boxed()
+    }
+}
+
+/// The results of the options that may contradict each other.
+struct CheckedOptions {
+    config_from: ConfigFrom,
+    scope: Scope,
+    zone: Zone,
+    /// The node whose zone is preferred, for `--prefer-zone=auto`.
+    own_node: Option<String>,
+    etcd: EtcdZones,
+    transfer_to: Option<TransferTo>,
+}
+
+impl CheckedOptions {
+    fn new(options: &Options) -> anyhow::Result<Self> {
+        // Their results are read later, where they are needed.
+        options.search()?;
+        options.external_zone()?;
+        options.clusterset()?;
+
+        Ok(Self {
+            config_from: options.config_from()?,
+            scope: options.scope()?,
+            zone: options.zone()?,
+            own_node: options.node_of_zone(std::env::var("NODE_NAME").ok())?,
+            etcd: EtcdZones::new(options.etcd_sources(RecordSource::ApiServer)?),
+            transfer_to: options.transfers()?,
+        })
+    }
+}
+
+async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
+    let connection = Connection::new(options.access()?).await;
+    let connection = connection.with_context(|| {
+        // The reader may not have Kubernetes at all.
+        if super::service_host().is_none() && !options.names_api_server() {
+            "cannot create a kubernetes client (zones of etcd need none: --etcd-zone)"
+        } else {
+            "cannot create a kubernetes client"
+        }
+    })?;
+    tracing::info!(url = connection.url(), "using the API server");
+    Ok(Arc::new(connection))
+}
+
+/// Gives the index what is known before the first lists: the zones to come, the configuration and
+/// the snapshot file.
+async fn prepare_index(index_task: &mut IndexTask, etcd: &EtcdZones) {
+    for zone in etcd.zones() {
+        index_task.index.set_further_zone(zone);
+    }
+    index_task.put_in_force();
+    index_task.load_snapshot(SNAPSHOT_TIMEOUT).await;
+}
+
+/// The writer of the snapshot file; `None` without `--snapshot-dir`.
+fn snapshot_writer(options: &Options, metrics: &Arc<Metrics>) -> Option<SnapshotWriter> {
+    let directory = options.snapshot_dir()?;
+    let identity = options.snapshot_identity();
+    Some(SnapshotWriter::new(
+        directory,
+        &identity,
+        Arc::clone(metrics),
+    ))
+}
+
+/// Starts to read the snapshot file; `None` without `--snapshot-dir`.
+fn begin_snapshot_read(options: &Options) -> Option<SnapshotRead> {
+    let directory = options.snapshot_dir()?;
+    match SnapshotRead::begin(directory.clone(), &options.snapshot_identity()) {
+        Ok(read) => Some(read),
+        // The file only shortens the start: without it, cluster names wait for the first lists.
+        Err(error) => {
+            tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
+            None
+        }
+    }
+}

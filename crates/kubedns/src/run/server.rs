@@ -1,0 +1,194 @@
+//! The parts of kubedns that serve, whatever the source of the records: DNS with its forwarder and
+//! transfers, the configuration, HTTP, the views of the queries, and the zones of etcd.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use daemon::tasks::Tasks;
+use skydns::{Backend, FurtherZone, Zone};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use warp::Filter as _;
+use warp::filters::BoxedFilter;
+use warp::reply::Response;
+
+use super::dns_server::{self, BoundDns};
+use super::http::HttpServers;
+use crate::config::{ConfigFeed, ConfigFlags, Configuration};
+use crate::etcd::EtcdZones;
+use crate::forget;
+use crate::loops::LoopFinder;
+use crate::metrics::ConfigMetrics;
+use crate::options::{DnsmasqTopology, Domain, Exposition, Options, TransferTo};
+use crate::tap::QueryViews;
+use crate::tap::owners::ClientOwners;
+
+/// Bound of the contents of zones that wait for their publication.
+pub(super) const QUEUE: usize = 1024;
+
+/// The values in which the sources of the records differ.
+pub(super) struct ServerInputs<B> {
+    /// The zone according to the flags.
+    pub(super) zone: Zone,
+    /// The cluster domains that are served.
+    pub(super) cluster_domains: Vec<Domain>,
+    /// Makes the backend from the zone.
+    pub(super) new_backend: fn(Zone) -> B,
+    pub(super) etcd: EtcdZones,
+    pub(super) transfer_to: Option<TransferTo>,
+    pub(super) feed: ConfigFeed,
+    pub(super) config_metrics: Arc<ConfigMetrics>,
+    /// The pages of the status port, for the log.
+    pub(super) pages: &'static str,
+}
+
+/// The bound sockets, and the tasks behind them, which have not started.
+pub(super) struct BoundServer<B: Backend> {
+    pub(super) options: Options,
+    pub(super) configuration: Configuration,
+    pub(super) dns: BoundDns<B>,
+    pub(super) etcd: EtcdZones,
+    exposition: Exposition,
+    registry: daemon::metrics::Metrics,
+    loop_finder: LoopFinder,
+    queries: QueryViews,
+    http: HttpServers,
+}
+
+/// The inputs of a server that starts.
+pub(super) struct ServerStart<'a> {
+    /// The pages of the status port.
+    pub(super) pages: BoxedFilter<(Response,)>,
+    /// Signals each change of the backend's view.
+    pub(super) changes: watch::Receiver<()>,
+    /// Receives new content of the zones of etcd.
+    pub(super) zones: &'a mpsc::Sender<FurtherZone>,
+    pub(super) stop: &'a CancellationToken,
+}
+
+impl<B: Backend> BoundServer<B> {
+    /// Binds the sockets, and reads the configuration.
+    pub(super) async fn bind(
+        options: Options,
+        exposition: Exposition,
+        registry: daemon::metrics::Metrics,
+        inputs: ServerInputs<B>,
+    ) -> anyhow::Result<Self> {
+        let transfers = dns_server::transfers(inputs.transfer_to, &registry)?;
+        // The sockets exist before the first records, so that every client gets a response.
+        let dns = BoundDns::bind(
+            &options,
+            inputs.zone,
+            inputs.new_backend,
+            transfers,
+            &exposition,
+            &registry,
+        )
+        .await?;
+
+        let flags = ConfigFlags {
+            domains: inputs.cluster_domains,
+            ..ConfigFlags::new(&options, &dns.zone, dns.server.local_addr())
+        };
+        // The loops are an input of the configuration, and the finder probes its routes.
+        let loops = watch::Sender::default();
+        let configuration = Configuration::open(
+            &options,
+            flags,
+            inputs.feed,
+            loops.subscribe(),
+            &inputs.config_metrics,
+        );
+        let loop_finder = LoopFinder::new(&dns.forwarder, configuration.subscribe(), loops);
+        let http = HttpServers::bind(&options, &exposition, inputs.pages).await?;
+
+        Ok(Self {
+            queries: QueryViews::new(&dns.server),
+            etcd: inputs.etcd,
+            options,
+            configuration,
+            dns,
+            exposition,
+            registry,
+            loop_finder,
+            http,
+        })
+    }
+
+    /// The pages about queries. `owners` finds the owners of clients.
+    pub(super) fn query_pages(
+        &self,
+        owners: ClientOwners,
+        stop: &CancellationToken,
+    ) -> BoxedFilter<(Response,)> {
+        let topology = self.options.topology;
+        self.queries.routes(owners, topology, stop.clone()).boxed()
+    }
+
+    /// Starts all tasks.
+    pub(super) fn start(self, tasks: &mut Tasks, start: ServerStart<'_>) -> anyhow::Result<()> {
+        let stop = start.stop;
+        let in_force = self.configuration.subscribe();
+        let forwarder = Arc::clone(&self.dns.forwarder);
+
+        // Pages and views of the queries.
+        let metrics_page = self.registry.route(&self.exposition.path).boxed();
+        self.http.serve(tasks, start.pages, metrics_page, stop);
+        let config = self.configuration.state();
+        follow_queries(tasks, &self.queries, &self.options, config, stop);
+
+        // Records and answers.
+        follow_etcd(tasks, self.etcd, &self.registry, start.zones, stop)?;
+        self.dns.start(tasks, start.changes, stop);
+
+        // The configuration, and what follows its edits.
+        if self.options.topology == DnsmasqTopology::Direct {
+            let emptying = forget::empty_cache_on_edits(forwarder, in_force, stop.clone());
+            tasks.lasting("emptying the cache after edits", emptying);
+        }
+        let finding = self.loop_finder.run(stop.clone());
+        tasks.lasting("looking for forwarding loops", finding);
+        let following = self.configuration.run(stop.clone());
+        tasks.lasting("following the configuration", following);
+        Ok(())
+    }
+}
+
+/// The variables of the metrics. Mistakes are logged, and cost no more than the metrics.
+pub(super) fn metrics_variables() -> Exposition {
+    let exposition = Exposition::from_env(|name| std::env::var(name).ok());
+    exposition.log_mistakes();
+    exposition
+}
+
+/// Starts to watch the zones from etcd, if there are any.
+fn follow_etcd(
+    tasks: &mut Tasks,
+    zones: EtcdZones,
+    registry: &daemon::metrics::Metrics,
+    publish: &mpsc::Sender<FurtherZone>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    if zones.is_empty() {
+        return Ok(());
+    }
+    let metrics = ::etcd::EtcdMetrics::new().context("cannot set up metrics")?;
+    registry.register("the metrics of the zones of etcd", metrics.clone())?;
+    zones.follow(tasks, &metrics, publish, stop);
+    Ok(())
+}
+
+/// Starts the query log, and dnstap if it has a reader.
+fn follow_queries(
+    tasks: &mut Tasks,
+    queries: &QueryViews,
+    options: &Options,
+    config: watch::Receiver<dnsconfig::ConfigState>,
+    stop: &CancellationToken,
+) {
+    if let Some(reader) = options.dnstap.0.clone() {
+        queries.start_dnstap(reader, tasks, stop.clone());
+    }
+    let verbosity = options.log.v.0;
+    queries.start_log(tasks, verbosity, options.topology, config, stop.clone());
+}

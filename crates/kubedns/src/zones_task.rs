@@ -1,0 +1,59 @@
+//! The zones task, which alone changes what is served without Kubernetes. The task receives the
+//! content of the zones of etcd, and what is in force, and publishes both.
+
+use std::sync::Arc;
+
+use etcd::EtcdBackend;
+use skydns::{FurtherZone, Zone};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{InForce, log_servers};
+
+/// The zones task. The fields are its inputs and its output.
+pub struct ZonesTask {
+    /// What is served.
+    pub backend: Arc<EtcdBackend>,
+    /// New content of the zones.
+    pub contents: mpsc::Receiver<FurtherZone>,
+    /// The configuration, and all that follows from it.
+    pub in_force: watch::Receiver<Arc<InForce>>,
+    /// The settings that come from the flags.
+    pub zone: Zone,
+}
+
+/// Unexpected end of the zones task.
+#[derive(Debug, thiserror::Error)]
+#[error("all feeds of etcd have ended")]
+pub struct FeedsEnded;
+
+impl ZonesTask {
+    /// Runs until `stop`.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedsEnded`] when no zone is followed any more.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), FeedsEnded> {
+        loop {
+            tokio::select! {
+                zone = self.contents.recv() => match zone {
+                    Some(zone) => self.backend.set_zone(zone),
+                    None if stop.is_cancelled() => return Ok(()),
+                    None => return Err(FeedsEnded),
+                },
+                Ok(()) = self.in_force.changed() => self.put_in_force(),
+                () = stop.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    /// Publishes the newest configuration. Must be called once before the first query;
+    /// [`run`](Self::run) repeats the call after each change.
+    pub fn put_in_force(&mut self) {
+        let in_force = Arc::clone(&self.in_force.borrow_and_update());
+        let zone = in_force.zone.apply_to(&self.zone);
+        // Before the publication, because the line is for upstreams other than the published ones.
+        log_servers(&in_force, &zone, &self.backend.get().zone);
+        self.backend.set_settings(zone);
+    }
+}
