@@ -1,15 +1,10 @@
+use testkit::query::Query;
 use wire::query_filter::QueryFilterText;
 
 use super::*;
 
-/// A query for a name in wire format.
-fn query(name: &[u8]) -> Vec<u8> {
-    [
-        &[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..],
-        name,
-        &[0, 1, 0, 1],
-    ]
-    .concat()
+fn query(name: &str) -> Vec<u8> {
+    Query::new(name, "A").wire()
 }
 
 fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> AnsweredQuery<'a> {
@@ -44,6 +39,14 @@ fn watch_settings(name: &str, client: &str, code: &str) -> WatchSettings {
     }
 }
 
+/// All queries, with their messages.
+fn with_messages() -> WatchSettings {
+    WatchSettings {
+        messages: true,
+        ..watch_settings("", "", "")
+    }
+}
+
 fn names(watch: &mut TapWatch) -> Vec<String> {
     std::iter::from_fn(|| watch.take_record())
         .map(|record| wire::name::to_text(&record.name))
@@ -60,11 +63,11 @@ fn watch_receives_matching_queries_until_dropped() {
         .unwrap();
     assert!(tap.is_on());
     for (client, name, code) in [
-        ("10.1.2.3:5", &b"\x03Web\x04ACME\x00"[..], rcode::NOERROR),
-        ("10.1.2.3:5", b"\x04acme\x00", rcode::SERVFAIL),
-        ("11.1.2.3:5", b"\x01b\x04acme\x00", rcode::SERVFAIL),
-        ("[::ffff:10.1.2.3]:5", b"\x01c\x01x\x00", rcode::SERVFAIL),
-        ("10.1.2.3:5", b"\x00", rcode::NOERROR),
+        ("10.1.2.3:5", "Web.ACME.", rcode::NOERROR),
+        ("10.1.2.3:5", "acme.", rcode::SERVFAIL),
+        ("11.1.2.3:5", "b.acme.", rcode::SERVFAIL),
+        ("[::ffff:10.1.2.3]:5", "c.x.", rcode::SERVFAIL),
+        ("10.1.2.3:5", ".", rcode::NOERROR),
     ] {
         tap.copy_to_watches(&answered(client, &query(name), code));
     }
@@ -74,27 +77,20 @@ fn watch_receives_matching_queries_until_dropped() {
     assert!(tap.is_on());
     drop(failed);
     assert!(!tap.is_on());
-    assert_eq!(
-        tap.counts(),
-        TapCounts {
-            taken: 4,
-            over_rate: 0,
-            dropped: 0,
-            watches: 0
-        }
-    );
+    let expected = TapCounts {
+        taken: 4,
+        over_rate: 0,
+        dropped: 0,
+        watches: 0,
+    };
+    assert_eq!(tap.counts(), expected);
 }
 
 #[test]
 fn record_has_answer_and_its_source() {
     let tap = Arc::new(QueryTap::default());
-    let mut watch = tap
-        .open_watch(WatchSettings {
-            messages: true,
-            ..watch_settings("", "", "")
-        })
-        .unwrap();
-    let query = query(b"\x01a\x00");
+    let mut watch = tap.open_watch(with_messages()).unwrap();
+    let query = query("a.");
     let waited = Took::Waited(Duration::from_millis(3));
     let at_once = answered("10.1.2.3:5", &query, rcode::NOERROR);
     for (system, took, code, by) in [
@@ -123,27 +119,23 @@ fn record_has_answer_and_its_source() {
         let record = watch.take_record().unwrap();
         assert_eq!((record.by, record.rcode), (by, code));
         let messages = record.messages.unwrap();
-        assert_eq!(
-            (&*messages.query, &*messages.response, record.size),
-            (&query[..], &query[..], query.len())
-        );
+        assert_eq!(*messages.query, query[..]);
+        assert_eq!(*messages.response, query[..]);
+        assert_eq!(record.size, query.len());
     }
     tap.copy_to_watches(&AnsweredQuery {
         query: b"\x00\x01",
         ..at_once
     });
-    assert_eq!(
-        &*watch.take_record().unwrap().name,
-        b"",
-        "a malformed query has no name"
-    );
+    let of_malformed = watch.take_record().unwrap().name;
+    assert_eq!(&*of_malformed, b"", "a malformed query has no name");
 }
 
 #[test]
 fn records_beyond_queue_are_counted() {
     let tap = Arc::new(QueryTap::default());
     let mut slow = tap.open_watch(watch_settings("", "", "")).unwrap();
-    let query = query(b"\x01a\x00");
+    let query = query("a.");
     for _ in 0..MAX_QUEUED + 5 {
         tap.copy_to_watches(&answered("10.1.2.3:5", &query, 0));
     }
@@ -152,12 +144,7 @@ fn records_beyond_queue_are_counted() {
     assert_eq!(slow.sink.octets.load(Relaxed), 0);
 
     // With large messages the limit on octets is reached before the limit on records.
-    let mut large = tap
-        .open_watch(WatchSettings {
-            messages: true,
-            ..watch_settings("", "", "")
-        })
-        .unwrap();
+    let mut large = tap.open_watch(with_messages()).unwrap();
     let response = vec![0; 65_535];
     for _ in 0..100 {
         tap.copy_to_watches(&AnsweredQuery {
@@ -190,16 +177,12 @@ fn records_beyond_rate_are_counted() {
             ..watch_settings("", "", "")
         })
         .unwrap();
-    let query = query(b"\x01a\x00");
+    let query = query("a.");
     (0..1000).for_each(|_| tap.copy_to_watches(&answered("10.1.2.3:5", &query, 0)));
-    let TapCounts {
-        taken, over_rate, ..
-    } = tap.counts();
-    assert!(
-        taken >= 1 && over_rate > 900 && taken + over_rate == 1000,
-        "{taken} {over_rate}"
-    );
-    assert_eq!(watch.take_left_out(), over_rate);
+    let counts = tap.counts();
+    assert!(counts.taken >= 1 && counts.over_rate > 900, "{counts:?}");
+    assert_eq!(counts.taken + counts.over_rate, 1000);
+    assert_eq!(watch.take_left_out(), counts.over_rate);
 }
 
 #[test]
@@ -208,10 +191,8 @@ fn watch_beyond_maximum_is_rejected() {
     let mut all: Vec<TapWatch> = (0..MAX_WATCHES)
         .map(|_| tap.open_watch(watch_settings("", "", "")).unwrap())
         .collect();
-    assert_eq!(
-        tap.open_watch(watch_settings("", "", "")).err(),
-        Some(TooManyWatches)
-    );
+    let rejected = tap.open_watch(watch_settings("", "", ""));
+    assert_eq!(rejected.err(), Some(TooManyWatches));
     all.pop();
     assert!(tap.open_watch(watch_settings("", "", "")).is_ok());
 }

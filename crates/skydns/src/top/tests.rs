@@ -1,3 +1,4 @@
+use testkit::query::Query;
 use wire::Transport;
 
 use super::*;
@@ -5,32 +6,12 @@ use crate::engine::Reply;
 use crate::engine::System;
 use crate::metrics::Took;
 
-fn query(label: &str) -> Vec<u8> {
-    let name = [
-        &[u8::try_from(label.len()).unwrap()][..],
-        label.as_bytes(),
-        b"\x00",
-    ]
-    .concat();
-    [
-        &[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..],
-        &name,
-        &[0, 1, 0, 1],
-    ]
-    .concat()
-}
-
-fn take_due_sample(
-    sampler: &mut AnswerSampler,
-    client: [u8; 4],
-    label: &str,
-    code: u16,
-    now: Instant,
-) {
+/// Answers a query for `label` with `code`, and offers it to the sampler.
+fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
     if !sampler.is_due() {
         return;
     }
-    let query = query(label);
+    let query = Query::new(label, "A").wire();
     let answered = AnsweredQuery {
         client: (client, 5353).into(),
         transport: Transport::Udp,
@@ -46,6 +27,11 @@ fn take_due_sample(
         took: Took::AtOnce(Duration::ZERO),
     };
     sampler.take_sample(&answered, now);
+}
+
+/// Answers a query of one client for one name.
+fn answer_one(sampler: &mut AnswerSampler, now: Instant) {
+    answer(sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
 }
 
 /// The shares of eight names and of eight clients, in thousandths. All other names and clients
@@ -78,20 +64,22 @@ fn ranking_of_mix(per_second: u32) -> TopRanking {
                 } else {
                     rcode::NXDOMAIN
                 };
-                take_due_sample(&mut sampler, client(at), &format!("Name{at}"), code, now);
+                answer(&mut sampler, client(at), &format!("Name{at}"), code, now);
             } else {
                 let stranger = rng.u32(..).to_be_bytes();
-                take_due_sample(
-                    &mut sampler,
-                    stranger,
-                    &format!("x{}", rng.u32(..)),
-                    rcode::SERVFAIL,
-                    now,
-                );
+                let label = format!("x{}", rng.u32(..));
+                answer(&mut sampler, stranger, &label, rcode::SERVFAIL, now);
             }
         }
     }
     top.ranking(20)
+}
+
+/// The number of queries in the row of `key`.
+fn queries_of<K: PartialEq>(rows: &[TopRow<K>], key: &K) -> Option<u64> {
+    rows.iter()
+        .find(|row| row.key == *key)
+        .map(|row| row.queries)
 }
 
 #[test]
@@ -104,50 +92,28 @@ fn large_shares_are_within_a_tenth() {
             let ratio = count as f64 / (sent * f64::from(share) / 1000.0);
             (0.9..1.1).contains(&ratio)
         };
-        assert!(
-            close(ranking.queries, 1000),
-            "{} of {sent}",
-            ranking.queries
-        );
+        let all = ranking.queries;
+        assert!(close(all, 1000), "{all} of {sent}");
         for (at, share) in MIX.into_iter().enumerate() {
-            let found = ranking
-                .clients
-                .iter()
-                .find(|row| row.key == IpAddr::from(client(at)))
-                .unwrap();
+            let name = format!("name{at}.");
+            let of_client = queries_of(&ranking.clients, &client(at).into()).unwrap();
             assert!(
-                close(found.queries, share),
-                "{per_second}: client {at}: {}",
-                found.queries
+                close(of_client, share),
+                "{per_second}: client {at}: {of_client}"
             );
-            let name = ranking
-                .names
-                .iter()
-                .find(|row| row.key == format!("name{at}."))
-                .unwrap();
+            let of_name = queries_of(&ranking.names, &name).unwrap();
+            assert!(close(of_name, share), "{per_second}: {name} {of_name}");
+            let missing = queries_of(&ranking.nxdomain, &name);
+            assert_eq!(missing.is_some(), at % 2 == 1, "{name}");
             assert!(
-                close(name.queries, share),
-                "{per_second}: name {at}: {}",
-                name.queries
-            );
-            let missing = ranking
-                .nxdomain
-                .iter()
-                .find(|row| row.key == format!("name{at}."));
-            assert_eq!(missing.is_some(), at % 2 == 1, "{at}");
-            assert!(
-                missing.is_none_or(|row| close(row.queries, share)),
+                missing.is_none_or(|count| close(count, share)),
                 "{missing:?}"
             );
         }
-        assert!(
-            close(ranking.missing, 231) && close(ranking.failed, 424),
-            "{ranking:?}"
-        );
-        assert_eq!(
-            (ranking.clients[0].key, ranking.clients.len()),
-            ([10, 0, 0, 0].into(), 20)
-        );
+        assert!(close(ranking.missing, 231), "{ranking:?}");
+        assert!(close(ranking.failed, 424), "{ranking:?}");
+        assert_eq!(ranking.clients[0].key, IpAddr::from([10, 0, 0, 0]));
+        assert_eq!(ranking.clients.len(), 20);
     }
 }
 
@@ -163,14 +129,11 @@ fn busy_thread_samples_at_most_rate() {
         let start = Instant::now();
         for n in 0..per_second * 30_u64 {
             let now = start + Duration::from_micros(n * 1_000_000 / per_second);
-            take_due_sample(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
+            answer_one(&mut sampler, now);
         }
         let ranking = top.ranking(1);
-        assert!(
-            samples.contains(&ranking.samples),
-            "{per_second} a second: {}",
-            ranking.samples
-        );
+        let found = ranking.samples;
+        assert!(samples.contains(&found), "{per_second} a second: {found}");
     }
 }
 
@@ -184,23 +147,11 @@ fn window_rotates_after_its_length() {
         windows.rotate(now);
         (windows.last.queries, windows.current.queries)
     };
-    take_due_sample(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, start);
+    answer_one(&mut sampler, start);
     assert_eq!(counts(&sampler, start + WINDOW / 2), (0, 1));
     assert_eq!(counts(&sampler, start + WINDOW), (1, 0));
-    take_due_sample(
-        &mut sampler,
-        [10, 0, 0, 1],
-        "a",
-        rcode::NOERROR,
-        start + WINDOW,
-    );
-    take_due_sample(
-        &mut sampler,
-        [10, 0, 0, 1],
-        "a",
-        rcode::NOERROR,
-        start + WINDOW,
-    );
+    answer_one(&mut sampler, start + WINDOW);
+    answer_one(&mut sampler, start + WINDOW);
     assert_eq!(counts(&sampler, start + WINDOW), (1, 2));
     assert_eq!(counts(&sampler, start + 2 * WINDOW), (2, 0));
     assert_eq!(counts(&sampler, start + 9 * WINDOW), (0, 0));
@@ -212,20 +163,8 @@ fn sample_is_dropped_while_ranking_is_read() {
     let mut sampler = top.add_sampler();
     let windows = Arc::clone(&sampler.windows);
     let held = windows.lock();
-    take_due_sample(
-        &mut sampler,
-        [10, 0, 0, 1],
-        "a",
-        rcode::NOERROR,
-        Instant::now(),
-    );
+    answer_one(&mut sampler, Instant::now());
     drop(held);
-    take_due_sample(
-        &mut sampler,
-        [10, 0, 0, 1],
-        "a",
-        rcode::NOERROR,
-        Instant::now(),
-    );
+    answer_one(&mut sampler, Instant::now());
     assert_eq!(top.ranking(1).queries, 1);
 }

@@ -97,8 +97,10 @@ fn cached_reply_answers_equal_queries() {
         dnssec_ok: true,
         ..Opt::default()
     };
-    let (here, there) = (upstreams(1), upstreams(2));
-    let cases: [(&str, Ask, &UpstreamList, bool); 13] = [
+    let here = upstreams(1);
+    let there = upstreams(2);
+    let both: UpstreamList = [there[0].clone(), here[0].clone()].into();
+    let cases: [(&str, Ask, &UpstreamList, bool); 14] = [
         ("the same", x(), &here, true),
         ("another case", Ask::new("X.tEst.", "A"), &here, true),
         (
@@ -117,6 +119,7 @@ fn cached_reply_answers_equal_queries() {
         ("CD", x().flags("rd cd"), &here, false),
         ("DO", x().opt(dnssec_ok), &here, false),
         ("other upstreams", x(), &there, false),
+        ("one more upstream", x(), &both, false),
     ];
     let subject = Subject::new(CacheLimits::default());
     subject.record(&x(), &here, &address(&x()));
@@ -128,27 +131,18 @@ fn cached_reply_answers_equal_queries() {
         .iter()
         .filter(|case| !case.3 && case.0 != "another name")
     {
-        let (ask, rtype) = (
-            ask.clone().id(7),
-            if ask.wire().contains(&28) {
-                "AAAA"
-            } else {
-                "A"
-            },
-        );
-        let data = if rtype == "AAAA" {
-            "fd00::1"
+        let ask = ask.clone().id(7);
+        let is_aaaa = ask.wire().contains(&28);
+        let data = if is_aaaa {
+            "AAAA fd00::1"
         } else {
-            "192.0.2.2"
+            "A 192.0.2.2"
         };
-        subject.record(
-            &ask,
-            upstreams,
-            &Answer::to(&ask.wire()).answer(&format!("x.test. 60 IN {rtype} {data}")),
-        );
+        let reply = Answer::to(&ask.wire()).answer(&format!("x.test. 60 IN {data}"));
+        subject.record(&ask, upstreams, &reply);
         assert!(subject.knows(&ask, upstreams), "{ask:?}");
     }
-    assert_eq!(subject.cache.metrics.entries.get(), 8);
+    assert_eq!(subject.cache.metrics.entries.get(), 9);
 }
 
 #[test]
@@ -197,22 +191,14 @@ async fn last_upstream_reply_replaces_entry() {
         subject.record(&x(), &here, &address(&x()));
         advance(61 * SECOND).await;
         assert!(!subject.knows(&x(), &here), "{what}: not fresh");
-        subject
-            .cache
-            .record_outcome(&key, &outcome.map(|reply| received(&key, &reply)));
-        let rest = subject
-            .cache
-            .replace_failure(Err(ForwardError::Overloaded), &key);
+        let outcome = outcome.map(|reply| received(&key, &reply));
+        subject.cache.record_outcome(&key, &outcome);
+        let replaced = |outcome| subject.cache.replace_failure(outcome, &key);
+        let rest = replaced(Err(ForwardError::Overloaded));
         assert_eq!(rest.ok().map(|reply| reply.rcode), kept, "{what}");
-        let others = Answer::to(&x().wire()).rcode("FORMERR");
-        let formerr = subject
-            .cache
-            .replace_failure(Ok(received(&key, &others)), &key);
-        assert_eq!(
-            formerr.unwrap().rcode,
-            rcode::FORMERR,
-            "{what}: that is an answer"
-        );
+        // FORMERR is an answer.
+        let formerr = replaced(Ok(received(&key, &reply("FORMERR"))));
+        assert_eq!(formerr.unwrap().rcode, rcode::FORMERR, "{what}");
     }
 }
 
@@ -257,13 +243,11 @@ fn text(name: &str, octets: usize) -> (Ask, Answer) {
 
 #[test]
 fn frequent_names_survive_random_names() {
-    let (subject, here) = (
-        Subject::new(CacheLimits {
-            entries: 500,
-            ..CacheLimits::default()
-        }),
-        upstreams(1),
-    );
+    let here = upstreams(1);
+    let subject = Subject::new(CacheLimits {
+        entries: 500,
+        ..CacheLimits::default()
+    });
     let often: Vec<_> = (0..50)
         .map(|n| text(&format!("often-{n}.test."), 100))
         .collect();
@@ -311,14 +295,9 @@ proptest! {
 #[test]
 fn cache_without_entries_is_none() {
     let metrics = CacheMetrics::new(&Registry::new()).unwrap();
-    assert!(
-        ReplyCache::new(
-            CacheLimits {
-                entries: 0,
-                ..CacheLimits::default()
-            },
-            metrics
-        )
-        .is_none()
-    );
+    let limits = CacheLimits {
+        entries: 0,
+        ..CacheLimits::default()
+    };
+    assert!(ReplyCache::new(limits, metrics).is_none());
 }

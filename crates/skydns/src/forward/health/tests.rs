@@ -26,34 +26,29 @@ fn name(question: &Arc<QueryKey>) -> &[u8] {
     &question.query.name
 }
 
-/// The last octets of the ordered upstreams, the number of upstreams alive, and the last octets of
-/// the upstreams to probe.
-fn ordered(health: &UpstreamHealth, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
+/// The last octets of the ordered upstreams: those alive, `|`, those dead; then those to probe.
+fn ordered(health: &UpstreamHealth, upstreams: &[u8], now: Instant) -> String {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
     let octet = |upstream: &Upstream| match upstream.server.ip {
-        IpAddr::V4(ip) => ip.octets()[3],
-        IpAddr::V6(_) => 0,
+        IpAddr::V4(ip) => format!(" {}", ip.octets()[3]),
+        IpAddr::V6(_) => String::new(),
     };
-    let probes = order
+    let (dead, alive): (Vec<_>, Vec<_>) = order.candidates.iter().partition(|one| one.dead);
+    assert!(order.candidates.is_sorted_by_key(|one| one.dead));
+    let alive: String = alive.iter().map(|one| octet(&one.upstream)).collect();
+    let dead: String = dead.iter().map(|one| octet(&one.upstream)).collect();
+    let probes: String = order
         .probes
         .iter()
         .map(|probe| octet(&probe.upstream))
         .collect();
-    let alive = order
-        .candidates
-        .iter()
-        .take_while(|candidate| !candidate.dead)
-        .count();
-    (
-        order
-            .candidates
-            .iter()
-            .map(|candidate| octet(&candidate.upstream))
-            .collect(),
-        alive,
-        probes,
-    )
+    let probes = if probes.is_empty() {
+        probes
+    } else {
+        format!(", probe{probes}")
+    };
+    format!("{alive} |{dead}{probes}").trim().to_owned()
 }
 
 /// Makes the upstream silent to two names and to the probe.
@@ -67,32 +62,17 @@ fn kill(health: &UpstreamHealth, n: u8, now: Instant) {
 #[test]
 fn upstreams_keep_configured_order() {
     let (health, now) = (UpstreamHealth::default(), Instant::now());
-    assert_eq!(
-        ordered(&health, &[3, 1, 3, 2, 1], now),
-        (vec![3, 1, 2], 3, vec![])
-    );
-    assert_eq!(ordered(&health, &[], now), (vec![], 0, vec![]));
+    assert_eq!(ordered(&health, &[3, 1, 3, 2, 1], now), "3 1 2 |");
+    assert_eq!(ordered(&health, &[], now), "|");
 }
 
 #[test]
 fn dead_upstreams_come_last() {
     let (health, now) = (UpstreamHealth::default(), Instant::now());
-    kill(&health, 1, now);
-    assert_eq!(
-        ordered(&health, &[1, 2, 3], now),
-        (vec![2, 3, 1], 2, vec![])
-    );
-    kill(&health, 3, now);
-    assert_eq!(
-        ordered(&health, &[1, 2, 3], now),
-        (vec![2, 1, 3], 1, vec![])
-    );
-    kill(&health, 2, now);
-    assert_eq!(
-        ordered(&health, &[1, 2, 3], now),
-        (vec![1, 2, 3], 0, vec![]),
-        "all dead: as configured"
-    );
+    for (killed, order) in [(1, "2 3 | 1"), (3, "2 | 1 3"), (2, "| 1 2 3")] {
+        kill(&health, killed, now);
+        assert_eq!(ordered(&health, &[1, 2, 3], now), order);
+    }
 }
 
 /// An upstream is probed after two unanswered names without an answer in between. The upstream is
@@ -140,11 +120,8 @@ fn silence_to_one_name_is_ignored() {
         silent(&question(b"\x01c\0"), 22).is_none(),
         "one probe at a time"
     );
-    assert_eq!(
-        ordered(&health, &[1, 2], start + SECOND * 30).0,
-        [1, 2],
-        "it is not dead yet"
-    );
+    let order = ordered(&health, &[1, 2], start + SECOND * 30);
+    assert_eq!(order, "1 2 |", "it is not dead yet");
 }
 
 #[test]
@@ -157,29 +134,23 @@ fn failed_probe_marks_upstream_dead() {
         let probe = health
             .record_silence(&upstream(1), &b, now, now)
             .expect("a probe");
-        assert_eq!(
-            name(&probe),
-            name(&b),
-            "without an earlier answer, the probe repeats the query"
-        );
+        // Without an earlier answer, the probe repeats the query.
+        assert_eq!(name(&probe), name(&b));
         health
     };
     for (what, dead, order) in [
-        ("silence", true, [2, 1]),
-        ("no socket to ask with", false, [1, 2]),
+        ("silence", true, "2 | 1"),
+        ("no socket to ask with", false, "1 2 |"),
     ] {
         let health = suspected();
         health.record_probe_failure(&upstream(1), now, now, dead);
-        assert_eq!(ordered(&health, &[1, 2], now).0, order, "{what}");
+        assert_eq!(ordered(&health, &[1, 2], now), order, "{what}");
     }
     let health = suspected();
     health.record_answer(&upstream(1), &a, NOERROR, now + SECOND);
     health.record_probe_failure(&upstream(1), now, now + SECOND, true);
-    assert_eq!(
-        ordered(&health, &[1, 2], now).0,
-        [1, 2],
-        "it answered a client meanwhile"
-    );
+    let order = ordered(&health, &[1, 2], now);
+    assert_eq!(order, "1 2 |", "it answered a client meanwhile");
 }
 
 #[test]
@@ -188,32 +159,19 @@ fn dead_upstream_is_probed_until_answer() {
     kill(&health, 1, now);
     for round in 0..5 {
         let early = now + PROBE_EVERY - Duration::from_millis(1);
-        assert_eq!(
-            ordered(&health, &[1, 2], early),
-            (vec![2, 1], 1, vec![]),
-            "round {round}"
-        );
+        assert_eq!(ordered(&health, &[1, 2], early), "2 | 1", "round {round}");
         now += PROBE_EVERY;
-        assert_eq!(
-            ordered(&health, &[1, 2], now),
-            (vec![2, 1], 1, vec![1]),
-            "round {round}"
-        );
-        assert_eq!(
-            ordered(&health, &[1, 2], now),
-            (vec![2, 1], 1, vec![]),
-            "one probe at a time"
-        );
+        let due = ordered(&health, &[1, 2], now);
+        assert_eq!(due, "2 | 1, probe 1", "round {round}");
+        let again = ordered(&health, &[1, 2], now);
+        assert_eq!(again, "2 | 1", "one probe at a time");
         // A failed probe does not make a dead upstream alive, even if the cause is a lack of local
         // sockets.
         health.record_probe_failure(&upstream(1), now, now, round % 2 == 0);
     }
     health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
-    assert_eq!(
-        ordered(&health, &[1, 2], now),
-        (vec![1, 2], 2, vec![]),
-        "its first answer puts it back"
-    );
+    let order = ordered(&health, &[1, 2], now);
+    assert_eq!(order, "1 2 |", "its first answer puts it back");
 }
 
 #[test]
@@ -235,30 +193,19 @@ fn tcp_silence_expires() {
 fn least_recently_used_state_is_evicted() {
     let (health, start) = (UpstreamHealth::default(), Instant::now());
     let numbered = |n: usize| {
-        Upstream::from(SocketAddr::from((
-            [192, 0, 2, 1],
-            u16::try_from(n).unwrap(),
-        )))
+        let port = u16::try_from(n).unwrap();
+        Upstream::from(SocketAddr::from(([192, 0, 2, 1], port)))
     };
     for n in 0..MAX_REMEMBERED {
         health.record_tcp(&numbered(n), start + Duration::from_millis(n as u64), true);
     }
     health.order(&[numbered(0)], start + SECOND);
-    health.record_answer(
-        &numbered(1000),
-        &question(b"\x01a\0"),
-        NOERROR,
-        start + 2 * SECOND,
-    );
+    let a = question(b"\x01a\0");
+    health.record_answer(&numbered(1000), &a, NOERROR, start + 2 * SECOND);
     assert_eq!(health.0.lock().len(), MAX_REMEMBERED);
-    assert!(
-        health.was_silent_over_tcp(&numbered(0), start),
-        "asked since"
-    );
-    assert!(
-        !health.was_silent_over_tcp(&numbered(1), start),
-        "forgotten"
-    );
+    let is_remembered = |n| health.was_silent_over_tcp(&numbered(n), start);
+    assert!(is_remembered(0), "asked since");
+    assert!(!is_remembered(1), "forgotten");
 }
 
 /// Outcome of a query; `Died` stands for all steps that make an upstream dead.
@@ -277,15 +224,15 @@ fn upstream_is_down_after_recent_failures() {
     let cases: [(&str, &[Past], bool); 8] = [
         ("never asked", &[], false),
         ("lost packets", &[Silent, Silent], false),
-        ("silent from the start", &[Silent, Silent, Silent], true),
-        ("no listener", &[Refused, Refused, Refused], true),
+        ("silent from the start", &[Silent; 3], true),
+        ("no listener", &[Refused; 3], true),
         (
             "answers in between",
             &[Refused, Refused, Answered, Refused],
             false,
         ),
         (
-            "slow names and others",
+            "slow names",
             &[Answered, Silent, Silent, Silent, Silent],
             false,
         ),

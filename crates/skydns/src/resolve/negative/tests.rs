@@ -19,35 +19,20 @@ fn limited(reply: &Reply, seconds: u32) -> String {
         .join("; ")
 }
 
+fn soa_text(ttl: u32, minimum: u32) -> String {
+    format!("test. {ttl} IN SOA ns.test. hostmaster.test. 1 2 3 4 {minimum}")
+}
+
 #[test]
 fn negative_ttl_is_at_most_limit() {
     let empty = Reply::to(&Query::new("no.test.", "A").wire());
     let alias = empty.clone().answer("no.test. 800 IN CNAME gone.test.");
+    let soa = || empty.clone().authority(SOA);
     for (what, reply, seconds, expected) in [
-        (
-            "both fields",
-            empty.clone().authority(SOA),
-            60,
-            "test. 60 IN SOA ns.test. hostmaster.test. 1 2 3 4 60",
-        ),
-        (
-            "one field",
-            empty.clone().authority(SOA),
-            700,
-            "test. 700 IN SOA ns.test. hostmaster.test. 1 2 3 4 600",
-        ),
-        (
-            "no field",
-            empty.clone().authority(SOA),
-            900,
-            "test. 900 IN SOA ns.test. hostmaster.test. 1 2 3 4 600",
-        ),
-        (
-            "a limit of zero",
-            empty.clone().authority(SOA),
-            0,
-            "test. 0 IN SOA ns.test. hostmaster.test. 1 2 3 4 0",
-        ),
+        ("both fields", soa(), 60, &*soa_text(60, 60)),
+        ("one field", soa(), 700, &soa_text(700, 600)),
+        ("no field", soa(), 900, &soa_text(900, 600)),
+        ("a limit of zero", soa(), 0, &soa_text(0, 0)),
         (
             "an alias of a missing name keeps its own TTL",
             alias

@@ -10,8 +10,10 @@ fn parse_key(name: &str, secret: &str) -> Arc<TsigKey> {
     Arc::new(TsigKey::parse(&text).unwrap())
 }
 
+const OUR_SECRET: &str = "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=";
+
 fn our_key() -> Arc<TsigKey> {
-    parse_key("xfer", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=")
+    parse_key("xfer", OUR_SECRET)
 }
 
 /// An SOA query for the root.
@@ -65,28 +67,18 @@ fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
 
 #[test]
 fn query_signed_with_key_is_accepted() {
-    assert!(
-        check_query(&soa_query(), NOW).unwrap().is_none(),
-        "it is not signed"
-    );
+    let is_signed = |message: &[u8]| check_query(message, NOW).unwrap().is_some();
+    assert!(!is_signed(&soa_query()), "it is not signed");
     for (what, time) in [
         ("now", NOW),
         ("a slow clock", NOW - 300),
         ("a fast one", NOW + 300),
     ] {
-        assert!(
-            check_query(&signed_query(&our_key(), time), NOW)
-                .unwrap()
-                .is_some(),
-            "{what}"
-        );
+        assert!(is_signed(&signed_query(&our_key(), time)), "{what}");
     }
     let mut forwarded = signed_query(&our_key(), NOW);
     forwarded[..2].copy_from_slice(&[1, 2]);
-    assert!(
-        check_query(&forwarded, NOW).unwrap().is_some(),
-        "the ID on the way may be another"
-    );
+    assert!(is_signed(&forwarded), "the ID on the way may be another");
 }
 
 #[test]
@@ -98,10 +90,13 @@ fn query_signed_otherwise_is_refused() {
         message
     };
     let another = parse_key("xfer", "YW5vdGhlciBzZWNyZXQgb2YgMjQgb2N0ZXRz");
+    let ours_by_another = parse_key("other", OUR_SECRET);
+    let header_field = changed(QUESTION_END + 6 + 3);
+    let longer = [&good[..], &[0]].concat();
     for (what, message, expected) in [
         (
             "another name",
-            signed_query(&parse_key("other", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="), NOW),
+            signed_query(&ours_by_another, NOW),
             (9, Some(BADKEY), false),
         ),
         (
@@ -119,14 +114,10 @@ fn query_signed_otherwise_is_refused() {
             signed_query(&our_key(), NOW - 301),
             (9, Some(BADTIME), true),
         ),
-        (
-            "octets after the signature",
-            [&good[..], &[0]].concat(),
-            (1, None, false),
-        ),
+        ("octets after the signature", longer, (1, None, false)),
         (
             "a class that is none of TSIG",
-            changed(QUESTION_END + 6 + 3),
+            header_field,
             (1, None, false),
         ),
     ] {
@@ -171,46 +162,33 @@ fn signatures_of_one_response_are_chained() {
 #[test]
 fn response_without_room_is_truncated() {
     let flags = flag::QR | flag::AA | flag::RD | flag::RA;
+    let whole = (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]);
+    let cut = flags | flag::TC;
     for (what, octets, edns, rcode, expected) in [
+        ("room", 100, None, rcode::NXDOMAIN, whole),
         (
-            "a response with room",
-            100,
-            None,
-            rcode::NXDOMAIN,
-            (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]),
-        ),
-        (
-            "a response without room",
+            "no room",
             450,
             None,
             rcode::NXDOMAIN,
-            (flags | flag::TC, true, [1, 0, 0, 1]),
+            (cut, true, [1, 0, 0, 1]),
         ),
         (
-            "a response without room and with EDNS",
+            "no room, EDNS",
             450,
             Some(512),
             0,
-            (flags | flag::TC, true, [1, 0, 0, 2]),
+            (cut, true, [1, 0, 0, 2]),
         ),
-        (
-            "the client accepts more",
-            450,
-            Some(1232),
-            rcode::NXDOMAIN,
-            (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]),
-        ),
+        ("room with EDNS", 450, Some(1232), rcode::NXDOMAIN, whole),
     ] {
         let mut request = soa_query();
         request[2] = 1;
         if let Some(size) = edns {
             request[11] = 1;
-            request.extend(
-                [0, 0, 41]
-                    .into_iter()
-                    .chain(u16::to_be_bytes(size))
-                    .chain([0; 6]),
-            );
+            request.extend([0, 0, 41]);
+            request.extend(u16::to_be_bytes(size));
+            request.extend([0; 6]);
         }
         TsigSession::of_request(&our_key(), 7).sign_message(0, NOW, &mut request);
         let session = check_query(&request, NOW).unwrap().unwrap();
@@ -233,11 +211,8 @@ fn response_without_room_is_truncated() {
         assert_eq!((header.flags, truncated, header.counts), expected, "{what}");
         assert!(out.len() - 3 <= parsed.limit(), "{what}");
         if truncated {
-            assert!(
-                TsigRecord::read(&out[3..], QUESTION_END)
-                    .is_some_and(|(tsig, _)| !tsig.mac.is_empty()),
-                "{what}"
-            );
+            let (tsig, _) = TsigRecord::read(&out[3..], QUESTION_END).unwrap();
+            assert!(!tsig.mac.is_empty(), "{what}");
         }
     }
 }

@@ -27,12 +27,8 @@ fn metrics() -> CacheMetrics {
 }
 
 fn entry(query: &UpstreamQuery, wire: &[u8]) -> Option<CacheEntry> {
-    let ReplyCheck::Valid(reply) = check_reply(
-        query,
-        7,
-        &SocketAddr::from(([192, 0, 2, 53], 53)).into(),
-        wire,
-    ) else {
+    let upstream = SocketAddr::from(([192, 0, 2, 53], 53)).into();
+    let ReplyCheck::Valid(reply) = check_reply(query, 7, &upstream, wire) else {
         return None;
     };
     CacheEntry::new(query, &Arc::new(reply), &metrics(), Instant::now())
@@ -53,13 +49,25 @@ fn answer(entry: &CacheEntry, state: EntryState, name: &str, dnssec_ok: Option<b
 
 fn ask(name: &str, dnssec_ok: Option<bool>) -> Vec<u8> {
     let ask = Ask::new(name, "A").id(0);
-    let edns = dnssec_ok.map(|dnssec_ok| Opt {
+    match dnssec_ok {
+        Some(dnssec_ok) => ask.opt(our_opt(dnssec_ok)),
+        None => ask,
+    }
+    .wire()
+}
+
+/// Our OPT record.
+fn our_opt(dnssec_ok: bool) -> Opt {
+    Opt {
         udp: 1232,
         dnssec_ok,
         ..Opt::default()
-    });
-    edns.map_or_else(|| ask.clone(), |edns| ask.clone().opt(edns))
-        .wire()
+    }
+}
+
+/// A reply with one address.
+fn one_address() -> Answer {
+    to("x.test.", "A").answer("x.test. 60 IN A 192.0.2.1")
 }
 
 /// Name of the case, query type, reply, and the lifetime of its entry in seconds (`None`: not
@@ -76,54 +84,31 @@ fn check(cases: Vec<Lasting>) {
 #[test]
 fn positive_reply_lives_for_shortest_ttl() {
     let to = |rtype: &str| to("x.test.", rtype);
-    let one = || to("A").answer("x.test. 60 IN A 192.0.2.1");
+    let ttl = |ttl: u32| to("A").answer(&format!("x.test. {ttl} IN A 192.0.2.1"));
     let alias = to("A")
         .answer("x.test. 300 IN CNAME y.test.")
         .answer("y.test. 20 IN A 192.0.2.1");
-    let glue = one().additional("ns.test. 7 IN A 192.0.2.2").edns(1232);
+    let authority = ttl(60).authority("test. 5 IN NS ns.test.");
+    let glue = ttl(60).additional("ns.test. 7 IN A 192.0.2.2").edns(1232);
+    let zero_beside = ttl(60).answer("x.test. 0 IN A 192.0.2.2");
     let unknown = to("TYPE65280").answer("x.test. 60 IN TYPE65280 \\# 2 abcd");
     let bad_version = {
-        let mut wire = one().edns(1232).wire();
+        let mut wire = ttl(60).edns(1232).wire();
         let extended_rcode = wire.len() - 6;
         wire[extended_rcode] = 1;
         wire
     };
     check(vec![
-        ("one address", "A", one().wire(), Some(60)),
+        ("one address", "A", ttl(60).wire(), Some(60)),
         ("the shortest of several", "A", alias.wire(), Some(20)),
-        (
-            "in the authority",
-            "A",
-            one().authority("test. 5 IN NS ns.test.").wire(),
-            Some(5),
-        ),
+        ("in the authority", "A", authority.wire(), Some(5)),
         ("among the additional records", "A", glue.wire(), Some(7)),
-        (
-            "zero",
-            "A",
-            to("A").answer("x.test. 0 IN A 192.0.2.1").wire(),
-            None,
-        ),
-        (
-            "zero and another TTL",
-            "A",
-            one().answer("x.test. 0 IN A 192.0.2.2").wire(),
-            None,
-        ),
-        (
-            "the uppermost bit",
-            "A",
-            to("A").answer("x.test. 2147483648 IN A 192.0.2.1").wire(),
-            None,
-        ),
-        (
-            "a week",
-            "A",
-            to("A").answer("x.test. 604800 IN A 192.0.2.1").wire(),
-            Some(86_400),
-        ),
+        ("zero", "A", ttl(0).wire(), None),
+        ("zero and another TTL", "A", zero_beside.wire(), None),
+        ("the uppermost bit", "A", ttl(1 << 31).wire(), None),
+        ("a week", "A", ttl(604_800).wire(), Some(86_400)),
         ("an unknown type", "TYPE65280", unknown.wire(), Some(60)),
-        ("truncated", "A", one().truncated().wire(), None),
+        ("truncated", "A", ttl(60).truncated().wire(), None),
         ("BADVERS", "A", bad_version, None),
     ]);
 }
@@ -133,53 +118,42 @@ fn positive_reply_lives_for_shortest_ttl() {
 fn negative_reply_lives_for_soa_minimum() {
     let to = |rtype: &str| to("x.test.", rtype);
     let missing = || to("A").rcode("NXDOMAIN");
-    let soa = |ttl: u32, minimum: u32| {
-        format!("test. {ttl} IN SOA ns.test. admin.test. 1 3600 600 86400 {minimum}")
+    let with_soa = |ttl: u32, minimum: u32| {
+        let soa = format!("test. {ttl} IN SOA ns.test. admin.test. 1 3600 600 86400 {minimum}");
+        missing().authority(&soa).wire()
     };
     let alias = || to("A").answer("x.test. 50 IN CNAME y.test.");
     let asked_for = to("CNAME").answer("x.test. 60 IN CNAME y.test.");
+    let nodata = to("A").authority(SOA).wire();
+    let dead_end = alias().authority(SOA).wire();
+    let referral = to("A").authority("test. 60 IN NS ns.test.").wire();
     check(vec![
         (
             "NXDOMAIN, MINIMUM below the TTL",
             "A",
-            missing().authority(&soa(900, 60)).wire(),
+            with_soa(900, 60),
             Some(60),
         ),
         (
             "NXDOMAIN, MINIMUM above the TTL",
             "A",
-            missing().authority(&soa(30, 600)).wire(),
+            with_soa(30, 600),
             Some(30),
         ),
         (
             "NXDOMAIN for a day",
             "A",
-            missing().authority(&soa(86_400, 86_400)).wire(),
+            with_soa(86_400, 86_400),
             Some(10_800),
         ),
-        (
-            "NXDOMAIN, MINIMUM zero",
-            "A",
-            missing().authority(&soa(900, 0)).wire(),
-            None,
-        ),
+        ("NXDOMAIN, MINIMUM zero", "A", with_soa(900, 0), None),
         ("NXDOMAIN without SOA", "A", missing().wire(), None),
-        ("NODATA", "A", to("A").authority(SOA).wire(), Some(60)),
+        ("NODATA", "A", nodata, Some(60)),
         ("NODATA without SOA", "A", to("A").wire(), None),
-        (
-            "NODATA for the target of an alias",
-            "A",
-            alias().authority(SOA).wire(),
-            Some(50),
-        ),
+        ("NODATA for the target of an alias", "A", dead_end, Some(50)),
         ("an alias without target", "A", alias().wire(), None),
         ("an alias, asked for", "CNAME", asked_for.wire(), Some(60)),
-        (
-            "a referral",
-            "A",
-            to("A").authority("test. 60 IN NS ns.test.").wire(),
-            None,
-        ),
+        ("a referral", "A", referral, None),
     ]);
 }
 
@@ -241,15 +215,10 @@ fn answer_has_query_name_and_opt() {
         ("x.test.", Some(true)),
     ] {
         let answer = answer(&entry, EntryState::Fresh(1), name, dnssec_ok);
-        assert_eq!(
-            (answer.id, answer.flags().as_str()),
-            (0, "qr rd ra ad"),
-            "no AA: the answer is cached"
-        );
-        assert_eq!(
-            (answer.questions[0].name.as_str(), answer.trailing),
-            (name, 0)
-        );
+        // No AA: the answer is cached.
+        assert_eq!((answer.id, answer.flags().as_str()), (0, "qr rd ra ad"));
+        assert_eq!(answer.questions[0].name, name);
+        assert_eq!(answer.trailing, 0);
         assert_eq!((answer.answer.len(), answer.additional.len()), (1, 1));
         let opt = Opt {
             udp: 4096,
@@ -268,19 +237,11 @@ fn stale_answer_has_extended_error() {
     let negative = entry(&query("x.test.", "A"), &negative).unwrap();
     for (entry, code, others) in [(&positive, 3, 1), (&negative, 19, 0)] {
         for dnssec_ok in [None, Some(false), Some(true)] {
-            let answer = answer(
-                entry,
-                EntryState::Stale { due: false },
-                "x.test.",
-                dnssec_ok,
-            );
+            let stale = EntryState::Stale { due: false };
+            let answer = answer(entry, stale, "x.test.", dnssec_ok);
             assert!(!answer.has("ad"));
-            for record in answer
-                .answer
-                .iter()
-                .chain(&answer.authority)
-                .chain(&answer.additional)
-            {
+            let sections = [&answer.answer, &answer.authority, &answer.additional];
+            for record in sections.into_iter().flatten() {
                 assert_eq!(record.ttl, 30, "{record}");
             }
             let options = answer.edns.map(|opt| opt.options);
@@ -296,47 +257,24 @@ fn stale_answer_has_extended_error() {
 
 #[test]
 fn missing_upstream_opt_is_replaced() {
-    let entry = entry(
-        &query("x.test.", "A"),
-        &to("x.test.", "A")
-            .answer("x.test. 60 IN A 192.0.2.1")
-            .wire(),
-    )
-    .unwrap();
+    let entry = entry(&query("x.test.", "A"), &one_address().wire()).unwrap();
     for dnssec_ok in [false, true] {
         let opt = answer(&entry, EntryState::Fresh(0), "x.test.", Some(dnssec_ok)).edns;
-        assert_eq!(
-            opt,
-            Some(Opt {
-                udp: 1232,
-                dnssec_ok,
-                ..Opt::default()
-            })
-        );
+        assert_eq!(opt, Some(our_opt(dnssec_ok)));
     }
 }
 
 #[test]
 fn entry_state_depends_on_age_and_failures() {
-    let entry = || {
-        entry(
-            &query("x.test.", "A"),
-            &to("x.test.", "A")
-                .answer("x.test. 60 IN A 192.0.2.1")
-                .wire(),
-        )
-        .unwrap()
-    };
+    let entry = || entry(&query("x.test.", "A"), &one_address().wire()).unwrap();
     let second = Duration::from_secs(1);
     let limits = CacheLimits {
         stale: 100 * second,
         recheck: 30 * second,
         ..CacheLimits::default()
     };
-    let (failing, due) = (
-        Some(EntryState::Stale { due: false }),
-        Some(EntryState::Stale { due: true }),
-    );
+    let failing = Some(EntryState::Stale { due: false });
+    let due = Some(EntryState::Stale { due: true });
     let cases: [(&str, Option<u32>, u32, Option<EntryState>); 9] = [
         ("new", None, 0, Some(EntryState::Fresh(0))),
         ("in its last second", None, 59, Some(EntryState::Fresh(59))),
@@ -347,7 +285,7 @@ fn entry_state_depends_on_age_and_failures() {
         ("for the last time", Some(70), 159, due),
         ("too old", Some(70), 160, None),
         (
-            "failed when it was fresh",
+            "failed when fresh",
             Some(10),
             20,
             Some(EntryState::Fresh(20)),

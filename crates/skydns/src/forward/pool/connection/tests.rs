@@ -50,19 +50,15 @@ async fn idle_connection_is_closed() {
     let begun = Instant::now();
     let (answer, ()) = tokio::join!(connection.ask(query()), echo(&mut server));
     assert_eq!(answer.unwrap().1.len(), HEADER);
-    assert_eq!(
-        task.await.unwrap(),
-        Some(ConnectionEnd {
-            one_at_a_time: false,
-            pipelined: false
-        })
-    );
+    let expected = ConnectionEnd {
+        one_at_a_time: false,
+        pipelined: false,
+    };
+    assert_eq!(task.await.unwrap(), Some(expected));
     assert_eq!(begun.elapsed().as_secs(), IDLE_TIMEOUT.as_secs());
     assert!(!connection.is_open());
-    assert!(matches!(
-        connection.ask(query()).await,
-        Err(AskError::Unsent)
-    ));
+    let late = connection.ask(query()).await;
+    assert!(matches!(late, Err(AskError::Unsent)));
 }
 
 /// A connection that was silent for too long takes no further queries, but still waits for the
@@ -84,15 +80,12 @@ async fn silent_connection_takes_no_queries() {
 
     let (connection, _server, task) = self::connection(DEEP);
     let begun = Instant::now();
-    assert!(matches!(
-        connection.ask(query()).await,
-        Err(AskError::Failed(UpstreamFailure::Timeout))
-    ));
+    let silent = connection.ask(query()).await;
+    let timeout = UpstreamFailure::Timeout;
+    assert!(matches!(silent, Err(AskError::Failed(failure)) if failure == timeout));
     task.await.unwrap();
-    assert_eq!(
-        begun.elapsed().as_secs(),
-        (REPLY_TIMEOUT + DRAIN_TIMEOUT).as_secs()
-    );
+    let longest = REPLY_TIMEOUT + DRAIN_TIMEOUT;
+    assert_eq!(begun.elapsed().as_secs(), longest.as_secs());
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,14 +171,12 @@ async fn connection_end_is_reported() {
             .iter()
             .filter(|answer| matches!(answer, Err(AskError::Failed(UpstreamFailure::Closed))));
         assert_eq!(closed.count(), asked - answered);
-        assert_eq!(
-            task.await.unwrap(),
-            Some(ConnectionEnd {
-                one_at_a_time,
-                pipelined
-            }),
-            "{answered} of {asked}"
-        );
+        let expected = ConnectionEnd {
+            one_at_a_time,
+            pipelined,
+        };
+        let end = task.await.unwrap();
+        assert_eq!(end, Some(expected), "{answered} of {asked}");
     }
 }
 
