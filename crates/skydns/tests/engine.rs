@@ -25,8 +25,7 @@ use skydns::resolve::extract_external_answer;
 use testkit::message::Message;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use wire::Name;
-use wire::Transport;
+use wire::{Name, Transport};
 
 fn identity() -> Identity {
     Identity {
@@ -53,6 +52,20 @@ fn outside(answer: ExternalAnswer) -> ExternalAnswers {
     outside
 }
 
+/// The record that an upstream sends for `www.outside.test`.
+fn outside_record(rtype: u16, rdata: &[u8]) -> ExternalRecord {
+    ExternalRecord {
+        owner: name("www.outside.test"),
+        rtype,
+        rdata: rdata.into(),
+    }
+}
+
+/// External answers with one record for the A query for `www.outside.test`.
+fn outside_with(rtype: u16, rdata: &[u8]) -> ExternalAnswers {
+    outside(ExternalAnswer::Records(vec![outside_record(rtype, rdata)]))
+}
+
 /// The answer to `query`.
 fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAnswers) -> Vec<u8> {
     let mut out = Vec::new();
@@ -61,35 +74,85 @@ fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAns
     out
 }
 
+/// The answer to a query over UDP that needs no upstream.
+fn own_reply(view: &Fixed, query: &[u8]) -> Message {
+    let reply = reply(view, query, Transport::Udp, &ExternalAnswers::none());
+    Message::parse(&reply).unwrap()
+}
+
+/// A record in text format. An SOA record has only its owner, TTL and MINIMUM; its other fields,
+/// except for the serial, are checked.
+fn brief(record: &str) -> String {
+    let fields: Vec<&str> = record.split(' ').collect();
+    let [
+        zone,
+        ttl,
+        "IN",
+        "SOA",
+        server,
+        mailbox,
+        _serial,
+        timers @ ..,
+    ] = &fields[..]
+    else {
+        return record.to_owned();
+    };
+    assert_eq!(*server, format!("ns.dns.{zone}"));
+    assert_eq!(*mailbox, format!("hostmaster.{zone}"));
+    assert_eq!(timers[..3], ["28800", "7200", "604800"]);
+    format!("{zone} {ttl} IN SOA/{}", timers[3])
+}
+
+/// The outcome of a query over UDP in one line: RCODE, flags and records of the answer, or what is
+/// still to do.
+fn ask(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
+    let (owner, rtype) = question.split_once(' ').unwrap();
+    let query = Query::new(&format!("{owner}."), rtype).wire();
+    let mut out = Vec::new();
+    match answer_message(view, &identity(), &query, Transport::Udp, known, &mut out) {
+        EngineOutcome::Reply(_) => {
+            let text = testkit::dig::show(&out);
+            let header = text.lines().next().unwrap_or_default();
+            let header = header.replace(";; ", "").replace("flags: ", "");
+            let records = text.lines().filter(|line| !line.starts_with(';'));
+            let records = records.map(brief).collect::<Vec<_>>().join("; ");
+            format!("{header}: {records}").trim_end().to_owned()
+        }
+        EngineOutcome::Pending(PendingAnswer::Forward(system)) => format!("forward/{system:?}"),
+        EngineOutcome::Pending(PendingAnswer::External(queries)) => {
+            let asked = queries.iter().map(|query| query.name.to_string());
+            format!("asks for {}", asked.collect::<Vec<_>>().join(" "))
+        }
+        outcome => format!("{outcome:?}"),
+    }
+}
+
+/// The lines of a table, without empty lines and comments.
+fn rows(table: &str) -> impl Iterator<Item = &str> {
+    let lines = table.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Asserts the outcomes of queries. Each row has a question, ` => `, and what [`ask`] says.
+fn assert_answers(view: &Fixed, known: &ExternalAnswers, table: &str) {
+    for row in rows(table) {
+        let (question, expected) = row.split_once(" => ").unwrap();
+        assert_eq!(ask(view, question, known), expected, "{question}");
+    }
+}
+
 #[test]
 fn external_alias_asks_upstream_once() {
-    let (view, query) = (
-        Fixed::new(&[]),
-        Query::new("out.apps.svc.cluster.local.", "A").wire(),
-    );
-    let asked = answer_message(
-        &view,
-        &identity(),
-        &query,
-        Transport::Udp,
-        &ExternalAnswers::none(),
-        &mut Vec::new(),
-    );
-    assert_eq!(
-        asked,
-        EngineOutcome::Pending(PendingAnswer::External(vec![address_of(
-            "www.outside.test"
-        )]))
-    );
     for (known, expected) in [
-        (ExternalAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
+        (ExternalAnswers::none(), "asks for www.outside.test."),
+        (outside(ExternalAnswer::Failed), "SERVFAIL, qr rd ra:"),
         (
-            ExternalAnswer::Records(Vec::new()),
-            ";; NOERROR, flags: qr aa rd ra",
+            outside(ExternalAnswer::Records(Vec::new())),
+            "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.",
         ),
     ] {
-        let answer = reply(&view, &query, Transport::Udp, &outside(known));
-        assert_eq!(testkit::dig::show(&answer).lines().next(), Some(expected));
+        let found = ask(&Fixed::new(&[]), "out.apps.svc.cluster.local A", &known);
+        assert_eq!(found, expected);
     }
 }
 
@@ -103,488 +166,232 @@ fn in_process_answer_takes_equal_rounds() {
     assert_eq!((response.rcode, response.external.len()), (Some(0), 96));
 }
 
-/// The answer for `out.apps.svc`, an alias of `www.outside.test`, which is an alias of `target`.
-fn answer_by_way_of_outside(target: &str) -> String {
-    let target = name(target).wire().into();
-    let alias = ExternalRecord {
-        owner: name("www.outside.test"),
-        rtype: 5,
-        rdata: target,
-    };
-    let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
-    let known = outside(ExternalAnswer::Records(vec![alias]));
-    testkit::dig::show(&reply(&Fixed::new(&[]), &query, Transport::Udp, &known))
-}
-
 /// If an upstream returns an alias of a cluster name, the engine resolves the cluster name itself.
 #[test]
 fn upstream_never_answers_cluster_names() {
-    for (name, expected) in [
+    let alias = "out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
+        www.outside.test. 30 IN CNAME";
+    for (target, expected) in [
         (
-            "web",
-            ";; NOERROR, flags: qr aa rd ra\n\
-             ;out.apps.svc.cluster.local. IN A\n\
-             ;; ANSWER\n\
-             out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.\n\
-             www.outside.test. 30 IN CNAME web.apps.svc.cluster.local.\n\
-             web.apps.svc.cluster.local. 30 IN A 10.96.0.9\n",
+            "web.apps.svc.cluster.local",
+            format!(
+                "NOERROR, qr aa rd ra: {alias} web.apps.svc.cluster.local.; \
+                 web.apps.svc.cluster.local. 30 IN A 10.96.0.9"
+            ),
         ),
         (
-            "gone",
-            ";; NOERROR, flags: qr aa rd ra\n\
-             ;out.apps.svc.cluster.local. IN A\n\
-             ;; ANSWER\n\
-             out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.\n\
-             www.outside.test. 30 IN CNAME gone.apps.svc.cluster.local.\n",
+            "gone.apps.svc.cluster.local",
+            format!("NOERROR, qr aa rd ra: {alias} gone.apps.svc.cluster.local."),
         ),
         (
-            "out",
-            ";; SERVFAIL, flags: qr rd ra\n;out.apps.svc.cluster.local. IN A\n",
+            "out.apps.svc.cluster.local",
+            "SERVFAIL, qr rd ra:".to_owned(),
         ),
     ] {
-        assert_eq!(
-            answer_by_way_of_outside(&format!("{name}.apps.svc.cluster.local")),
-            expected
-        );
+        let known = outside_with(5, name(target).wire());
+        let found = ask(&Fixed::new(&[]), "out.apps.svc.cluster.local A", &known);
+        assert_eq!(found, expected, "{target}");
     }
 }
 
-/// The TTLs of an answer's records, section by section, and the MINIMUM of its SOA record.
-fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &ExternalAnswers) -> Vec<String> {
-    let answer = testkit::dig::show(&reply(
-        view,
-        &Query::new(name, rtype).wire(),
-        Transport::Udp,
-        outside,
-    ));
-    let records = answer.lines().filter(|line| !line.starts_with(';'));
-    let ttl = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let minimum = if words[3] == "SOA" {
-            format!("/{}", words[10])
-        } else {
-            String::new()
-        };
-        format!("{} {}{minimum}", words[3], words[1])
+/// The types and TTLs of an answer's records, section by section, and the MINIMUM of its SOA
+/// record.
+fn ttls(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
+    let answer = ask(view, question, known);
+    let (_, records) = answer.split_once(": ").unwrap();
+    let ttl = |record: &str| {
+        let words: Vec<&str> = record.split(' ').collect();
+        format!("{} {}", words[3], words[1])
     };
-    records.map(ttl).collect()
+    records.split("; ").map(ttl).collect::<Vec<_>>().join(", ")
 }
 
-/// The defaults, and zones with a TTL for records and one for missing names.
-fn views_with_ttls() -> [Fixed; 4] {
-    [
+/// Question, and the answers with the default TTLs, and with TTLs for records and missing names of
+/// 5 and 3, 3600 and 0, 0 and 5 seconds. Addresses from an upstream have a TTL of at most a minute,
+/// and so have the aliases before them.
+const TTLS: &str = "
+    web.apps.svc.cluster.local A     | A 30          | A 5         | A 3600           | A 0
+    web.apps.svc.cluster.local SRV   | SRV 30, A 30  | SRV 5, A 5  | SRV 3600, A 3600 | SRV 0, A 0
+    web.apps.svc.cluster.local AAAA  | SOA/60 60     | SOA/3 3     | SOA/0 0          | SOA/5 5
+    no.apps.svc.cluster.local A      | SOA/60 60     | SOA/3 3     | SOA/0 0          | SOA/5 5
+    out.apps.svc.cluster.local CNAME | CNAME 30      | CNAME 5     | CNAME 3600       | CNAME 0
+    out.apps.svc.cluster.local A     | CNAME 30, A 30 | CNAME 5, A 5 | CNAME 60, A 60 | CNAME 0, A 0
+    dns-version.cluster.local TXT    | TXT 30        | TXT 5       | TXT 3600         | TXT 0
+    cluster.local SOA                | SOA/60 3600   | SOA/3 5     | SOA/0 3600       | SOA/5 0
+";
+
+#[test]
+fn zone_ttl_and_negative_ttl_apply() {
+    let known = outside_with(1, &[198, 51, 100, 1]);
+    let views = [
         Fixed::new(&[]),
         Fixed::new(&[]).ttls(5, 3),
         Fixed::new(&[]).ttls(3600, 0),
         Fixed::new(&[]).ttls(0, 5),
-    ]
-}
-
-#[test]
-fn zone_ttl_and_negative_ttl_apply() {
-    let known = outside(ExternalAnswer::Records(vec![ExternalRecord {
-        owner: name("www.outside.test"),
-        rtype: 1,
-        rdata: [198, 51, 100, 1].as_slice().into(),
-    }]));
-    let views = views_with_ttls();
-    for (name, rtype, expected) in [
-        (
-            "web.apps.svc",
-            "A",
-            [&["A 30"][..], &["A 5"], &["A 3600"], &["A 0"]],
-        ),
-        (
-            "web.apps.svc",
-            "SRV",
-            [
-                &["SRV 30", "A 30"],
-                &["SRV 5", "A 5"],
-                &["SRV 3600", "A 3600"],
-                &["SRV 0", "A 0"],
-            ],
-        ),
-        (
-            "web.apps.svc",
-            "AAAA",
-            [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]],
-        ),
-        (
-            "no.apps.svc",
-            "A",
-            [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]],
-        ),
-        (
-            "out.apps.svc",
-            "CNAME",
-            [&["CNAME 30"], &["CNAME 5"], &["CNAME 3600"], &["CNAME 0"]],
-        ),
-        // Addresses from an upstream have a TTL of at most a minute, and so have the aliases before
-        // them.
-        (
-            "out.apps.svc",
-            "A",
-            [
-                &["CNAME 30", "A 30"],
-                &["CNAME 5", "A 5"],
-                &["CNAME 60", "A 60"],
-                &["CNAME 0", "A 0"],
-            ],
-        ),
-        (
-            "dns-version",
-            "TXT",
-            [&["TXT 30"], &["TXT 5"], &["TXT 3600"], &["TXT 0"]],
-        ),
-    ] {
-        for (view, expected) in views.iter().zip(expected) {
-            assert_eq!(
-                ttls(view, &format!("{name}.cluster.local."), rtype, &known),
-                expected,
-                "{name} {rtype}"
-            );
-        }
+    ];
+    for row in rows(TTLS) {
+        let (question, expected) = row.split_once('|').unwrap();
+        let expected: Vec<&str> = expected.split('|').map(str::trim).collect();
+        let found = views
+            .each_ref()
+            .map(|view| ttls(view, question.trim(), &known));
+        assert_eq!(found[..], expected, "{question}");
     }
-}
-
-#[test]
-fn soa_record_has_zone_ttls() {
-    let views = views_with_ttls();
-    let apex = |view| ttls(view, "cluster.local.", "SOA", &ExternalAnswers::none());
-    assert_eq!(
-        views.each_ref().map(apex),
-        [["SOA 3600/60"], ["SOA 5/3"], ["SOA 3600/0"], ["SOA 0/5"]]
-    );
 }
 
 #[test]
 fn several_domains_hold_the_same_names() {
     let view = Fixed::new(&[])
         .other_domains(&["new.example"])
-        .with_aliases(
-            &["svc", "apps", "there"],
-            std::iter::once("web.apps.svc.new.example".to_owned()),
-        );
-    let known = outside(ExternalAnswer::Failed);
-    let soa = "SOA ns.dns.new.example. hostmaster.new.example. <serial> 28800 7200 604800 60";
-    for (name, rtype, expected) in [
-        (
-            "web.apps.svc.new.example.",
-            "A",
-            vec!["web.apps.svc.new.example. A 10.96.0.9".to_owned()],
-        ),
-        (
-            "WEB.apps.svc.NEW.example.",
-            "A",
-            vec!["WEB.apps.svc.NEW.example. A 10.96.0.9".to_owned()],
-        ),
-        (
-            "web.apps.svc.new.example.",
-            "SRV",
-            vec![
-                "web.apps.svc.new.example. SRV 10 100 0 w.web.apps.svc.new.example.".to_owned(),
-                "w.web.apps.svc.new.example. A 10.96.0.9".to_owned(),
-            ],
-        ),
-        (
-            "no.apps.svc.new.example.",
-            "A",
-            vec![format!("new.example. {soa}")],
-        ),
-        ("new.example.", "SOA", vec![format!("new.example. {soa}")]),
-        (
-            "there.apps.svc.cluster.local.",
-            "A",
-            vec![
-                "there.apps.svc.cluster.local. CNAME web.apps.svc.new.example.".to_owned(),
-                "web.apps.svc.new.example. A 10.96.0.9".to_owned(),
-            ],
-        ),
-    ] {
-        let answer = reply(
-            &view,
-            &Query::new(name, rtype).wire(),
-            Transport::Udp,
-            &known,
-        );
-        let short = |line: &str| {
-            let (owner, rest) = line.split_once(' ').unwrap();
-            format!("{owner} {}", rest.split_once(" IN ").unwrap().1)
-        };
-        let text = testkit::dig::show_sorted(&answer);
-        let records: Vec<String> = text
-            .lines()
-            .filter(|line| !line.starts_with(';'))
-            .map(short)
-            .collect();
-        assert_eq!(records, expected, "{name} {rtype}");
-    }
+        .alias_at(&["svc", "apps", "there"], "web.apps.svc.new.example");
+    assert_answers(
+        &view,
+        &outside(ExternalAnswer::Failed),
+        "
+        web.apps.svc.new.example A => NOERROR, qr aa rd ra: web.apps.svc.new.example. 30 IN A 10.96.0.9
+        WEB.apps.svc.NEW.example A => NOERROR, qr aa rd ra: WEB.apps.svc.NEW.example. 30 IN A 10.96.0.9
+        web.apps.svc.new.example SRV => NOERROR, qr aa rd ra: web.apps.svc.new.example. 30 IN SRV 10 100 0 w.web.apps.svc.new.example.; w.web.apps.svc.new.example. 30 IN A 10.96.0.9
+        no.apps.svc.new.example A => NXDOMAIN, qr rd: new.example. 60 IN SOA/60
+        new.example SOA => NOERROR, qr aa rd ra: new.example. 3600 IN SOA/60
+        there.apps.svc.cluster.local A => NOERROR, qr aa rd ra: there.apps.svc.cluster.local. 30 IN CNAME web.apps.svc.new.example.; web.apps.svc.new.example. 30 IN A 10.96.0.9
+        ",
+    );
 }
+
+/// Name, and the RCODEs of its answer with `--fallthrough` for the whole zone, for two names, and
+/// before the first sync. An existing name is not forwarded, even if its alias cannot be resolved.
+const FALLTHROUGH: &str = "
+    no.apps.svc.cluster.local  forward/Recursive NXDOMAIN          REFUSED
+    no.OTHER.svc.cluster.local forward/Recursive forward/Recursive REFUSED
+    vm.cluster.local           forward/Recursive forward/Recursive REFUSED
+    xvm.cluster.local          forward/Recursive NXDOMAIN          REFUSED
+    web.apps.svc.cluster.local NOERROR           NOERROR           REFUSED
+    out.apps.svc.cluster.local SERVFAIL          SERVFAIL          REFUSED
+";
 
 #[test]
 fn missing_names_of_some_zones_are_forwarded() {
-    let said = |view: &Fixed, name: &str| {
-        let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer_message(
-            view,
-            &identity(),
-            &query,
-            Transport::Udp,
-            &outside(ExternalAnswer::Failed),
-            &mut out,
-        ) {
-            EngineOutcome::Reply(_) => testkit::dig::show(&out)[3..]
-                .split(',')
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            other => format!("{other:?}"),
-        }
-    };
-    let all = Fixed::new(&[]).fallthrough(&["cluster.local"]);
-    let some = Fixed::new(&[]).fallthrough(&["other.svc.cluster.local", "vm.cluster.local"]);
-    let unsynced = Fixed::new(&[]).fallthrough(&["."]).unsynced();
-    for (name, expected) in [
-        (
-            "no.apps.svc.cluster.local.",
-            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
-        ),
-        (
-            "no.OTHER.svc.cluster.local.",
-            [
-                "Pending(Forward(Recursive))",
-                "Pending(Forward(Recursive))",
-                "REFUSED",
-            ],
-        ),
-        (
-            "vm.cluster.local.",
-            [
-                "Pending(Forward(Recursive))",
-                "Pending(Forward(Recursive))",
-                "REFUSED",
-            ],
-        ),
-        (
-            "xvm.cluster.local.",
-            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
-        ),
-        // An existing name is not forwarded, even if its alias cannot be resolved.
-        (
-            "web.apps.svc.cluster.local.",
-            ["NOERROR", "NOERROR", "REFUSED"],
-        ),
-        (
-            "out.apps.svc.cluster.local.",
-            ["SERVFAIL", "SERVFAIL", "REFUSED"],
-        ),
-    ] {
-        assert_eq!(
-            [&all, &some, &unsynced].map(|view| said(view, name)),
-            expected,
-            "{name}"
-        );
-    }
-}
-
-/// The first line of the answer over UDP, the external name that the answer needs, or the outcome.
-fn brief_outcome(view: &Fixed, name: &str, rtype: &str) -> String {
-    let query = Query::new(name, rtype).wire();
-    let mut out = Vec::new();
-    let outcome = answer_message(
-        view,
-        &identity(),
-        &query,
-        Transport::Udp,
-        &ExternalAnswers::none(),
-        &mut out,
-    );
-    match outcome {
-        EngineOutcome::Reply(_) => testkit::dig::show(&out)
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
-        EngineOutcome::Pending(PendingAnswer::External(questions)) => {
-            format!("asks for {}", questions[0].name)
-        }
-        other => format!("{other:?}"),
+    let views = [
+        Fixed::new(&[]).fallthrough(&["cluster.local"]),
+        Fixed::new(&[]).fallthrough(&["other.svc.cluster.local", "vm.cluster.local"]),
+        Fixed::new(&[]).fallthrough(&["."]).unsynced(),
+    ];
+    for row in rows(FALLTHROUGH) {
+        let (name, expected) = row.split_once(' ').unwrap();
+        let rcodes = views.each_ref().map(|view| {
+            let answer = ask(view, &format!("{name} A"), &outside(ExternalAnswer::Failed));
+            answer.split(',').next().unwrap_or_default().to_owned()
+        });
+        let expected: Vec<&str> = expected.split_whitespace().collect();
+        assert_eq!(rcodes[..], expected, "{name}");
     }
 }
 
 #[test]
 fn longest_matching_domain_answers() {
-    let alias = |view: Fixed, path: &[&'static str], to: &str| {
-        view.with_aliases(path, std::iter::once(to.to_owned()))
-    };
     let view = || {
         let servers = [std::net::SocketAddr::from(([192, 0, 2, 1], 53))];
         let domains = ["local", "cluster.local", "corp.cluster.local", "intra"];
-        let view = domains
+        domains
             .iter()
-            .fold(Fixed::new(&[]), |view, domain| view.stub(domain, &servers));
-        let view = alias(view, &["svc", "apps", "into"], "host.corp.cluster.local");
-        let view = alias(view, &["svc", "apps", "short"], "intra");
-        alias(view, &["svc", "apps", "bare"], "elsewhere")
+            .fold(Fixed::new(&[]), |view, domain| view.stub(domain, &servers))
+            .alias_at(&["svc", "apps", "into"], "host.corp.cluster.local")
+            .alias_at(&["svc", "apps", "short"], "intra")
+            .alias_at(&["svc", "apps", "bare"], "elsewhere")
     };
-    let (synced, unsynced) = (view(), view().unsynced());
-    for (name, before, after) in [
-        (
-            "corp.cluster.local.",
-            "Pending(Forward(Stub))",
-            "Pending(Forward(Stub))",
-        ),
-        (
-            "host.CORP.cluster.local.",
-            "Pending(Forward(Stub))",
-            "Pending(Forward(Stub))",
-        ),
-        (
-            "other.local.",
-            "Pending(Forward(Stub))",
-            "Pending(Forward(Stub))",
-        ),
-        (
-            "xcorp.cluster.local.",
-            ";; REFUSED, flags: qr",
-            ";; NXDOMAIN, flags: qr rd",
-        ),
-        (
-            "web.apps.svc.cluster.local.",
-            ";; REFUSED, flags: qr",
-            ";; NOERROR, flags: qr aa rd ra",
-        ),
-        (
-            "into.apps.svc.cluster.local.",
-            ";; REFUSED, flags: qr",
-            "asks for host.corp.cluster.local.",
-        ),
-        // Names of a single label are forwarded only if they are a stub domain.
-        (
-            "short.apps.svc.cluster.local.",
-            ";; REFUSED, flags: qr",
-            "asks for intra.",
-        ),
-        (
-            "bare.apps.svc.cluster.local.",
-            ";; REFUSED, flags: qr",
-            ";; SERVFAIL, flags: qr rd ra",
-        ),
-    ] {
-        assert_eq!(
-            (
-                brief_outcome(&unsynced, name, "A").as_str(),
-                brief_outcome(&synced, name, "A").as_str()
-            ),
-            (before, after),
-            "{name}"
-        );
-    }
+    let synced = "
+        corp.cluster.local A => forward/Stub
+        host.CORP.cluster.local A => forward/Stub
+        other.local A => forward/Stub
+        xcorp.cluster.local A => NXDOMAIN, qr rd: cluster.local. 60 IN SOA/60
+        web.apps.svc.cluster.local A => NOERROR, qr aa rd ra: web.apps.svc.cluster.local. 30 IN A 10.96.0.9
+        into.apps.svc.cluster.local A => asks for host.corp.cluster.local.
+        # Names of a single label are forwarded only if they are a stub domain.
+        short.apps.svc.cluster.local A => asks for intra.
+        bare.apps.svc.cluster.local A => SERVFAIL, qr rd ra:
+    ";
+    let unsynced = "
+        corp.cluster.local A => forward/Stub
+        host.CORP.cluster.local A => forward/Stub
+        other.local A => forward/Stub
+        xcorp.cluster.local A => REFUSED, qr:
+        web.apps.svc.cluster.local A => REFUSED, qr:
+        into.apps.svc.cluster.local A => REFUSED, qr:
+        short.apps.svc.cluster.local A => REFUSED, qr:
+        bare.apps.svc.cluster.local A => REFUSED, qr:
+    ";
+    assert_answers(&view(), &ExternalAnswers::none(), synced);
+    assert_answers(&view().unsynced(), &ExternalAnswers::none(), unsynced);
 }
 
 #[test]
 fn cache_topology_forwards_external_names() {
-    let (stock, cache) = (Fixed::new(&[]), Fixed::new(&[]).forwards_all());
-    for (name, rtype, before, after) in [
-        (
-            "short.",
-            "A",
-            ";; SERVFAIL, flags: qr rd ra",
-            "Pending(Forward(Recursive))",
-        ),
-        (
-            ".",
-            "NS",
-            ";; SERVFAIL, flags: qr rd ra",
-            "Pending(Forward(Recursive))",
-        ),
-        (
-            "www.outside.test.",
-            "ANY",
-            ";; REFUSED, flags: qr",
-            "Pending(Forward(Recursive))",
-        ),
-        (
-            "web.apps.svc.cluster.local.",
-            "ANY",
-            ";; REFUSED, flags: qr",
-            ";; REFUSED, flags: qr",
-        ),
-    ] {
-        assert_eq!(
-            (
-                brief_outcome(&stock, name, rtype).as_str(),
-                brief_outcome(&cache, name, rtype).as_str()
-            ),
-            (before, after),
-            "{name}"
-        );
+    let stock = "
+        short A => SERVFAIL, qr rd ra:
+        www.outside.test ANY => REFUSED, qr:
+        web.apps.svc.cluster.local ANY => REFUSED, qr:
+    ";
+    let cache = "
+        short A => forward/Recursive
+        www.outside.test ANY => forward/Recursive
+        web.apps.svc.cluster.local ANY => REFUSED, qr:
+    ";
+    let views = [Fixed::new(&[]), Fixed::new(&[]).forwards_all()];
+    for (view, table) in views.iter().zip([stock, cache]) {
+        assert_answers(view, &ExternalAnswers::none(), table);
     }
+    let root = views.map(|view| ask(&view, " NS", &ExternalAnswers::none()));
+    assert_eq!(root, ["SERVFAIL, qr rd ra:", "forward/Recursive"]);
+}
+
+#[test]
+fn strict_empty_non_terminal_exists() {
+    let table = "
+        svc.cluster.local A => NOERROR, qr aa rd ra: cluster.local. 60 IN SOA/60
+        apps.svc.cluster.local SRV => NOERROR, qr aa rd ra: cluster.local. 60 IN SOA/60
+        no.apps.svc.cluster.local A => NXDOMAIN, qr aa rd ra: cluster.local. 60 IN SOA/60
+        no.apps.svc.cluster.local NS => NXDOMAIN, qr aa rd ra: cluster.local. 60 IN SOA/60
+        cluster.local A => NOERROR, qr aa rd ra: cluster.local. 60 IN SOA/60
+        cluster.local NS => NOERROR, qr aa rd ra: cluster.local. 30 IN NS ns.dns.cluster.local.
+    ";
+    let view = Fixed::new(&[]).strict();
+    assert_answers(&view, &ExternalAnswers::none(), table);
 }
 
 #[test]
 fn routes_are_known_before_sync() {
     let texts = ["configuration=1".to_owned(), "routes=2".to_owned()];
     let query = Query::new("routes.kubedns.", "TXT").class("CH").wire();
-    for view in [
-        Fixed::new(&[]).routes(&texts),
-        Fixed::new(&[]).routes(&texts).unsynced(),
-    ] {
-        let message = Message::parse(&reply(
-            &view,
-            &query,
-            Transport::Udp,
-            &ExternalAnswers::none(),
-        ))
-        .unwrap();
-        assert_eq!(
-            message.answer_data("TXT"),
-            ["\"configuration=1\"", "\"routes=2\""]
-        );
+    let synced = Fixed::new(&[]).routes(&texts);
+    let unsynced = Fixed::new(&[]).routes(&texts).unsynced();
+    for view in [synced, unsynced] {
+        let shown = own_reply(&view, &query).answer_data("TXT");
+        assert_eq!(shown, ["\"configuration=1\"", "\"routes=2\""]);
     }
-    let nothing = reply(
-        &Fixed::new(&[]),
-        &query,
-        Transport::Udp,
-        &ExternalAnswers::none(),
-    );
-    assert_eq!(Message::parse(&nothing).unwrap().rcode_name(), "REFUSED");
+    let without_routes = own_reply(&Fixed::new(&[]), &query);
+    assert_eq!(without_routes.rcode_name(), "REFUSED");
 }
 
 /// A chain of aliases that ends without an address takes a limited number of lookups.
 #[test]
 fn dead_alias_is_walked_once() {
-    const LINKS: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
-    let next = |link: &str| format!("{link}.apps.svc.cluster.local");
-    let mut view = Fixed::new(&[]);
-    for pair in LINKS.windows(2) {
-        view = view.with_aliases(&["svc", "apps", pair[0]], std::iter::once(next(pair[1])));
-    }
-    let view = view.with_aliases(
-        &["svc", "apps", "all"],
-        std::iter::repeat_n(next("c1"), 300),
-    );
-    for (name, most) in [
-        ("c1.apps.svc.cluster.local.", 64),
-        ("all.apps.svc.cluster.local.", 64),
-    ] {
+    let next = |link: usize| format!("c{link}.apps.svc.cluster.local");
+    let links = ["c1", "c2", "c3", "c4", "c5", "c6", "c7"]
+        .into_iter()
+        .enumerate();
+    let view = links
+        .fold(Fixed::new(&[]), |view, (at, link)| {
+            view.alias_at(&["svc", "apps", link], &next(at + 2))
+        })
+        .with_aliases(&["svc", "apps", "all"], std::iter::repeat_n(next(1), 300));
+    for name in ["c1.apps.svc.cluster.local.", "all.apps.svc.cluster.local."] {
         let before = view.lookups();
         let query = Query::new(name, "A").edns(4096).wire();
-        let reply = Message::parse(&reply(
-            &view,
-            &query,
-            Transport::Tcp,
-            &ExternalAnswers::none(),
-        ))
-        .unwrap();
-        assert!(
-            reply
-                .answer_data("CNAME")
-                .contains(&"c8.apps.svc.cluster.local.".to_owned()),
-            "{name}"
-        );
+        let reply = reply(&view, &query, Transport::Tcp, &ExternalAnswers::none());
+        let aliases = Message::parse(&reply).unwrap().answer_data("CNAME");
+        assert!(aliases.contains(&format!("{}.", next(8))), "{name}");
         let lookups = view.lookups() - before;
-        assert!(lookups <= most, "{name}: {lookups} lookups");
+        assert!(lookups <= 64, "{name}: {lookups} lookups");
     }
 }
 
@@ -594,27 +401,19 @@ fn overlong_names_are_left_out() {
     let label = "x".repeat(63);
     let base = [label.as_str(); 3].join(".");
     let view = Fixed::new(&[]).with_address(&["svc", "apps", "long"], &label, &base);
-    let query = Query::new("long.apps.svc.cluster.local.", "SRV").wire();
-    let shown = testkit::dig::show(&reply(
+    let shown = ask(
         &view,
-        &query,
-        Transport::Udp,
+        "long.apps.svc.cluster.local SRV",
         &ExternalAnswers::none(),
-    ));
-    let expected =
-        ";; NOERROR, flags: qr aa rd ra\n;long.apps.svc.cluster.local. IN SRV\n;; AUTHORITY\n";
-    assert!(shown.starts_with(expected), "{shown}");
+    );
+    assert_eq!(shown, "NOERROR, qr aa rd ra: cluster.local. 60 IN SOA/60");
 }
 
 #[test]
 fn upstream_records_are_written_once() {
     const ADDRESSES: u16 = 3000;
     let end = name("real.outside.test");
-    let alias = ExternalRecord {
-        owner: name("www.outside.test"),
-        rtype: 5,
-        rdata: end.wire().into(),
-    };
+    let alias = outside_record(5, end.wire());
     let address = |n: u16| {
         let [high, low] = n.to_be_bytes();
         ExternalRecord {
@@ -640,16 +439,8 @@ fn upstream_records_are_written_once() {
         reply.answer_data("CNAME"),
         ["real.outside.test.", "www.outside.test."]
     );
-    let owners = reply
-        .answer
-        .iter()
-        .filter(|record| record.rtype == 1)
-        .map(|record| record.name.as_str());
-    assert!(
-        owners
-            .into_iter()
-            .all(|owner| owner == "real.outside.test.")
-    );
+    let mut a_records = reply.answer.iter().filter(|record| record.rtype == 1);
+    assert!(a_records.all(|record| record.name == "real.outside.test."));
 }
 
 /// A query for the address of `web`, with `octets` as additional section, and with `records` as
@@ -690,13 +481,7 @@ fn malformed_edns_query_gets_edns_answer() {
         ("OPT cut off", with_additional(1, &DO_OPT[..10]), None),
         ("no OPT", with_additional(1, &[0, 0]), None),
     ] {
-        let reply = reply(
-            &Fixed::new(&[]),
-            &message,
-            Transport::Udp,
-            &ExternalAnswers::none(),
-        );
-        let reply = Message::parse(&reply).unwrap();
+        let reply = own_reply(&Fixed::new(&[]), &message);
         assert_eq!(
             (reply.rcode_name().as_str(), reply.questions.len()),
             ("FORMERR", 1),
@@ -732,13 +517,7 @@ fn edns_option_of_wrong_length_is_formerr() {
             ]
             .concat();
             let query = with_additional(1, &[&OPT[..], &option].concat());
-            let reply = reply(
-                &Fixed::new(&[]),
-                &query,
-                Transport::Udp,
-                &ExternalAnswers::none(),
-            );
-            let rcode = Message::parse(&reply).unwrap().rcode_name();
+            let rcode = own_reply(&Fixed::new(&[]), &query).rcode_name();
             let expected = if well_formed.contains(&length) {
                 "NOERROR"
             } else {

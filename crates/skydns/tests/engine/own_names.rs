@@ -1,12 +1,10 @@
 //! Names of the `ConfigMap` keys `hosts` and `aliases`, queried through the engine.
 
 use skydns::OwnNames;
-use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
-use wire::Name;
+use skydns::external::ExternalAnswers;
 
 use super::fixed::Fixed;
-use super::zones::ask;
-use super::{address_of, name};
+use super::{assert_answers, name, outside_with};
 
 fn own_names() -> OwnNames {
     let mut own = OwnNames::new();
@@ -43,172 +41,89 @@ fn own_names() -> OwnNames {
 }
 
 fn view() -> Fixed {
+    let www = Fixed::empty().address_at(&["www"], "192.0.2.9");
     Fixed::new(&[])
         .port_at(&["svc", "apps", "web", "_tcp", "_http"], "web.apps.svc", 80)
-        .with_aliases(
-            &["svc", "apps", "back"],
-            std::iter::once("registry.acme.example".to_owned()),
-        )
-        .with_aliases(
-            &["svc", "apps", "host"],
-            std::iter::once("db.acme.example".to_owned()),
-        )
+        .alias_at(&["svc", "apps", "back"], "registry.acme.example")
+        .alias_at(&["svc", "apps", "host"], "db.acme.example")
         .stub("corp.example", &[])
-        .further(
-            "further.test",
-            Fixed::empty().address_at(&["www"], "192.0.2.9"),
-        )
+        .further("further.test", www)
         .further("late.test", Fixed::empty().unsynced())
         .own_names(own_names())
 }
 
 #[test]
 fn names_around_hosts_are_forwarded() {
-    let view = view();
-    let none = ExternalAnswers::none();
-    for (question, expected) in [
-        (
-            "DB.acme.example A",
-            "NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1",
-        ),
-        (
-            "db.acme.example AAAA",
-            "NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1",
-        ),
-        ("db.acme.example MX", "NOERROR, qr aa rd ra: "),
-        ("v4.acme.example AAAA", "NOERROR, qr aa rd ra: "),
-        ("db.acme.example ANY", "REFUSED, qr: "),
-        (
-            "printer A",
-            "NOERROR, qr aa rd ra: printer. 30 IN A 192.0.2.2",
-        ),
-        // A name in `hosts` overrides the stub domain that contains the name.
-        (
-            "www.corp.example A",
-            "NOERROR, qr aa rd ra: www.corp.example. 30 IN A 192.0.2.3",
-        ),
-        ("x.www.corp.example A", "Pending(Forward(Stub))"),
-        ("x.db.acme.example A", "Pending(Forward(Recursive))"),
-        (
-            "_http._tcp.db.acme.example SRV",
-            "Pending(Forward(Recursive))",
-        ),
-        ("acme.example A", "Pending(Forward(Recursive))"),
-        (
-            "1.2.0.192.in-addr.arpa PTR",
-            "NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; \
-             1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.",
-        ),
-        ("2.2.0.192.in-addr.arpa PTR", "Pending(Forward(Recursive))"),
-        ("1.2.0.192.in-addr.arpa A", "Pending(Forward(Recursive))"),
-    ] {
-        assert_eq!(ask(&view, question, &none), expected, "{question}");
-    }
+    let table = "
+        DB.acme.example A => NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1
+        db.acme.example AAAA => NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1
+        db.acme.example MX => NOERROR, qr aa rd ra:
+        v4.acme.example AAAA => NOERROR, qr aa rd ra:
+        db.acme.example ANY => REFUSED, qr:
+        printer A => NOERROR, qr aa rd ra: printer. 30 IN A 192.0.2.2
+        # A name in `hosts` overrides the stub domain that contains the name.
+        www.corp.example A => NOERROR, qr aa rd ra: www.corp.example. 30 IN A 192.0.2.3
+        x.www.corp.example A => forward/Stub
+        x.db.acme.example A => forward/Recursive
+        _http._tcp.db.acme.example SRV => forward/Recursive
+        acme.example A => forward/Recursive
+        1.2.0.192.in-addr.arpa PTR => NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; 1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.
+        2.2.0.192.in-addr.arpa PTR => forward/Recursive
+        1.2.0.192.in-addr.arpa A => forward/Recursive
+    ";
+    assert_answers(&view(), &ExternalAnswers::none(), table);
 }
 
 #[test]
 fn aliases_are_answered_as_their_targets() {
-    let view = view();
-    let none = ExternalAnswers::none();
-    let outside = |target: &str| {
-        format!("Pending(External([ExternalQuery {{ name: \"{target}.\", qtype: 1 }}]))")
-    };
-    for (question, expected) in [
-        (
-            "registry.acme.example A",
-            "NOERROR, qr aa rd ra: registry.acme.example. 30 IN A 10.96.0.9".to_owned(),
-        ),
-        ("again.acme.example A", "NOERROR, qr aa rd ra: again.acme.example. 30 IN A 10.96.0.9".to_owned()),
-        ("registry.acme.example AAAA", "NOERROR, qr aa rd ra: ".to_owned()),
-        ("registry.acme.example TXT", "NOERROR, qr aa rd ra: ".to_owned()),
-        ("gone.acme.example A", "NXDOMAIN, qr rd: ".to_owned()),
-        (
-            "_http._tcp.registry.acme.example SRV",
-            "NOERROR, qr aa rd ra: _http._tcp.registry.acme.example. 30 IN SRV 10 100; \
-             web.apps.svc.cluster.local. 30 IN A 10.96.0.9"
-                .to_owned(),
-        ),
-        ("_https._tcp.registry.acme.example SRV", "NXDOMAIN, qr rd: ".to_owned()),
-        ("x.registry.acme.example A", "Pending(Forward(Recursive))".to_owned()),
-        ("external.acme.example A", outside("www.outside.test")),
-        ("outside.acme.example A", outside("www.outside.test")),
-        (
-            "outside.acme.example MX",
-            "NOERROR, qr aa rd ra: outside.acme.example. 30 IN CNAME www.outside.test.".to_owned(),
-        ),
-        ("host.acme.example A", "NOERROR, qr aa rd ra: host.acme.example. 30 IN A 192.0.2.1".to_owned()),
-        ("zone.acme.example A", "NOERROR, qr aa rd ra: zone.acme.example. 30 IN A 192.0.2.9".to_owned()),
-        ("late.acme.example A", "SERVFAIL, qr rd ra: ".to_owned()),
-        ("round.acme.example A", "SERVFAIL, qr rd ra: ".to_owned()),
-        // An ExternalName Service whose target is an alias of the `ConfigMap`.
-        (
-            "back.apps.svc.cluster.local A",
-            "NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME registry.acme.example.; \
-             registry.acme.example. 30 IN CNAME web.apps.svc.cluster.local.; \
-             web.apps.svc.cluster.local. 30 IN A 10.96.0.9"
-                .to_owned(),
-        ),
-        (
-            "host.apps.svc.cluster.local A",
-            "NOERROR, qr aa rd ra: host.apps.svc.cluster.local. 30 IN CNAME db.acme.example.; \
-             db.acme.example. 30 IN A 192.0.2.1"
-                .to_owned(),
-        ),
-    ] {
-        assert_eq!(ask(&view, question, &none), expected, "{question}");
-    }
+    let table = "
+        registry.acme.example A => NOERROR, qr aa rd ra: registry.acme.example. 30 IN A 10.96.0.9
+        again.acme.example A => NOERROR, qr aa rd ra: again.acme.example. 30 IN A 10.96.0.9
+        registry.acme.example AAAA => NOERROR, qr aa rd ra:
+        registry.acme.example TXT => NOERROR, qr aa rd ra:
+        gone.acme.example A => NXDOMAIN, qr rd:
+        _http._tcp.registry.acme.example SRV => NOERROR, qr aa rd ra: _http._tcp.registry.acme.example. 30 IN SRV 10 100 80 web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
+        _https._tcp.registry.acme.example SRV => NXDOMAIN, qr rd:
+        x.registry.acme.example A => forward/Recursive
+        external.acme.example A => asks for www.outside.test.
+        outside.acme.example A => asks for www.outside.test.
+        outside.acme.example MX => NOERROR, qr aa rd ra: outside.acme.example. 30 IN CNAME www.outside.test.
+        host.acme.example A => NOERROR, qr aa rd ra: host.acme.example. 30 IN A 192.0.2.1
+        zone.acme.example A => NOERROR, qr aa rd ra: zone.acme.example. 30 IN A 192.0.2.9
+        late.acme.example A => SERVFAIL, qr rd ra:
+        round.acme.example A => SERVFAIL, qr rd ra:
+        # An ExternalName Service whose target is an alias of the `ConfigMap`.
+        back.apps.svc.cluster.local A => NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME registry.acme.example.; registry.acme.example. 30 IN CNAME web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
+        host.apps.svc.cluster.local A => NOERROR, qr aa rd ra: host.apps.svc.cluster.local. 30 IN CNAME db.acme.example.; db.acme.example. 30 IN A 192.0.2.1
+    ";
+    assert_answers(&view(), &ExternalAnswers::none(), table);
 }
 
 #[test]
 fn external_alias_is_followed_back_inside() {
-    let mut known = ExternalAnswers::none();
-    let record = |rtype, rdata: &[u8]| ExternalRecord {
-        owner: name("www.outside.test"),
-        rtype,
-        rdata: rdata.into(),
-    };
-    let target = |text: &str| Name::parse(text).unwrap();
-    known.insert(
-        address_of("www.outside.test"),
-        ExternalAnswer::Records(vec![record(1, &[198, 51, 100, 1])]),
+    assert_answers(
+        &view(),
+        &outside_with(1, &[198, 51, 100, 1]),
+        "outside.acme.example A => NOERROR, qr aa rd ra: \
+         outside.acme.example. 30 IN CNAME www.outside.test.; \
+         www.outside.test. 30 IN A 198.51.100.1",
     );
-    let view = view();
-    assert_eq!(
-        ask(&view, "outside.acme.example A", &known),
-        "NOERROR, qr aa rd ra: outside.acme.example. 30 IN CNAME www.outside.test.; \
-         www.outside.test. 30 IN A 198.51.100.1"
-    );
-    let mut back = ExternalAnswers::none();
-    let alias = record(5, target("db.acme.example").wire());
-    back.insert(
-        address_of("www.outside.test"),
-        ExternalAnswer::Records(vec![alias]),
-    );
-    assert_eq!(
-        ask(&view, "out.apps.svc.cluster.local A", &back),
-        "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
-         www.outside.test. 30 IN CNAME db.acme.example.; db.acme.example. 30 IN A 192.0.2.1"
+    assert_answers(
+        &view(),
+        &outside_with(5, name("db.acme.example").wire()),
+        "out.apps.svc.cluster.local A => NOERROR, qr aa rd ra: \
+         out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
+         www.outside.test. 30 IN CNAME db.acme.example.; db.acme.example. 30 IN A 192.0.2.1",
     );
 }
 
 #[test]
 fn unsynced_cluster_fails_its_aliases_alone() {
+    let table = "
+        v4.acme.example A => NOERROR, qr aa rd ra: v4.acme.example. 30 IN A 192.0.2.1
+        1.2.0.192.in-addr.arpa PTR => NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; 1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.
+        registry.acme.example A => SERVFAIL, qr rd ra:
+    ";
     let view = Fixed::new(&[]).unsynced().own_names(own_names());
-    for (question, expected) in [
-        (
-            "v4.acme.example A",
-            "NOERROR, qr aa rd ra: v4.acme.example. 30 IN A 192.0.2.1",
-        ),
-        (
-            "1.2.0.192.in-addr.arpa PTR",
-            "NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; 1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.",
-        ),
-        ("registry.acme.example A", "SERVFAIL, qr rd ra: "),
-    ] {
-        assert_eq!(
-            ask(&view, question, &ExternalAnswers::none()),
-            expected,
-            "{question}"
-        );
-    }
+    assert_answers(&view, &ExternalAnswers::none(), table);
 }

@@ -1,13 +1,10 @@
 //! Zones other than the cluster domain: the zone responsible for a name, missing names, and aliases
 //! between zones.
 
-use skydns::engine::{EngineOutcome, answer_message};
-use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
-use testkit::query::Query;
-use wire::Transport;
+use skydns::external::ExternalAnswers;
 
 use super::fixed::Fixed;
-use super::{identity, name, outside};
+use super::{ask, assert_answers, name, outside_with};
 
 /// A name of 40 labels. Names from etcd may have so many labels.
 const LONG: &str =
@@ -19,23 +16,11 @@ fn zone(address: &str) -> Fixed {
         .address_at(&["www"], address)
         .address_at(&["deep", "below"], address)
         .address_at(&LONG.split('.').collect::<Vec<_>>(), address)
-        .with_aliases(
-            &["into-cluster"],
-            std::iter::once("web.apps.svc.cluster.local".to_owned()),
-        )
-        .with_aliases(
-            &["into-zone"],
-            std::iter::once("www.db.acme.test".to_owned()),
-        )
-        .with_aliases(
-            &["into-missing"],
-            std::iter::once("no.db.acme.test".to_owned()),
-        )
-        .with_aliases(
-            &["into-unloaded"],
-            std::iter::once("www.late.test".to_owned()),
-        )
-        .with_aliases(&["round"], std::iter::once("round.acme.test".to_owned()))
+        .alias_at(&["into-cluster"], "web.apps.svc.cluster.local")
+        .alias_at(&["into-zone"], "www.db.acme.test")
+        .alias_at(&["into-missing"], "no.db.acme.test")
+        .alias_at(&["into-unloaded"], "www.late.test")
+        .alias_at(&["round"], "round.acme.test")
 }
 
 /// The cluster domain; zones above and below the cluster domain; the zone `acme.test` with a stub
@@ -55,223 +40,95 @@ fn view() -> Fixed {
         .further("late.test", zone("192.0.2.8").unsynced())
 }
 
-/// Header and records of the answer in one line, or the outcome if there is no answer.
-pub(crate) fn ask(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
-    let (owner, rtype) = question.split_once(' ').unwrap();
-    let mut out = Vec::new();
-    let query = Query::new(&format!("{owner}."), rtype).wire();
-    match answer_message(view, &identity(), &query, Transport::Udp, known, &mut out) {
-        EngineOutcome::Reply(_) => {
-            let text = testkit::dig::show(&out);
-            let header = text
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches(";; ");
-            let records: Vec<&str> = text.lines().filter(|line| !line.starts_with(';')).collect();
-            let hour = |record: &str| record.split(' ').take(6).collect::<Vec<_>>().join(" ");
-            let records = records.into_iter().map(hour).collect::<Vec<_>>().join("; ");
-            format!(
-                "{}: {records}",
-                header.split(", flags: ").collect::<Vec<_>>().join(", ")
-            )
-        }
-        outcome => format!("{outcome:?}"),
-    }
-}
-
 #[test]
 fn the_longest_domain_has_a_name() {
-    let view = view();
-    let (long, answer) = (
-        format!("{LONG}.acme.test A"),
-        format!("NOERROR, qr aa rd ra: {LONG}.acme.test. 30 IN A 192.0.2.1"),
-    );
-    for (question, expected) in [
-        (
-            "www.acme.test A",
-            "NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1",
-        ),
-        (long.as_str(), answer.as_str()),
-        (
-            "WWW.Acme.Test A",
-            "NOERROR, qr aa rd ra: WWW.Acme.Test. 30 IN A 192.0.2.1",
-        ),
-        (
-            "www.db.acme.test A",
-            "NOERROR, qr aa rd ra: www.db.acme.test. 30 IN A 192.0.2.2",
-        ),
-        ("www.stub.acme.test A", "Pending(Forward(Stub))"),
-        (
-            "www.zone.stub.acme.test A",
-            "NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3",
-        ),
-        ("www.elsewhere.test A", "Pending(Forward(Stub))"),
-        ("www.xacme.test A", "Pending(Forward(Stub))"),
-        // If a zone and a stub domain have the same name, the zone is used.
-        (
-            "www.equal.test A",
-            "NOERROR, qr aa rd ra: www.equal.test. 30 IN A 192.0.2.6",
-        ),
-        // Zones above and below the cluster domain.
-        (
-            "www.local A",
-            "NOERROR, qr aa rd ra: www.local. 30 IN A 192.0.2.5",
-        ),
-        (
-            "big.other.svc.cluster.local AAAA",
-            "NXDOMAIN, qr rd: cluster.local. 60 IN SOA ns.dns.cluster.local. hostmaster.cluster.local.",
-        ),
-        (
-            "www.apps.svc.cluster.local A",
-            "NOERROR, qr aa rd ra: www.apps.svc.cluster.local. 30 IN A 192.0.2.4",
-        ),
-        // A reverse zone, with an address for which the cluster has no PTR record.
-        (
-            "www.2.0.192.in-addr.arpa A",
-            "NOERROR, qr aa rd ra: www.2.0.192.in-addr.arpa. 30 IN A 192.0.2.7",
-        ),
-        (
-            "9.2.0.192.in-addr.arpa PTR",
-            "NXDOMAIN, qr aa rd ra: 2.0.192.in-addr.arpa. 60 IN SOA ns.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa.",
-        ),
-        ("9.3.0.192.in-addr.arpa PTR", "Pending(Forward(Recursive))"),
-        ("www.example.com A", "Pending(Forward(Recursive))"),
-        ("www.acme.test ANY", "REFUSED, qr: "),
-    ] {
-        assert_eq!(
-            ask(&view, question, &ExternalAnswers::none()),
-            expected,
-            "{question}"
-        );
-    }
+    let table = "
+        www.acme.test A => NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1
+        WWW.Acme.Test A => NOERROR, qr aa rd ra: WWW.Acme.Test. 30 IN A 192.0.2.1
+        www.db.acme.test A => NOERROR, qr aa rd ra: www.db.acme.test. 30 IN A 192.0.2.2
+        www.stub.acme.test A => forward/Stub
+        www.zone.stub.acme.test A => NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3
+        www.elsewhere.test A => forward/Stub
+        www.xacme.test A => forward/Stub
+        # If a zone and a stub domain have the same name, the zone is used.
+        www.equal.test A => NOERROR, qr aa rd ra: www.equal.test. 30 IN A 192.0.2.6
+        # Zones above and below the cluster domain.
+        www.local A => NOERROR, qr aa rd ra: www.local. 30 IN A 192.0.2.5
+        big.other.svc.cluster.local AAAA => NXDOMAIN, qr rd: cluster.local. 60 IN SOA/60
+        www.apps.svc.cluster.local A => NOERROR, qr aa rd ra: www.apps.svc.cluster.local. 30 IN A 192.0.2.4
+        # A reverse zone, with an address for which the cluster has no PTR record.
+        www.2.0.192.in-addr.arpa A => NOERROR, qr aa rd ra: www.2.0.192.in-addr.arpa. 30 IN A 192.0.2.7
+        9.2.0.192.in-addr.arpa PTR => NXDOMAIN, qr aa rd ra: 2.0.192.in-addr.arpa. 60 IN SOA/60
+        9.3.0.192.in-addr.arpa PTR => forward/Recursive
+        www.example.com A => forward/Recursive
+        www.acme.test ANY => REFUSED, qr:
+    ";
+    assert_answers(&view(), &ExternalAnswers::none(), table);
+
+    let long = format!("{LONG}.acme.test");
+    let row = format!("{long} A => NOERROR, qr aa rd ra: {long}. 30 IN A 192.0.2.1");
+    assert_answers(&view(), &ExternalAnswers::none(), &row);
 }
 
 #[test]
 fn missing_name_has_soa_of_its_zone() {
-    let view = view();
-    let soa = "acme.test. 60 IN SOA ns.dns.acme.test. hostmaster.acme.test.";
-    for (question, expected) in [
-        ("no.acme.test A", format!("NXDOMAIN, qr aa rd ra: {soa}")),
-        ("www.acme.test AAAA", format!("NOERROR, qr aa rd ra: {soa}")),
-        ("www.acme.test TXT", format!("NOERROR, qr aa rd ra: {soa}")),
-        // An empty non-terminal: a name below `deep` exists (RFC 8020).
-        ("deep.acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
-        ("acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
-        (
-            "acme.test SOA",
-            format!("NOERROR, qr aa rd ra: {}", soa.replace(" 60 ", " 3600 ")),
-        ),
-        (
-            "acme.test NS",
-            "NOERROR, qr aa rd ra: acme.test. 30 IN NS ns.dns.acme.test.".to_owned(),
-        ),
-        (
-            "no.db.acme.test A",
-            format!(
-                "NXDOMAIN, qr aa rd ra: {}",
-                soa.replace("acme.test", "db.acme.test")
-            ),
-        ),
-    ] {
-        assert_eq!(
-            ask(&view, question, &ExternalAnswers::none()),
-            expected,
-            "{question}"
-        );
-    }
+    let table = "
+        no.acme.test A => NXDOMAIN, qr aa rd ra: acme.test. 60 IN SOA/60
+        www.acme.test AAAA => NOERROR, qr aa rd ra: acme.test. 60 IN SOA/60
+        www.acme.test TXT => NOERROR, qr aa rd ra: acme.test. 60 IN SOA/60
+        # An empty non-terminal: a name below `deep` exists (RFC 8020).
+        deep.acme.test A => NOERROR, qr aa rd ra: acme.test. 60 IN SOA/60
+        acme.test A => NOERROR, qr aa rd ra: acme.test. 60 IN SOA/60
+        acme.test SOA => NOERROR, qr aa rd ra: acme.test. 3600 IN SOA/60
+        acme.test NS => NOERROR, qr aa rd ra: acme.test. 30 IN NS ns.dns.acme.test.
+        no.db.acme.test A => NXDOMAIN, qr aa rd ra: db.acme.test. 60 IN SOA/60
+    ";
+    assert_answers(&view(), &ExternalAnswers::none(), table);
 }
 
 #[test]
 fn unloaded_zone_is_servfail() {
-    let view = view();
-    for rtype in ["A", "SRV", "SOA", "TXT"] {
-        assert_eq!(
-            ask(
-                &view,
-                &format!("www.late.test {rtype}"),
-                &ExternalAnswers::none()
-            ),
-            "SERVFAIL, qr rd ra: "
-        );
-    }
-    let unsynced = Fixed::new(&[])
-        .unsynced()
-        .further("acme.test", zone("192.0.2.1"));
-    for (question, expected) in [
-        ("web.apps.svc.cluster.local A", "REFUSED, qr: "),
-        (
-            "www.acme.test A",
-            "NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1",
-        ),
-        ("into-cluster.acme.test A", "SERVFAIL, qr rd ra: "),
-    ] {
-        assert_eq!(
-            ask(&unsynced, question, &ExternalAnswers::none()),
-            expected,
-            "{question}"
-        );
-    }
+    let none = ExternalAnswers::none();
+    let unloaded = "
+        www.late.test A => SERVFAIL, qr rd ra:
+        www.late.test SRV => SERVFAIL, qr rd ra:
+        www.late.test SOA => SERVFAIL, qr rd ra:
+        www.late.test TXT => SERVFAIL, qr rd ra:
+    ";
+    assert_answers(&view(), &none, unloaded);
+
+    let unsynced = Fixed::new(&[]).unsynced();
+    let beside_unsynced = "
+        web.apps.svc.cluster.local A => REFUSED, qr:
+        www.acme.test A => NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1
+        into-cluster.acme.test A => SERVFAIL, qr rd ra:
+    ";
+    let view = unsynced.further("acme.test", zone("192.0.2.1"));
+    assert_answers(&view, &none, beside_unsynced);
 }
 
 #[test]
 fn aliases_lead_from_zone_to_zone() {
-    let cluster = view().with_aliases(
-        &["svc", "other", "db"],
-        std::iter::once("into-zone.acme.test".to_owned()),
-    );
-    let alias = |owner: &str, target: &str| format!("{owner}. 30 IN CNAME {target}.");
-    for (question, expected) in [
-        (
-            "db.other.svc.cluster.local A",
-            format!(
-                "NOERROR, qr aa rd ra: {}; {}; www.db.acme.test. 30 IN A 192.0.2.2",
-                alias("db.other.svc.cluster.local", "into-zone.acme.test"),
-                alias("into-zone.acme.test", "www.db.acme.test"),
-            ),
-        ),
-        (
-            "into-zone.acme.test AAAA",
-            format!(
-                "NOERROR, qr aa rd ra: {}",
-                alias("into-zone.acme.test", "www.db.acme.test")
-            ),
-        ),
-        (
-            "into-missing.acme.test A",
-            format!(
-                "NOERROR, qr aa rd ra: {}",
-                alias("into-missing.acme.test", "no.db.acme.test")
-            ),
-        ),
-        (
-            "into-unloaded.acme.test A",
-            "SERVFAIL, qr rd ra: ".to_owned(),
-        ),
-        ("round.acme.test A", "SERVFAIL, qr rd ra: ".to_owned()),
-    ] {
-        assert_eq!(
-            ask(&cluster, question, &ExternalAnswers::none()),
-            expected,
-            "{question}"
-        );
-    }
+    let view = view().alias_at(&["svc", "other", "db"], "into-zone.acme.test");
+    let table = "
+        db.other.svc.cluster.local A => NOERROR, qr aa rd ra: db.other.svc.cluster.local. 30 IN CNAME into-zone.acme.test.; into-zone.acme.test. 30 IN CNAME www.db.acme.test.; www.db.acme.test. 30 IN A 192.0.2.2
+        into-zone.acme.test AAAA => NOERROR, qr aa rd ra: into-zone.acme.test. 30 IN CNAME www.db.acme.test.
+        into-missing.acme.test A => NOERROR, qr aa rd ra: into-missing.acme.test. 30 IN CNAME no.db.acme.test.
+        into-unloaded.acme.test A => SERVFAIL, qr rd ra:
+        round.acme.test A => SERVFAIL, qr rd ra:
+    ";
+    assert_answers(&view, &ExternalAnswers::none(), table);
 }
 
 /// If an upstream returns an alias of a name in a zone, the engine resolves this name in the zone.
 #[test]
 fn upstream_alias_into_zone_is_followed() {
-    let alias = |target: &str| ExternalRecord {
-        owner: name("www.outside.test"),
-        rtype: 5,
-        rdata: name(target).wire().into(),
-    };
-    let view = Fixed::new(&[]).further("acme.test", zone("192.0.2.1"));
-    let known = outside(ExternalAnswer::Records(vec![alias("www.acme.test")]));
-    assert_eq!(
-        ask(&view, "out.apps.svc.cluster.local A", &known),
-        "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
-         www.outside.test. 30 IN CNAME www.acme.test.; www.acme.test. 30 IN A 192.0.2.1"
+    assert_answers(
+        &Fixed::new(&[]).further("acme.test", zone("192.0.2.1")),
+        &outside_with(5, name("www.acme.test").wire()),
+        "out.apps.svc.cluster.local A => NOERROR, qr aa rd ra: \
+         out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
+         www.outside.test. 30 IN CNAME www.acme.test.; www.acme.test. 30 IN A 192.0.2.1",
     );
 }
 
@@ -311,7 +168,7 @@ fn nested_zone_falls_through_by_own_name() {
             "no.db.etcd.cluster.local",
         ] {
             let answer = ask(&view, &format!("{name} A"), &ExternalAnswers::none());
-            let is_forwarded = answer == "Pending(Forward(Recursive))";
+            let is_forwarded = answer == "forward/Recursive";
             assert!(
                 is_forwarded || answer.starts_with("NXDOMAIN"),
                 "{name}: {answer}"
@@ -337,59 +194,34 @@ fn name_server_of_zone_has_addresses() {
             .skydns_zone("etcd.test", zone("192.0.2.1"))
             .skydns_zone("own.test", own())
     };
-    let soa = |domain: &str| format!("{domain}. 60 IN SOA ns.dns.{domain}. hostmaster.{domain}.");
     let synced = view(dns_service(Fixed::new(&[])));
     let unsynced = view(dns_service(Fixed::new(&[])).unsynced());
     let without_service = view(Fixed::new(&[]));
 
+    let none = ExternalAnswers::none();
+    let with_addresses = "
+        Z NS => NOERROR, qr aa rd ra: Z. 30 IN NS ns.dns.Z.; ns.dns.Z. 30 IN A 10.96.0.10
+        ns.dns.Z A => NOERROR, qr aa rd ra: ns.dns.Z. 30 IN A 10.96.0.10
+        ns.dns.Z AAAA => NOERROR, qr aa rd ra: Z. 60 IN SOA/60
+        ns.dns.Z TXT => NOERROR, qr aa rd ra: Z. 60 IN SOA/60
+        dns.Z A => NOERROR, qr aa rd ra: Z. 60 IN SOA/60
+        a.ns.dns.Z A => NXDOMAIN, qr aa rd ra: Z. 60 IN SOA/60
+    ";
+    let nodata = "ns.dns.Z A => NOERROR, qr aa rd ra: Z. 60 IN SOA/60";
+    let not_known_yet = "ns.dns.Z A => SERVFAIL, qr rd ra:";
     for domain in ["set.test", "etcd.test"] {
-        let nodata = format!("NOERROR, qr aa rd ra: {}", soa(domain));
-        let address = format!("NOERROR, qr aa rd ra: ns.dns.{domain}. 30 IN A 10.96.0.10");
-        let name_server = format!(
-            "NOERROR, qr aa rd ra: {domain}. 30 IN NS ns.dns.{domain}.; ns.dns.{domain}. 30 IN A 10.96.0.10"
-        );
-        for (view, question, expected) in [
-            (&synced, format!("{domain} NS"), &name_server),
-            (&synced, format!("ns.dns.{domain} A"), &address),
-            (&synced, format!("ns.dns.{domain} AAAA"), &nodata),
-            (&synced, format!("ns.dns.{domain} TXT"), &nodata),
-            (&synced, format!("dns.{domain} A"), &nodata),
-            (
-                &synced,
-                format!("a.ns.dns.{domain} A"),
-                &format!("NXDOMAIN, qr aa rd ra: {}", soa(domain)),
-            ),
-            (&without_service, format!("ns.dns.{domain} A"), &nodata),
-            // The addresses of the DNS Service are not known yet.
-            (
-                &unsynced,
-                format!("ns.dns.{domain} A"),
-                &"SERVFAIL, qr rd ra: ".to_owned(),
-            ),
+        for (view, table) in [
+            (&synced, with_addresses),
+            (&without_service, nodata),
+            (&unsynced, not_known_yet),
         ] {
-            assert_eq!(
-                &ask(view, &question, &ExternalAnswers::none()),
-                expected,
-                "{question}"
-            );
+            assert_answers(view, &none, &table.replace('Z', domain));
         }
     }
 
-    // A zone with a name server of its own.
-    for (question, expected) in [
-        (
-            "ns.dns.own.test AAAA",
-            "NOERROR, qr aa rd ra: ns.dns.own.test. 30 IN AAAA 2001:db8::53".to_owned(),
-        ),
-        (
-            "ns.dns.own.test A",
-            format!("NOERROR, qr aa rd ra: {}", soa("own.test")),
-        ),
-    ] {
-        assert_eq!(
-            ask(&unsynced, question, &ExternalAnswers::none()),
-            expected,
-            "{question}"
-        );
-    }
+    let zone_with_own_server = "
+        ns.dns.own.test AAAA => NOERROR, qr aa rd ra: ns.dns.own.test. 30 IN AAAA 2001:db8::53
+        ns.dns.own.test A => NOERROR, qr aa rd ra: own.test. 60 IN SOA/60
+    ";
+    assert_answers(&unsynced, &none, zone_with_own_server);
 }

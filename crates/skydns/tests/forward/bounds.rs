@@ -1,69 +1,20 @@
 //! Limits of queries in flight. A query in flight continues after its client has disconnected.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::join_all;
 use skydns::forward::ForwardLimits;
 use testkit::eventually;
-use testkit::message::Edns;
 use testkit::query::Query as Ask;
-use testkit::upstream::{Asked, Upstream};
-use tokio::sync::Semaphore;
+use testkit::upstream::Upstream;
 
-use crate::support::{PATIENCE, Subject, a, answers_with, is_count, outcome_text, silent};
+use crate::support::{
+    Fickle, GOOD, PATIENCE, Subject, a, answers_with, good, opt, outcome_text, silent,
+};
 
 const OVERLOADED: &str = "too many queries in flight";
-
-/// An upstream that answers only when the gate opens.
-async fn held_back() -> (Upstream, Arc<Semaphore>) {
-    let gate = Arc::new(Semaphore::new(0));
-    let opened = Arc::clone(&gate);
-    let upstream = Upstream::start(move |asked: &Asked| match opened.available_permits() {
-        0 => testkit::upstream::Reaction::silence(),
-        _ => answers_with(1)(asked),
-    })
-    .await;
-    (upstream, gate)
-}
-
-/// Limits with quick resends, so that the upstream receives unanswered queries again after the gate
-/// has opened.
-fn quick_resend_limits() -> ForwardLimits {
-    ForwardLimits {
-        resend_after: Duration::from_millis(700),
-        ..ForwardLimits::default()
-    }
-}
-
-#[tokio::test]
-async fn identical_queries_are_sent_once() {
-    let (upstream, gate) = held_back().await;
-    let subject = Subject::new(quick_resend_limits());
-    let upstreams = [upstream.addr()];
-    let asking = join_all((0..50).map(|_| subject.ask(a("x.test."), &upstreams)));
-    let opening = async {
-        eventually(PATIENCE, || async {
-            is_count(subject.metric("joined_total", &[]), 49) && upstream.count() > 0
-        })
-        .await;
-        gate.add_permits(1);
-    };
-    let (replies, ()) = tokio::join!(asking, opening);
-    assert!(
-        replies
-            .iter()
-            .all(|reply| outcome_text(reply) == "NOERROR 192.0.2.1")
-    );
-    let senders: HashSet<_> = upstream.asked().iter().map(|asked| asked.from).collect();
-    assert_eq!(senders.len(), 1);
-    assert!(is_count(subject.metric("in_flight", &[]), 0));
-    // Without a cache, a later query is sent to the upstream again.
-    subject.ask(a("x.test."), &upstreams).await.unwrap();
-    assert!(is_count(subject.metric("requests_total", &[]), 2));
-}
 
 #[tokio::test]
 async fn different_queries_are_sent_separately() {
@@ -71,16 +22,8 @@ async fn different_queries_are_sent_separately() {
     let second = Upstream::start(silent).await;
     let subject = Subject::new(ForwardLimits::default());
     let x = || Ask::new("x.test.", "A");
-    let dnssec_ok = Edns {
-        udp: 1232,
-        dnssec_ok: true,
-        ..Edns::default()
-    };
-    let subnet = Edns {
-        udp: 1232,
-        options: vec![(8, vec![0, 1, 24, 0, 10, 0, 0])],
-        ..Edns::default()
-    };
+    let dnssec_ok = opt(1232, true, &[]);
+    let subnet = opt(1232, false, &[(8, &[0, 1, 24, 0, 10, 0, 0])]);
     let queries = [
         x(),
         Ask::new("x.test.", "AAAA"),
@@ -91,14 +34,13 @@ async fn different_queries_are_sent_separately() {
         x().opt(dnssec_ok),
         x().opt(subnet),
     ];
-    let count = queries.len();
+    let count = queries.len() as u64;
     let here = [first.addr()];
     let there = [second.addr()];
     let asking = join_all(queries.map(|query| subject.ask(query.into(), &here)));
     let elsewhere = subject.ask(a("x.test."), &there);
     let seen = eventually(PATIENCE, || async {
-        is_count(subject.metric("in_flight", &[]), count + 1)
-            && is_count(subject.metric("joined_total", &[]), 0)
+        subject.count("in_flight") == count + 1 && subject.count("joined_total") == 0
     });
     tokio::select! {
         _ = asking => panic!("the upstream is silent"),
@@ -122,7 +64,7 @@ async fn joined_callers_are_bounded() {
         .filter(|outcome| *outcome == OVERLOADED)
         .count();
     assert_eq!(rejected, 30 - 10 - 1);
-    assert!(is_count(subject.metric("overloaded_total", &[]), rejected));
+    assert_eq!(subject.count("overloaded_total"), rejected as u64);
     // After the timeout, new queries may wait again.
     let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
     assert!(
@@ -166,10 +108,8 @@ async fn dead_upstream_is_bounded_per_route() {
     }
     for n in 0..50 {
         let asked = Instant::now();
-        assert_eq!(
-            subject.ask_a(&format!("n{n}.test."), &[good.addr()]).await,
-            "NOERROR 192.0.2.1"
-        );
+        let answer = subject.ask_a(&format!("n{n}.test."), &[good.addr()]).await;
+        assert_eq!(answer, GOOD);
         assert!(asked.elapsed() < Duration::from_secs(1));
     }
     for outcome in join_all(hanging).await {
@@ -177,18 +117,12 @@ async fn dead_upstream_is_bounded_per_route() {
     }
     assert!(started.elapsed() < Duration::from_secs(10));
     let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
+    let sockets = sockets.len();
     // The probe of the upstream may use one more socket.
-    assert!(
-        sockets.len() <= QUESTIONS - rejected + 1,
-        "{} sockets",
-        sockets.len()
-    );
-    assert!(is_count(subject.metric("in_flight", &[]), 0));
-    assert_ne!(
-        subject.ask_a("after.test.", &upstreams).await,
-        OVERLOADED,
-        "there is room again"
-    );
+    assert!(sockets <= QUESTIONS - rejected + 1, "{sockets} sockets");
+    assert_eq!(subject.count("in_flight"), 0);
+    let later = subject.ask_a("after.test.", &upstreams).await;
+    assert_ne!(later, OVERLOADED, "there is room again");
 }
 
 /// A burst of 200 queries is below the limit.
@@ -200,9 +134,7 @@ async fn query_burst_is_answered() {
     let names: Vec<_> = (0..200).map(|n| format!("n{n}.test.")).collect();
     let outcomes = join_all(names.iter().map(|name| subject.ask_a(name, &upstreams))).await;
     assert!(
-        outcomes
-            .iter()
-            .all(|outcome| outcome == "NOERROR 192.0.2.1"),
+        outcomes.iter().all(|outcome| outcome == GOOD),
         "{outcomes:?}"
     );
 }
@@ -225,8 +157,7 @@ async fn heavy_client_leaves_places_to_others() {
             let client = [10, 0, 0, client].into();
             let query = a(&format!("n{n}-{client}.test."));
             let subject = subject.clone();
-            let asking =
-                async move { outcome_text(&subject.ask_as(client, query, &upstreams).await) };
+            let asking = async move { subject.ask_as(client, query, &upstreams).await };
             let mut asking = Box::pin(asking);
             let admitted = asking.as_mut().now_or_never().is_none();
             hanging.extend(admitted.then_some(asking));
@@ -237,15 +168,10 @@ async fn heavy_client_leaves_places_to_others() {
             admitted += (0..heavy).filter(|client| ask(*client, n)).count();
         }
         assert_eq!(admitted, usize::from(heavy) * each, "{heavy} heavy clients");
-        assert!(
-            (0..10).all(|n| ask(100, n)),
-            "a light client with {heavy} heavy clients"
-        );
-        assert_eq!(
-            subject.ask_a("x.test.", &[good.addr()]).await,
-            "NOERROR 192.0.2.1",
-            "another route"
-        );
+        let light = (0..10).filter(|n| ask(100, *n)).count();
+        assert_eq!(light, 10, "a light client with {heavy} heavy clients");
+        let elsewhere = subject.ask_a("x.test.", &[good.addr()]).await;
+        assert_eq!(elsewhere, GOOD, "another route");
     }
 }
 
@@ -280,18 +206,21 @@ async fn total_in_flight_is_bounded() {
 
 #[tokio::test]
 async fn joined_caller_survives_first_caller() {
-    let (upstream, gate) = held_back().await;
-    let subject = Subject::new(quick_resend_limits());
-    let upstreams = [upstream.addr()];
+    let fickle = Fickle::start(&[silent, good]).await;
+    let subject = Subject::new(ForwardLimits {
+        resend_after: Duration::from_millis(700),
+        ..ForwardLimits::default()
+    });
+    let upstreams = fickle.list();
     let mut first = Box::pin(subject.ask(a("x.test."), &upstreams));
     assert!(first.as_mut().now_or_never().is_none());
     let mut second = Box::pin(subject.ask(a("x.test."), &upstreams));
     assert!(second.as_mut().now_or_never().is_none());
-    eventually(PATIENCE, || async { upstream.count() > 0 }).await;
+    eventually(PATIENCE, || async { fickle.upstream.count() > 0 }).await;
     drop(first);
-    gate.add_permits(1);
-    assert_eq!(outcome_text(&second.await), "NOERROR 192.0.2.1");
-    assert!(is_count(subject.metric("requests_total", &[]), 1));
+    fickle.goes_on();
+    assert_eq!(outcome_text(&second.await), GOOD);
+    assert_eq!(subject.count("requests_total"), 1);
 }
 
 #[tokio::test]
@@ -303,18 +232,11 @@ async fn abandoned_query_leaves_no_state() {
     });
     let upstreams = [upstream.addr()];
     for n in 0..20 {
-        assert!(
-            subject
-                .ask(a(&format!("n{n}.test.")), &upstreams)
-                .now_or_never()
-                .is_none()
-        );
+        let asking = subject.ask(a(&format!("n{n}.test.")), &upstreams);
+        assert!(asking.now_or_never().is_none());
     }
     eventually(PATIENCE, || async { upstream.count() == 20 }).await;
-    eventually(PATIENCE, || async {
-        is_count(subject.metric("in_flight", &[]), 0)
-    })
-    .await;
+    eventually(PATIENCE, || async { subject.count("in_flight") == 0 }).await;
 }
 
 #[tokio::test]
@@ -331,14 +253,9 @@ async fn shutdown_ends_all_queries() {
     };
     let (outcomes, ()) = tokio::join!(asking, stopping);
     assert_eq!(outcomes, ["shutting down"; 10]);
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        started.elapsed()
-    );
-    assert!(is_count(subject.metric("in_flight", &[]), 0));
-    assert_eq!(
-        subject.ask_a("late.test.", &upstreams).await,
-        "shutting down"
-    );
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(subject.count("in_flight"), 0);
+    let late = subject.ask_a("late.test.", &upstreams).await;
+    assert_eq!(late, "shutting down");
 }

@@ -4,17 +4,16 @@ use futures::future::join_all;
 use skydns::forward::{CacheLimits, ForwardLimits};
 use testkit::client::{ask, ask_tcp};
 use testkit::eventually;
-use testkit::message::{Edns, Message};
+use testkit::message::Message;
 use testkit::query::Query as Ask;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
-use tokio::sync::watch;
 use wire::Transport;
 
 use crate::fixed::{Fixed, start};
 use crate::support::{
-    PATIENCE, Question, Subject, a, a_over_tcp, address, answers_with, is_count, outcome_text,
-    short_limits,
+    Fickle, GOOD, OTHER, PATIENCE, Question, Subject, a, a_over_tcp, address, answers_with, good,
+    opt, outcome_text, short_limits, silent,
 };
 
 const NAMES: [&str; 4] = [
@@ -26,11 +25,7 @@ const NAMES: [&str; 4] = [
 
 /// The queries of clients that may share a reply.
 fn variants() -> Vec<Ask> {
-    let cookie = Edns {
-        udp: 1232,
-        options: vec![(10, vec![1; 8])],
-        ..Edns::default()
-    };
+    let cookie = opt(1232, false, &[(10, &[1; 8])]);
     let asks = NAMES.iter().flat_map(|name| {
         let plain = Ask::new(name, "A");
         let sized = [0, 512, 600, 1232, 4096, 65_535].map(|size| Ask::new(name, "A").edns(size));
@@ -43,63 +38,44 @@ fn variants() -> Vec<Ask> {
 /// The number of queries is that of a birthday attack with one port for each.
 #[tokio::test]
 async fn variants_at_once_make_one_query() {
-    let (open, gate) = watch::channel(false);
-    let upstream = Upstream::start(move |asked: &Asked| {
-        if *gate.borrow() {
-            answers_with(1)(asked)
-        } else {
-            Reaction::silence()
-        }
-    })
-    .await;
+    let fickle = Fickle::start(&[silent, good]).await;
     let subject = Subject::new(ForwardLimits {
         resend_after: PATIENCE / 10,
         ..ForwardLimits::default()
     });
-    let upstreams = [upstream.addr()];
+    let upstreams = fickle.list();
     let questions = variants().into_iter().flat_map(|ask| {
         [Transport::Udp, Transport::Tcp]
             .map(|transport| Question::from(ask.clone()).over(transport))
     });
     let questions: Vec<Question> = questions.collect();
 
-    let asking = join_all(
-        questions
-            .iter()
-            .map(|question| subject.ask(question.clone(), &upstreams)),
-    );
+    let asking = questions.iter().cloned();
+    let asking = join_all(asking.map(|question| subject.outcome(question, &upstreams)));
     let opening = async {
-        let joined = questions.len() - 1;
+        let joined = questions.len() as u64 - 1;
         eventually(PATIENCE, || async {
-            is_count(subject.metric("joined_total", &[]), joined) && upstream.count() > 0
+            subject.count("joined_total") == joined && fickle.upstream.count() > 0
         })
         .await;
-        open.send_replace(true);
+        fickle.goes_on();
     };
     let (replies, ()) = tokio::join!(asking, opening);
 
-    assert!(
-        replies
-            .iter()
-            .all(|reply| outcome_text(reply) == "NOERROR 192.0.2.1")
-    );
-    assert!(is_count(subject.metric("requests_total", &[]), 1));
-    let first = &upstream.asked()[0];
-    assert!(
-        upstream
-            .asked()
-            .iter()
-            .all(|asked| asked.packet == first.packet && asked.from == first.from)
-    );
+    assert!(replies.iter().all(|reply| reply == GOOD), "{replies:?}");
+    assert_eq!(subject.count("requests_total"), 1);
+    assert_eq!(subject.count("in_flight"), 0);
+    let asked = fickle.upstream.asked();
+    let is_first = |other: &Asked| other.packet == asked[0].packet && other.from == asked[0].from;
+    assert!(asked.iter().all(is_first), "from one socket, with one ID");
+    // Without a cache, a later query is sent to the upstream again.
+    assert_eq!(subject.ask_a(NAMES[0], &upstreams).await, GOOD);
+    assert_eq!(subject.count("requests_total"), 2);
 }
 
 /// A reply with 30 addresses and an extended error.
 fn thirty(asked: &Asked) -> Reaction {
-    let opt = Edns {
-        udp: 4096,
-        options: vec![(15, vec![0, 0])],
-        ..Edns::default()
-    };
+    let opt = opt(4096, false, &[(15, &[0, 0])]);
     let records = (0..30).map(|n| format!("{} 60 IN A 198.51.100.{n}", asked.name()));
     records
         .fold(Reply::to(&asked.packet), |reply, record| {
@@ -109,34 +85,40 @@ fn thirty(asked: &Asked) -> Reaction {
         .into()
 }
 
+/// The number of records of [`thirty`] in an answer over UDP of at most `size` octets.
+fn records_in(size: u16) -> usize {
+    match size {
+        ..600 => 14,
+        600 => 17,
+        _ => 30,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_one_query_get_own_answers() {
     let upstream = Upstream::start(thirty).await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
     let queries = variants();
-    let over_udp = join_all(queries.iter().map(|query| ask(server.address, query)));
-    let over_tcp = join_all(queries.iter().map(|query| ask_tcp(server.address, query)));
-    let (over_udp, over_tcp) = tokio::join!(over_udp, over_tcp);
+    for round in ["at once", "from the cache"] {
+        let over_udp = join_all(queries.iter().map(|query| ask(server.address, query)));
+        let over_tcp = join_all(queries.iter().map(|query| ask_tcp(server.address, query)));
+        let (over_udp, over_tcp) = tokio::join!(over_udp, over_tcp);
 
-    for (query, answers) in queries.iter().zip(over_udp.into_iter().zip(over_tcp)) {
-        let asked = Message::parse(&query.wire()).unwrap();
-        let size = asked.edns.as_ref().map_or(512, |edns| edns.udp.max(512));
-        for (answer, whole) in [(answers.0, size >= 1232), (answers.1, true)] {
-            assert_eq!(
-                (answer.id, &answer.questions),
-                (asked.id, &asked.questions),
-                "{asked:?}"
-            );
-            assert_eq!(
-                (answer.answer.len() == 30, answer.has("tc")),
-                (whole, !whole),
-                "{asked:?}"
-            );
-            let expected = asked.edns.as_ref().map(|_| vec![(15, vec![0, 0])]);
-            assert_eq!(answer.edns.map(|opt| opt.options), expected, "{asked:?}");
+        for (query, answers) in queries.iter().zip(over_udp.into_iter().zip(over_tcp)) {
+            let asked = Message::parse(&query.wire()).unwrap();
+            let what = format!("{round}: {asked:?}");
+            let size = asked.edns.as_ref().map_or(512, |edns| edns.udp);
+            for (answer, records) in [(answers.0, records_in(size)), (answers.1, 30)] {
+                assert_eq!(answer.id, asked.id, "{what}");
+                assert_eq!(answer.questions, asked.questions, "{what}");
+                assert_eq!(answer.answer.len(), records, "{what}");
+                assert_eq!(answer.has("tc"), records < 30, "{what}");
+                let expected = asked.edns.as_ref().map(|_| vec![(15, vec![0, 0])]);
+                assert_eq!(answer.edns.map(|opt| opt.options), expected, "{what}");
+            }
         }
+        assert_eq!(upstream.count(), 1, "{round}");
     }
-    assert_eq!(upstream.count(), 1);
     server.stop().await;
 }
 
@@ -162,20 +144,11 @@ async fn upstream_without_edns_answers_all_clients() {
         let subject = Subject::new(ForwardLimits::default());
         for (name, count) in ["x.test.", "y.test."].into_iter().zip(counts) {
             upstream.forget();
-            let question = a(name).edns(Edns {
-                udp: 1400,
-                ..Edns::default()
-            });
+            let question = Question::from(Ask::new(name, "A").edns(1400));
             let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
-            assert_eq!(
-                (outcome_text(&reply).as_str(), upstream.count()),
-                ("NOERROR 192.0.2.1", count),
-                "{rcode}"
-            );
-            let ours = Edns {
-                udp: 1232,
-                ..Edns::default()
-            };
+            assert_eq!(outcome_text(&reply), GOOD, "{rcode}");
+            assert_eq!(upstream.count(), count, "{rcode}");
+            let ours = opt(1232, false, &[]);
             assert_eq!(question.answer(&reply.unwrap()).edns, Some(ours), "{rcode}");
         }
     }
@@ -196,23 +169,15 @@ async fn silence_to_edns_causes_plain_queries() {
     })
     .await;
     let subject = Subject::new(short_limits());
+    let upstreams = [upstream.addr()];
     for name in ["x.test.", "y.test."] {
-        assert_ne!(
-            subject.ask_a(name, &[upstream.addr()]).await,
-            "NOERROR 192.0.2.1",
-            "{name}"
-        );
+        assert_ne!(subject.ask_a(name, &upstreams).await, GOOD, "{name}");
     }
 
-    eventually(PATIENCE, || async {
-        subject.ask_a("z.test.", &[upstream.addr()]).await == "NOERROR 192.0.2.1"
-    })
-    .await;
+    let is_answered = || async { subject.ask_a("z.test.", &upstreams).await == GOOD };
+    eventually(PATIENCE, is_answered).await;
     upstream.forget();
-    assert_eq!(
-        subject.ask_a("w.test.", &[upstream.addr()]).await,
-        "NOERROR 192.0.2.1"
-    );
+    assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
     assert_eq!(upstream.count(), 1, "no query with an OPT record");
 }
 
@@ -230,8 +195,8 @@ async fn truncated_reply_moves_tcp_clients_on() {
         subject.ask(a_over_tcp("x.test."), &upstreams)
     );
     assert_eq!(outcome_text(&over_udp), "NOERROR tc 192.0.2.5");
-    assert_eq!(outcome_text(&over_tcp), "NOERROR 192.0.2.2");
-    assert!(is_count(subject.metric("joined_total", &[]), 1));
+    assert_eq!(outcome_text(&over_tcp), OTHER);
+    assert_eq!(subject.count("joined_total"), 1);
     let transports: Vec<_> = second.asked().iter().map(|asked| asked.transport).collect();
     assert_eq!((first.count(), transports), (1, vec![Transport::Tcp]));
 }

@@ -3,21 +3,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skydns::forward::ForwardLimits;
-use testkit::message::{Edns, Message};
+use testkit::hex::hex;
+use testkit::message::Message;
 use testkit::query::Query as Ask;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 use wire::Transport;
 
-use crate::support::{Subject, answers_with, is_count, outcome_text, question, refuses};
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .map(|octet| format!("{octet:02x}"))
-        .collect::<Vec<_>>()
-        .concat()
-}
+use crate::support::{
+    GOOD, OTHER, Question, Subject, answers_with, good, opt, question, refuses, servfail,
+};
 
 /// The flags, DO and the end-to-end EDNS options are those of the client, as in kube-dns. The name
 /// in lower case and the OPT record are our own. The expected packets have the ID 0.
@@ -27,17 +22,10 @@ async fn forwarded_query_has_own_question() {
     const OPT: &str = "00002904d0000000000000";
     let packet = |flags: &str| format!("0000{flags}0001000000000001{QUESTION}{OPT}");
     let www = || Ask::new("www.outside.test.", "A");
-    let edns = |udp, dnssec_ok, options: &[(u16, Vec<u8>)]| {
-        www().opt(Edns {
-            udp,
-            dnssec_ok,
-            options: options.to_vec(),
-            ..Edns::default()
-        })
-    };
-    let subnet = (8, vec![0, 1, 0x18, 0, 0x0a, 0, 0]);
-    let cookie = (10, vec![1, 2, 3, 4, 5, 6, 7, 8]);
-    let many = (8, vec![0; 4096]);
+    let edns = |udp, dnssec_ok, options: &[(u16, &[u8])]| www().opt(opt(udp, dnssec_ok, options));
+    let subnet: (u16, &[u8]) = (8, &[0, 1, 0x18, 0, 0x0a, 0, 0]);
+    let cookie: (u16, &[u8]) = (10, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let many: (u16, &[u8]) = (8, &[0; 4096]);
     let cases: &[(&str, Ask, String)] = &[
         ("plain", www(), packet("0100")),
         ("no RD", www().flags(""), packet("0000")),
@@ -80,17 +68,12 @@ async fn forwarded_query_has_own_question() {
     let subject = Subject::new(ForwardLimits::default());
     for (what, query, expected) in cases {
         upstream.forget();
-        subject
-            .ask(query.clone().into(), &[upstream.addr()])
-            .await
-            .unwrap();
+        let reply = subject.ask(query.clone().into(), &[upstream.addr()]).await;
+        reply.unwrap();
         let asked = upstream.asked();
         assert_eq!(asked.len(), 1, "{what}");
-        assert_eq!(
-            format!("0000{}", &hex(&asked[0].packet)[4..]),
-            *expected,
-            "{what}"
-        );
+        let without_id = hex(&asked[0].packet[2..]);
+        assert_eq!(format!("0000{without_id}"), *expected, "{what}");
     }
 }
 
@@ -107,23 +90,11 @@ async fn whole_reply_is_passed_on() {
     };
     let upstream = Upstream::start(move |asked: &Asked| whole(asked).into()).await;
     let subject = Subject::new(ForwardLimits::default());
-    let question = question("x.test.", "TXT", Transport::Udp).edns(Edns {
-        udp: 1232,
-        ..Edns::default()
-    });
-    let reply = subject
-        .ask(question.clone(), &[upstream.addr()])
-        .await
-        .unwrap();
-    assert_eq!(
-        (
-            reply.upstream.socket_addr(),
-            reply.rcode,
-            reply.answers,
-            reply.truncated
-        ),
-        (upstream.addr(), 0, 2, false)
-    );
+    let question = Question::from(Ask::new("x.test.", "TXT").edns(1232));
+    let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
+    let reply = reply.unwrap();
+    assert_eq!(reply.upstream.socket_addr(), upstream.addr());
+    assert_eq!((reply.rcode, reply.answers, reply.truncated), (0, 2, false));
     let mut answer = question.answer(&reply);
     let whole = Message::parse(&whole(&upstream.asked()[0]).wire()).unwrap();
     answer.id = whole.id;
@@ -140,25 +111,22 @@ async fn only_servfail_and_refused_try_next_upstream() {
             // The query is sent to the same upstream again without EDNS.
             ("FORMERR", "FORMERR", (2, 0)),
             ("NOTIMP", "NOTIMP", (2, 0)),
-            ("REFUSED", "NOERROR 192.0.2.2", (1, 1)),
+            ("REFUSED", OTHER, (1, 1)),
             // As in kube-dns, a query is sent to the same upstream again after SERVFAIL.
-            ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
+            ("SERVFAIL", OTHER, (2, 1)),
         ] {
             let first = Upstream::start(refuses(rcode)).await;
             let second = Upstream::start(answers_with(2)).await;
             let subject = Subject::new(ForwardLimits::default());
             let query = question("x.test.", "A", transport);
-            let reply = subject.ask(query, &[first.addr(), second.addr()]).await;
+            let upstreams = [first.addr(), second.addr()];
+            let what = format!("{rcode} over {transport:?}");
             assert_eq!(
-                outcome_text(&reply),
+                subject.outcome(query, &upstreams).await,
                 told_by_two,
-                "{rcode} over {transport:?}"
+                "{what}"
             );
-            assert_eq!(
-                (first.count(), second.count()),
-                counts,
-                "{rcode} over {transport:?}"
-            );
+            assert_eq!((first.count(), second.count()), counts, "{what}");
         }
     }
 }
@@ -168,32 +136,28 @@ async fn servfail_is_retried_once_at_same_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let attempts = AtomicUsize::new(0);
         let second = Upstream::start(answers_with(2)).await;
-        let flaky = Upstream::start(move |asked: &Asked| {
-            let first = attempts.fetch_add(1, Ordering::Relaxed) == 0;
-            if first {
-                refuses("SERVFAIL")(asked)
-            } else {
-                answers_with(1)(asked)
-            }
-        })
-        .await;
-        let subject = Subject::new(ForwardLimits::default());
-        let reply = subject
-            .ask(
-                question("x.test.", "A", transport),
-                &[flaky.addr(), second.addr()],
+        let flaky =
+            Upstream::start(
+                move |asked: &Asked| match attempts.fetch_add(1, Ordering::Relaxed) {
+                    0 => servfail(asked),
+                    _ => good(asked),
+                },
             )
             .await;
-        assert_eq!(outcome_text(&reply), "NOERROR 192.0.2.1");
+        let subject = Subject::new(ForwardLimits::default());
+        let query = question("x.test.", "A", transport);
+        let reply = subject.outcome(query, &[flaky.addr(), second.addr()]).await;
+        assert_eq!(reply, GOOD);
         assert_eq!((flaky.count(), second.count()), (2, 0));
-        assert!(is_count(subject.errors("servfail"), 1));
+        assert_eq!(subject.errors("servfail"), 1);
     }
 }
 
 #[tokio::test]
 async fn empty_upstream_list_is_error() {
     let subject = Subject::new(ForwardLimits::default());
-    assert_eq!(subject.ask_a("x.test.", &[]).await, "no upstream servers");
+    let none: &[std::net::SocketAddr] = &[];
+    assert_eq!(subject.ask_a("x.test.", none).await, "no upstream servers");
 }
 
 /// Replies are not limited to 512 octets.
@@ -215,10 +179,8 @@ async fn large_reply_is_passed_on_whole() {
         })
         .await;
         let subject = Subject::new(ForwardLimits::default());
-        let reply = subject
-            .ask(question("big.test.", "A", transport), &[upstream.addr()])
-            .await
-            .unwrap();
+        let query = question("big.test.", "A", transport);
+        let reply = subject.ask(query, &[upstream.addr()]).await.unwrap();
         assert_eq!(usize::from(reply.answers), records);
     }
 }

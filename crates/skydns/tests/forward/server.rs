@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use wire::Transport;
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, address, answers_with};
+use crate::support::{PATIENCE, address, answers_with, opt};
 
 /// EDNS option codes (IANA).
 const NSID: u16 = 3;
@@ -24,18 +24,6 @@ const KEEPALIVE: u16 = 11;
 const PADDING: u16 = 12;
 const EXTENDED_ERROR: u16 = 15;
 const PRIVATE: u16 = 65_001;
-
-fn opt(options: &[(u16, &[u8])]) -> Edns {
-    let options = options
-        .iter()
-        .map(|(code, value)| (*code, value.to_vec()))
-        .collect();
-    Edns {
-        udp: 1232,
-        options,
-        ..Edns::default()
-    }
-}
 
 fn codes(edns: Option<Edns>) -> Vec<u16> {
     edns.expect("an OPT record")
@@ -62,7 +50,7 @@ async fn hop_by_hop_options_are_not_forwarded() {
         ];
         address(asked, 1)
             .additional("extra.test. 60 IN A 192.0.2.9")
-            .opt(opt(options))
+            .opt(opt(1232, false, options))
             .into()
     })
     .await;
@@ -75,7 +63,7 @@ async fn hop_by_hop_options_are_not_forwarded() {
         (PADDING, &[0; 8]),
         (PRIVATE, b"y"),
     ];
-    let query = Query::new("www.outside.test.", "A").opt(opt(asked));
+    let query = Query::new("www.outside.test.", "A").opt(opt(1232, false, asked));
     for answer in [
         ask(server.address, &query).await,
         ask_tcp(server.address, &query).await,

@@ -1,63 +1,45 @@
 //! Stale replies while all upstreams are known to be dead.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use skydns::forward::ForwardLimits;
-use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cache::hour_of_stale_answers;
 use crate::clock::StoppedClock;
-use crate::support::{Subject, a, answers_with, outcome_text};
+use crate::support::{Does, Fickle, GOOD, Subject, a, good, silent};
 
 const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 
-/// An upstream that can be made silent.
-async fn mortal() -> (Upstream, Arc<AtomicBool>) {
-    let dead = Arc::new(AtomicBool::new(false));
-    let is_dead = Arc::clone(&dead);
-    let upstream = Upstream::start(move |asked: &Asked| {
-        if is_dead.load(Ordering::SeqCst) {
-            Reaction::silence()
-        } else {
-            answers_with(1)(asked)
-        }
-    })
-    .await;
-    (upstream, dead)
-}
+/// Reactions of an upstream that can be made silent.
+const MORTAL: &[Does] = &[good, silent];
 
 /// Each stale name is answered at once, and one query for it tells whether the upstreams are back.
 #[tokio::test]
 async fn stale_names_return_at_once() {
-    let (first, first_dead) = mortal().await;
-    let (second, second_dead) = mortal().await;
-    let upstreams = [first.addr(), second.addr()];
+    let first = Fickle::start(MORTAL).await;
+    let second = Fickle::start(MORTAL).await;
+    let upstreams = [first.upstream.addr(), second.upstream.addr()];
     let subject = Subject::with_cache(ForwardLimits::default(), hour_of_stale_answers());
     for name in NAMES {
-        assert_eq!(subject.ask_a(name, &upstreams).await, "NOERROR 192.0.2.1");
+        assert_eq!(subject.ask_a(name, &upstreams).await, GOOD);
     }
-    first_dead.store(true, Ordering::SeqCst);
-    second_dead.store(true, Ordering::SeqCst);
+    first.goes_on();
+    second.goes_on();
     expire_and_kill(&subject, upstreams).await;
 
     let clock = StoppedClock::stop();
     for name in NAMES {
-        for upstream in [&first, &second] {
-            upstream.forget();
-        }
+        first.upstream.forget();
+        second.upstream.forget();
         for _ in 0..3 {
-            assert_eq!(
-                answer_at_once(&clock, &subject, name, upstreams).await,
-                "NOERROR 192.0.2.1",
-                "{name}"
-            );
+            let answer = answer_at_once(&clock, &subject, name, upstreams).await;
+            assert_eq!(answer, GOOD, "{name}");
         }
-        clock.until(name, || first.count_of(name, "A") == 1).await;
+        let is_queried = || first.upstream.count_of(name, "A") == 1;
+        clock.until(name, is_queried).await;
     }
     drop(clock);
 }
@@ -65,25 +47,20 @@ async fn stale_names_return_at_once() {
 /// With one upstream that may answer, a stale name waits for it.
 #[tokio::test]
 async fn stale_name_waits_for_living_upstream() {
-    let (first, first_dead) = mortal().await;
-    let (second, second_dead) = mortal().await;
-    let upstreams = [first.addr(), second.addr()];
+    let first = Fickle::start(MORTAL).await;
+    let second = Fickle::start(MORTAL).await;
+    let upstreams = [first.upstream.addr(), second.upstream.addr()];
     let subject = Subject::with_cache(ForwardLimits::default(), hour_of_stale_answers());
-    assert_eq!(
-        subject.ask_a("x.test.", &upstreams).await,
-        "NOERROR 192.0.2.1"
-    );
-    first_dead.store(true, Ordering::SeqCst);
-    expire_and_kill(&subject, [first.addr(); 2]).await;
-    second.forget();
+    assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD);
+    first.goes_on();
+    expire_and_kill(&subject, [first.upstream.addr(); 2]).await;
+    second.upstream.forget();
 
     let clock = StoppedClock::stop();
-    assert_eq!(
-        answer_at_once(&clock, &subject, "x.test.", upstreams).await,
-        "NOERROR 192.0.2.1"
-    );
-    assert_eq!(second.count_of("x.test.", "A"), 1);
-    second_dead.store(true, Ordering::SeqCst);
+    let answer = answer_at_once(&clock, &subject, "x.test.", upstreams).await;
+    assert_eq!(answer, GOOD);
+    assert_eq!(second.upstream.count_of("x.test.", "A"), 1);
+    second.goes_on();
     let mut asking = Box::pin(subject.ask(a("new.test."), &upstreams));
     clock.turn().await;
     assert!(
@@ -116,7 +93,7 @@ async fn answer_at_once(
     let mut tasks = JoinSet::new();
     let asking = tasks.spawn({
         let subject = subject.clone();
-        async move { outcome_text(&subject.ask(a(name), &upstreams).await) }
+        async move { subject.ask_a(name, &upstreams).await }
     });
     clock.until(name, || asking.is_finished()).await;
     assert_eq!(asked.elapsed(), Duration::ZERO, "{name}");

@@ -13,11 +13,11 @@ use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::tls::{Gate, file};
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
-use wire::Transport;
+use wire::{Transport, frame_message};
 
 use crate::support::{
-    PATIENCE, Subject, a, address, answers_with, is_count, outcome_text, question, refuses,
-    short_limits, silent,
+    GOOD, OTHER, PATIENCE, Subject, address, answers_with, good, question, servfail, short_limits,
+    silent, unused_address,
 };
 
 /// A test upstream with persistent connections, and a forwarder to it.
@@ -68,7 +68,12 @@ impl Kept {
     }
 
     async fn ask_a(&self, name: &str) -> String {
-        outcome_text(&self.subject.ask_by(a(name), &[self.way()]).await)
+        self.subject.ask_a(name, &[self.way()]).await
+    }
+
+    /// The outcomes of queries for `1-x.test.` and so on, all at once.
+    async fn ask_numbered(&self, count: usize) -> Vec<String> {
+        join_all((1..=count).map(async |n| self.ask_a(&format!("{n}-x.test.")).await)).await
     }
 
     /// The client addresses of the connections on which queries arrived.
@@ -80,9 +85,19 @@ impl Kept {
             .collect()
     }
 
-    fn open(&self) -> f64 {
-        self.subject.metric("connections", &[])
+    /// Waits until there are `count` connections.
+    async fn until_open(&self, count: u64) {
+        let is_open = || async { self.subject.count("connections") == count };
+        eventually(PATIENCE, is_open).await;
     }
+}
+
+const GARBAGE: &str = "failed: Garbage Garbage";
+
+/// The outcomes of queries for [`numbered`] replies.
+fn numbered_outcomes(count: usize) -> Vec<String> {
+    let outcome = |n| format!("NOERROR 192.0.2.{n}");
+    (1..=count).map(outcome).collect()
 }
 
 /// A reply with the address 192.0.2.`n`, for a name that begins with `n` and a dash.
@@ -99,30 +114,18 @@ fn numbered(asked: &Asked) -> Reply {
 
 #[tokio::test]
 async fn connection_is_kept_without_udp() {
-    for kept in Kept::both(ForwardLimits::default(), || answers_with(1)).await {
+    for kept in Kept::both(ForwardLimits::default(), || good).await {
         for n in 0..20 {
-            assert_eq!(
-                kept.ask_a(&format!("n{n}.test.")).await,
-                "NOERROR 192.0.2.1"
-            );
+            assert_eq!(kept.ask_a(&format!("n{n}.test.")).await, GOOD);
         }
-        assert!(
-            kept.upstream
-                .asked()
-                .iter()
-                .all(|asked| asked.transport == Transport::Tcp)
-        );
+        let is_over_tcp = |asked: &Asked| asked.transport == Transport::Tcp;
+        assert!(kept.upstream.asked().iter().all(is_over_tcp));
         assert_eq!((kept.connections().len(), kept.upstream.count()), (1, 20));
-        assert!(is_count(kept.open(), 1));
+        assert_eq!(kept.subject.count("connections"), 1);
         let label = kept.way().to_string();
-        assert!(
-            is_count(
-                kept.subject
-                    .metric("requests_total", &[("upstream", &label)]),
-                20
-            ),
-            "{label}"
-        );
+        let labels = [("upstream", label.as_str())];
+        let requests = kept.subject.metric("requests_total", &labels);
+        assert_eq!(requests, 20, "{label}");
     }
 }
 
@@ -143,10 +146,7 @@ async fn replies_arrive_in_any_order() {
     })
     .await
     {
-        let answers =
-            join_all((1..=5).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        let expected: Vec<String> = (1..=5).map(|n| format!("NOERROR 192.0.2.{n}")).collect();
-        assert_eq!(answers, expected);
+        assert_eq!(kept.ask_numbered(5).await, numbered_outcomes(5));
         assert_eq!(kept.connections().len(), 1);
     }
 }
@@ -155,11 +155,7 @@ async fn replies_arrive_in_any_order() {
 async fn reply_octet_by_octet_is_whole() {
     for kept in Kept::both(ForwardLimits::default(), || {
         |asked: &Asked| {
-            let packet = Reply::to(&asked.packet)
-                .answer("x.test. 60 IN A 192.0.2.1")
-                .wire();
-            let length = u16::try_from(packet.len()).unwrap().to_be_bytes();
-            let octets = [&length[..], &packet].concat();
+            let octets = frame_message(&answer_octets(asked, 1));
             octets.iter().fold(Reaction::silence(), |all, octet| {
                 all.then(Act::Raw(vec![*octet]))
                     .then(Act::Wait(Duration::from_millis(1)))
@@ -168,7 +164,7 @@ async fn reply_octet_by_octet_is_whole() {
     })
     .await
     {
-        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.ask_a("x.test.").await, GOOD);
     }
 }
 
@@ -179,10 +175,8 @@ async fn replies_in_one_segment_are_separated() {
     for kept in Kept::both(ForwardLimits::default(), || {
         let held = Mutex::new(Vec::new());
         move |asked: &Asked| {
-            let packet = numbered(asked).wire();
             let mut held = held.lock().unwrap();
-            held.extend(u16::try_from(packet.len()).unwrap().to_be_bytes());
-            held.extend(packet);
+            held.extend(frame_message(&numbered(asked).wire()));
             if asked.name() != "3-x.test." {
                 return Reaction::silence();
             }
@@ -195,16 +189,7 @@ async fn replies_in_one_segment_are_separated() {
     })
     .await
     {
-        let answers =
-            join_all((1..=3).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        assert_eq!(
-            answers,
-            [
-                "NOERROR 192.0.2.1",
-                "NOERROR 192.0.2.2",
-                "NOERROR 192.0.2.3"
-            ]
-        );
+        assert_eq!(kept.ask_numbered(3).await, numbered_outcomes(3));
     }
 }
 
@@ -215,13 +200,10 @@ async fn unknown_type_passes_unchanged() {
     })
     .await
     {
-        let query = question("x.test.", "TYPE65280", wire::Transport::Udp);
-        let reply = kept.subject.ask_by(query, &[kept.way()]).await.unwrap();
-        assert!(
-            reply.message.ends_with(&[0xc0, 0x0c, 0xff]),
-            "{:?}",
-            reply.message
-        );
+        let query = question("x.test.", "TYPE65280", Transport::Udp);
+        let reply = kept.subject.ask(query, &[kept.way()]).await.unwrap();
+        let message = &reply.message;
+        assert!(message.ends_with(&[0xc0, 0x0c, 0xff]), "{message:?}");
         assert_eq!(reply.upstream, kept.way());
     }
 }
@@ -233,17 +215,11 @@ async fn server_may_close_after_each_answer() {
     })
     .await
     {
-        let answers =
-            join_all((1..=40).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        let expected: Vec<String> = (1..=40).map(|n| format!("NOERROR 192.0.2.{n}")).collect();
-        assert_eq!(answers, expected);
-        for n in 41..45 {
-            assert_eq!(
-                kept.ask_a(&format!("{n}-x.test.")).await,
-                format!("NOERROR 192.0.2.{n}")
-            );
+        assert_eq!(kept.ask_numbered(40).await, numbered_outcomes(40));
+        for (n, expected) in (1..).zip(numbered_outcomes(4)) {
+            assert_eq!(kept.ask_a(&format!("{n}-x.test.")).await, expected);
         }
-        eventually(PATIENCE, || async { is_count(kept.open(), 0) }).await;
+        kept.until_open(0).await;
     }
 }
 
@@ -254,13 +230,13 @@ async fn query_on_broken_connection_is_resent_once() {
         move |asked: &Asked| match asked.name().as_str() {
             "never.test." => Reaction::close(),
             "once.test." if broken.fetch_add(1, Ordering::Relaxed) == 0 => Reaction::close(),
-            _ => answers_with(1)(asked),
+            _ => good(asked),
         }
     })
     .await
     {
-        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
-        assert_eq!(kept.ask_a("once.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.ask_a("x.test.").await, GOOD);
+        assert_eq!(kept.ask_a("once.test.").await, GOOD);
         assert_eq!(kept.connections().len(), 2);
         kept.upstream.forget();
         // The query is sent twice in each of two rounds. A second round follows if all upstreams
@@ -278,17 +254,13 @@ async fn reply_to_other_query_is_ignored() {
         Reaction::send(packet).then(Act::Send(answer_octets(asked, 1)))
     };
     for kept in Kept::both(short_limits(), || wrong_id).await {
-        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
-        assert!(is_count(kept.subject.errors("mismatch"), 1));
+        assert_eq!(kept.ask_a("x.test.").await, GOOD);
+        assert_eq!(kept.subject.errors("mismatch"), 1);
     }
-    for (what, reaction, expected) in [
-        (
-            "another question",
-            Reply::to(&[]).wire(),
-            "failed: Garbage Garbage",
-        ),
-        ("no message", vec![1, 2, 3], "failed: Garbage Garbage"),
-        ("nothing", vec![], "failed: Garbage Garbage"),
+    for (what, reaction) in [
+        ("another question", Reply::to(&[]).wire()),
+        ("no message", vec![1, 2, 3]),
+        ("nothing", vec![]),
     ] {
         for kept in Kept::both(short_limits(), || {
             let reaction = reaction.clone();
@@ -301,7 +273,7 @@ async fn reply_to_other_query_is_ignored() {
         })
         .await
         {
-            assert_eq!(kept.ask_a("x.test.").await, expected, "{what}");
+            assert_eq!(kept.ask_a("x.test.").await, GARBAGE, "{what}");
         }
     }
     for kept in Kept::both(short_limits(), || {
@@ -329,7 +301,7 @@ fn answer_octets(asked: &Asked, n: u8) -> Vec<u8> {
 
 #[tokio::test]
 async fn servfail_is_retried_over_stream() {
-    for kept in Kept::both(short_limits(), || refuses("SERVFAIL")).await {
+    for kept in Kept::both(short_limits(), || servfail).await {
         assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
         assert_eq!(kept.upstream.count(), 2);
     }
@@ -338,7 +310,7 @@ async fn servfail_is_retried_over_stream() {
     })
     .await
     {
-        assert_eq!(kept.ask_a("x.test.").await, "failed: Garbage Garbage");
+        assert_eq!(kept.ask_a("x.test.").await, GARBAGE);
     }
 }
 
@@ -353,31 +325,24 @@ async fn silently_dead_connection_is_replaced() {
             if asked.from == first && asked.name() != "x.test." {
                 Reaction::silence()
             } else {
-                answers_with(1)(asked)
+                good(asked)
             }
         }
     })
     .await
     {
-        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.ask_a("x.test.").await, GOOD);
         assert_eq!(kept.ask_a("y.test.").await, "failed: Timeout");
-        eventually(PATIENCE, || async {
-            kept.ask_a("z.test.").await == "NOERROR 192.0.2.1"
-        })
-        .await;
-        eventually(PATIENCE, || async { is_count(kept.open(), 1) }).await;
+        eventually(PATIENCE, || async { kept.ask_a("z.test.").await == GOOD }).await;
+        kept.until_open(1).await;
     }
 }
 
 #[tokio::test]
 async fn connection_count_is_bounded() {
     for kept in Kept::both(short_limits(), || silent).await {
-        let answers =
-            join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        assert!(
-            answers.iter().all(|answer| answer == "failed: Timeout"),
-            "{answers:?}"
-        );
+        let answers = kept.ask_numbered(300).await;
+        assert_eq!(answers, ["failed: Timeout"; 300]);
         // The probe of the upstream may add one query.
         assert!((300..=301).contains(&kept.upstream.count()));
         assert_eq!(kept.connections().len(), 4);
@@ -386,36 +351,29 @@ async fn connection_count_is_bounded() {
         max_connections: 1,
         ..ForwardLimits::default()
     };
-    for kept in Kept::both(limits, || answers_with(1)).await {
-        let answers =
-            join_all((0..50).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        assert!(
-            answers.iter().all(|answer| answer == "NOERROR 192.0.2.1"),
-            "{answers:?}"
-        );
+    for kept in Kept::both(limits, || good).await {
+        assert_eq!(kept.ask_numbered(50).await, [GOOD; 50]);
         assert_eq!(kept.connections().len(), 1);
-        let elsewhere = "tcp://127.0.0.1:9".parse().unwrap();
-        assert_eq!(
-            outcome_text(&kept.subject.ask_by(a("x.test."), &[elsewhere]).await),
-            "failed: NoSocket NoSocket"
-        );
+        let elsewhere: wire::Upstream = "tcp://127.0.0.1:9".parse().unwrap();
+        let outcome = kept.subject.ask_a("x.test.", &[elsewhere]).await;
+        assert_eq!(outcome, "failed: NoSocket NoSocket");
     }
 }
 
 #[tokio::test]
 async fn connections_to_unused_upstreams_are_closed() {
-    for kept in Kept::both(ForwardLimits::default(), || answers_with(1)).await {
+    for kept in Kept::both(ForwardLimits::default(), || good).await {
         let way = kept.way();
         for left in [1, 0] {
-            assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+            assert_eq!(kept.ask_a("x.test.").await, GOOD);
             let in_use = if left == 1 { vec![&way] } else { Vec::new() };
             kept.subject
                 .forwarder
                 .retain_upstreams(&in_use.into_iter().collect());
-            eventually(PATIENCE, || async { is_count(kept.open(), left) }).await;
+            kept.until_open(left).await;
         }
         // A later query to the upstream is answered over a new connection.
-        assert_eq!(kept.ask_a("y.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.ask_a("y.test.").await, GOOD);
     }
 }
 
@@ -424,13 +382,13 @@ async fn refused_connection_tries_next_upstream() {
     let good = Upstream::start(answers_with(2)).await;
     let subject = Subject::new(ForwardLimits::default());
     for protocol in ["tcp", "tls"] {
-        let nobody = format!("{protocol}://{}", crate::support::unused_address())
+        let nobody: wire::Upstream = format!("{protocol}://{}", unused_address())
             .parse()
             .unwrap();
         let outcome = subject
-            .ask_by(a("x.test."), &[nobody, good.addr().into()])
+            .ask_a("x.test.", &[nobody, good.addr().into()])
             .await;
-        assert_eq!(outcome_text(&outcome), "NOERROR 192.0.2.2", "{protocol}");
+        assert_eq!(outcome, OTHER, "{protocol}");
     }
-    assert!(is_count(subject.errors("refused"), 2));
+    assert_eq!(subject.errors("refused"), 2);
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prometheus::Registry;
@@ -13,7 +13,7 @@ use skydns::forward::{
 use testkit::message::{Edns, Message};
 use testkit::query;
 use testkit::reply;
-use testkit::upstream::{Asked, Reaction};
+use testkit::upstream::{Asked, Reaction, Upstream};
 use wire::Transport;
 
 /// Timeout for events that must happen, even on a busy machine.
@@ -33,88 +33,75 @@ impl Subject {
     }
 
     pub(crate) fn trusting(limits: ForwardLimits, trust: TlsTrust) -> Self {
-        let registry = Registry::new();
-        let metrics = ForwardMetrics::new(&registry).unwrap();
-        Self {
-            forwarder: Arc::new(Forwarder::with_trust_and_cache(
-                limits, metrics, trust, None,
-            )),
-            registry,
-            clients: Arc::default(),
-        }
+        Self::start(limits, trust, None)
     }
 
     /// A forwarder with a cache.
     pub(crate) fn with_cache(limits: ForwardLimits, bounds: CacheLimits) -> Self {
+        Self::start(limits, TlsTrust::default(), Some(bounds))
+    }
+
+    fn start(limits: ForwardLimits, trust: TlsTrust, bounds: Option<CacheLimits>) -> Self {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
-        let cache = ReplyCache::new(bounds, CacheMetrics::new(&registry).unwrap());
-        let forwarder = Arc::new(Forwarder::with_trust_and_cache(
-            limits,
-            metrics,
-            TlsTrust::default(),
-            cache,
-        ));
+        let cache = bounds
+            .and_then(|bounds| ReplyCache::new(bounds, CacheMetrics::new(&registry).unwrap()));
+        let forwarder = Forwarder::with_trust_and_cache(limits, metrics, trust, cache);
         Self {
-            forwarder,
+            forwarder: Arc::new(forwarder),
             registry,
             clients: Arc::default(),
         }
     }
 
     /// Sends a query as a new client.
-    pub(crate) async fn ask(
+    pub(crate) async fn ask<U: Clone + Into<wire::Upstream>>(
         &self,
         question: Question,
-        upstreams: &[SocketAddr],
+        upstreams: &[U],
     ) -> Result<Arc<UpstreamReply>, ForwardError> {
-        self.ask_as(self.client(), question, upstreams).await
+        let client = Ipv4Addr::from_bits(self.clients.fetch_add(1, Ordering::Relaxed));
+        self.ask_as(client.into(), question, upstreams).await
     }
 
-    fn client(&self) -> IpAddr {
-        Ipv4Addr::from_bits(self.clients.fetch_add(1, Ordering::Relaxed)).into()
-    }
-
-    /// Sends a query to upstreams of any protocol.
-    pub(crate) async fn ask_by(
-        &self,
-        question: Question,
-        upstreams: &[wire::Upstream],
-    ) -> Result<Arc<UpstreamReply>, ForwardError> {
-        let transport = question.transport;
-        self.forwarder
-            .exchange(
-                question.forwarded(),
-                upstreams.into(),
-                self.client(),
-                transport,
-            )
-            .await
-    }
-
-    pub(crate) async fn ask_as(
+    pub(crate) async fn ask_as<U: Clone + Into<wire::Upstream>>(
         &self,
         client: IpAddr,
         question: Question,
-        upstreams: &[SocketAddr],
+        upstreams: &[U],
     ) -> Result<Arc<UpstreamReply>, ForwardError> {
-        let upstreams = upstreams
-            .iter()
-            .map(|upstream| (*upstream).into())
-            .collect();
+        let upstreams = upstreams.iter().cloned().map(Into::into).collect();
         self.forwarder
             .exchange(question.forwarded(), upstreams, client, question.transport)
             .await
     }
 
-    /// Queries for an address over UDP and returns the reply as [`told`] formats it.
-    pub(crate) async fn ask_a(&self, name: &str, upstreams: &[SocketAddr]) -> String {
-        outcome_text(&self.ask(a(name), upstreams).await)
+    /// Sends a query and returns the reply as [`outcome_text`] formats it.
+    pub(crate) async fn outcome<U: Clone + Into<wire::Upstream>>(
+        &self,
+        question: Question,
+        upstreams: &[U],
+    ) -> String {
+        outcome_text(&self.ask(question, upstreams).await)
+    }
+
+    /// The outcome of a query for an address over UDP.
+    pub(crate) async fn ask_a<U: Clone + Into<wire::Upstream>>(
+        &self,
+        name: &str,
+        upstreams: &[U],
+    ) -> String {
+        self.outcome(a(name), upstreams).await
     }
 
     /// The value of a metric (for a histogram, its number of observations), summed over all label
     /// sets that contain `labels`.
-    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "all metrics are counts"
+    )]
+    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let families = self.registry.gather();
         let family = families
             .iter()
@@ -133,23 +120,21 @@ impl Subject {
             .filter(|metric| labels.iter().all(|label| has(metric, *label)));
         wanted
             .map(|metric| {
-                let histogram = u32::try_from(metric.get_histogram().get_sample_count()).unwrap();
-                metric.get_counter().get_value()
-                    + metric.get_gauge().get_value()
-                    + f64::from(histogram)
+                let value = metric.get_counter().get_value() + metric.get_gauge().get_value();
+                value.round() as u64 + metric.get_histogram().get_sample_count()
             })
             .sum()
     }
 
+    /// The value of a metric, summed over all label sets.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.metric(name, &[])
+    }
+
     /// Number of upstream failures with this cause.
-    pub(crate) fn errors(&self, cause: &str) -> f64 {
+    pub(crate) fn errors(&self, cause: &str) -> u64 {
         self.metric("errors_total", &[("cause", cause)])
     }
-}
-
-/// Whether the value of a metric equals `expected`.
-pub(crate) fn is_count(value: f64, expected: usize) -> bool {
-    (value - f64::from(u32::try_from(expected).unwrap())).abs() < 0.1
 }
 
 /// The defaults with a shorter budget, for upstreams that are expected to fail.
@@ -210,6 +195,17 @@ impl Question {
     }
 }
 
+/// An OPT record with these options.
+pub(crate) fn opt(udp: u16, dnssec_ok: bool, options: &[(u16, &[u8])]) -> Edns {
+    let options = options.iter().map(|(code, value)| (*code, value.to_vec()));
+    Edns {
+        udp,
+        dnssec_ok,
+        options: options.collect(),
+        ..Edns::default()
+    }
+}
+
 /// A query with the flags of an ordinary stub resolver, without EDNS.
 pub(crate) fn question(name: &str, rtype: &str, transport: Transport) -> Question {
     Question {
@@ -226,6 +222,17 @@ pub(crate) fn a_over_tcp(name: &str) -> Question {
     question(name, "A", Transport::Tcp)
 }
 
+/// RCODE, `tc` if set, and addresses.
+pub(crate) fn message_text(message: &Message) -> String {
+    let tc = message.has("tc").then(|| "tc".to_owned());
+    [message.rcode_name()]
+        .into_iter()
+        .chain(tc)
+        .chain(message.answer_data("A"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// Formats an outcome: the RCODE, `tc` if set, and the addresses; or the error.
 pub(crate) fn outcome_text(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -> String {
     match outcome {
@@ -236,13 +243,7 @@ pub(crate) fn outcome_text(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -
                 (message.answer.len(), message.trailing),
                 (reply.answers.into(), 0)
             );
-            let tc = message.has("tc").then(|| "tc".to_owned());
-            [message.rcode_name()]
-                .into_iter()
-                .chain(tc)
-                .chain(message.answer_data("A"))
-                .collect::<Vec<_>>()
-                .join(" ")
+            message_text(&message)
         }
         Err(ForwardError::AllFailed(failures)) => {
             let failures = failures.iter().map(|(_, failure)| format!("{failure:?}"));
@@ -251,6 +252,11 @@ pub(crate) fn outcome_text(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -
         Err(error) => error.to_string(),
     }
 }
+
+/// The outcome of a query to an upstream that [`answers_with`] 1.
+pub(crate) const GOOD: &str = "NOERROR 192.0.2.1";
+/// The outcome of a query to an upstream that [`answers_with`] 2.
+pub(crate) const OTHER: &str = "NOERROR 192.0.2.2";
 
 /// A correct reply with the address 192.0.2.`n`.
 pub(crate) fn address(asked: &Asked, n: u8) -> reply::Reply {
@@ -271,6 +277,50 @@ pub(crate) fn silent(_: &Asked) -> Reaction {
     Reaction::silence()
 }
 
+pub(crate) fn good(asked: &Asked) -> Reaction {
+    address(asked, 1).into()
+}
+
+pub(crate) fn servfail(asked: &Asked) -> Reaction {
+    refuses("SERVFAIL")(asked)
+}
+
+/// A reaction to a query.
+pub(crate) type Does = fn(&Asked) -> Reaction;
+
+/// An upstream whose behaviour a test changes step by step.
+pub(crate) struct Fickle {
+    pub(crate) upstream: Upstream,
+    next: Arc<AtomicUsize>,
+}
+
+impl Fickle {
+    /// Starts the upstream with the first of the reactions `does`. [`Fickle::goes_on`] switches to
+    /// the next reaction.
+    pub(crate) async fn start(does: &'static [Does]) -> Self {
+        let next = Arc::new(AtomicUsize::new(0));
+        let now = Arc::clone(&next);
+        let upstream =
+            Upstream::start(move |asked: &Asked| does[now.load(Ordering::SeqCst)](asked)).await;
+        Self { upstream, next }
+    }
+
+    pub(crate) fn goes_on(&self) {
+        self.next.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn list(&self) -> [SocketAddr; 1] {
+        [self.upstream.addr()]
+    }
+}
+
+/// Advances the clock without waiting in real time.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 /// An address without a listener.
 pub(crate) fn unused_address() -> SocketAddr {
     ([127, 0, 0, 1], testkit::ports::free_port()).into()
@@ -282,13 +332,9 @@ pub(crate) fn unused_address() -> SocketAddr {
 async fn forward_metrics_have_documented_names() {
     let subject = Subject::new(short_limits());
     // Metrics with labels are exported once they have a value.
-    let good = testkit::upstream::Upstream::start(answers_with(1)).await;
-    assert_eq!(
-        subject
-            .ask_a("x.test.", &[unused_address(), good.addr()])
-            .await,
-        "NOERROR 192.0.2.1"
-    );
+    let upstream = Upstream::start(answers_with(1)).await;
+    let upstreams = [unused_address(), upstream.addr()];
+    assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD);
     let families = subject.registry.gather();
     let names: Vec<_> = families
         .iter()
@@ -305,26 +351,16 @@ async fn forward_metrics_have_documented_names() {
         "tcp_retries_total",
     ];
     assert_eq!(names, expected);
-    for (name, count) in [
-        ("requests_total", 2),
-        ("request_duration_seconds", 1),
-        ("errors_total", 1),
-    ] {
-        assert!(is_count(subject.metric(name, &[]), count), "{name}");
-    }
+    assert_eq!(subject.count("requests_total"), 2);
+    assert_eq!(subject.count("request_duration_seconds"), 1);
+    assert_eq!(subject.count("errors_total"), 1);
     // The label is the client's transport, although the query is forwarded over UDP.
-    assert_eq!(
-        outcome_text(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await),
-        "NOERROR 192.0.2.1"
-    );
+    let over_tcp = subject.outcome(a_over_tcp("x.test."), &upstreams[1..]);
+    assert_eq!(over_tcp.await, GOOD);
     for (transport, count) in [("udp", 2), ("tcp", 1)] {
-        assert!(
-            is_count(
-                subject.metric("requests_total", &[("transport", transport)]),
-                count
-            ),
-            "{transport}"
-        );
+        let labels = [("transport", transport)];
+        let requests = subject.metric("requests_total", &labels);
+        assert_eq!(requests, count, "{transport}");
     }
-    assert!(is_count(subject.metric("tcp_retries_total", &[]), 0));
+    assert_eq!(subject.count("tcp_retries_total"), 0);
 }

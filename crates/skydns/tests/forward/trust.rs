@@ -5,24 +5,24 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use skydns::forward::{ForwardError, ForwardLimits, is_own_address};
+use testkit::message::Message;
+use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use wire::Transport;
 
 use crate::support::{
-    PATIENCE, Subject, a, address, answers_with, is_count, outcome_text, refuses, short_limits,
-    unused_address,
+    GOOD, PATIENCE, Subject, address, answers_with, good, refuses, short_limits, unused_address,
 };
 
 #[tokio::test]
 async fn ids_and_ports_are_random() {
     const QUERIES: usize = 400;
+    const HALF: std::ops::Range<usize> = QUERIES / 4..QUERIES * 3 / 4;
     let upstream = Upstream::start(answers_with(1)).await;
     let subject = Subject::new(ForwardLimits::default());
     for n in 0..QUERIES {
-        subject
-            .ask(a(&format!("n{n}.test.")), &[upstream.addr()])
-            .await
-            .unwrap();
+        let name = format!("n{n}.test.");
+        assert_eq!(subject.ask_a(&name, &[upstream.addr()]).await, GOOD);
     }
     let asked = upstream.asked();
     let ids: Vec<u16> = asked
@@ -33,25 +33,17 @@ async fn ids_and_ports_are_random() {
     for (what, values, distinct) in [("IDs", &ids, QUERIES - 20), ("ports", &ports, QUERIES - 40)] {
         let seen: HashSet<_> = values.iter().collect();
         assert!(seen.len() >= distinct, "{} distinct {what}", seen.len());
-        let rising = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
-        assert!(
-            (QUERIES / 4..QUERIES * 3 / 4).contains(&rising),
-            "{what} rise {rising} times"
-        );
-        let steps: HashSet<_> = values
-            .windows(2)
-            .map(|pair| pair[1].wrapping_sub(pair[0]))
-            .collect();
-        assert!(
-            steps.len() > QUERIES / 2,
-            "{what} differ by {} amounts",
-            steps.len()
-        );
+        let pairs = || values.windows(2);
+        let rising = pairs().filter(|pair| pair[0] < pair[1]).count();
+        assert!(HALF.contains(&rising), "{what} rise {rising} times");
+        let steps: HashSet<_> = pairs().map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+        let steps = steps.len();
+        assert!(steps > QUERIES / 2, "{what} differ by {steps} amounts");
     }
     for bit in 0..16 {
         let set = ids.iter().filter(|id| *id >> bit & 1 == 1).count();
         assert!(
-            (QUERIES / 4..QUERIES * 3 / 4).contains(&set),
+            HALF.contains(&set),
             "bit {bit} of the ID is set {set} times"
         );
     }
@@ -72,20 +64,14 @@ async fn replies_from_other_addresses_are_ignored() {
             packet: buffer[..length].to_vec(),
             question: None,
         };
-        let reply = |n| {
-            testkit::reply::Reply::to(&asked.packet)
-                .answer(&format!("x.test. 1 IN A 192.0.2.{n}"))
-                .wire()
-        };
-        other.send_to(&reply(66), from).unwrap();
+        let forged = address(&asked, 66).wire();
+        other.send_to(&forged, from).unwrap();
         // The correct reply is sent after the reply from the other port.
-        asked_one.send_to(&reply(1), from).unwrap();
+        let correct = address(&asked, 1).wire();
+        asked_one.send_to(&correct, from).unwrap();
     });
     let subject = Subject::new(ForwardLimits::default());
-    assert_eq!(
-        subject.ask_a("x.test.", &[upstream]).await,
-        "NOERROR 192.0.2.1"
-    );
+    assert_eq!(subject.ask_a("x.test.", &[upstream]).await, GOOD);
     server.join().unwrap();
 }
 
@@ -104,11 +90,9 @@ async fn mismatches_are_counted() {
     })
     .await;
     let subject = Subject::new(ForwardLimits::default());
-    assert_eq!(
-        subject.ask_a("x.test.", &[upstream.addr()]).await,
-        "NOERROR 192.0.2.1"
-    );
-    assert!(is_count(subject.errors("mismatch"), 2));
+    let reply = subject.ask_a("x.test.", &[upstream.addr()]).await;
+    assert_eq!(reply, GOOD);
+    assert_eq!(subject.errors("mismatch"), 2);
 }
 
 /// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed
@@ -127,82 +111,55 @@ async fn id_guessing_ends_udp() {
                 reaction.then(Act::Send(guess(n)))
             })
         }
-        Transport::Tcp => answers_with(1)(asked),
+        Transport::Tcp => good(asked),
     };
     let upstream = Upstream::start(flood).await;
     let subject = Subject::new(ForwardLimits {
         resend_after: Duration::from_secs(5),
         ..ForwardLimits::default()
     });
-    assert_eq!(
-        subject.ask_a("x.test.", &[upstream.addr()]).await,
-        "NOERROR 192.0.2.1"
-    );
-    assert!(is_count(subject.errors("mismatch"), 65));
+    let reply = subject.ask_a("x.test.", &[upstream.addr()]).await;
+    assert_eq!(reply, GOOD);
+    assert_eq!(subject.errors("mismatch"), 65);
 
     let upstream = Upstream::start_udp_only(flood).await;
-    let outcome = outcome_text(&subject.ask(a("y.test."), &[upstream.addr()]).await);
+    let outcome = subject.ask_a("y.test.", &[upstream.addr()]).await;
     assert_eq!(outcome, "failed: Flooded Flooded");
 }
 
+/// Listening addresses, and upstreams that are usable beside them (`+`) or not (`-`).
+const OWN_ADDRESSES: [(&str, &str); 8] = [
+    ("127.0.0.1:10053", "-127.0.0.1:10053 +8.8.8.8:53"),
+    ("127.0.0.1:10053", "+127.0.0.1:53 +127.0.0.2:10053"),
+    (
+        "127.0.0.1:10053",
+        "-[::ffff:127.0.0.1]:10053 -0.0.0.0:10053",
+    ),
+    ("0.0.0.0:53", "-127.0.0.53:53 -0.0.0.0:53 +192.0.2.1:53"),
+    ("0.0.0.0:53", "+[::1]:53"),
+    ("[::]:53", "-127.0.0.1:53 -[::1]:53 +[2001:db8::1]:53"),
+    (
+        "10.0.0.1:53 127.0.0.1:53",
+        "-127.0.0.1:53 -10.0.0.1:53 +10.0.0.2:53",
+    ),
+    ("", "+127.0.0.1:53"),
+];
+
 #[test]
 fn own_addresses_are_no_upstreams() {
-    let addresses = |texts: &[&str]| {
-        texts
-            .iter()
-            .map(|text| text.parse().unwrap())
-            .collect::<Vec<SocketAddr>>()
-    };
-    let servers = |texts: &[&str]| {
-        addresses(texts)
-            .into_iter()
-            .map(Into::into)
-            .collect::<Vec<_>>()
-    };
-    let cases: &[(&[&str], &[&str], &[&str])] = &[
-        // listening addresses, upstreams, usable upstreams
-        (
-            &["127.0.0.1:10053"],
-            &["127.0.0.1:10053", "8.8.8.8:53"],
-            &["8.8.8.8:53"],
-        ),
-        (
-            &["127.0.0.1:10053"],
-            &["127.0.0.1:53", "127.0.0.2:10053"],
-            &["127.0.0.1:53", "127.0.0.2:10053"],
-        ),
-        (
-            &["127.0.0.1:10053"],
-            &["[::ffff:127.0.0.1]:10053", "0.0.0.0:10053"],
-            &[],
-        ),
-        (
-            &["0.0.0.0:53"],
-            &["127.0.0.53:53", "0.0.0.0:53", "192.0.2.1:53"],
-            &["192.0.2.1:53"],
-        ),
-        (&["0.0.0.0:53"], &["[::1]:53"], &["[::1]:53"]),
-        (
-            &["[::]:53"],
-            &["127.0.0.1:53", "[::1]:53", "[2001:db8::1]:53"],
-            &["[2001:db8::1]:53"],
-        ),
-        (
-            &["10.0.0.1:53", "127.0.0.1:53"],
-            &["127.0.0.1:53", "10.0.0.1:53", "10.0.0.2:53"],
-            &["10.0.0.2:53"],
-        ),
-        (&[], &["127.0.0.1:53"], &["127.0.0.1:53"]),
-    ];
-    for (listening, upstreams, usable) in cases {
-        let listening_on = addresses(listening);
-        let mut left = servers(upstreams);
-        left.retain(|upstream| !is_own_address(upstream, &listening_on));
-        assert_eq!(
-            left,
-            servers(usable),
-            "{upstreams:?} while listening on {listening:?}"
-        );
+    for (listening, upstreams) in OWN_ADDRESSES {
+        let addresses = listening.split_whitespace();
+        let addresses: Vec<SocketAddr> = addresses.map(|text| text.parse().unwrap()).collect();
+        for upstream in upstreams.split(' ') {
+            let (sign, address) = upstream.split_at(1);
+            let address: SocketAddr = address.parse().unwrap();
+            let is_own = is_own_address(&address.into(), &addresses);
+            assert_eq!(
+                is_own,
+                sign == "-",
+                "{address} while listening on {listening}"
+            );
+        }
     }
 }
 
@@ -216,22 +173,17 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
         loop {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             let packet = &buffer[..length];
-            let question = testkit::message::Message::parse(packet)
-                .unwrap()
-                .questions
-                .remove(0);
+            let question = Message::parse(packet).unwrap().questions.remove(0);
             // Some resolvers randomize the case of names.
+            let name = question.name.to_ascii_uppercase();
             let rtype = testkit::codes::type_name(question.rtype);
-            let query =
-                testkit::query::Query::new(&question.name.to_ascii_uppercase(), &rtype).into();
+            let query = testkit::query::Query::new(&name, &rtype).into();
             let rcode = match subject.ask(query, &[address]).await {
                 Err(ForwardError::Loop) => "REFUSED",
                 _ => "NOTIMP",
             };
-            socket
-                .send_to(&testkit::reply::Reply::to(packet).rcode(rcode).wire(), from)
-                .await
-                .unwrap();
+            let reply = Reply::to(packet).rcode(rcode).wire();
+            socket.send_to(&reply, from).await.unwrap();
         }
     });
     (address, tasks)
@@ -250,24 +202,16 @@ async fn looping_upstream_is_found() {
     let (looping, _tasks) = relay(subject.clone()).await;
     let good = Upstream::start(refuses("NXDOMAIN")).await;
     for domain in ["test", "corp.example", ""] {
-        assert_eq!(
-            leads_back(&subject, looping, domain).await,
-            Some(true),
-            "{domain}"
-        );
-        assert_eq!(
-            leads_back(&subject, good.addr(), domain).await,
-            Some(false),
-            "{domain}"
-        );
+        for (upstream, expected) in [(looping, true), (good.addr(), false)] {
+            let found = leads_back(&subject, upstream, domain).await;
+            assert_eq!(found, Some(expected), "{domain}");
+        }
     }
     // The name of a probe below this domain would be too long.
     let long = vec!["d".repeat(56); 4].join(".");
     assert_eq!(leads_back(&subject, looping, &long).await, None);
-    assert!(
-        is_count(subject.metric("requests_total", &[]), 0),
-        "questions of its own do not count"
-    );
+    let requests = subject.count("requests_total");
+    assert_eq!(requests, 0, "questions of its own do not count");
 }
 
 #[tokio::test]
@@ -282,36 +226,21 @@ async fn foreign_loop_probe_names_are_ignored() {
         while names.len() < 3 {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             let packet = &buffer[..length];
-            let question = testkit::message::Message::parse(packet)
-                .unwrap()
-                .questions
-                .remove(0);
-            socket
-                .send_to(
-                    &testkit::reply::Reply::to(packet).rcode("NXDOMAIN").wire(),
-                    from,
-                )
-                .await
-                .unwrap();
+            let question = Message::parse(packet).unwrap().questions.remove(0);
+            let reply = Reply::to(packet).rcode("NXDOMAIN").wire();
+            socket.send_to(&reply, from).await.unwrap();
             names.push(question.name);
         }
         names
     };
     let asks = async {
-        assert_eq!(
-            leads_back(&subject, address, "corp.example").await,
-            Some(false)
-        );
-        assert_eq!(
-            leads_back(&subject, address, "corp.example").await,
-            Some(false)
-        );
+        for _ in 0..2 {
+            let found = leads_back(&subject, address, "corp.example").await;
+            assert_eq!(found, Some(false));
+        }
+        // An old probe is forwarded like any name.
         let old = "0123456789abcdef.forward-loop.corp.example.";
-        assert_eq!(
-            subject.ask_a(old, &[address]).await,
-            "NXDOMAIN",
-            "an old probe is forwarded like any name"
-        );
+        assert_eq!(subject.ask_a(old, &[address]).await, "NXDOMAIN");
     };
     let (names, ()) = tokio::join!(says_no, asks);
     for name in &names {
@@ -325,11 +254,9 @@ async fn foreign_loop_probe_names_are_ignored() {
 
 #[tokio::test]
 async fn silent_upstream_has_unknown_loop_state() {
-    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let socket = local_socket();
     let subject = Subject::new(short_limits());
-    assert_eq!(
-        leads_back(&subject, socket.local_addr().unwrap(), "test").await,
-        None
-    );
-    assert_eq!(leads_back(&subject, unused_address(), "test").await, None);
+    for upstream in [socket.local_addr().unwrap(), unused_address()] {
+        assert_eq!(leads_back(&subject, upstream, "test").await, None);
+    }
 }

@@ -2,8 +2,6 @@
 //! come and go.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skydns::forward::CacheLimits;
@@ -132,9 +130,10 @@ impl Options {
             view = view.own_names(own_names());
         }
         if self.further_zone {
-            let zone = Fixed::empty()
-                .with_aliases(&["out"], std::iter::once("www.outside.test".to_owned()));
-            let zone = if present { zone } else { Fixed::empty() };
+            let mut zone = Fixed::empty();
+            if present {
+                zone = zone.alias_at(&["out"], "www.outside.test");
+            }
             view = view
                 .further("further.test.", zone)
                 .further("waits.test.", Fixed::empty().unsynced());
@@ -280,9 +279,7 @@ async fn unanswered_over_udp(server: SocketAddr, options: &Options) -> Vec<Strin
 /// Sends all queries over one TCP connection, and returns those without an answer.
 async fn unanswered_over_tcp(server: SocketAddr, options: &Options) -> Vec<String> {
     let mut waiting = queries(options);
-    let mut connection = TcpConnection::open_from(Ipv4Addr::LOCALHOST, server)
-        .await
-        .expect("connected");
+    let mut connection = connect(server).await;
 
     for (_, query) in waiting.values() {
         connection.send(query).await.expect("sent");

@@ -12,7 +12,7 @@ use testkit::query::Query;
 use tokio::net::UdpSocket;
 
 use super::fixed::{Fixed, RunningServer, start};
-use super::{TIMEOUT, answer_over_udp, labelled_counter};
+use super::{TIMEOUT, answer_over_udp, exchange_tcp, metric, next_datagram};
 
 /// The source address of the flood.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -50,22 +50,35 @@ async fn assert_others_are_answered(server: SocketAddr, done: &AtomicUsize) {
     assert!(done < FEW, "{done} of the flood were worked out first");
 }
 
+/// Sends expensive queries over UDP.
+async fn flood_over_udp(server: SocketAddr, queries: u16) -> UdpSocket {
+    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
+    for number in 0..queries {
+        let sent = flood.send_to(&expensive_query(number), server).await;
+        sent.expect("sent");
+    }
+    flood
+}
+
 /// Opens the connections of a flood and sends its queries.
 async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnection> {
     let mut flood = Vec::new();
     for _ in 0..connections {
-        let mut connection = TcpConnection::open_from(FLOODER, server)
-            .await
-            .expect("connected");
+        let opened = TcpConnection::open_from(FLOODER, server).await;
+        let mut connection = opened.expect("connected");
         for number in 0..FLOOD / connections {
-            connection
-                .send(&expensive_query(number))
-                .await
-                .expect("sent");
+            let sent = connection.send(&expensive_query(number)).await;
+            sent.expect("sent");
         }
         flood.push(connection);
     }
     flood
+}
+
+/// Asserts that a query of the flood was answered.
+fn assert_has_turn(answer: &[u8]) {
+    let text = show_sorted(answer);
+    assert!(text.contains("10.0.0.1"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,17 +87,8 @@ async fn tcp_flood_does_not_delay_others() {
         let (server, done) = server_with_expensive_name();
         let mut flood = flood_over_tcp(server.address, connections).await;
         assert_others_are_answered(server.address, &done).await;
-        let first = flood
-            .first_mut()
-            .expect("one")
-            .receive(TIMEOUT)
-            .await
-            .expect("an answer");
-        assert!(
-            show_sorted(&first).contains("10.0.0.1"),
-            "it has its turn: {}",
-            show_sorted(&first)
-        );
+        let first = flood[0].receive(TIMEOUT).await;
+        assert_has_turn(&first.expect("an answer"));
         drop(flood);
         server.stop().await;
     }
@@ -93,20 +97,9 @@ async fn tcp_flood_does_not_delay_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn udp_flood_does_not_delay_others() {
     let (server, done) = server_with_expensive_name();
-    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
-    for number in 0..FLOOD {
-        flood
-            .send_to(&expensive_query(number), server.address)
-            .await
-            .expect("sent");
-    }
+    let flood = flood_over_udp(server.address, FLOOD).await;
     assert_others_are_answered(server.address, &done).await;
-    let mut buffer = [0; 512];
-    let length = tokio::time::timeout(TIMEOUT, flood.recv(&mut buffer))
-        .await
-        .expect("in time");
-    let text = show_sorted(&buffer[..length.expect("received")]);
-    assert!(text.contains("10.0.0.1"), "it has its turn: {text}");
+    assert_has_turn(&next_datagram(&flood).await);
     server.stop().await;
 }
 
@@ -114,22 +107,14 @@ async fn udp_flood_does_not_delay_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_is_answered_completely() {
     let (server, _) = server_with_expensive_name();
-    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     // More queries than may wait for one host. The answers still fit into the client's receive
     // buffer.
     let sent = 280;
-    for number in 0..sent {
-        flood
-            .send_to(&expensive_query(number), server.address)
-            .await
-            .expect("sent");
-    }
-    let (mut good, mut refused, mut buffer) = (0_u16, 0_u16, [0; 512]);
+    let flood = flood_over_udp(server.address, sent).await;
+    let mut good = 0_u16;
+    let mut refused = 0_u16;
     while good + refused < sent {
-        let length = tokio::time::timeout(TIMEOUT, flood.recv(&mut buffer))
-            .await
-            .expect("in time");
-        let text = show_sorted(&buffer[..length.expect("received")]);
+        let text = show_sorted(&next_datagram(&flood).await);
         if text.starts_with(";; NOERROR") {
             good += 1;
         } else {
@@ -140,13 +125,11 @@ async fn flood_is_answered_completely() {
     assert!(good > 0 && refused > 0, "{good} and {refused}");
     eventually(TIMEOUT, || async {
         let counted = ["answered", "refused"].map(|result| {
-            labelled_counter(&server.metrics, "kubedns_expensive_queries_total", result)
+            let series = format!("kubedns_expensive_queries_total{{result=\"{result}\"}}");
+            metric(&server.metrics, &series)
         });
-        if counted == [good, refused].map(|count| Some(count.into())) {
-            Ok(())
-        } else {
-            Err(counted)
-        }
+        let is_complete = counted == [good, refused].map(|count| Some(count.into()));
+        is_complete.then_some(()).ok_or(counted)
     })
     .await;
     server.stop().await;
@@ -161,14 +144,7 @@ async fn expensive_query_of_other_host_has_turn() {
         Some(done.load(Ordering::SeqCst)).filter(|done| *done > 0)
     })
     .await;
-    let answer = client::tcp(server.address, &expensive_query(7), TIMEOUT)
-        .await
-        .expect("an answer");
-    assert!(
-        show_sorted(&answer).contains("10.0.0.1"),
-        "{}",
-        show_sorted(&answer)
-    );
+    assert_has_turn(&exchange_tcp(server.address, &expensive_query(7)).await);
     let meanwhile = done.load(Ordering::SeqCst) - before;
     assert!(meanwhile < 10, "{meanwhile} of the flood came first");
     drop(flood);
@@ -207,23 +183,15 @@ async fn searched_name_needs_place_in_queue() {
         .await
         .expect("sent");
     let mut answers_before = 0;
-    let mut buffer = [0; 512];
     let answer = loop {
-        let length = tokio::time::timeout(TIMEOUT, flood.recv(&mut buffer))
-            .await
-            .expect("in time");
-        let answer = &buffer[..length.expect("received")];
+        let answer = next_datagram(&flood).await;
         if answer[..2] == u16::MAX.to_be_bytes() {
-            break answer;
+            break show_sorted(&answer);
         }
         answers_before += 1;
     };
 
-    assert!(
-        show_sorted(answer).starts_with(";; SERVFAIL"),
-        "{}",
-        show_sorted(answer)
-    );
+    assert!(answer.starts_with(";; SERVFAIL"), "{answer}");
     assert!(
         answers_before < PLACES,
         "{answers_before} were answered first"

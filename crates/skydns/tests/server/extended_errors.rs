@@ -1,10 +1,9 @@
 //! Extended DNS Errors (RFC 8914): a query for each error. Apart from the error, the answer is the
 //! same as without `--extended-errors`.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use testkit::message::{Edns, Message};
+use testkit::message::Edns;
 use testkit::ports::free_port;
 
 use super::*;
@@ -15,25 +14,21 @@ const OPTION: u16 = 15;
 /// A query, and the expected Extended DNS Error.
 struct Case {
     what: &'static str,
-    view: fn(Option<SocketAddr>) -> Fixed,
-    /// Behaviour of the upstream, if any.
-    upstream: Option<fn(&Asked) -> Reaction>,
     query: (&'static str, &'static str),
     code: u16,
     /// Expected end of EXTRA-TEXT.
     text: &'static str,
+    /// Adds what the case needs to a view with the upstream.
+    view: fn(Fixed) -> Fixed,
+    upstream: CaseUpstream,
 }
 
-fn view_with_upstream(upstream: Option<SocketAddr>) -> Fixed {
-    Fixed::new(&upstream.into_iter().collect::<Vec<_>>())
-}
-
-fn view_with_closed_port(_: Option<SocketAddr>) -> Fixed {
-    Fixed::new(&[([127, 0, 0, 1], free_port()).into()])
-}
-
-fn reply_with_rcode(asked: &Asked, rcode: &str) -> Reaction {
-    Reply::to(&asked.packet).rcode(rcode).edns(1232).into()
+/// The upstream of a case.
+enum CaseUpstream {
+    None,
+    Closed,
+    Unreachable,
+    Answers(fn(&Asked) -> Reaction),
 }
 
 const EXTERNAL: (&str, &str) = ("www.outside.test.", "A");
@@ -41,144 +36,108 @@ const ALIAS: (&str, &str) = ("out.apps.svc.cluster.local.", "A");
 
 fn error_case(
     what: &'static str,
-    view: fn(Option<SocketAddr>) -> Fixed,
     query: (&'static str, &'static str),
     code: u16,
     text: &'static str,
 ) -> Case {
     Case {
         what,
-        view,
-        upstream: None,
         query,
         code,
         text,
+        view: |view| view,
+        upstream: CaseUpstream::None,
     }
 }
 
 impl Case {
-    fn with(self, upstream: fn(&Asked) -> Reaction) -> Self {
-        Self {
-            upstream: Some(upstream),
-            ..self
-        }
+    fn view(self, view: fn(Fixed) -> Fixed) -> Self {
+        Self { view, ..self }
     }
+
+    fn upstream(self, upstream: CaseUpstream) -> Self {
+        Self { upstream, ..self }
+    }
+
+    fn answers(self, reaction: fn(&Asked) -> Reaction) -> Self {
+        self.upstream(CaseUpstream::Answers(reaction))
+    }
+
+    fn servfail(self) -> Self {
+        self.answers(|asked| reply_with_rcode(asked, "SERVFAIL"))
+    }
+}
+
+fn reply_with_rcode(asked: &Asked, rcode: &str) -> Reaction {
+    Reply::to(&asked.packet).rcode(rcode).edns(1232).into()
 }
 
 /// Errors without any query to an upstream.
 fn engine_cases() -> Vec<Case> {
+    const WEB: (&str, &str) = ("web.apps.svc.cluster.local.", "A");
+    const ADDRESS: (&str, &str) = ("1.0.96.10.in-addr.arpa.", "PTR");
+    const FEDERATED: (&str, &str) = ("fed.apps.svc.cluster.local.", "SRV");
+    const ALL_TYPES: (&str, &str) = ("web.apps.svc.cluster.local.", "ANY");
     vec![
+        error_case("not synced", WEB, 14, "API server are incomplete").view(Fixed::unsynced),
         error_case(
-            "not synced",
-            |_| Fixed::new(&[]).unsynced(),
-            ("web.apps.svc.cluster.local.", "A"),
+            "address, not synced",
+            ADDRESS,
             14,
             "API server are incomplete",
-        ),
-        error_case(
-            "not synced, an address",
-            |_| Fixed::new(&[]).unsynced(),
-            ("1.0.96.10.in-addr.arpa.", "PTR"),
-            14,
-            "API server are incomplete",
-        ),
+        )
+        .view(Fixed::unsynced),
         error_case(
             "a zone that is not loaded",
-            |_| Fixed::new(&[]).further("late.test", Fixed::empty().unsynced()),
             ("www.late.test.", "A"),
             14,
             "records of this zone are not loaded",
-        ),
+        )
+        .view(|view| view.further("late.test", Fixed::empty().unsynced())),
         error_case(
             "a federated name",
-            |_| Fixed::new(&[]).with_unknown(&["svc", "apps", "fed"]),
-            ("fed.apps.svc.cluster.local.", "SRV"),
+            FEDERATED,
             14,
             "the zone and region of a node are unknown",
-        ),
-        error_case(
-            "all types",
-            |_| Fixed::new(&[]),
-            ("web.apps.svc.cluster.local.", "ANY"),
-            21,
-            "type ANY are not answered",
-        ),
+        )
+        .view(|view| view.with_unknown(&["svc", "apps", "fed"])),
+        error_case("all types", ALL_TYPES, 21, "type ANY are not answered"),
         error_case(
             "one label",
-            |_| Fixed::new(&[]),
             ("short.", "A"),
             15,
             "one label are not forwarded",
         ),
         error_case(
             "no upstreams",
-            |_| Fixed::new(&[]),
             EXTERNAL,
             22,
             "no upstream servers for this name",
         ),
         error_case(
             "a stub domain without servers",
-            |_| Fixed::new(&[]).stub("stub.test", &[]),
             ("www.stub.test.", "A"),
             22,
             "no upstream servers for this name",
-        ),
+        )
+        .view(|view| view.stub("stub.test", &[])),
     ]
 }
 
 fn upstream_cases() -> Vec<Case> {
     vec![
-        error_case(
-            "a closed port",
-            view_with_closed_port,
-            EXTERNAL,
-            23,
-            ": connection refused",
-        ),
-        error_case(
-            "no way there",
-            |_| Fixed::new(&[([255, 255, 255, 255], 53).into()]),
-            EXTERNAL,
-            23,
-            ": unreachable",
-        ),
-        error_case(
-            "silence",
-            view_with_upstream,
-            EXTERNAL,
-            22,
-            ": no reply in time",
-        )
-        .with(|_| Reaction::silence()),
-        error_case(
-            "SERVFAIL of an upstream",
-            view_with_upstream,
-            EXTERNAL,
-            0,
-            ": SERVFAIL",
-        )
-        .with(|asked| reply_with_rcode(asked, "SERVFAIL")),
-        error_case(
-            "REFUSED of an upstream",
-            view_with_upstream,
-            EXTERNAL,
-            22,
-            ": REFUSED",
-        )
-        .with(|asked| reply_with_rcode(asked, "REFUSED")),
-        error_case(
-            "the upstream's own cause",
-            view_with_upstream,
-            EXTERNAL,
-            6,
-            "bogus",
-        )
-        .with(|asked| {
-            let options = vec![(OPTION, vec![0, 6, b'b', b'o', b'g', b'u', b's'])];
+        error_case("a closed port", EXTERNAL, 23, ": connection refused")
+            .upstream(CaseUpstream::Closed),
+        error_case("no way there", EXTERNAL, 23, ": unreachable")
+            .upstream(CaseUpstream::Unreachable),
+        error_case("silence", EXTERNAL, 22, ": no reply in time").answers(|_| Reaction::silence()),
+        error_case("SERVFAIL of an upstream", EXTERNAL, 0, ": SERVFAIL").servfail(),
+        error_case("REFUSED of an upstream", EXTERNAL, 22, ": REFUSED")
+            .answers(|asked| reply_with_rcode(asked, "REFUSED")),
+        error_case(UPSTREAMS_OWN, EXTERNAL, 6, "bogus").answers(|asked| {
             let edns = Edns {
                 udp: 1232,
-                options,
+                options: vec![(OPTION, b"\x00\x06bogus".to_vec())],
                 ..Edns::default()
             };
             Reply::to(&asked.packet).rcode("SERVFAIL").opt(edns).into()
@@ -186,53 +145,36 @@ fn upstream_cases() -> Vec<Case> {
     ]
 }
 
+/// A case in which the server passes an error on, with or without the option.
+const UPSTREAMS_OWN: &str = "the upstream's own cause";
+
 /// Errors in lookups of further names: targets of aliases, and names of the search list.
 fn other_name_cases() -> Vec<Case> {
     vec![
-        error_case(
-            "an alias to SERVFAIL",
-            view_with_upstream,
-            ALIAS,
-            0,
-            ": SERVFAIL",
-        )
-        .with(|asked| reply_with_rcode(asked, "SERVFAIL")),
+        error_case("an alias to SERVFAIL", ALIAS, 0, ": SERVFAIL").servfail(),
         error_case(
             "an alias to a closed port",
-            view_with_closed_port,
             ALIAS,
             23,
             ": connection refused",
-        ),
+        )
+        .upstream(CaseUpstream::Closed),
         error_case(
             "an alias in a circle",
-            |_| {
-                let targets = std::iter::once("round.apps.svc.cluster.local".to_owned());
-                Fixed::new(&[]).with_aliases(&["svc", "apps", "round"], targets)
-            },
             ("round.apps.svc.cluster.local.", "A"),
             0,
             "of too long a chain, or has no target",
-        ),
+        )
+        .view(|view| view.alias_at(&["svc", "apps", "round"], "round.apps.svc.cluster.local")),
         error_case(
             "a name of the search list",
-            |upstream| view_with_upstream(upstream).search("search.cluster.local", &["corp.test"]),
             ("www.apps.search.cluster.local.", "A"),
             0,
             "a name of the search list cannot be looked up",
         )
-        .with(|asked| reply_with_rcode(asked, "SERVFAIL")),
+        .view(|view| view.search("search.cluster.local", &["corp.test"]))
+        .servfail(),
     ]
-}
-
-async fn ask_udp(server: SocketAddr, query: &Query) -> Vec<u8> {
-    client::udp(server, &query.wire(), TIMEOUT)
-        .await
-        .expect("an answer")
-}
-
-fn parse_message(wire: &[u8]) -> Message {
-    Message::parse(wire).expect("well-formed")
 }
 
 /// INFO-CODE and EXTRA-TEXT of the Extended DNS Error in a message.
@@ -270,28 +212,34 @@ async fn extended_error_names_cause() {
 async fn check_case(case: Case) {
     let Case {
         what,
-        view,
-        upstream,
         query: (name, rtype),
         code,
         text,
+        view,
+        upstream,
     } = case;
-    let upstream = match upstream {
-        Some(reaction) => Some(Upstream::start(reaction).await),
-        None => None,
+    let answering = match upstream {
+        CaseUpstream::Answers(reaction) => Some(Upstream::start(reaction).await),
+        _ => None,
     };
-    let address = upstream.as_ref().map(Upstream::addr);
-    let (on, off) = (start(view(address).extended_errors()), start(view(address)));
+    let addresses: Vec<SocketAddr> = match upstream {
+        CaseUpstream::None => Vec::new(),
+        CaseUpstream::Closed => vec![([127, 0, 0, 1], free_port()).into()],
+        CaseUpstream::Unreachable => vec![([255, 255, 255, 255], 53).into()],
+        CaseUpstream::Answers(_) => answering.iter().map(Upstream::addr).collect(),
+    };
+    let on = start(view(Fixed::new(&addresses)).extended_errors());
+    let off = start(view(Fixed::new(&addresses)));
     let with_edns = Query::new(name, rtype).id(7).edns(1232);
-    let told = parse_message(&ask_udp(on.address, &with_edns).await);
+    let told = client::ask(on.address, &with_edns).await;
     let found = extended_error(&told);
     let is_told = found
         .as_ref()
         .is_some_and(|(found, said)| *found == code && said.ends_with(text));
     assert!(is_told, "{what}: {found:?}");
 
-    let silent = parse_message(&ask_udp(off.address, &with_edns).await);
-    if what != "the upstream's own cause" {
+    let silent = client::ask(off.address, &with_edns).await;
+    if what != UPSTREAMS_OWN {
         assert_eq!(extended_error(&silent), None, "{what}");
     }
     assert_eq!(
@@ -299,13 +247,11 @@ async fn check_case(case: Case) {
         without_extended_error(silent),
         "{what}: nothing else differs"
     );
-    let without_edns = Query::new(name, rtype).id(7);
-    let plain = [
-        ask_udp(on.address, &without_edns).await,
-        ask_udp(off.address, &without_edns).await,
-    ];
+    let without_edns = Query::new(name, rtype).id(7).wire();
+    let plain_on = exchange_udp(on.address, &without_edns).await;
+    let plain_off = exchange_udp(off.address, &without_edns).await;
     assert_eq!(
-        plain[0], plain[1],
+        plain_on, plain_off,
         "{what}: without EDNS the answer is the same"
     );
     on.stop().await;
@@ -318,7 +264,7 @@ async fn other_class_is_not_supported() {
     let query = Query::new("web.apps.svc.cluster.local.", "TXT")
         .class("CH")
         .edns(1232);
-    let found = extended_error(&parse_message(&ask_udp(server.address, &query).await));
+    let found = extended_error(&client::ask(server.address, &query).await);
     assert_eq!(found, Some((21, "only class IN is served".to_owned())));
     server.stop().await;
 }
@@ -331,13 +277,8 @@ async fn malformed_query_has_extended_error() {
         .wire();
     // The header announces two additional records, but the message has only the OPT record.
     query[11] = 2;
-    let wire = client::udp(server.address, &query, TIMEOUT)
-        .await
-        .expect("an answer");
-    assert_eq!(
-        extended_error(&parse_message(&wire)),
-        Some((0, "the query is malformed".to_owned()))
-    );
+    let found = extended_error(&parsed(&exchange_udp(server.address, &query).await));
+    assert_eq!(found, Some((0, "the query is malformed".to_owned())));
     server.stop().await;
 }
 
@@ -371,19 +312,12 @@ async fn rejected_client_has_extended_error() {
             let query = Query::new(&format!("{label}{name}"), "A").edns(1232).wire();
             flood.send_to(&query, server.address).await.expect("sent");
         }
-        let told = async {
-            let mut buffer = [0; 1232];
-            loop {
-                let length = flood.recv(&mut buffer).await.expect("received");
-                if let Some((0, said)) = extended_error(&parse_message(&buffer[..length])) {
-                    return said;
-                }
+        let told = loop {
+            if let Some((0, said)) = extended_error(&parsed(&next_datagram(&flood).await)) {
+                break said;
             }
         };
-        assert_eq!(
-            tokio::time::timeout(TIMEOUT, told).await.expect("in time"),
-            text
-        );
+        assert_eq!(told, text);
         floods.push(flood);
     }
     server.stop().await;

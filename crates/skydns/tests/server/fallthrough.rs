@@ -33,73 +33,53 @@ async fn upstream() -> Upstream {
 
 /// RCODE, and owner, TTL and type of each record. An SOA record also shows its MINIMUM.
 fn summary(answer: &str) -> String {
-    let rcode = answer
-        .trim_start_matches(";; ")
-        .split(',')
-        .next()
-        .unwrap_or_default();
-    let record = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let minimum = if words[3] == "SOA" {
-            format!("/{}", words[10])
-        } else {
-            String::new()
-        };
-        format!(" {} {} {}{minimum}", words[0], words[1], words[3])
+    let record = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        [owner, ttl, _, "SOA", .., minimum] => format!(" {owner} {ttl} SOA/{minimum}"),
+        [owner, ttl, _, rtype, ..] => format!(" {owner} {ttl} {rtype}"),
+        _ => panic!("not a record: {line}"),
     };
-    let records = answer
-        .lines()
-        .filter(|line| !line.starts_with(';'))
-        .map(record);
-    [rcode.to_owned()].into_iter().chain(records).collect()
+    let rcode = answer.trim_start_matches(";; ").split(',').next();
+    let records = answer.lines().filter(|line| !line.starts_with(';'));
+    rcode
+        .map(str::to_owned)
+        .into_iter()
+        .chain(records.map(record))
+        .collect()
 }
 
-/// Title, name and type of each query; the answers with a negative TTL of the cluster of 60 and of
-/// 5 seconds.
-const CASES: [(&str, &str, &str, &str, &str); 6] = [
-    (
-        "a missing name",
-        "no.apps.svc.cluster.local.",
-        "A",
-        "NXDOMAIN . 60 NS . 60 SOA/60",
-        "NXDOMAIN . 5 NS . 5 SOA/5",
-    ),
-    (
-        "no record of the type",
-        "vm.cluster.local.",
-        "AAAA",
-        "NOERROR . 60 NS . 60 SOA/60",
-        "NOERROR . 5 NS . 5 SOA/5",
-    ),
-    (
-        "a signed answer keeps the data of its records",
-        "signed.cluster.local.",
-        "A",
-        "NXDOMAIN . 60 NS . 60 RRSIG . 60 SOA/86400",
-        "NXDOMAIN . 5 NS . 5 RRSIG . 5 SOA/86400",
-    ),
-    (
-        "a zone below has its own negative TTL",
-        "no.etcd.cluster.local.",
-        "A",
-        "NXDOMAIN . 60 NS . 60 SOA/60",
-        "NXDOMAIN . 60 NS . 60 SOA/60",
-    ),
-    (
-        "an existing name",
-        "vm.cluster.local.",
-        "A",
-        "NOERROR vm.cluster.local. 86400 A",
-        "NOERROR vm.cluster.local. 86400 A",
-    ),
-    (
-        "an external name",
-        "missing.test.",
-        "A",
-        "NXDOMAIN . 86400 NS . 86400 SOA/86400",
-        "NXDOMAIN . 86400 NS . 86400 SOA/86400",
-    ),
-];
+/// Title, and name and type of each query; the answers with a negative TTL of the cluster of 60 and
+/// of 5 seconds.
+const CASES: &str = "
+    a missing name
+    no.apps.svc.cluster.local. A
+    NXDOMAIN . 60 NS . 60 SOA/60
+    NXDOMAIN . 5 NS . 5 SOA/5
+
+    no record of the type
+    vm.cluster.local. AAAA
+    NOERROR . 60 NS . 60 SOA/60
+    NOERROR . 5 NS . 5 SOA/5
+
+    a signed answer keeps the data of its records
+    signed.cluster.local. A
+    NXDOMAIN . 60 NS . 60 RRSIG . 60 SOA/86400
+    NXDOMAIN . 5 NS . 5 RRSIG . 5 SOA/86400
+
+    a zone below has its own negative TTL
+    no.etcd.cluster.local. A
+    NXDOMAIN . 60 NS . 60 SOA/60
+    NXDOMAIN . 60 NS . 60 SOA/60
+
+    an existing name
+    vm.cluster.local. A
+    NOERROR vm.cluster.local. 86400 A
+    NOERROR vm.cluster.local. 86400 A
+
+    an external name
+    missing.test. A
+    NXDOMAIN . 86400 NS . 86400 SOA/86400
+    NXDOMAIN . 86400 NS . 86400 SOA/86400
+";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fallthrough_negative_answer_keeps_our_ttl() {
@@ -114,23 +94,19 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
     let minute = start(view(60));
     let seconds = start(view(5));
 
-    for (what, name, rtype, in_minute, in_seconds) in CASES {
+    for case in CASES.trim().split("\n\n") {
+        let lines: Vec<&str> = case.lines().map(str::trim).collect();
+        let [what, question, in_minute, in_seconds] = lines[..] else {
+            panic!("not a case: {case}")
+        };
+        let (name, rtype) = question.split_once(' ').expect("name and type");
         let query = Query::new(name, rtype);
-        assert_eq!(
-            summary(&answer_over_udp(minute.address, &query).await),
-            in_minute,
-            "{what}"
-        );
-        assert_eq!(
-            summary(&answer_over_udp(seconds.address, &query).await),
-            in_seconds,
-            "{what}, --negative-ttl=5s"
-        );
-        assert_eq!(
-            summary(&answer_over_tcp(seconds.address, &query).await),
-            in_seconds,
-            "{what}, over TCP"
-        );
+        let found = answer_over_udp(minute.address, &query).await;
+        assert_eq!(summary(&found), in_minute, "{what}");
+        let found = answer_over_udp(seconds.address, &query).await;
+        assert_eq!(summary(&found), in_seconds, "{what}, --negative-ttl=5s");
+        let found = answer_over_tcp(seconds.address, &query).await;
+        assert_eq!(summary(&found), in_seconds, "{what}, over TCP");
     }
     for server in [minute, seconds] {
         server.stop().await;
@@ -150,10 +126,7 @@ async fn fallthrough_cached_answer_keeps_our_ttl() {
         let answer = answer_over_udp(server.address, &Query::new(name, "A")).await;
         assert_eq!(summary(&answer), "NXDOMAIN . 5 NS . 5 SOA/5");
     }
-    assert_eq!(
-        upstream.count_of(name, "A"),
-        1,
-        "the other answers are from the cache"
-    );
+    let queries = upstream.count_of(name, "A");
+    assert_eq!(queries, 1, "the other answers are from the cache");
     server.stop().await;
 }

@@ -212,25 +212,15 @@ pub(super) async fn check_cases(
         let words: Vec<&str> = question.split(' ').collect();
         let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());
         let query = Query::new(&format!("{}.{suffix}", words[0]), words[1]);
-        for query in [query.clone(), query.edns(1232)] {
-            let wire = client::udp(server.address, &query.wire(), TIMEOUT)
-                .await
-                .expect("an answer");
+        for query in [query.clone().wire(), query.edns(1232).wire()] {
+            let wire = exchange_udp(server.address, &query).await;
             assert_eq!(said(&wire), expected, "{what}: {question}");
-            let wire = client::tcp(server.address, &query.wire(), TIMEOUT)
-                .await
-                .expect("an answer");
+            let wire = exchange_tcp(server.address, &query).await;
             assert_eq!(said(&wire), expected, "{what}: {question}, over TCP");
+            let without_ttl = without_ttls(expected.clone());
             for _ in 0..2 {
-                let wire = client::udp(caching.address, &query.wire(), TIMEOUT)
-                    .await
-                    .expect("an answer");
-                let known = without_ttls(said(&wire));
-                assert_eq!(
-                    known,
-                    without_ttls(expected.clone()),
-                    "{what}: {question}, from the cache"
-                );
+                let known = without_ttls(said(&exchange_udp(caching.address, &query).await));
+                assert_eq!(known, without_ttl, "{what}: {question}, from the cache");
             }
         }
     }
@@ -261,111 +251,69 @@ async fn completed_answer_is_truncated_to_limit() {
         ("large.example.test", 512, 61),
         ("big", 1232, 4000),
     ] {
-        let query = Query::new(&format!("{name}.apps.search.cluster.local."), "A");
-        let query = if limit == 512 {
-            query
-        } else {
-            query.edns(1232)
-        };
-        let wire = client::udp(server.address, &query.wire(), TIMEOUT)
-            .await
-            .expect("an answer");
-        let message = testkit::message::Message::parse(&wire).expect("well-formed");
-        assert!(
-            message.has("tc") && wire.len() <= limit,
-            "{name}: {}",
-            wire.len()
-        );
-        assert!(
-            message.answer.len() > 10,
-            "{name}: {}",
-            message.answer.len()
-        );
-        let wire = client::tcp(server.address, &query.wire(), TIMEOUT)
-            .await
-            .expect("an answer");
-        let message = testkit::message::Message::parse(&wire).expect("well-formed");
-        assert!(!message.has("tc"), "{name}");
-        assert!(
-            message.answer.len() >= over_tcp,
-            "{name}: {}",
-            message.answer.len()
-        );
+        let mut query = Query::new(&format!("{name}.apps.search.cluster.local."), "A");
+        if limit > 512 {
+            query = query.edns(limit);
+        }
+        let wire = exchange_udp(server.address, &query.wire()).await;
+        let message = parsed(&wire);
+        assert!(message.has("tc"), "{name}");
+        assert!(wire.len() <= limit.into(), "{name}: {}", wire.len());
+        let count = message.answer.len();
+        assert!(count > 10, "{name}: {count}");
+
+        let whole = client::ask_tcp(server.address, &query).await;
+        assert!(!whole.has("tc"), "{name}");
+        let count = whole.answer.len();
+        assert!(count >= over_tcp, "{name}: {count}");
     }
     server.stop().await;
 }
 
-/// The header and the SOA record of an answer.
-async fn negative(server: SocketAddr, name: &str) -> (String, Option<String>) {
+/// The header of a negative answer, and owner and TTL of its SOA record.
+async fn negative(server: SocketAddr, name: &str) -> String {
     let text = answer_over_udp(server, &Query::new(name, "A")).await;
-    let soa = text
-        .lines()
-        .find_map(|line| line.split_once(" IN SOA "))
-        .map(|(owner, _)| owner.to_owned());
-    (text.lines().next().unwrap_or_default().to_owned(), soa)
+    let header = text.lines().next().unwrap_or_default();
+    let soa = text.lines().find_map(|line| line.split_once(" IN SOA "));
+    let (owner, _) = soa.unwrap_or_default();
+    format!(
+        "{} | {owner}",
+        header.replace(";; ", "").replace("flags: ", "")
+    )
 }
+
+/// Server and name of each query, and the answer as [`negative`] shows it. Without its search
+/// domain, the third name is again below the suffix. Such a name is not looked up, since the lookup
+/// would complete the name again.
+const NEGATIVE_CASES: &str = "
+    below search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60
+    below apps.search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60
+    below x.apps.search.cluster.local.apps.search.cluster.local. NXDOMAIN, qr aa rd ra | cluster.local. 60
+    below xsearch.cluster.local. NXDOMAIN, qr rd | cluster.local. 60
+    beside apps.search.test. NOERROR, qr aa rd ra | search.test. 60
+    beside missing.apps.SEARCH.test. NXDOMAIN, qr aa rd ra | search.test. 60
+    beside x.apps.search.cluster.local. NXDOMAIN, qr rd | cluster.local. 60
+    unsynced web.apps.search.cluster.local. REFUSED, qr |
+";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn name_below_suffix_is_never_forwarded() {
     let upstream = upstream().await;
-    let below = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
-    let beside = start(Fixed::new(&[upstream.addr()]).search("Search.Test", &[]));
-    let unsynced = start(
-        Fixed::new(&[upstream.addr()])
-            .search("search.cluster.local", &[])
-            .unsynced(),
-    );
-    let ok = ";; NOERROR, flags: qr aa rd ra";
-    let missing = ";; NXDOMAIN, flags: qr aa rd ra";
-    for (server, name, head, soa) in [
-        (
-            &below,
-            "search.cluster.local.",
-            ok,
-            Some("cluster.local. 60"),
-        ),
-        (
-            &below,
-            "apps.search.cluster.local.",
-            ok,
-            Some("cluster.local. 60"),
-        ),
-        // Without its search domain, this name is again below the suffix. Such a name is not looked
-        // up, since the lookup would complete the name again.
-        (
-            &below,
-            "x.apps.search.cluster.local.apps.search.cluster.local.",
-            missing,
-            Some("cluster.local. 60"),
-        ),
-        (
-            &below,
-            "xsearch.cluster.local.",
-            ";; NXDOMAIN, flags: qr rd",
-            Some("cluster.local. 60"),
-        ),
-        (&beside, "apps.search.test.", ok, Some("search.test. 60")),
-        (
-            &beside,
-            "missing.apps.SEARCH.test.",
-            missing,
-            Some("search.test. 60"),
-        ),
-        (
-            &beside,
-            "x.apps.search.cluster.local.",
-            ";; NXDOMAIN, flags: qr rd",
-            Some("cluster.local. 60"),
-        ),
-        (
-            &unsynced,
-            "web.apps.search.cluster.local.",
-            ";; REFUSED, flags: qr",
-            None,
-        ),
-    ] {
-        let expected = (head.to_owned(), soa.map(str::to_owned));
-        assert_eq!(negative(server.address, name).await, expected, "{name}");
+    let view = |suffix| Fixed::new(&[upstream.addr()]).search(suffix, &[]);
+    let below = start(view("search.cluster.local"));
+    let beside = start(view("Search.Test"));
+    let unsynced = start(view("search.cluster.local").unsynced());
+    for case in NEGATIVE_CASES.trim().lines() {
+        let [server, name, expected] = case.trim().splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("not a case: {case}")
+        };
+        let server = match server {
+            "below" => &below,
+            "beside" => &beside,
+            _ => &unsynced,
+        };
+        let found = negative(server.address, name).await;
+        assert_eq!(found.trim_end(), expected, "{case}");
     }
     assert_eq!(upstream.count(), 0);
     for server in [below, beside, unsynced] {
@@ -386,32 +334,21 @@ async fn completed_name_is_counted_by_result() {
         "missing.example.test",
         "broken.example.test",
     ] {
-        answer_over_udp(
-            server.address,
-            &Query::new(&format!("{name}.apps.search.cluster.local."), "A"),
-        )
-        .await;
+        let name = format!("{name}.apps.search.cluster.local.");
+        answer_over_udp(server.address, &Query::new(&name, "A")).await;
     }
-    let families = server.metrics.collect();
-    let values = |name: &str| -> Vec<f64> {
-        let family = families
-            .iter()
-            .find(|family| family.name() == name)
-            .expect("the metric");
-        family
-            .get_metric()
-            .iter()
-            .map(|metric| metric.get_counter().get_value())
-            .collect()
-    };
-    assert_eq!(
-        values("kubedns_search_queries_total"),
-        [2.0, 1.0, 1.0, 1.0, 1.0]
-    );
+    let mut queries = series(&server.metrics, "kubedns_search_queries_total{result=");
+    queries.sort();
+    let expected = [
+        "\"cluster\"} 2",
+        "\"external\"} 1",
+        "\"nodata\"} 1",
+        "\"nxdomain\"} 1",
+        "\"servfail\"} 1",
+    ];
+    assert_eq!(queries, expected);
     // `gone` takes one more lookup, for the other address type.
-    assert_eq!(
-        values("kubedns_search_steps_total"),
-        [f64::from(1 + 1 + 5 + 6 + 5 + 4)]
-    );
+    let steps = metric(&server.metrics, "kubedns_search_steps_total ");
+    assert_eq!(steps, Some(f64::from(1 + 1 + 5 + 6 + 5 + 4)));
     server.stop().await;
 }

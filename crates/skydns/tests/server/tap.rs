@@ -1,12 +1,19 @@
 //! The tap: answered queries for readers.
 
-use std::sync::Arc;
-
 use skydns::forward::CacheLimits;
 use skydns::tap::{TapRecord, TapWatch, WatchSettings};
 use wire::query_filter::QueryFilter;
 
 use super::*;
+
+/// All queries with their messages, at most `rate` a second.
+fn all_queries(rate: u32) -> WatchSettings {
+    WatchSettings {
+        filter: QueryFilter::default(),
+        rate,
+        messages: true,
+    }
+}
 
 async fn next_record_in_time(watch: &mut TapWatch) -> TapRecord {
     tokio::time::timeout(TIMEOUT, watch.next_record())
@@ -23,40 +30,25 @@ async fn tap_copies_answer_of_every_path() {
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
-    let choice = WatchSettings {
-        filter: QueryFilter::default(),
-        rate: 1000,
-        messages: true,
-    };
-    let mut watch = server.tap.open_watch(choice).unwrap();
+    let mut watch = server.tap.open_watch(all_queries(1000)).unwrap();
     let web = Query::new("Web.apps.svc.cluster.local.", "A");
-    let (outside, malformed) = (
-        Query::new("www.outside.test.", "A"),
-        [&[0, 7, 1, 0, 0, 2][..], &[0; 6]].concat(),
-    );
+    let missing = Query::new("no.apps.svc.cluster.local.", "AAAA");
+    let outside = Query::new("www.outside.test.", "A");
+    let malformed = [&[0, 7, 1, 0, 0, 2][..], &[0; 6]].concat();
     for (query, over_tcp, qtype, code, by) in [
         (web.wire(), false, 1, 0, "auth"),
         (web.wire(), true, 1, 0, "auth"),
-        (
-            Query::new("no.apps.svc.cluster.local.", "AAAA").wire(),
-            false,
-            28,
-            3,
-            "auth",
-        ),
+        (missing.wire(), false, 28, 3, "auth"),
         (outside.wire(), false, 1, 0, "recursive"),
         (outside.wire(), true, 1, 0, "cache"),
         (malformed, false, 0, 1, "auth"),
     ] {
         let answer = if over_tcp {
-            client::tcp(server.address, &query, TIMEOUT).await
+            exchange_tcp(server.address, &query).await
         } else {
-            client::udp(server.address, &query, TIMEOUT).await
+            exchange_udp(server.address, &query).await
         };
-        let (answer, record) = (
-            answer.expect("an answer"),
-            next_record_in_time(&mut watch).await,
-        );
+        let record = next_record_in_time(&mut watch).await;
         let transport = if over_tcp { "tcp" } else { "udp" };
         assert_eq!((record.qtype, record.rcode, record.by), (qtype, code, by));
         assert_eq!(
@@ -85,11 +77,7 @@ async fn tap_copies_answer_of_every_path() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_tap_loses_no_answer() {
     let server = start(Fixed::new(&[]));
-    let choice = WatchSettings {
-        filter: QueryFilter::default(),
-        rate: 100_000,
-        messages: true,
-    };
+    let choice = all_queries(100_000);
     let tap = Arc::clone(&server.tap);
     let watches: Vec<TapWatch> =
         std::iter::from_fn(|| tap.open_watch(choice.clone()).ok()).collect();
@@ -97,13 +85,9 @@ async fn unread_tap_loses_no_answer() {
     let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(server.address).await.unwrap();
-    let mut buffer = [0; 512];
     for _ in 0..10_000 {
         socket.send(&query).await.unwrap();
-        tokio::time::timeout(TIMEOUT, socket.recv(&mut buffer))
-            .await
-            .expect("an answer")
-            .unwrap();
+        next_datagram(&socket).await;
     }
     let counts = tap.counts();
     assert_eq!(counts.taken + counts.dropped + counts.over_rate, 80_000);

@@ -7,18 +7,16 @@ use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use futures::future::join_all;
-use prometheus::core::Collector as _;
 use skydns::ZoneSerials;
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
-use testkit::client::{self, TcpConnection};
 use testkit::eventually;
 use testkit::query::Query;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use wire::{Message, Section, frame_message, rcode, rtype};
 
-use super::TIMEOUT;
 use super::fixed::{Fixed, RunningServer, start_with_transfers};
+use super::{TIMEOUT, exchange_tcp, exchange_udp, metric};
 
 const PEERS: &str = "127.0.0.0/8";
 /// The time of the first version of the zone. The time is an hour ahead, so that the serial is
@@ -53,43 +51,18 @@ impl Primary {
         }
     }
 
-    /// The value of a metric, with its labels separated by spaces.
-    fn metric_value(&self, name: &str, labels: &str) -> f64 {
-        let families = self.metrics.collect();
-        let family = families
-            .iter()
-            .find(|family| family.name() == name)
-            .expect("the metric");
-        let found = family.get_metric().iter().find(|metric| {
-            let values: Vec<&str> = metric
-                .get_label()
-                .iter()
-                .map(prometheus::proto::LabelPair::value)
-                .collect();
-            values.join(" ") == labels
-        });
-        found.map_or(0.0, |metric| {
-            metric.get_counter().get_value() + metric.get_gauge().get_value()
-        })
-    }
-
     #[track_caller]
-    fn wait_for_metric(
-        &self,
-        name: &'static str,
-        labels: &'static str,
-        expected: f64,
-    ) -> impl Future<Output = ()> {
+    fn wait_for_metric(&self, series: &'static str, expected: f64) -> impl Future<Output = ()> {
         eventually(TIMEOUT, move || async move {
-            let value = self.metric_value(name, labels);
-            if (value - expected).abs() < f64::EPSILON {
-                Ok(())
-            } else {
-                Err(value)
-            }
+            let value = metric(&self.metrics, series);
+            (value == Some(expected)).then_some(()).ok_or(value)
         })
     }
 }
+
+const RUNNING: &str = "kubedns_transfers_running ";
+const FAILED: &str = "kubedns_transfers_total{form=\"axfr\",result=\"failed\"}";
+const COMPLETED: &str = "kubedns_transfers_total{form=\"axfr\",result=\"completed\"}";
 
 /// A query. If `since` (serial and EXPIRE) is given, the authority section has an SOA record with
 /// these values.
@@ -98,11 +71,8 @@ fn transfer_query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> 
     if let Some((serial, expire)) = since {
         message[9] = 1;
         message.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-        message.extend(
-            [serial, 0, 0, expire, 0]
-                .into_iter()
-                .flat_map(u32::to_be_bytes),
-        );
+        let numbers = [serial, 0, 0, expire, 0].map(u32::to_be_bytes);
+        message.extend(numbers.concat());
     }
     message
 }
@@ -110,63 +80,49 @@ fn transfer_query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> 
 /// RCODE, and the type of each answer record.
 fn response_outcome(message: &[u8]) -> (u16, Vec<u16>) {
     let message = Message::parse(message).expect("a message");
-    (
-        message.header().rcode(),
-        message
-            .section(Section::Answer)
-            .map(|record| record.rtype)
-            .collect(),
-    )
+    let types = message.section(Section::Answer).map(|record| record.rtype);
+    (message.header().rcode(), types.collect())
 }
 
-/// Serial and EXPIRE of the first record of the answer, which is an SOA record.
-fn soa_serial_and_expire(message: &[u8]) -> (u32, u32) {
+/// The numbers of the first SOA record in a message.
+fn soa_numbers(message: &[u8]) -> [u32; 5] {
     let message = Message::parse(message).expect("a message");
-    let record = message.section(Section::Answer).next().expect("a record");
-    let numbers = record
-        .data()
-        .last_chunk::<20>()
-        .expect("the numbers of an SOA")
-        .as_chunks::<4>()
-        .0;
-    (
-        u32::from_be_bytes(numbers[0]),
-        u32::from_be_bytes(numbers[3]),
-    )
+    let mut records = message.records();
+    let soa = records.find(|record| record.rtype == rtype::SOA);
+    let data = soa.expect("an SOA record").data();
+    let numbers = data.last_chunk::<20>().expect("the numbers of an SOA");
+    std::array::from_fn(|at| {
+        let number = numbers.as_chunks::<4>().0[at];
+        u32::from_be_bytes(number)
+    })
 }
 
-/// The numbers of the first SOA record in the answer to an A or SOA query: those of the zone or of
-/// a negative answer.
-async fn soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> Vec<u8> {
-    let answer = client::udp(server, &Query::new(name, rtype).wire(), TIMEOUT)
-        .await
-        .expect("an answer");
-    let message = Message::parse(&answer).expect("a message");
-    let soa = message
-        .records()
-        .find(|record| record.rtype == rtype::SOA)
-        .expect("an SOA record");
-    soa.data()
-        .last_chunk::<20>()
-        .expect("the numbers of an SOA")
-        .to_vec()
+/// Serial and EXPIRE of the first SOA record.
+fn soa_serial_and_expire(message: &[u8]) -> (u32, u32) {
+    let [serial, _, _, expire, _] = soa_numbers(message);
+    (serial, expire)
+}
+
+/// The numbers of the SOA record in the answer to an A or SOA query: those of the zone or of a
+/// negative answer.
+async fn ask_soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> [u32; 5] {
+    soa_numbers(&exchange_udp(server, &Query::new(name, rtype).wire()).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completed_missing_name_has_zone_serial() {
-    let primary = Primary::start(
-        Fixed::new(&[]).small().search("search.cluster.local", &[]),
-        PEERS,
-    );
+    let view = Fixed::new(&[]).small().search("search.cluster.local", &[]);
+    let primary = Primary::start(view, PEERS);
     let server = primary.server.address;
 
-    let zone = soa_numbers(server, "cluster.local.", "SOA").await;
+    let zone = ask_soa_numbers(server, "cluster.local.", "SOA").await;
     for missing in [
         "no.apps.svc.cluster.local.",
         "no.apps.search.cluster.local.",
         "apps.search.cluster.local.",
     ] {
-        assert_eq!(soa_numbers(server, missing, "A").await, zone, "{missing}");
+        let found = ask_soa_numbers(server, missing, "A").await;
+        assert_eq!(found, zone, "{missing}");
     }
     primary.server.stop().await;
 }
@@ -185,9 +141,7 @@ impl ChangedPrimary {
     async fn start() -> Self {
         let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
         let axfr = transfer_query(ZONE, rtype::AXFR, None);
-        let first = client::tcp(primary.server.address, &axfr, TIMEOUT)
-            .await
-            .expect("an answer");
+        let first = exchange_tcp(primary.server.address, &axfr).await;
         let (serial, expire) = soa_serial_and_expire(&first);
 
         let changed =
@@ -218,10 +172,7 @@ async fn transfer_outcome(
     qtype: u16,
     since: Option<(u32, u32)>,
 ) -> (u16, Vec<u16>) {
-    let answer = client::tcp(server, &transfer_query(name, qtype, since), TIMEOUT)
-        .await
-        .expect("an answer");
-    response_outcome(&answer)
+    response_outcome(&exchange_tcp(server, &transfer_query(name, qtype, since)).await)
 }
 
 fn is_whole_zone(types: &[u16]) -> bool {
@@ -233,26 +184,17 @@ async fn axfr_is_for_peers_and_zones() {
     let changed = ChangedPrimary::start().await;
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let ours = changed.address();
+    let theirs = others.server.address;
 
     let (code, types) = transfer_outcome(ours, "Cluster.LOCAL.", rtype::AXFR, None).await;
     assert_eq!(code, rcode::NOERROR);
     assert!(is_whole_zone(&types), "{types:?}");
 
     for (what, server, name, expected) in [
-        (
-            "a name of the zone",
-            ours,
-            "svc.cluster.local.",
-            rcode::NOTAUTH,
-        ),
+        ("a name below", ours, "svc.cluster.local.", rcode::NOTAUTH),
         ("another zone", ours, "example.org.", rcode::NOTAUTH),
         ("the root", ours, ".", rcode::NOTAUTH),
-        (
-            "none of the peers",
-            others.server.address,
-            ZONE,
-            rcode::REFUSED,
-        ),
+        ("none of the peers", theirs, ZONE, rcode::REFUSED),
     ] {
         let outcome = transfer_outcome(server, name, rtype::AXFR, None).await;
         assert_eq!(outcome, (expected, Vec::new()), "{what}");
@@ -298,29 +240,19 @@ async fn udp_transfer_query_gets_soa_alone() {
     let changed = ChangedPrimary::start().await;
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let ours = changed.address();
-    let since = Some((changed.serial, changed.expire));
-
-    for (what, server, qtype, since, rcode, types) in [
-        ("IXFR", ours, rtype::IXFR, since, rcode::NOERROR, vec![6]),
-        ("AXFR", ours, rtype::AXFR, None, rcode::FORMERR, vec![]),
-        (
-            "none of the peers",
-            others.server.address,
-            rtype::IXFR,
-            since,
-            rcode::REFUSED,
-            vec![],
-        ),
+    let theirs = others.server.address;
+    let ixfr = transfer_query(ZONE, rtype::IXFR, Some((changed.serial, changed.expire)));
+    let axfr = transfer_query(ZONE, rtype::AXFR, None);
+    for (what, server, query, expected) in [
+        ("IXFR", ours, &ixfr, (rcode::NOERROR, vec![6])),
+        ("AXFR", ours, &axfr, (rcode::FORMERR, vec![])),
+        ("none of the peers", theirs, &ixfr, (rcode::REFUSED, vec![])),
     ] {
-        let answer = client::udp(server, &transfer_query(ZONE, qtype, since), TIMEOUT)
-            .await
-            .expect("an answer");
-        assert_eq!(response_outcome(&answer), (rcode, types), "{what}");
+        let answer = exchange_udp(server, query).await;
+        assert_eq!(response_outcome(&answer), expected, "{what}");
     }
 
-    let asked = client::udp(ours, &Query::new(ZONE, "SOA").wire(), TIMEOUT)
-        .await
-        .expect("an answer");
+    let asked = exchange_udp(ours, &Query::new(ZONE, "SOA").wire()).await;
     let newest = changed.serial + CHANGE_AGE;
     assert_eq!(
         soa_serial_and_expire(&asked),
@@ -351,14 +283,9 @@ async fn request_zone_with_buffer(local: u8, server: SocketAddr, size: u32) -> T
         .bind((Ipv4Addr::new(127, 0, 0, local), 0).into())
         .expect("bound");
     let mut stream = socket.connect(server).await.expect("connected");
-    stream
-        .write_all(&frame_message(&transfer_query(
-            "cluster.local.",
-            rtype::AXFR,
-            None,
-        )))
-        .await
-        .expect("sent");
+    let query = transfer_query(ZONE, rtype::AXFR, None);
+    let sent = stream.write_all(&frame_message(&query)).await;
+    sent.expect("sent");
     stream
 }
 
@@ -409,31 +336,18 @@ async fn slow_secondary_is_disconnected() {
     let slow = || async {
         let mut stream = request_zone_with_buffer(2, primary.server.address, 4096).await;
         // Twenty transfers of the zone are larger than the socket buffers.
-        let again = frame_message(&transfer_query("cluster.local.", rtype::AXFR, None)).repeat(19);
+        let again = frame_message(&transfer_query(ZONE, rtype::AXFR, None)).repeat(19);
         stream.write_all(&again).await.expect("sent");
         stream
     };
     let _slow = [slow().await, slow().await];
-    primary
-        .wait_for_metric("kubedns_transfers_running", "", 2.0)
-        .await;
+    primary.wait_for_metric(RUNNING, 2.0).await;
     let whole = receive_zone(request_zone_from(3, primary.server.address).await).await;
     assert_eq!(whole, 1 + 1 + 2 + LARGE);
     let asked = Query::new("web.apps.svc.cluster.local.", "A");
-    let mut connection = TcpConnection::open(primary.server.address)
-        .await
-        .expect("connected");
-    connection.send(&asked.wire()).await.expect("sent");
-    connection
-        .receive(TIMEOUT)
-        .await
-        .expect("an answer over TCP");
-    primary
-        .wait_for_metric("kubedns_transfers_total", "axfr failed", 2.0)
-        .await;
-    primary
-        .wait_for_metric("kubedns_transfers_running", "", 0.0)
-        .await;
+    exchange_tcp(primary.server.address, &asked.wire()).await;
+    primary.wait_for_metric(FAILED, 2.0).await;
+    primary.wait_for_metric(RUNNING, 0.0).await;
     primary.server.stop().await;
 }
 
@@ -441,40 +355,24 @@ async fn slow_secondary_is_disconnected() {
 async fn greedy_secondary_leaves_places_to_others() {
     let primary = Primary::start(Fixed::new(&[]).small().with_names(150), PEERS);
     let server = primary.server.address;
-    let all =
-        join_all((1..=100).map(|local| async move {
-            receive_zone(request_zone_from(local, server).await).await
-        }));
-    assert!(
-        all.await
-            .into_iter()
-            .all(|records| records == 1 + 1 + 2 + 150)
-    );
-    primary
-        .wait_for_metric("kubedns_transfers_total", "axfr completed", 100.0)
-        .await;
+    let receive = async |local| receive_zone(request_zone_from(local, server).await).await;
+    let all = join_all((1..=100).map(receive)).await;
+    assert_eq!(all, [1 + 1 + 2 + 150; 100]);
+    primary.wait_for_metric(COMPLETED, 100.0).await;
     primary.server.stop().await;
 
     let primary = Primary::start(large_zone(), PEERS);
     let server = primary.server.address;
     let mut greedy = join_all((0..9).map(|_| request_zone_from(1, server))).await;
-    let rcodes = join_all(
-        greedy
-            .iter_mut()
-            .map(|stream| async { response_outcome(&next_message(stream).await).0 }),
-    )
-    .await;
+    let first_rcode =
+        async |stream: &mut TcpStream| response_outcome(&next_message(stream).await).0;
+    let rcodes = join_all(greedy.iter_mut().map(first_rcode)).await;
     let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
     assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
-    assert_eq!(
-        response_outcome(&next_message(&mut request_zone_from(2, server).await).await).0,
-        0,
-        "another transfer has its place"
-    );
+    let other = first_rcode(&mut request_zone_from(2, server).await).await;
+    assert_eq!(other, 0, "another transfer has its place");
     drop(greedy);
-    primary
-        .wait_for_metric("kubedns_transfers_running", "", 0.0)
-        .await;
+    primary.wait_for_metric(RUNNING, 0.0).await;
     primary.server.stop().await;
 }
 
@@ -485,12 +383,8 @@ async fn closed_connection_frees_its_place() {
         let mut stream = request_zone_from(1, primary.server.address).await;
         next_message(&mut stream).await;
         drop(stream);
-        primary
-            .wait_for_metric("kubedns_transfers_running", "", 0.0)
-            .await;
+        primary.wait_for_metric(RUNNING, 0.0).await;
     }
-    assert!(
-        (primary.metric_value("kubedns_transfers_total", "axfr failed") - 5.0).abs() < f64::EPSILON
-    );
+    assert_eq!(metric(&primary.metrics, FAILED), Some(5.0));
     primary.server.stop().await;
 }

@@ -45,6 +45,15 @@ pub(crate) struct Fixed {
     pointers: BTreeMap<IpAddr, Pointer>,
 }
 
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+/// An alias of `target`.
+fn alias_of(target: &str) -> ServiceRecord<'static> {
+    ServiceRecord::new(Host::Name(Cow::Owned(name(target))), base("apps.svc"))
+}
+
 /// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime
 /// `'static`.
 fn base(text: &str) -> &'static [u8] {
@@ -58,8 +67,7 @@ impl Fixed {
     /// Records of the cluster: `web.apps.svc` has one address, `big.apps.svc` has 5,000 addresses,
     /// and `out.apps.svc` is an alias of `www.outside.test`.
     pub(crate) fn new(upstreams: &[SocketAddr]) -> Self {
-        let mut zone =
-            Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
+        let mut zone = Zone::new(&name("cluster.local"));
         zone.upstreams = upstreams
             .iter()
             .map(|upstream| (*upstream).into())
@@ -72,24 +80,11 @@ impl Fixed {
                 address(Ipv4Addr::from(0x0a01_0000 + n), "big.apps.svc"),
             )
         };
-        let alias = Name::parse("www.outside.test").unwrap_or_else(|e| unreachable!("{e}"));
-        let alias = Host::Name(Cow::Owned(alias));
-        let records = BTreeMap::from([
-            (
-                "svc/apps/web".to_owned(),
-                vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))],
-            ),
-            ("svc/apps/big".to_owned(), (0..5000).map(many).collect()),
-            (
-                "svc/apps/out".to_owned(),
-                vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))],
-            ),
-        ]);
-        let zones = Zones::none();
-        Self {
+        let web = address([10, 96, 0, 9].into(), "web.apps.svc");
+        let view = Self {
             zone,
-            zones,
-            records,
+            zones: Zones::none(),
+            records: BTreeMap::new(),
             synced: true,
             unknown: None,
             lookups: AtomicUsize::new(0),
@@ -98,59 +93,68 @@ impl Fixed {
             cache: None,
             pods: BTreeMap::new(),
             pointers: BTreeMap::new(),
-        }
+        };
+        view.with_record(&["svc", "apps", "web"], "w", web)
+            .with_records(&["svc", "apps", "big"], (0..5000).map(many))
+            .with_record(&["svc", "apps", "out"], "out", alias_of("www.outside.test"))
     }
 
-    /// Replaces the records of a name with aliases.
-    pub(crate) fn with_aliases(
+    /// Replaces the records of a name.
+    fn with_records(
         mut self,
         path: &[&'static str],
-        targets: impl Iterator<Item = String>,
+        records: impl Iterator<Item = (String, ServiceRecord<'static>)>,
     ) -> Self {
-        let name = |text: &str| Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"));
-        let alias = |target: String| {
-            ServiceRecord::new(Host::Name(Cow::Owned(name(&target))), base("apps.svc"))
-        };
-        let records = targets
-            .enumerate()
-            .map(|(at, target)| (format!("a{at}"), alias(target)));
         self.records.insert(path.join("/"), records.collect());
         self
     }
 
+    /// Replaces the records of a name with one.
+    fn with_record(
+        self,
+        path: &[&'static str],
+        label: &str,
+        record: ServiceRecord<'static>,
+    ) -> Self {
+        self.with_records(path, std::iter::once((label.to_owned(), record)))
+    }
+
+    /// Replaces the records of a name with aliases.
+    pub(crate) fn with_aliases(
+        self,
+        path: &[&'static str],
+        targets: impl Iterator<Item = String>,
+    ) -> Self {
+        let aliases = targets
+            .enumerate()
+            .map(|(at, target)| (format!("a{at}"), alias_of(&target)));
+        self.with_records(path, aliases)
+    }
+
     /// Replaces the records of the name `path` with one address, in an entry with this label and
     /// base.
-    pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
+    pub(crate) fn with_address(self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
-        self.records
-            .insert(path.join("/"), vec![(label.to_owned(), record)]);
-        self
+        self.with_record(path, label, record)
     }
 
     /// Replaces the records of a name with `address`.
-    pub(crate) fn address_at(mut self, path: &[&'static str], address: &str) -> Self {
+    pub(crate) fn address_at(self, path: &[&'static str], address: &str) -> Self {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
-        let record = ServiceRecord::new(Host::Address(address), &[]);
-        self.records
-            .insert(path.join("/"), vec![("a".to_owned(), record)]);
-        self
+        self.with_record(path, "a", ServiceRecord::new(Host::Address(address), &[]))
     }
 
     /// Adds an alias to the records of a name.
-    pub(crate) fn alias_beside(mut self, path: &[&'static str], target: &str) -> Self {
-        let target = Name::parse(target).unwrap_or_else(|error| unreachable!("{error}"));
-        let alias = ServiceRecord::new(Host::Name(Cow::Owned(target)), base("apps.svc"));
+    pub(crate) fn alias_at(mut self, path: &[&'static str], target: &str) -> Self {
         let records = self.records.entry(path.join("/")).or_default();
-        records.push((format!("alias{}", records.len()), alias));
+        records.push((format!("alias{}", records.len()), alias_of(target)));
         self
     }
 
     /// Replaces the records at `path` with a port of the name `base`.
-    pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
+    pub(crate) fn port_at(self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
-        self.records
-            .insert(path.join("/"), vec![("p".to_owned(), record)]);
-        self
+        self.with_record(path, "p", record)
     }
 
     /// Sets the hosts and aliases of the configuration.
@@ -168,12 +172,13 @@ impl Fixed {
     }
 
     /// Adds a name with an expensive lookup. `done` counts these lookups.
-    pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
-        let view = self.with_address(path, "l", "apps.svc");
-        Self {
-            laborious: Some((path, Arc::clone(done))),
-            ..view
-        }
+    pub(crate) fn laborious(
+        mut self,
+        path: &'static [&'static str],
+        done: &Arc<AtomicUsize>,
+    ) -> Self {
+        self.laborious = Some((path, Arc::clone(done)));
+        self.with_address(path, "l", "apps.svc")
     }
 
     /// Makes the lookups of a name expensive, although the name does not exist.
@@ -189,11 +194,9 @@ impl Fixed {
     }
 
     /// Adds a cache of upstream replies.
-    pub(crate) fn caching(self, limits: CacheLimits) -> Self {
-        Self {
-            cache: Some(limits),
-            ..self
-        }
+    pub(crate) fn caching(mut self, limits: CacheLimits) -> Self {
+        self.cache = Some(limits);
+        self
     }
 
     /// Number of record lookups.
@@ -202,32 +205,21 @@ impl Fixed {
     }
 
     /// Adds a name whose lookups return [`Lookup::TargetUnknown`].
-    pub(crate) fn with_unknown(self, path: &'static [&'static str]) -> Self {
-        Self {
-            unknown: Some(path),
-            ..self
-        }
+    pub(crate) fn with_unknown(mut self, path: &'static [&'static str]) -> Self {
+        self.unknown = Some(path);
+        self
     }
 
     /// Marks the first lists from the API server as incomplete.
-    pub(crate) fn unsynced(self) -> Self {
-        Self {
-            synced: false,
-            ..self
-        }
+    pub(crate) fn unsynced(mut self) -> Self {
+        self.synced = false;
+        self
     }
 
     /// Adds a stub domain and its servers.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
-        let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        let stub_domains = [
-            self.zone.stub_domains(),
-            &[(
-                domain,
-                servers.iter().map(|server| (*server).into()).collect(),
-            )],
-        ]
-        .concat();
+        let servers = servers.iter().map(|server| (*server).into()).collect();
+        let stub_domains = [self.zone.stub_domains(), &[(name(domain), servers)]].concat();
         self.zone = self.zone.with_stub_domains(stub_domains);
         self
     }
@@ -240,12 +232,8 @@ impl Fixed {
 
     /// Completes names below `suffix` with the search domains of the cluster and `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
-        let name = |text: &str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
-        let search = Search::new(
-            Some(&name(suffix)),
-            false,
-            domains.iter().map(|domain| name(domain)),
-        );
+        let domains = domains.iter().map(|domain| name(domain));
+        let search = Search::new(Some(&name(suffix)), false, domains);
         self.zone.search = Some(Arc::new(search));
         self
     }
@@ -253,25 +241,21 @@ impl Fixed {
     /// Turns on autopath for `pods` (addresses and namespaces). Their search list has the search
     /// domains of the cluster, then `domains`.
     pub(crate) fn autopath(mut self, domains: &[&str], pods: &[(IpAddr, &'static str)]) -> Self {
-        let name = |text: &&str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
-        self.zone.search = Some(Arc::new(Search::new(None, true, domains.iter().map(name))));
-        Self {
-            pods: pods.iter().copied().collect(),
-            ..self
-        }
+        let domains = domains.iter().map(|domain| name(domain));
+        self.zone.search = Some(Arc::new(Search::new(None, true, domains)));
+        self.pods = pods.iter().copied().collect();
+        self
     }
 
     /// Forwards queries for nonexistent names in these zones.
     pub(crate) fn fallthrough(mut self, zones: &[&str]) -> Self {
-        let name = |zone: &&str| Name::parse(zone).unwrap_or_else(|e| unreachable!("{e}"));
-        self.zone.fallthrough = zones.iter().map(name).collect();
+        self.zone.fallthrough = zones.iter().map(|zone| name(zone)).collect();
         self
     }
 
     /// Adds further cluster domains.
     pub(crate) fn other_domains(mut self, domains: &[&str]) -> Self {
-        let name = |domain: &&str| Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        self.zone.other_domains = domains.iter().map(name).collect();
+        self.zone.other_domains = domains.iter().map(|domain| name(domain)).collect();
         self
     }
 
@@ -283,21 +267,16 @@ impl Fixed {
 
     /// Adds a zone with the records of `content`, in addition to the cluster domain.
     pub(crate) fn further(mut self, domain: &str, content: Self) -> Self {
-        let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        self.zones = self
-            .zones
-            .with(FurtherZone::new(&domain, Arc::new(content)));
+        let zone = FurtherZone::new(&name(domain), Arc::new(content));
+        self.zones = self.zones.with(zone);
         self
     }
 
     /// Adds a zone in SkyDNS style.
     pub(crate) fn skydns_zone(mut self, domain: &str, content: Self) -> Self {
-        let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        let zone = FurtherZone::new(&domain, Arc::new(content));
-        self.zones = self.zones.with(FurtherZone {
-            skydns: true,
-            ..zone
-        });
+        let mut zone = FurtherZone::new(&name(domain), Arc::new(content));
+        zone.skydns = true;
+        self.zones = self.zones.with(zone);
         self
     }
 
@@ -314,7 +293,7 @@ impl Fixed {
 
     /// Replaces the cluster domain.
     pub(crate) fn domain(mut self, domain: &str) -> Self {
-        self.zone.domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
+        self.zone.domain = name(domain);
         self
     }
 
@@ -348,9 +327,7 @@ impl Fixed {
     pub(crate) fn with_names(self, count: usize) -> Self {
         let label = |n: usize| -> &'static str { format!("n{n}").leak() };
         let target = format!("{0}.{0}.{0}.outside.test", "x".repeat(63));
-        let add = |view: Self, n| {
-            view.with_aliases(&["svc", "apps", label(n)], std::iter::once(target.clone()))
-        };
+        let add = |view: Self, n| view.alias_at(&["svc", "apps", label(n)], &target);
         (0..count).fold(self, add)
     }
 
@@ -476,34 +453,17 @@ pub(crate) struct RunningServer {
     task: tokio::task::JoinSet<std::io::Result<()>>,
 }
 
-/// Binds a server to `address`.
-pub(crate) fn bind(
-    address: SocketAddr,
-    view: Fixed,
-    metrics: Metrics,
-) -> std::io::Result<DnsServer<Always>> {
-    bind_with_transfers(address, Arc::new(view), metrics, None)
-}
-
-/// Binds a server with transfers to `address`.
-pub(crate) fn bind_with_transfers(
-    address: SocketAddr,
-    view: Arc<Fixed>,
-    metrics: Metrics,
-    transfers: Option<Arc<ZoneTransfers<Fixed>>>,
-) -> std::io::Result<DnsServer<Always>> {
-    let cache = view.cache;
-    bind_backend(address, Always(view), cache, metrics, transfers)
-}
+/// An address with any free port.
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Binds a server of any backend to `address`.
-fn bind_backend<B: Backend<View = Fixed>>(
+pub(crate) fn bind<B: Backend<View = Fixed>>(
     address: SocketAddr,
     backend: B,
     cache: Option<CacheLimits>,
-    metrics: Metrics,
     transfers: Option<Arc<ZoneTransfers<Fixed>>>,
-) -> std::io::Result<DnsServer<B>> {
+) -> std::io::Result<(DnsServer<B>, Metrics)> {
+    let metrics = Metrics::new("skydns", "skydns");
     let registry = prometheus::Registry::new();
     let cache =
         cache.and_then(|limits| ReplyCache::new(limits, CacheMetrics::new(&registry).ok()?));
@@ -522,9 +482,10 @@ fn bind_backend<B: Backend<View = Fixed>>(
             version: "kube-dns-rs test".into(),
         },
         forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
-        metrics,
+        metrics: metrics.clone(),
     };
-    DnsServer::bind_with_transfers(config, Arc::new(backend), transfers)
+    let server = DnsServer::bind_with_transfers(config, Arc::new(backend), transfers)?;
+    Ok((server, metrics))
 }
 
 /// Starts a server of any backend on a free loopback port.
@@ -532,26 +493,18 @@ pub(crate) fn start_backend<B: Backend<View = Fixed>>(
     backend: B,
     cache: Option<CacheLimits>,
 ) -> RunningServer {
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let metrics = Metrics::new("skydns", "skydns");
-    let server = bind_backend(address, backend, cache, metrics.clone(), None);
-    run(
-        server.unwrap_or_else(|error| panic!("bind: {error}")),
-        metrics,
-    )
+    run(bind(LOOPBACK, backend, cache, None))
 }
 
 /// Starts a server on a free loopback port.
 pub(crate) fn start(view: Fixed) -> RunningServer {
-    start_on(SocketAddr::from(([127, 0, 0, 1], 0)), view)
+    start_on(LOOPBACK, view)
 }
 
 /// Starts a server on `address`.
 pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> RunningServer {
-    let metrics = Metrics::new("skydns", "skydns");
-    let server =
-        bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
-    run(server, metrics)
+    let cache = view.cache;
+    run(bind(address, Always(Arc::new(view)), cache, None))
 }
 
 /// Starts a server with zone transfers on a free loopback port.
@@ -559,20 +512,20 @@ pub(crate) fn start_with_transfers(
     view: &Arc<Fixed>,
     transfers: &Arc<ZoneTransfers<Fixed>>,
 ) -> RunningServer {
-    let (address, metrics) = (
-        SocketAddr::from(([127, 0, 0, 1], 0)),
-        Metrics::new("skydns", "skydns"),
-    );
-    let (view, transfers) = (Arc::clone(view), Arc::clone(transfers));
-    let server = bind_with_transfers(address, view, metrics.clone(), Some(transfers));
-    run(
-        server.unwrap_or_else(|error| panic!("bind: {error}")),
-        metrics,
-    )
+    let backend = Always(Arc::clone(view));
+    run(bind(
+        LOOPBACK,
+        backend,
+        view.cache,
+        Some(Arc::clone(transfers)),
+    ))
 }
 
-fn run<B: Backend>(server: DnsServer<B>, metrics: Metrics) -> RunningServer {
-    let (address, tap, top) = (server.local_addr(), server.tap(), server.top());
+fn run<B: Backend>(bound: std::io::Result<(DnsServer<B>, Metrics)>) -> RunningServer {
+    let (server, metrics) = bound.unwrap_or_else(|error| panic!("bind: {error}"));
+    let address = server.local_addr();
+    let tap = server.tap();
+    let top = server.top();
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();
     task.spawn(server.run(stop.clone()));
