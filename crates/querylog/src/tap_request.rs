@@ -195,34 +195,20 @@ mod tests {
         assert_eq!(TapRequest::from_query(""), Ok(defaults));
     }
 
+    /// Query and error.
+    const INVALID_QUERIES: &str = r#"
+        nam=x => unknown parameter "nam": name, client, rcode, type, seconds and rate are accepted
+        type=A&type=AAAA => type is given twice: separate values by commas
+        seconds=601 => seconds "601": a number from 1 to 600 is accepted
+        seconds=0 => seconds "0": a number from 1 to 600 is accepted
+        rate=x => rate "x": a number from 1 to 100000 is accepted
+        client=x => client "x": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted
+    "#;
+
     #[test]
     fn invalid_parameter_has_one_line_error() {
-        for (query, line) in [
-            (
-                "nam=x",
-                "unknown parameter \"nam\": name, client, rcode, type, seconds and rate are accepted",
-            ),
-            (
-                "type=A&type=AAAA",
-                "type is given twice: separate values by commas",
-            ),
-            (
-                "seconds=601",
-                "seconds \"601\": a number from 1 to 600 is accepted",
-            ),
-            (
-                "seconds=0",
-                "seconds \"0\": a number from 1 to 600 is accepted",
-            ),
-            (
-                "rate=x",
-                "rate \"x\": a number from 1 to 100000 is accepted",
-            ),
-            (
-                "client=x",
-                "client \"x\": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted",
-            ),
-        ] {
+        for row in INVALID_QUERIES.trim().lines().map(str::trim) {
+            let (query, line) = row.split_once(" => ").unwrap();
             assert_eq!(TapRequest::from_query(query).unwrap_err().to_string(), line);
         }
     }

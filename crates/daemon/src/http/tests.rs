@@ -1,6 +1,6 @@
 //! The server over real sockets, with whole responses.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use testkit::ports::ipv6_is_here;
@@ -38,6 +38,13 @@ async fn serve(limits: HttpLimits) -> Running {
         stop,
         task,
     }
+}
+
+/// A server with these limits, the others being the defaults.
+async fn serve_with(change: impl FnOnce(&mut HttpLimits)) -> Running {
+    let mut limits = HttpLimits::default();
+    change(&mut limits);
+    serve(limits).await
 }
 
 async fn connect(running: &Running) -> TcpStream {
@@ -90,13 +97,9 @@ async fn taken_port_is_in_error() {
     let error = Server::bind("127.0.0.1", running.address.port())
         .await
         .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "cannot listen on {}: Address already in use",
-            running.address
-        )
-    );
+    let address = running.address;
+    let expected = format!("cannot listen on {address}: Address already in use");
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]
@@ -104,25 +107,17 @@ async fn wildcard_address_serves_both_families() {
     for host in ["", "0.0.0.0", "::", "[::]"] {
         let server = Server::bind(host, 0).await.unwrap();
         let port = server.local_addr().port();
-        assert!(
-            TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-                .await
-                .is_ok(),
-            "{host:?}"
-        );
-        if ipv6_is_here() {
-            assert!(
-                TcpStream::connect((Ipv6Addr::LOCALHOST, port))
-                    .await
-                    .is_ok(),
-                "{host:?}"
-            );
+        let loopback = [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            Ipv6Addr::LOCALHOST.into(),
+        ];
+        for address in loopback.into_iter().take(1 + usize::from(ipv6_is_here())) {
+            let connected = TcpStream::connect((address, port)).await;
+            assert!(connected.is_ok(), "{host:?}: {connected:?}");
         }
         let error = Server::bind(host, port).await.unwrap_err().to_string();
-        assert!(
-            error.ends_with(&format!(":{port}: Address already in use")),
-            "{error}"
-        );
+        let expected = format!(":{port}: Address already in use");
+        assert!(error.ends_with(&expected), "{error}");
         drop(server);
     }
 }
@@ -140,11 +135,7 @@ async fn another_address_is_the_only_one() {
 
 #[tokio::test]
 async fn large_head_is_rejected() {
-    let running = serve(HttpLimits {
-        head_size: 8192,
-        ..HttpLimits::default()
-    })
-    .await;
+    let running = serve_with(|limits| limits.head_size = 8192).await;
     let request = format!(
         "GET /fine HTTP/1.1\r\nHost: x\r\nLong: {}\r\n\r\n",
         "x".repeat(20_000)
@@ -181,11 +172,7 @@ async fn garbage_is_refused() {
 
 #[tokio::test]
 async fn slow_or_idle_connections_are_closed() {
-    let running = serve(HttpLimits {
-        head_time: Duration::from_millis(100),
-        ..HttpLimits::default()
-    })
-    .await;
+    let running = serve_with(|limits| limits.head_time = Duration::from_millis(100)).await;
     let mut slow = connect(&running).await;
     slow.write_all(b"GET /fine HT").await.unwrap();
     let mut idle = connect(&running).await;
@@ -196,11 +183,7 @@ async fn slow_or_idle_connections_are_closed() {
 
 #[tokio::test]
 async fn slow_handler_times_out() {
-    let running = serve(HttpLimits {
-        handler_time: Duration::from_millis(50),
-        ..HttpLimits::default()
-    })
-    .await;
+    let running = serve_with(|limits| limits.handler_time = Duration::from_millis(50)).await;
     let reply = ask(&running, "GET", "/slow").await;
     assert!(
         reply.starts_with("HTTP/1.1 503 ") && reply.ends_with("took too long\n"),
@@ -210,11 +193,7 @@ async fn slow_handler_times_out() {
 
 #[tokio::test]
 async fn new_connection_replaces_idle_one() {
-    let running = serve(HttpLimits {
-        connections: 8,
-        ..HttpLimits::default()
-    })
-    .await;
+    let running = serve_with(|limits| limits.connections = 8).await;
     let mut idle = Vec::new();
     for _ in 0..40 {
         idle.push(connect(&running).await);
@@ -225,11 +204,7 @@ async fn new_connection_replaces_idle_one() {
 
 #[tokio::test]
 async fn connection_life_is_limited() {
-    let running = serve(HttpLimits {
-        life: Duration::from_millis(100),
-        ..HttpLimits::default()
-    })
-    .await;
+    let running = serve_with(|limits| limits.life = Duration::from_millis(100)).await;
     let mut stream = connect(&running).await;
     stream
         .write_all(b"GET /fine HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -39,76 +39,48 @@ fn outcome(entries: &[(&str, &str)]) -> String {
     lines.join("; ")
 }
 
+/// Asserts the outcomes of `ConfigMap`s with one key. Each row has the key, its value, ` => `, and
+/// the outcome.
+fn assert_outcomes(table: &str, outcome: impl Fn(&[(&str, &str)]) -> String) {
+    for row in table.trim().lines().map(str::trim) {
+        let (entry, expected) = row.split_once(" => ").unwrap();
+        let (key, value) = entry.split_once(' ').unwrap();
+        assert_eq!(
+            outcome(&[(key, value)]),
+            expected.trim_matches('`'),
+            "{row}"
+        );
+    }
+}
+
+const VALID_VALUES: &str = r#"
+    upstreamNameservers ["192.0.2.1", "192.0.2.2:5353", "2001:db8::1"] => * -> 192.0.2.1:53; * -> 192.0.2.2:5353; * -> [2001:db8::1]:53
+    stubDomains {"acme.example": ["192.0.2.10", "192.0.2.11:5353", "2001:db8::10", "[2001:db8::11]:5353"]} => acme.example -> 192.0.2.10:53 192.0.2.11:5353 [2001:db8::10]:53 [2001:db8::11]:5353
+    stubDomains {"acme.example": []} => `acme.example -> `
+    stubDomains {"acme.example": null} => `acme.example -> `
+    stubDomains {"a.example": ["www.outside.test:5353", "ns.apps.svc.cluster.local"]} => a.example -> www.outside.test:5353 ns.apps.svc.cluster.local:53
+    upstreamNameservers ["tls://192.0.2.1%dns.example", "tcp://192.0.2.2", "192.0.2.3", "192.0.2.4"] => * -> tls://192.0.2.1:853#dns.example; * -> tcp://192.0.2.2:53; * -> 192.0.2.3:53; * -> 192.0.2.4:53
+    stubDomains {"a.example": ["tls://192.0.2.1", "ns.a.example", "dns://192.0.2.2"]} => a.example -> tls://192.0.2.1:853 ns.a.example:53 192.0.2.2:53
+    federations a=b.example => a = b.example
+"#;
+
 #[test]
 fn valid_values_are_parsed() {
-    for (entries, expected) in [
-        (vec![], ""),
-        (
-            vec![
-                ("upstreamNameservers", "[]"),
-                ("stubDomains", "{}"),
-                ("federations", ""),
-            ],
-            "",
-        ),
-        (
-            vec![("upstreamNameservers", "null"), ("stubDomains", "null")],
-            "",
-        ),
-        (
-            vec![(
-                "upstreamNameservers",
-                r#"["192.0.2.1", "192.0.2.2:5353", "2001:db8::1"]"#,
-            )],
-            "* -> 192.0.2.1:53; * -> 192.0.2.2:5353; * -> [2001:db8::1]:53",
-        ),
-        (
-            vec![(
-                "stubDomains",
-                r#"{"acme.example": ["192.0.2.10", "192.0.2.11:5353", "2001:db8::10", "[2001:db8::11]:5353"]}"#,
-            )],
-            "acme.example -> 192.0.2.10:53 192.0.2.11:5353 [2001:db8::10]:53 [2001:db8::11]:5353",
-        ),
-        (
-            vec![("stubDomains", r#"{"acme.example": []}"#)],
-            "acme.example -> ",
-        ),
-        (
-            vec![("stubDomains", r#"{"acme.example": null}"#)],
-            "acme.example -> ",
-        ),
-        (
-            vec![(
-                "stubDomains",
-                r#"{"a.example": ["www.outside.test:5353", "ns.apps.svc.cluster.local"]}"#,
-            )],
-            "a.example -> www.outside.test:5353 ns.apps.svc.cluster.local:53",
-        ),
-        (
-            vec![(
-                "upstreamNameservers",
-                r#"["tls://192.0.2.1%dns.example", "tcp://192.0.2.2", "192.0.2.3", "192.0.2.4"]"#,
-            )],
-            "* -> tls://192.0.2.1:853#dns.example; * -> tcp://192.0.2.2:53; * -> 192.0.2.3:53; * -> 192.0.2.4:53",
-        ),
-        (
-            vec![(
-                "stubDomains",
-                r#"{"a.example": ["tls://192.0.2.1", "ns.a.example", "dns://192.0.2.2"]}"#,
-            )],
-            "a.example -> tls://192.0.2.1:853 ns.a.example:53 192.0.2.2:53",
-        ),
-        (vec![("federations", "a=b.example")], "a = b.example"),
-        (
-            vec![
-                ("other", "not json {"),
-                ("upstreamNameservers", r#"["192.0.2.1"]"#),
-            ],
-            "* -> 192.0.2.1:53",
-        ),
-    ] {
-        assert_eq!(outcome(&entries), expected, "{entries:?}");
+    assert_outcomes(VALID_VALUES, outcome);
+    let empty = [
+        ("upstreamNameservers", "[]"),
+        ("stubDomains", "{}"),
+        ("federations", ""),
+    ];
+    let null = [("upstreamNameservers", "null"), ("stubDomains", "null")];
+    for without_values in [&[][..], &empty, &null] {
+        assert_eq!(outcome(without_values), "", "{without_values:?}");
     }
+    let beside_unknown = [
+        ("other", "not json {"),
+        ("upstreamNameservers", r#"["192.0.2.1"]"#),
+    ];
+    assert_eq!(outcome(&beside_unknown), "* -> 192.0.2.1:53");
 }
 
 #[test]
@@ -156,76 +128,38 @@ fn assert_invalid(key: &str, value: &str, reason: &str) {
     assert!(!line.contains('\n'), "{line}");
 }
 
-#[test]
-fn invalid_upstream_nameservers_have_reason() {
-    for (value, reason) in [
-        (
-            r#"["[2001:db8::1]"]"#,
-            "address [2001:db8::1]: missing port in address",
-        ),
-        (
-            &format!("[{}]", vec![r#""192.0.2.1""#; 16].join(",")),
-            "upstreamNameservers cannot have more than 15 entries",
-        ),
-        ("[", "unexpected end of JSON input"),
-        ("", "unexpected end of JSON input"),
-        (
-            "[nonsense",
-            "invalid JSON: expected ident at line 1 column 3",
-        ),
-        (r#"["dns.example"]"#, r#"bad IP address: "dns.example""#),
-        (r#"["10.0.0.300"]"#, r#"bad IP address: "10.0.0.300""#),
-        (r#"[""]"#, r#"bad IP address: """#),
-        ("[null]", r#"bad IP address: """#),
-        (
-            r#"["https://192.0.2.1"]"#,
-            r#"unknown protocol "https": dns, tcp or tls"#,
-        ),
-        (
-            r#"["tls://192.0.2.1#a_b"]"#,
-            r#"bad TLS server name: "a_b""#,
-        ),
-    ] {
-        assert_invalid("upstreamNameservers", value, reason);
-    }
-}
+/// Key, value and reason of the error.
+const INVALID_VALUES: &str = r#"
+    upstreamNameservers ["[2001:db8::1]"] => address [2001:db8::1]: missing port in address
+    upstreamNameservers [ => unexpected end of JSON input
+    upstreamNameservers  => unexpected end of JSON input
+    upstreamNameservers [nonsense => invalid JSON: expected ident at line 1 column 3
+    upstreamNameservers ["dns.example"] => bad IP address: "dns.example"
+    upstreamNameservers ["10.0.0.300"] => bad IP address: "10.0.0.300"
+    upstreamNameservers [""] => bad IP address: ""
+    upstreamNameservers [null] => bad IP address: ""
+    upstreamNameservers ["https://192.0.2.1"] => unknown protocol "https": dns, tcp or tls
+    upstreamNameservers ["tls://192.0.2.1#a_b"] => bad TLS server name: "a_b"
+    stubDomains {"a.example": ["tls://a.example"]} => invalid nameserver: "tls://a.example"
+    stubDomains {"acme.example" => unexpected end of JSON input
+    stubDomains {"Acme_": ["192.0.2.10"]} => invalid domain name: "Acme_"
+    stubDomains {"-bad-": ["192.0.2.1"]} => invalid domain name: "-bad-"
+    stubDomains {"acme.example": ["ns.apps.svc.cluster.local."]} => invalid nameserver: "ns.apps.svc.cluster.local."
+    stubDomains {"a.example": ["192.0.2.1\nlog-queries"]} => invalid nameserver: "192.0.2.1\nlog-queries"
+    stubDomains {"a.example/b": ["192.0.2.1"]} => invalid domain name: "a.example/b"
+    federations fed => invalid format, must be key=value
+"#;
 
 #[test]
-fn invalid_stub_domains_have_reason() {
-    for (value, reason) in [
-        (
-            r#"{"a.example": ["tls://a.example"]}"#,
-            r#"invalid nameserver: "tls://a.example""#,
-        ),
-        (r#"{"acme.example""#, "unexpected end of JSON input"),
-        (
-            r#"{"Acme_": ["192.0.2.10"]}"#,
-            r#"invalid domain name: "Acme_""#,
-        ),
-        (
-            r#"{"-bad-": ["192.0.2.1"]}"#,
-            r#"invalid domain name: "-bad-""#,
-        ),
-        (
-            r#"{"acme.example": ["ns.apps.svc.cluster.local."]}"#,
-            r#"invalid nameserver: "ns.apps.svc.cluster.local.""#,
-        ),
-        (
-            r#"{"a.example": ["192.0.2.1\nlog-queries"]}"#,
-            r#"invalid nameserver: "192.0.2.1\nlog-queries""#,
-        ),
-        (
-            r#"{"a.example/b": ["192.0.2.1"]}"#,
-            r#"invalid domain name: "a.example/b""#,
-        ),
-    ] {
-        assert_invalid("stubDomains", value, reason);
+fn invalid_values_have_reason() {
+    for row in INVALID_VALUES.trim().lines().map(str::trim) {
+        let (entry, reason) = row.split_once(" => ").unwrap();
+        let (key, value) = entry.split_once(' ').unwrap();
+        assert_invalid(key, value, reason);
     }
-}
-
-#[test]
-fn invalid_federations_have_reason() {
-    assert_invalid("federations", "fed", "invalid format, must be key=value");
+    let many = format!("[{}]", vec![r#""192.0.2.1""#; 16].join(","));
+    let reason = "upstreamNameservers cannot have more than 15 entries";
+    assert_invalid("upstreamNameservers", &many, reason);
 }
 
 #[test]
@@ -233,50 +167,35 @@ fn query_log_is_parsed() {
     let log = |text: &str| parse(&data(&[("queryLog", text)])).map(|config| config.query_log);
     assert_eq!(log("null"), Ok(None));
     let all = log("{}").unwrap().unwrap();
-    assert_eq!(
-        (all.filter, all.rate, all.until, all.lasts),
-        (QueryFilter::default(), DEFAULT_RATE, None, None)
-    );
+    assert_eq!(all.filter, QueryFilter::default());
+    assert_eq!((all.rate, all.until, all.lasts), (DEFAULT_RATE, None, None));
     let text = r#"{"name": "*.acme.example", "client": "10.0.0.0/8", "rcode": "SERVFAIL", "type": "A,AAAA",
         "rate": 10, "seconds": 60, "until": "2026-01-31T12:00:00Z"}"#;
     let some = log(text).unwrap().unwrap();
-    assert!(
-        some.filter.matches_name(b"a.acme.example") && !some.filter.matches_name(b"acme.example")
-    );
-    assert_eq!(
-        (some.rate, some.lasts, some.until.is_some()),
-        (10, Some(Duration::from_mins(1)), true)
-    );
-    for (text, reason) in [
-        ("", "unexpected end of JSON input"),
-        (
-            r#"{"nam": "x"}"#,
-            "invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`",
-        ),
-        (r#"{"name": 1}"#, "invalid JSON: invalid type: integer `1`"),
-        (
-            r#"{"rcode": "SERVFAI"}"#,
-            "rcode: unknown RCODE \"SERVFAI\"",
-        ),
-        (r#"{"type": "B"}"#, "type: unknown type \"B\""),
-        (r#"{"client": "10.0.0.0/40"}"#, "client \"10.0.0.0/40\""),
-        (
-            r#"{"rate": 0}"#,
-            "rate 0: 1 to 100000 lines per second are accepted",
-        ),
-        (r#"{"seconds": -1}"#, "invalid JSON: "),
-        (
-            r#"{"until": "tomorrow"}"#,
-            "until \"tomorrow\": a time like 2026-01-31T12:00:00Z is accepted",
-        ),
-    ] {
-        let error = log(text).unwrap_err();
-        assert!(
-            error.to_string().starts_with(reason) && error.key() == "queryLog",
-            "{text}: {error}"
-        );
+    let matches = |name: &str| some.filter.matches_name(name.as_bytes());
+    assert!(matches("a.acme.example") && !matches("acme.example"));
+    assert_eq!((some.rate, some.lasts), (10, Some(Duration::from_mins(1))));
+    assert!(some.until.is_some());
+    for row in INVALID_QUERY_LOGS.trim().lines().map(str::trim) {
+        let (text, reason) = row.split_once("=> ").unwrap();
+        let error = log(text.trim()).unwrap_err();
+        assert!(error.to_string().starts_with(reason), "{text}: {error}");
+        assert_eq!(error.key(), "queryLog", "{text}");
     }
 }
+
+/// Value and reason of the error.
+const INVALID_QUERY_LOGS: &str = r#"
+    => unexpected end of JSON input
+    {"nam": "x"} => invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`
+    {"name": 1} => invalid JSON: invalid type: integer `1`
+    {"rcode": "SERVFAI"} => rcode: unknown RCODE "SERVFAI"
+    {"type": "B"} => type: unknown type "B"
+    {"client": "10.0.0.0/40"} => client "10.0.0.0/40"
+    {"rate": 0} => rate 0: 1 to 100000 lines per second are accepted
+    {"seconds": -1} => invalid JSON:
+    {"until": "tomorrow"} => until "tomorrow": a time like 2026-01-31T12:00:00Z is accepted
+"#;
 
 #[test]
 fn query_log_keeps_version() {
@@ -288,12 +207,9 @@ fn query_log_keeps_version() {
         config(r#" { "rate": 1000 } "#),
         "as it is meant, however it is written"
     );
+    let version = Config::default().version();
     for text in ["null", "{}", r#"{"rate": 5}"#] {
-        assert_eq!(
-            config(text).version(),
-            Config::default().version(),
-            "{text}"
-        );
+        assert_eq!(config(text).version(), version, "{text}");
     }
 }
 
@@ -404,75 +320,33 @@ fn own_names(entries: &[(&str, &str)]) -> String {
     }
 }
 
+const OWN_NAMES: &str = r#"
+    aliases {"Registry.acme.example.": "registry.infra"} => `registry.acme.example -> registry.infra; `
+    aliases {"a": "b.example."} => `a -> b.example.; `
+    aliases {"a": "b.acme.example"} => `a -> b.acme.example.; `
+    aliases {"a": "web.apps.svc.cluster.local"} => `a -> web.apps.svc.cluster.local.; `
+    aliases {"a": "b."} => `a -> b.; `
+    aliases {"a": "b"} => invalid target of "a": "b"
+    aliases {"a": "_b.c"} => invalid target of "a": "_b.c"
+    aliases {"a": "192.0.2.1"} => invalid target of "a": "192.0.2.1"
+    aliases {"_a.b": "b.c"} => invalid domain name: "_a.b"
+    aliases {"a": "b.c", "A": "b.c"} => "a" is listed twice
+    aliases {"a": ["b.c"]} => invalid JSON: invalid type: sequence, expected a string at line 1 column 6
+    aliases {"a": "b.c" => unexpected end of JSON input
+    hosts 192.0.2.1 a web.apps.svc.Cluster.local => "web.apps.svc.cluster.local" is in the cluster domain, which is reserved for Services
+    aliases {"cluster.local": "b.c"} => "cluster.local" is in the cluster domain, which is reserved for Services
+    hosts 192.0.2.1 xcluster.local => ``
+"#;
+
 #[test]
 fn own_names_are_parsed() {
-    for (entries, expected) in [
-        (vec![("aliases", "null"), ("hosts", "")], ""),
-        (
-            vec![("aliases", r#"{"Registry.acme.example.": "registry.infra"}"#)],
-            "registry.acme.example -> registry.infra; ",
-        ),
-        (
-            vec![("aliases", r#"{"a": "b.example."}"#)],
-            "a -> b.example.; ",
-        ),
-        (
-            vec![("aliases", r#"{"a": "b.acme.example"}"#)],
-            "a -> b.acme.example.; ",
-        ),
-        (
-            vec![("aliases", r#"{"a": "web.apps.svc.cluster.local"}"#)],
-            "a -> web.apps.svc.cluster.local.; ",
-        ),
-        (vec![("aliases", r#"{"a": "b."}"#)], "a -> b.; "),
-        (
-            vec![("aliases", r#"{"a": "b"}"#)],
-            r#"invalid target of "a": "b""#,
-        ),
-        (
-            vec![("aliases", r#"{"a": "_b.c"}"#)],
-            r#"invalid target of "a": "_b.c""#,
-        ),
-        (
-            vec![("aliases", r#"{"a": "192.0.2.1"}"#)],
-            r#"invalid target of "a": "192.0.2.1""#,
-        ),
-        (
-            vec![("aliases", r#"{"_a.b": "b.c"}"#)],
-            r#"invalid domain name: "_a.b""#,
-        ),
-        (
-            vec![("aliases", r#"{"a": "b.c", "A": "b.c"}"#)],
-            r#""a" is listed twice"#,
-        ),
-        (
-            vec![("aliases", r#"{"a": ["b.c"]}"#)],
-            "invalid JSON: invalid type: sequence, expected a string at line 1 column 6",
-        ),
-        (
-            vec![("aliases", r#"{"a": "b.c""#)],
-            "unexpected end of JSON input",
-        ),
-        (
-            vec![("hosts", "192.0.2.1 a\n192.0.2 b")],
-            r#"line 2: bad IP address: "192.0.2""#,
-        ),
-        (
-            vec![("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)],
-            r#""a" is in both keys, hosts and aliases"#,
-        ),
-        (
-            vec![("hosts", "192.0.2.1 a web.apps.svc.Cluster.local")],
-            r#""web.apps.svc.cluster.local" is in the cluster domain, which is reserved for Services"#,
-        ),
-        (
-            vec![("aliases", r#"{"cluster.local": "b.c"}"#)],
-            r#""cluster.local" is in the cluster domain, which is reserved for Services"#,
-        ),
-        (vec![("hosts", "192.0.2.1 xcluster.local")], ""),
-    ] {
-        assert_eq!(own_names(&entries), expected, "{entries:?}");
-    }
+    assert_outcomes(OWN_NAMES, own_names);
+    assert_eq!(own_names(&[("aliases", "null"), ("hosts", "")]), "");
+    let bad_line = [("hosts", "192.0.2.1 a\n192.0.2 b")];
+    assert_eq!(own_names(&bad_line), r#"line 2: bad IP address: "192.0.2""#);
+    let twice = [("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)];
+    let expected = r#""a" is in both keys, hosts and aliases"#;
+    assert_eq!(own_names(&twice), expected);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Instant;
 
 use tempfile::TempDir;
 use testkit::config_map::swap;
@@ -31,6 +30,27 @@ fn follow(source: ConfigSource) -> RunningFollower {
 }
 
 impl RunningFollower {
+    /// Waits until the upstream of the state is `server`.
+    async fn until_upstream(&mut self, server: &str) -> ConfigState {
+        self.until(server, |state| upstream(state) == server).await
+    }
+
+    /// Waits until the state has an error.
+    async fn until_refused(&mut self) -> ConfigState {
+        self.until("an error", |state| state.error.is_some()).await
+    }
+
+    /// Waits until the state has no error.
+    async fn until_mended(&mut self) -> ConfigState {
+        self.until("no error", |state| state.error.is_none()).await
+    }
+
+    /// Waits until the state has the defaults.
+    async fn until_default(&mut self) -> ConfigState {
+        let is_default = |state: &ConfigState| *state.config == Config::default();
+        self.until("the defaults", is_default).await
+    }
+
     async fn until(&mut self, what: &str, good: impl FnMut(&ConfigState) -> bool) -> ConfigState {
         let mut state = self.state.clone();
         let Ok(seen) = tokio::time::timeout(TIMEOUT, state.wait_for(good)).await else {
@@ -53,42 +73,31 @@ fn directory(path: &Path, period: Duration) -> ConfigSource {
 }
 
 fn upstream(state: &ConfigState) -> String {
-    let servers: Vec<String> = state
-        .config
-        .upstream_nameservers
-        .iter()
+    let servers = state.config.upstream_nameservers.iter();
+    servers
         .map(ToString::to_string)
-        .collect();
-    servers.join(" ")
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn swap_upstream(directory: &Path, generation: u32, server: &str) {
+    let value = format!("[\"{server}\"]");
+    swap(directory, generation, &[("upstreamNameservers", &value)]);
 }
 
 #[tokio::test]
 async fn swapped_directory_is_followed() {
     let dir = TempDir::new().unwrap();
-    swap(
-        dir.path(),
-        1,
-        &[("upstreamNameservers", r#"["192.0.2.1"]"#)],
-    );
+    swap_upstream(dir.path(), 1, "192.0.2.1");
     let mut running = follow(directory(dir.path(), NEVER));
     assert_eq!(upstream(&running.state.borrow()), "192.0.2.1:53");
     assert_eq!(running.state.borrow().edits, 0);
 
-    swap(
-        dir.path(),
-        2,
-        &[("upstreamNameservers", r#"["192.0.2.2"]"#)],
-    );
-    let swapped = Instant::now();
-    running
-        .until("the edit", |state| upstream(state) == "192.0.2.2:53")
-        .await;
-    println!("in force {:?} after the swap", swapped.elapsed());
+    swap_upstream(dir.path(), 2, "192.0.2.2");
+    running.until_upstream("192.0.2.2:53").await;
 
     swap(dir.path(), 3, &[("upstreamNameservers", "[")]);
-    let state = running
-        .until("the refusal", |state| state.error.is_some())
-        .await;
+    let state = running.until_refused().await;
     assert_eq!(upstream(&state), "192.0.2.2:53");
     assert_eq!((state.edits, state.rejected), (1, 1));
     let error = state.error.unwrap();
@@ -105,9 +114,7 @@ async fn swapped_directory_is_followed() {
         4,
         &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)],
     );
-    let state = running
-        .until("the mended edit", |state| state.error.is_none())
-        .await;
+    let state = running.until_mended().await;
     assert_eq!(state.config.stub_domains.len(), 1);
     assert_eq!(upstream(&state), "");
     assert_eq!((state.edits, state.rejected), (2, 1));
@@ -135,14 +142,8 @@ async fn unknown_keys_are_in_state() {
         state.error.is_some() && state.is_default(),
         "one mistake does not hide the other: {state:?}"
     );
-    swap(
-        dir.path(),
-        2,
-        &[("upstreamNameservers", r#"["192.0.2.1"]"#)],
-    );
-    let state = running
-        .until("the mended edit", |state| state.error.is_none())
-        .await;
+    swap_upstream(dir.path(), 2, "192.0.2.1");
+    let state = running.until_mended().await;
     assert_eq!(state.unknown_keys, []);
     assert!(!state.is_default());
     running.end().await;
@@ -161,9 +162,7 @@ async fn missing_directory_is_awaited() {
             .until("the values", |state| !state.config.federations.is_empty())
             .await;
         fs::remove_dir_all(&dir).unwrap();
-        running
-            .until("the defaults", |state| *state.config == Config::default())
-            .await;
+        running.until_default().await;
     }
     assert!(running.state.borrow().error.is_none());
     running.end().await;
@@ -178,11 +177,8 @@ async fn special_files_are_skipped() {
     fs::create_dir(dir.path().join("stubDomains")).unwrap();
     symlink("/dev/zero", dir.path().join("federations")).unwrap();
     fs::write(dir.path().join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
-    let state = directory(dir.path(), NEVER)
-        .open()
-        .subscribe()
-        .borrow()
-        .clone();
+    let follower = directory(dir.path(), NEVER).open();
+    let state = follower.subscribe().borrow().clone();
     assert_eq!(state.error, None);
     assert_eq!(upstream(&state), "192.0.2.1:53");
 }
@@ -201,9 +197,7 @@ async fn unreadable_directory_is_an_error() {
     );
     assert_eq!(error.key, None);
     fs::remove_file(&path).unwrap();
-    running
-        .until("no error", |state| state.error.is_none())
-        .await;
+    running.until_mended().await;
     // The same error, read repeatedly, is counted once.
     assert_eq!(running.state.borrow().rejected, 1);
     running.end().await;
@@ -225,13 +219,9 @@ async fn unnotified_edit_is_polled() {
     )
     .unwrap();
     let mut running = follow(directory(&config, Duration::from_millis(100)));
-    running
-        .until("the first value", |state| upstream(state) == "192.0.2.1:53")
-        .await;
+    running.until_upstream("192.0.2.1:53").await;
     fs::write(real.join("upstreamNameservers"), r#"["192.0.2.2"]"#).unwrap();
-    running
-        .until("the edit", |state| upstream(state) == "192.0.2.2:53")
-        .await;
+    running.until_upstream("192.0.2.2:53").await;
     running.end().await;
 }
 
@@ -240,12 +230,10 @@ async fn many_edits_end_with_last() {
     let dir = TempDir::new().unwrap();
     let mut running = follow(directory(dir.path(), NEVER));
     for generation in 0..200 {
-        let value = format!(r#"["192.0.2.{}"]"#, generation + 1);
-        swap(dir.path(), generation, &[("upstreamNameservers", &value)]);
+        let server = format!("192.0.2.{}", generation + 1);
+        swap_upstream(dir.path(), generation, &server);
     }
-    running
-        .until("the last edit", |state| upstream(state) == "192.0.2.200:53")
-        .await;
+    running.until_upstream("192.0.2.200:53").await;
     assert_eq!(running.state.borrow().rejected, 0);
     running.end().await;
 }
@@ -266,18 +254,12 @@ async fn api_feed_is_followed() {
         .until("that there is none", |state| state.has_data)
         .await;
     set(r#"["192.0.2.1"]"#);
-    running
-        .until("the values", |state| upstream(state) == "192.0.2.1:53")
-        .await;
+    running.until_upstream("192.0.2.1:53").await;
     set("[nonsense");
-    let state = running
-        .until("the refusal", |state| state.error.is_some())
-        .await;
+    let state = running.until_refused().await;
     assert_eq!(upstream(&state), "192.0.2.1:53");
     feed.clear();
-    let state = running
-        .until("the defaults", |state| *state.config == Config::default())
-        .await;
+    let state = running.until_default().await;
     assert_eq!(state.error, None);
     drop(feed);
     running.end().await;

@@ -56,6 +56,12 @@ async fn open(address: &str, target: &str) -> Result<Result<StreamingPage, Page>
     get_streaming(address, target, Duration::from_secs(10)).await
 }
 
+/// Status and text of the refusal of a request.
+async fn refusal(address: &str, target: &str) -> (u16, String) {
+    let refused = open(address, target).await.unwrap().unwrap_err();
+    (refused.status, String::from_utf8(refused.body).unwrap())
+}
+
 #[tokio::test]
 async fn tap_streams_lines_until_its_time() {
     let lines = SharedLines::default();
@@ -83,12 +89,9 @@ async fn departed_reader_frees_place() {
     for _ in 0..MAX_READERS {
         all.push(open(&address, "/tap?seconds=600").await.unwrap().unwrap());
     }
-    let refused = open(&address, "/tap").await.unwrap().unwrap_err();
-    let body = String::from_utf8(refused.body).unwrap();
-    assert_eq!(
-        (refused.status, body.as_str()),
-        (503, "4 others already follow the queries\n")
-    );
+    let (status, body) = refusal(&address, "/tap").await;
+    assert_eq!(status, 503);
+    assert_eq!(body, "4 others already follow the queries\n");
     all.pop();
     let mut again = loop {
         match open(&address, "/tap?seconds=600").await.unwrap() {
@@ -104,16 +107,10 @@ async fn departed_reader_frees_place() {
 async fn invalid_or_remote_request_is_rejected() {
     let lines = SharedLines::default();
     let (address, _stop, _server) = serve(&lines).await;
-    let refused = open(&address, "/tap?seconds=x").await.unwrap().unwrap_err();
-    let body = String::from_utf8(refused.body).unwrap();
-    assert_eq!(
-        (refused.status, body.as_str()),
-        (400, "seconds \"x\": a number from 1 to 600 is accepted\n")
-    );
-    let route = tap_route(
-        move |_| Ok(SharedLines::default()),
-        CancellationToken::new(),
-    );
+    let (status, body) = refusal(&address, "/tap?seconds=x").await;
+    assert_eq!(status, 400);
+    assert_eq!(body, "seconds \"x\": a number from 1 to 600 is accepted\n");
+    let route = tap_route(move |_| Ok(lines.clone()), CancellationToken::new());
     let request = |method: &str, client: Option<&str>, host: &str| {
         let request = warp::test::request()
             .method(method)

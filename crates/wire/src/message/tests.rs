@@ -111,6 +111,9 @@ fn assert_rejected(cases: &[MalformedMessage]) {
 #[test]
 fn short_message_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
+    let question = message([1, 0, 0, 0], &[]);
+    let one = |octets: &[u8]| message([1, 1, 0, 0], octets);
+    let whole = a.len();
     assert_rejected(&[
         ("nothing", vec![], WireError::Short(0)),
         ("half a header", vec![0; 11], WireError::Short(10)),
@@ -121,27 +124,23 @@ fn short_message_is_rejected() {
         ),
         (
             "question missing",
-            message([1, 0, 0, 0], &[])[..12].to_vec(),
+            question[..12].to_vec(),
             WireError::Short(12),
         ),
         (
             "question cut",
-            message([1, 0, 0, 0], &[])[..22].to_vec(),
+            question[..22].to_vec(),
             WireError::Short(22),
         ),
         (
             "fewer records than counted",
             message([1, 2, 0, 0], &a),
-            WireError::Short(RECORDS + a.len()),
+            WireError::Short(RECORDS + whole),
         ),
-        (
-            "record cut",
-            message([1, 1, 0, 0], &a[..9]),
-            WireError::Short(RECORDS + 8),
-        ),
+        ("record cut", one(&a[..9]), WireError::Short(RECORDS + 8)),
         (
             "data cut",
-            message([1, 1, 0, 0], &a[..a.len() - 1]),
+            one(&a[..whole - 1]),
             WireError::Short(RECORDS + 12),
         ),
     ]);
@@ -154,6 +153,7 @@ fn bad_owner_name_is_rejected() {
     let long_label = [&[63][..], &[b'x'; 63]].concat();
     let long_name = [long_label.repeat(4), vec![0]].concat();
     let bad_name = WireError::BadName(RECORDS);
+    let through_header = message([1, 0xc00c, 0, 0], &[0xc0, 6]);
     assert_rejected(&[
         ("pointer to itself", named(&[0xc0, 24]), bad_name),
         ("pointer forwards", named(&[0xc0, 40]), bad_name),
@@ -163,15 +163,11 @@ fn bad_owner_name_is_rejected() {
             bad_name,
         ),
         (
-            "pointer to a zero octet of the header",
+            "pointer to a zero in the header",
             named(&[0xc0, 8]),
             bad_name,
         ),
-        (
-            "pointer to a header that holds another",
-            message([1, 0xc00c, 0, 0], &[0xc0, 6]),
-            bad_name,
-        ),
+        ("pointer to a header with another", through_header, bad_name),
         ("label type 01", named(&[0x41, b'x', 0]), bad_name),
         ("label type 10", named(&[0x81, b'x', 0]), bad_name),
         ("name of 257 octets", named(&long_name), bad_name),
@@ -185,35 +181,29 @@ fn bad_data_is_rejected() {
         rtype,
         at: RECORDS + 12,
     };
+    let one = |rtype, data: &[u8]| message([1, 1, 0, 0], &record(rtype, data));
+    let in_next_record = message([1, 2, 0, 0], &[record(5, &[2]), a].concat());
     assert_rejected(&[
-        (
-            "A of three octets",
-            message([1, 1, 0, 0], &record(1, &[1, 2, 3])),
-            bad_data(1),
-        ),
-        (
-            "AAAA of four octets",
-            message([1, 1, 0, 0], &record(28, &[1, 2, 3, 4])),
-            bad_data(28),
-        ),
+        ("A of three octets", one(1, &[1, 2, 3]), bad_data(1)),
+        ("AAAA of four octets", one(28, &[1, 2, 3, 4]), bad_data(28)),
         (
             "CNAME followed by more octets",
-            message([1, 1, 0, 0], &record(5, &[0, 0])),
+            one(5, &[0, 0]),
             bad_data(5),
         ),
         (
-            "SRV without a target",
-            message([1, 1, 0, 0], &record(33, &[0; 6])),
+            "SRV without target",
+            one(33, &[0; 6]),
             WireError::Short(RECORDS + 18),
         ),
         (
             "NAPTR with a short text",
-            message([1, 1, 0, 0], &record(35, &[0, 0, 0, 0, 9])),
+            one(35, &[0, 0, 0, 0, 9]),
             bad_data(35),
         ),
         (
             "CNAME that ends in the next record",
-            message([1, 2, 0, 0], &[record(5, &[2]), a.clone()].concat()),
+            in_next_record,
             bad_data(5),
         ),
     ]);
@@ -226,21 +216,20 @@ fn name_through_its_own_record_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
     let into_pointer = |data: &[u8]| {
         let [_, low] = u16::try_from(RECORDS + 12).unwrap().to_be_bytes();
-        message(
-            [1, 2, 0, 0],
-            &[&record(65280, data)[..], &[0xc0, low], &a[2..]].concat(),
-        )
+        let first = record(65280, data);
+        message([1, 2, 0, 0], &[&first[..], &[0xc0, low], &a[2..]].concat())
     };
+    let ends_at = |octets| WireError::BadName(RECORDS + octets);
     assert_rejected(&[
         (
-            "name that would continue with a label",
+            "name that would go on with a label",
             into_pointer(&[5]),
-            WireError::BadName(RECORDS + 13),
+            ends_at(13),
         ),
         (
-            "name that would continue after a label",
+            "name that would go on after a label",
             into_pointer(&[1, b'x']),
-            WireError::BadName(RECORDS + 14),
+            ends_at(14),
         ),
     ]);
 }

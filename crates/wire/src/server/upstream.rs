@@ -168,109 +168,71 @@ mod tests {
     fn upstream_text(text: &str) -> String {
         match text.parse::<Upstream>() {
             Ok(upstream) => {
-                assert_eq!(
-                    upstream.to_string().parse(),
-                    Ok(upstream.clone()),
-                    "{text:?}"
-                );
-                assert_eq!(
-                    upstream.plain().is_some(),
-                    upstream.protocol == UpstreamProtocol::Udp
-                );
+                let again = upstream.to_string().parse();
+                assert_eq!(again, Ok(upstream.clone()), "{text:?}");
+                let is_udp = upstream.protocol == UpstreamProtocol::Udp;
+                assert_eq!(upstream.plain().is_some(), is_udp);
                 upstream.to_string()
             }
             Err(error) => error.to_string(),
         }
     }
 
-    #[test]
-    fn upstreams_parse_and_print() {
-        for (text, expected) in [
-            ("192.0.2.1", "192.0.2.1:53"),
-            ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
-            ("dns://192.0.2.1:5353", "192.0.2.1:5353"),
-            ("dns://2001:db8::1", "[2001:db8::1]:53"),
-            ("tcp://10.0.0.1", "tcp://10.0.0.1:53"),
-            ("tcp://[2001:db8::1]:5353", "tcp://[2001:db8::1]:5353"),
-            ("tls://9.9.9.9", "tls://9.9.9.9:853"),
-            ("tls://2620:fe::fe", "tls://[2620:fe::fe]:853"),
-            ("tls://9.9.9.9:8853", "tls://9.9.9.9:8853"),
-            (
-                "tls://9.9.9.9#dns.quad9.net",
-                "tls://9.9.9.9:853#dns.quad9.net",
-            ),
-            (
-                "tls://9.9.9.9:8853#DNS.Quad9.net",
-                "tls://9.9.9.9:8853#dns.quad9.net",
-            ),
-            (
-                "tls://[2620:fe::fe]:8853#dns.quad9.net",
-                "tls://[2620:fe::fe]:8853#dns.quad9.net",
-            ),
-            (
-                "tls://9.9.9.9%dns.quad9.net",
-                "tls://9.9.9.9:853#dns.quad9.net",
-            ),
-            (
-                "tls://9.9.9.9%dns.quad9.net:8853",
-                "tls://9.9.9.9:8853#dns.quad9.net",
-            ),
-            (
-                "tls://9.9.9.9:8853%dns.quad9.net",
-                "tls://9.9.9.9:8853#dns.quad9.net",
-            ),
-            (
-                "tls://2620:fe::fe%dns.quad9.net",
-                "tls://[2620:fe::fe]:853#dns.quad9.net",
-            ),
-            (
-                "tls://2620:fe::fe%dns.quad9.net:8853",
-                "tls://[2620:fe::fe]:8853#dns.quad9.net",
-            ),
-            (
-                "tls://[2620:fe::fe%dns.quad9.net]:8853",
-                "tls://[2620:fe::fe]:8853#dns.quad9.net",
-            ),
-        ] {
-            assert_eq!(upstream_text(text), expected, "{text:?}");
+    /// Each row has the text of an upstream, ` => `, and its normal form or the error.
+    fn assert_upstreams(table: &str) {
+        for row in table.trim().lines().map(str::trim) {
+            let (text, expected) = row.split_once("=> ").unwrap();
+            assert_eq!(upstream_text(text.trim_end()), expected, "{row}");
         }
     }
 
     #[test]
+    fn upstreams_parse_and_print() {
+        assert_upstreams(
+            "
+            192.0.2.1 => 192.0.2.1:53
+            [2001:db8::1]:5353 => [2001:db8::1]:5353
+            dns://192.0.2.1:5353 => 192.0.2.1:5353
+            dns://2001:db8::1 => [2001:db8::1]:53
+            tcp://10.0.0.1 => tcp://10.0.0.1:53
+            tcp://[2001:db8::1]:5353 => tcp://[2001:db8::1]:5353
+            tls://9.9.9.9 => tls://9.9.9.9:853
+            tls://2620:fe::fe => tls://[2620:fe::fe]:853
+            tls://9.9.9.9:8853 => tls://9.9.9.9:8853
+            tls://9.9.9.9#dns.quad9.net => tls://9.9.9.9:853#dns.quad9.net
+            tls://9.9.9.9:8853#DNS.Quad9.net => tls://9.9.9.9:8853#dns.quad9.net
+            tls://[2620:fe::fe]:8853#dns.quad9.net => tls://[2620:fe::fe]:8853#dns.quad9.net
+            tls://9.9.9.9%dns.quad9.net => tls://9.9.9.9:853#dns.quad9.net
+            tls://9.9.9.9%dns.quad9.net:8853 => tls://9.9.9.9:8853#dns.quad9.net
+            tls://9.9.9.9:8853%dns.quad9.net => tls://9.9.9.9:8853#dns.quad9.net
+            tls://2620:fe::fe%dns.quad9.net => tls://[2620:fe::fe]:853#dns.quad9.net
+            tls://2620:fe::fe%dns.quad9.net:8853 => tls://[2620:fe::fe]:8853#dns.quad9.net
+            tls://[2620:fe::fe%dns.quad9.net]:8853 => tls://[2620:fe::fe]:8853#dns.quad9.net
+            ",
+        );
+    }
+
+    #[test]
     fn malformed_upstream_is_rejected() {
-        for (text, expected) in [
-            ("", "bad IP address: \"\""),
-            (
-                "https://9.9.9.9/dns-query",
-                "unknown protocol \"https\": dns, tcp or tls",
-            ),
-            ("TLS://9.9.9.9", "unknown protocol \"TLS\": dns, tcp or tls"),
-            ("tls://", "bad IP address: \"\""),
-            ("tls://dns.quad9.net", "bad IP address: \"dns.quad9.net\""),
-            ("tls://9.9.9.9:0", "bad port number: \"0\""),
-            ("tls://9.9.9.9#", "bad TLS server name: \"\""),
-            ("tls://9.9.9.9#9.9.9.9", "bad TLS server name: \"9.9.9.9\""),
-            (
-                "tls://9.9.9.9%dns_quad9",
-                "bad TLS server name: \"dns_quad9\"",
-            ),
-            ("tls://9.9.9.9#a\nb", "bad TLS server name: \"a\\nb\""),
-            ("tls://9.9.9.9%dns.quad9.net:", "bad port number: \"\""),
-            (
-                "tls://[2620:fe::fe%dns.quad9.net",
-                "address [2620:fe::fe: brackets must enclose only the IPv6 address",
-            ),
-            (
-                "tcp://9.9.9.9#dns.quad9.net",
-                "bad IP address: \"9.9.9.9#dns.quad9.net\"",
-            ),
-            (
-                "9.9.9.9#dns.quad9.net",
-                "bad IP address: \"9.9.9.9#dns.quad9.net\"",
-            ),
-            ("tls://tls://9.9.9.9", "bad IP address: \"tls\""),
-        ] {
-            assert_eq!(upstream_text(text), expected, "{text:?}");
-        }
+        assert_upstreams(
+            r#"
+            => bad IP address: ""
+            https://9.9.9.9/dns-query => unknown protocol "https": dns, tcp or tls
+            TLS://9.9.9.9 => unknown protocol "TLS": dns, tcp or tls
+            tls:// => bad IP address: ""
+            tls://dns.quad9.net => bad IP address: "dns.quad9.net"
+            tls://9.9.9.9:0 => bad port number: "0"
+            tls://9.9.9.9# => bad TLS server name: ""
+            tls://9.9.9.9#9.9.9.9 => bad TLS server name: "9.9.9.9"
+            tls://9.9.9.9%dns_quad9 => bad TLS server name: "dns_quad9"
+            tls://9.9.9.9%dns.quad9.net: => bad port number: ""
+            tls://[2620:fe::fe%dns.quad9.net => address [2620:fe::fe: brackets must enclose only the IPv6 address
+            tcp://9.9.9.9#dns.quad9.net => bad IP address: "9.9.9.9#dns.quad9.net"
+            9.9.9.9#dns.quad9.net => bad IP address: "9.9.9.9#dns.quad9.net"
+            tls://tls://9.9.9.9 => bad IP address: "tls"
+            "#,
+        );
+        let two_lines = upstream_text("tls://9.9.9.9#a\nb");
+        assert_eq!(two_lines, r#"bad TLS server name: "a\nb""#);
     }
 }
