@@ -6,7 +6,12 @@ use crate::object::Object;
 use crate::status::Status;
 
 /// The fields that field selectors may use.
-const FIELDS: [&str; 3] = ["metadata.name", "status.phase", "status.podIP"];
+const FIELDS: [&str; 4] = [
+    "metadata.name",
+    "spec.nodeName",
+    "status.phase",
+    "status.podIP",
+];
 
 /// The selection of objects of a list or a watch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use crate::clusterset::ClusterSet;
 use crate::objects::{EndpointsSource, Node, ObjectKey};
 use crate::records::{ExternalNode, PortRecords};
 use crate::relist::RelistTracker;
-use crate::snapshot::{Federation, PodNames, Published, Snapshot, Topology};
+use crate::snapshot::{Federation, PodNames, PodNamespaces, Published, Snapshot, Topology};
 use crate::watch::Namespaces;
 pub use objects::StoredObjects;
 pub use options::{ObjectCounts, Options, PodMode, SyncProgress};
@@ -92,11 +92,7 @@ impl Index {
     /// An empty index with `options` that publishes to `published`.
     pub fn with_options(options: Options, published: Arc<Published>) -> Self {
         let mut snapshot = (*published.get()).clone();
-        snapshot.pods = match options.pods {
-            PodMode::Insecure => PodNames::Insecure,
-            PodMode::Disabled => PodNames::Disabled,
-            PodMode::Verified => PodNames::Verified(treecache::Map::default()),
-        };
+        snapshot.pods = pod_names(options.pods, treecache::Map::default());
         snapshot.external = options.external_zone.as_ref().map(Name::to_lowercase);
         snapshot.served = match &options.namespaces {
             Namespaces::All => None,
@@ -185,7 +181,7 @@ impl Index {
         address: IpAddr,
         namespaces: impl IntoIterator<Item = SmolStr>,
     ) {
-        if self.options.pods == PodMode::Verified {
+        if self.options.pods.watches_pods() {
             self.pods.add_stale_address(address, namespaces);
         }
     }
@@ -193,7 +189,7 @@ impl Index {
     /// Makes all changes visible to queries. Returns false if there were no changes.
     pub fn publish(&mut self) -> bool {
         if let Some(namespaces) = self.pods.take_changed() {
-            self.snapshot.pods = PodNames::Verified(namespaces);
+            self.snapshot.pods = pod_names(self.options.pods, namespaces);
             self.changed = true;
         }
         self.publish_clusterset();
@@ -262,6 +258,7 @@ impl Index {
     /// Whether the lists that only some options require (namespaces, pods) are complete.
     fn has_options_listed(&self) -> bool {
         let has_namespaces = !self.selects_namespaces() || self.namespaces.is_complete();
+        // The pods of a node change no record, so nothing waits for them.
         let has_pods = self.options.pods != PodMode::Verified || self.pods.is_listed();
 
         has_namespaces && has_pods
@@ -279,10 +276,10 @@ impl Index {
 
     /// Counts of the objects. Every object is visited.
     pub fn counts(&self) -> ObjectCounts {
-        let verifies_pods = self.options.pods == PodMode::Verified;
+        let watches_pods = self.options.pods.watches_pods();
 
         ObjectCounts {
-            pods: verifies_pods.then(|| self.pods.pod_count()),
+            pods: watches_pods.then(|| self.pods.pod_count()),
             imports: self.clusterset.as_ref().map(ClusterSet::import_count),
             ..self.store.objects().counts()
         }
@@ -306,5 +303,15 @@ impl Index {
     /// The objects.
     pub fn store(&self) -> &ObjectStore {
         &self.store
+    }
+}
+
+/// The answers to pod names, with the namespaces of the watched pods.
+fn pod_names(mode: PodMode, namespaces: PodNamespaces) -> PodNames {
+    match mode {
+        PodMode::Insecure => PodNames::Insecure,
+        PodMode::Disabled => PodNames::Disabled,
+        PodMode::Verified => PodNames::Verified(namespaces),
+        PodMode::Node => PodNames::OfNode(namespaces),
     }
 }

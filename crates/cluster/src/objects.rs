@@ -291,11 +291,11 @@ impl EndpointSlice {
         }
     }
 
-    /// The slice without the zones of its endpoints.
+    /// The slice without the places of its endpoints.
     #[must_use]
-    pub fn without_zones(mut self) -> Self {
+    pub fn without_places(mut self) -> Self {
         for endpoint in &mut self.endpoints {
-            endpoint.zones = OneOrMany::default();
+            endpoint.places = EndpointPlaces::default();
         }
         self
     }
@@ -334,14 +334,31 @@ pub struct SliceEndpoint {
     pub serving: Option<bool>,
     /// Whether the endpoint is terminating.
     pub terminating: Option<bool>,
-    /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone.
-    /// Only read with `--prefer-zone`.
-    #[serde(default, skip_serializing_if = "has_none")]
-    pub zones: OneOrMany<SmolStr>,
+    /// The places of the endpoint. Only read with `--prefer-zone`.
+    #[serde(default, skip_serializing_if = "EndpointPlaces::are_unknown")]
+    pub places: EndpointPlaces,
 }
 
 fn has_none<T>(list: &OneOrMany<T>) -> bool {
     list.is_empty()
+}
+
+/// The zone of an endpoint, and the places whose clients it should serve.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointPlaces {
+    /// The zone of the endpoint itself.
+    pub zone: Option<SmolStr>,
+    /// The zones of its hints, which a Service with `trafficDistribution` has.
+    pub hinted_zones: OneOrMany<SmolStr>,
+    /// The nodes of its hints (KEP-3015).
+    pub hinted_nodes: OneOrMany<SmolStr>,
+}
+
+impl EndpointPlaces {
+    /// Whether the endpoint has no zone and no hints.
+    pub fn are_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A node, reduced to its topology.

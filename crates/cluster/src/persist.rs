@@ -288,12 +288,7 @@ fn saved_objects(
 }
 
 fn saved_pods(pods: &PodNames) -> impl Iterator<Item = SavedObject> {
-    let verified = match pods {
-        PodNames::Verified(pods) => Some(pods),
-        PodNames::Insecure | PodNames::Disabled => None,
-    };
-
-    let pods = verified.into_iter().flat_map(treecache::Map::iter);
+    let pods = pods.namespaces().into_iter().flat_map(treecache::Map::iter);
     pods.map(|(address, namespaces)| SavedObject::Pods(*address, namespaces.to_vec()))
 }
 

@@ -74,9 +74,22 @@ pub struct RecordOptions {
     pub ignore_empty_services: bool,
     /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of
     /// this zone, if there are enough.
-    pub preferred_zone: Option<SmolStr>,
+    pub preferred_zone: Option<PreferredZone>,
+    /// The node of this server (`--prefer-zone=auto` or `hints`). A headless Service answers only with the
+    /// addresses that have a hint for this node, if there are any.
+    pub preferred_node: Option<SmolStr>,
     /// The content of the external zone.
     pub external: ExternalRecords,
+}
+
+/// A zone whose addresses are preferred.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreferredZone {
+    /// The name of the zone.
+    pub name: SmolStr,
+    /// Whether only hints tell which endpoints serve the zone. Otherwise endpoints without hints
+    /// serve their own zone.
+    pub hints_only: bool,
 }
 
 /// The content of the external zone.
@@ -171,10 +184,7 @@ impl RecordOptions {
 
         let groups = endpoints.groups(service.publish_not_ready);
         // Decided over all groups, because each slice has only a part of the endpoints.
-        let preferred_zone = self
-            .preferred_zone
-            .as_ref()
-            .filter(|zone| node::has_enough_in_zone(zone, &groups));
+        let preference = self.preference_among(&groups);
 
         let mut labels: BTreeMap<SmolStr, CollectedLabel> = BTreeMap::new();
         for group in groups {
@@ -186,7 +196,7 @@ impl RecordOptions {
                 // Every address has its reverse record, whether it is preferred or not.
                 records.pointers.push((member.ip, named.pointer));
 
-                let is_preferred = preferred_zone.is_none_or(|zone| member.zones.contains(zone));
+                let is_preferred = preference.holds(member);
                 let collected = labels.entry(named.label).or_default();
                 collected.is_preferred |= is_preferred;
                 // Addresses may share a hostname; kube-dns keeps only the last of them.
@@ -197,6 +207,41 @@ impl RecordOptions {
 
         records.node = (!labels.is_empty()).then(|| headless_node(labels, base));
         records
+    }
+
+    /// The endpoints that this server's clients should use: those with a hint for its node, or
+    /// enough endpoints in its zone, or all.
+    fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
+        if let Some(node) = &self.preferred_node
+            && node::has_hint_for_node(node, groups)
+        {
+            return Preference::Node(node);
+        }
+
+        match &self.preferred_zone {
+            Some(zone) if node::has_enough_in_zone(zone, groups) => Preference::Zone(zone),
+            Some(_) | None => Preference::All,
+        }
+    }
+}
+
+/// The endpoints that answers for a headless Service contain.
+#[derive(Debug, Clone, Copy)]
+enum Preference<'o> {
+    All,
+    /// Those with a hint for the node.
+    Node(&'o SmolStr),
+    /// Those that serve the zone.
+    Zone(&'o PreferredZone),
+}
+
+impl Preference<'_> {
+    fn holds(self, member: &EndpointMember<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Node(node) => member.serves_node(node),
+            Self::Zone(zone) => member.serves_zone(zone),
+        }
     }
 }
 

@@ -62,10 +62,24 @@ pub enum PodNames {
     Insecure,
     /// Pod names do not exist.
     Disabled,
-    /// Answers with the address in the name if a pod of the namespace has the address. Maps each
-    /// address to the sorted namespaces of its pods. An address has several namespaces only in the
-    /// host network, or briefly while the address moves to another pod.
-    Verified(Map<IpAddr, Arc<[SmolStr]>>),
+    /// Answers with the address in the name if a pod of the namespace has the address.
+    Verified(PodNamespaces),
+    /// Answers as [`PodNames::Insecure`], and knows the namespaces of the pods on one node.
+    OfNode(PodNamespaces),
+}
+
+/// The sorted namespaces of the pods with an address. An address has several namespaces only in the
+/// host network, or briefly while the address moves to another pod.
+pub type PodNamespaces = Map<IpAddr, Arc<[SmolStr]>>;
+
+impl PodNames {
+    /// The namespaces of the known pods; `None` if pods are not watched.
+    pub fn namespaces(&self) -> Option<&PodNamespaces> {
+        match self {
+            Self::Insecure | Self::Disabled => None,
+            Self::Verified(pods) | Self::OfNode(pods) => Some(pods),
+        }
+    }
 }
 
 /// Configuration of federated names.
@@ -120,15 +134,12 @@ impl Snapshot {
             .map(|(name, ())| name)
     }
 
-    /// The namespace of the pod with this address. `None` unless pod names are verified. `None`
-    /// also if pods of several namespaces share the address, as in the host network.
+    /// The namespace of the pod with this address. `None` if the pod is not watched. `None` also if
+    /// pods of several namespaces share the address, as in the host network.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
-        match &self.pods {
-            PodNames::Verified(pods) => match &**pods.get(&address)? {
-                [namespace] => Some(namespace),
-                _ => None,
-            },
-            PodNames::Insecure | PodNames::Disabled => None,
+        match &**self.pods.namespaces()?.get(&address)? {
+            [namespace] => Some(namespace),
+            _ => None,
         }
     }
 }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
-    Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event,
-    ExternalAddress, Namespace, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort,
-    SliceEndpoint, Subset,
+    Address, AddressType, Change, EndpointPlaces, EndpointPort, EndpointSlice, Endpoints,
+    EndpointsSource, Event, ExternalAddress, Namespace, Node, ObjectKey, Protocol, Service,
+    ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
 use cluster::snapshot::{Published, Snapshot};
@@ -275,14 +275,19 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
         address(),
         proptest::option::of(any::<bool>()),
         proptest::option::of(zone()),
+        proptest::option::of(zone()),
     )
-        .prop_map(|(address, ready, zone)| SliceEndpoint {
+        .prop_map(|(address, ready, zone, hinted)| SliceEndpoint {
             addresses: [address.ip].into(),
             hostname: address.hostname,
             ready,
             serving: None,
             terminating: None,
-            zones: zone.into_iter().collect(),
+            places: EndpointPlaces {
+                zone,
+                hinted_zones: hinted.into_iter().collect(),
+                hinted_nodes: [].into(),
+            },
         });
     (
         key(),
@@ -432,6 +437,7 @@ fn options() -> impl Strategy<Value = Options> {
                 endpoint_names,
                 ignore_empty_services,
                 preferred_zone: None,
+                preferred_node: None,
                 external,
             };
             let external_zone = Name::parse("k8s.example")

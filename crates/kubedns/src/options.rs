@@ -42,7 +42,7 @@ pub use explain::DnsmasqTopology;
 pub use exposition::{Exposition, MetricsPort};
 pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
-pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
+pub use prefer_zone::{OwnNodeError, PreferZone, ZoneNameError};
 pub use record_source::{EtcdAloneError, RecordSource};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, SeveralDomains, Zones};
@@ -154,12 +154,14 @@ pub struct Options {
     /// label selector of the Services to serve
     #[arg(long, value_name = "string", default_value = "")]
     pub selector: Selector,
-    /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names) or
-    /// verified (only addresses of pods in the namespace; watches pods)
+    /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names),
+    /// verified (only addresses of pods in the namespace; watches pods) or node (as insecure;
+    /// watches the pods of its own node, for autopath and top)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
-    /// zone whose addresses headless Services answer with if at least three are in it: its name, or
-    /// auto for the zone of this node; needs endpointslices
+    /// zone whose addresses headless Services answer with if at least three are in it: its name,
+    /// auto for the zone of this node, or hints for that zone where EndpointSlices have hints
+    /// (trafficDistribution); needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
     /// domain of Services by their external addresses: name.namespace.DOMAIN, with load balancer
@@ -191,8 +193,8 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
     /// walk the search list for pods, known by their addresses: a name that does not exist in the
-    /// pod's namespace is answered from the rest of the list; needs pods=verified, and topology
-    /// direct or alone
+    /// pod's namespace is answered from the rest of the list; needs pods=verified or node, and
+    /// topology direct or alone
     #[arg(long)]
     pub autopath: bool,
     /// search domains that follow those of the cluster, for search-suffix and autopath, separated
@@ -354,7 +356,11 @@ impl Options {
     /// content.
     pub fn snapshot_identity(&self) -> String {
         let has_pod_names = self.endpoint_names == EndpointNames::Pod;
-        let has_pods = self.pods == PodMode::Verified;
+        let pods = match self.pods {
+            PodMode::Insecure | PodMode::Disabled => "",
+            PodMode::Verified => "verified",
+            PodMode::Node => "node",
+        };
         let has_external = !self.external_zone.0.is_empty();
         let has_zones = self.prefer_zone != PreferZone::Off;
         let namespaces = self.namespaces.0.join(",");
@@ -364,7 +370,7 @@ impl Options {
             ("namespace-selector", &self.namespace_selector.0),
             ("selector", &self.selector.0),
             ("endpoint-names", if has_pod_names { "pod" } else { "" }),
-            ("pods", if has_pods { "verified" } else { "" }),
+            ("pods", pods),
             ("prefer-zone", if has_zones { "any" } else { "" }),
             ("external-zone", if has_external { "any" } else { "" }),
         ];
@@ -379,18 +385,22 @@ impl Options {
         identity
     }
 
-    /// Options of the index.
-    pub fn index_options(&self, scope: &Scope) -> index::Options {
+    /// Options of the index. `own_node` is the node of this process, if a flag needs it.
+    pub fn index_options(&self, scope: &Scope, own_node: Option<&str>) -> index::Options {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
-            preferred_zone: self.prefer_zone.name().cloned(),
+            preferred_zone: self.prefer_zone.named_zone(),
+            preferred_node: own_node
+                .filter(|_| self.prefer_zone.follows_node())
+                .map(smol_str::SmolStr::new),
             external: self.external_records(),
         };
 
         index::Options {
             records,
             pods: self.pods,
+            hints_only: self.prefer_zone == PreferZone::Hints,
             namespaces: scope.namespaces.clone(),
             external_zone: self.external_zone.0.first().map(Domain::name),
             // An invalid cluster set domain has already ended the start.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use allocation_counter::{AllocationInfo, measure};
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
-    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Node, ObjectKey, Pod,
-    Protocol, Service, ServiceKind, ServicePort, SliceEndpoint,
+    AddressType, Change, EndpointPlaces, EndpointPort, EndpointSlice, EndpointsSource, Event, Node,
+    ObjectKey, Pod, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint,
 };
 use cluster::one_or_many::OneOrMany;
 use cluster::snapshot::{Published, Snapshot};
@@ -83,7 +83,7 @@ fn slice(index: u32) -> EndpointSlice {
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
-        zones: OneOrMany::default(),
+        places: EndpointPlaces::default(),
     };
     EndpointSlice {
         key: ObjectKey::new(namespace, format!("{name}-{index:05x}")),

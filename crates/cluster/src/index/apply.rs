@@ -2,13 +2,14 @@
 
 use smol_str::SmolStr;
 
+use super::Index;
 use super::store::ObjectStore;
-use super::{Index, PodMode};
 use crate::clusterset::ClusterSet;
 use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod,
     Service,
 };
+use crate::records::PreferredZone;
 
 impl Index {
     /// Applies one event.
@@ -20,7 +21,7 @@ impl Index {
             Event::Node(change) => self.apply_node(change),
             Event::OwnNode(change) => self.apply_own_node(change),
             Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
-            Event::Pod(change) if self.options.pods == PodMode::Verified => self.apply_pod(change),
+            Event::Pod(change) if self.options.pods.watches_pods() => self.apply_pod(change),
             // Without their options, no record depends on these objects.
             Event::Namespace(_) | Event::Pod(_) => {}
             Event::ServiceImport(change) => self.change_clusterset(|set| set.apply_import(change)),
@@ -159,11 +160,16 @@ impl Index {
         let Change::Apply(Node { key, zone, .. }) = change else {
             return;
         };
+        let zone = zone.map(|name| PreferredZone {
+            name,
+            hints_only: self.options.hints_only,
+        });
         if self.options.records.preferred_zone == zone {
             return;
         }
 
-        tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of this node");
+        let name = zone.as_ref().map(|zone| zone.name.as_str());
+        tracing::info!(node = %key, zone = name.unwrap_or_default(), "zone of this node");
         // Any headless Service may answer with other addresses now.
         for key in self.store.keys() {
             self.mark_endpoints_outdated(&key);

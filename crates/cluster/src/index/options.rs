@@ -13,6 +13,8 @@ pub struct Options {
     pub records: RecordOptions,
     /// The answers to pod names.
     pub pods: PodMode,
+    /// Whether endpoints without hints serve no zone, for the zone of the own node.
+    pub hints_only: bool,
     /// The namespaces that are served.
     pub namespaces: Namespaces,
     /// The domain of the external zone; `None` if there is no external zone.
@@ -31,6 +33,18 @@ pub enum PodMode {
     Disabled,
     /// Answers with the address in the name if a pod of that namespace has it.
     Verified,
+    /// Answers as [`PodMode::Insecure`], and knows the namespaces of the pods on one node.
+    Node,
+}
+
+impl PodMode {
+    /// Whether pods are watched.
+    pub fn watches_pods(self) -> bool {
+        match self {
+            Self::Insecure | Self::Disabled => false,
+            Self::Verified | Self::Node => true,
+        }
+    }
 }
 
 /// Progress of the first lists.
@@ -64,7 +78,7 @@ pub struct ObjectCounts {
     pub slices_addresses: usize,
     /// Endpoints objects that the control plane truncated at 1000 addresses.
     pub over_capacity: usize,
-    /// Pods with an address; `None` unless pod names are verified.
+    /// Pods with an address; `None` unless pods are watched.
     pub pods: Option<usize>,
     /// Services of the cluster set; `None` unless the cluster set's zone is served.
     pub imports: Option<usize>,

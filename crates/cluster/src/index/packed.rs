@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use smol_str::SmolStr;
 
 use crate::objects::{
-    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ObjectKey,
-    Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, EndpointPlaces, EndpointPort, EndpointSlice, Endpoints, ExternalAddress,
+    ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::one_or_many::OneOrMany;
 
@@ -441,8 +441,8 @@ impl Pack for AddressType {
     }
 }
 
-/// Flag in the octet of the conditions, set if zones follow.
-const HAS_ZONES: u8 = 1 << 6;
+/// Flag in the octet of the conditions, set if places follow.
+const HAS_PLACES: u8 = 1 << 6;
 
 /// The conditions share one octet, with two bits each: the lower bit says whether the condition is
 /// known, the higher bit is its value.
@@ -451,16 +451,18 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
-        // Zones are only read with `--prefer-zone`, so that they usually take no octet.
-        if !self.zones.is_empty() {
-            flags |= HAS_ZONES;
+        // Places are only read with `--prefer-zone`, so that they usually take no octet.
+        if !self.places.are_unknown() {
+            flags |= HAS_PLACES;
         }
 
         to.push(flags);
         self.addresses.pack(to);
         self.hostname.pack(to);
-        if flags & HAS_ZONES != 0 {
-            self.zones.pack(to);
+        if flags & HAS_PLACES != 0 {
+            self.places.zone.pack(to);
+            self.places.hinted_zones.pack(to);
+            self.places.hinted_nodes.pack(to);
         }
     }
 
@@ -468,10 +470,14 @@ impl Pack for SliceEndpoint {
         let flags = u8::unpack(from)?;
         let addresses = Pack::unpack(from)?;
         let hostname = Pack::unpack(from)?;
-        let zones = if flags & HAS_ZONES == 0 {
-            OneOrMany::default()
+        let places = if flags & HAS_PLACES == 0 {
+            EndpointPlaces::default()
         } else {
-            Pack::unpack(from)?
+            EndpointPlaces {
+                zone: Pack::unpack(from)?,
+                hinted_zones: Pack::unpack(from)?,
+                hinted_nodes: Pack::unpack(from)?,
+            }
         };
 
         Some(Self {
@@ -480,7 +486,7 @@ impl Pack for SliceEndpoint {
             terminating: condition_of(flags >> 4),
             addresses,
             hostname,
-            zones,
+            places,
         })
     }
 }

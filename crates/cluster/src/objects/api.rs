@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use smol_str::SmolStr;
 
+use super::EndpointPlaces;
 use crate::one_or_many::OneOrMany;
 
 /// The keys of `metadata.labels` and `metadata.annotations` that are read; the JSON reader skips
@@ -416,12 +417,16 @@ pub struct DetailedEndpoint {
 struct Hints {
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    for_zones: Vec<ForZone>,
+    for_zones: Vec<HintedPlace>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    for_nodes: Vec<HintedPlace>,
 }
 
+/// A zone or a node whose clients an endpoint should serve.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
-struct ForZone {
+struct HintedPlace {
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "nullable")]
     name: String,
@@ -438,26 +443,26 @@ impl DetailedEndpoint {
             .or_else(|| pod_name(pod));
     }
 
-    /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone.
-    pub(super) fn zones(&self) -> OneOrMany<SmolStr> {
-        let hints = self
-            .hints
-            .iter()
-            .flat_map(|hints| &hints.for_zones)
-            .map(|zone| zone.name.as_str());
-        let zones: OneOrMany<SmolStr> = hints
-            .filter(|zone| !zone.is_empty())
-            .map(SmolStr::new)
-            .collect();
-        if !zones.is_empty() {
-            return zones;
+    pub(super) fn places(&self) -> EndpointPlaces {
+        let hints = self.hints.as_ref();
+        EndpointPlaces {
+            zone: Some(self.zone())
+                .filter(|zone| !zone.is_empty())
+                .map(SmolStr::new),
+            hinted_zones: place_names(hints.map(|hints| &hints.for_zones)),
+            hinted_nodes: place_names(hints.map(|hints| &hints.for_nodes)),
         }
-        Some(self.zone())
-            .filter(|zone| !zone.is_empty())
-            .map(SmolStr::new)
-            .into_iter()
-            .collect()
     }
+}
+
+fn place_names(places: Option<&Vec<HintedPlace>>) -> OneOrMany<SmolStr> {
+    places
+        .into_iter()
+        .flatten()
+        .map(|place| place.name.as_str())
+        .filter(|name| !name.is_empty())
+        .map(SmolStr::new)
+        .collect()
 }
 
 impl From<DetailedEndpoint> for SliceEndpoint {

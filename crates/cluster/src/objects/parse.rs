@@ -16,9 +16,9 @@ use smol_str::SmolStr;
 
 use super::api;
 use super::{
-    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress,
-    ImportedSlice, Kind, Namespace, Node, ObjectKey, Pod, Protocol, ScheduledPod, Service,
-    ServiceImport, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, ConfigMap, EndpointPlaces, EndpointPort, EndpointSlice, Endpoints,
+    ExternalAddress, ImportedSlice, Kind, Namespace, Node, ObjectKey, Pod, Protocol, ScheduledPod,
+    Service, ServiceImport, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::one_or_many::OneOrMany;
 
@@ -402,15 +402,15 @@ fn zoned_slice(
     api: api::DetailedSlice,
     notes: &mut Vec<Note>,
 ) -> Result<EndpointSlice, MalformedObject> {
-    // Taken first, because the conversion drops the zones.
-    let zones: Vec<_> = api
+    // Taken first, because the conversion drops the places.
+    let places: Vec<_> = api
         .endpoints
         .iter()
-        .map(api::DetailedEndpoint::zones)
+        .map(api::DetailedEndpoint::places)
         .collect();
     let mut slice = EndpointSlice::convert(api.into(), notes)?;
-    for (endpoint, zones) in slice.endpoints.iter_mut().zip(zones) {
-        endpoint.zones = zones;
+    for (endpoint, places) in slice.endpoints.iter_mut().zip(places) {
+        endpoint.places = places;
     }
     Ok(slice)
 }
@@ -568,7 +568,7 @@ fn slice_endpoint(
         ready: conditions.ready,
         serving: conditions.serving,
         terminating: conditions.terminating,
-        zones: OneOrMany::default(),
+        places: EndpointPlaces::default(),
     }
 }
 

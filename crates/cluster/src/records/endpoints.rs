@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
-use crate::objects::{Address, EndpointPort, EndpointSlice, Endpoints, Subset};
+use super::PreferredZone;
+use crate::objects::{Address, EndpointPlaces, EndpointPort, EndpointSlice, Endpoints, Subset};
 
 /// The endpoints of a Service, from either source.
 #[derive(Debug, Clone)]
@@ -25,8 +26,8 @@ pub struct EndpointGroup<'o> {
     pub ports: &'o [EndpointPort],
 }
 
-/// An endpoint address of a Service. Ready addresses are sorted last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// An endpoint address of a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointMember<'o> {
     /// Whether the address is ready.
     pub ready: bool,
@@ -34,8 +35,8 @@ pub struct EndpointMember<'o> {
     pub ip: IpAddr,
     /// The hostname, if it has one.
     pub hostname: Option<&'o SmolStr>,
-    /// The zones whose clients the endpoint serves. Empty if zones are not read (`--prefer-zone`).
-    pub zones: &'o [SmolStr],
+    /// The places of the endpoint; `None` for an Endpoints object, which has none.
+    pub places: Option<&'o EndpointPlaces>,
 }
 
 impl ServiceEndpoints {
@@ -95,7 +96,7 @@ impl<'o> EndpointGroup<'o> {
                 ready,
                 ip: *ip,
                 hostname: endpoint.hostname.as_ref(),
-                zones: &endpoint.zones,
+                places: Some(&endpoint.places),
             }));
         }
 
@@ -107,12 +108,30 @@ impl<'o> EndpointGroup<'o> {
 }
 
 impl<'o> EndpointMember<'o> {
+    /// Whether the endpoint has a hint for the node.
+    pub(super) fn serves_node(&self, node: &str) -> bool {
+        let hinted = self.places.map(|places| &places.hinted_nodes);
+        hinted.is_some_and(|nodes| nodes.iter().any(|other| other == node))
+    }
+
+    /// Whether the endpoint serves the clients of the zone: by its hints, or, without hints, by its
+    /// own zone.
+    pub(super) fn serves_zone(&self, zone: &PreferredZone) -> bool {
+        let Some(places) = self.places else {
+            return false;
+        };
+        if places.hinted_zones.is_empty() {
+            return !zone.hints_only && places.zone.as_ref() == Some(&zone.name);
+        }
+        places.hinted_zones.contains(&zone.name)
+    }
+
     fn of_address(address: &'o Address, ready: bool) -> Self {
         Self {
             ready,
             ip: address.ip,
             hostname: address.hostname.as_ref(),
-            zones: &[],
+            places: None,
         }
     }
 }

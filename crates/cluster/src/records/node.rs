@@ -16,7 +16,7 @@ use skydns::{Entry, Host, ServiceRecord};
 use smol_str::SmolStr;
 use treecache::ANY;
 
-use super::EndpointGroup;
+use super::{EndpointGroup, PreferredZone};
 use crate::one_or_many::OneOrMany;
 
 /// Number of addresses that the preferred zone must have before answers leave out the other zones.
@@ -291,9 +291,22 @@ fn is_safe_count(preferred: usize, all: usize) -> bool {
     preferred >= SAFE_COUNT.min(all)
 }
 
+/// Whether answers may leave out the addresses without a hint for `node`. In each IP family, a
+/// ready address must have the hint, as for kube-proxy (KEP-3015).
+pub(super) fn has_hint_for_node(node: &str, groups: &[EndpointGroup<'_>]) -> bool {
+    let mut has_hint = [false; 2];
+    let mut has_address = [false; 2];
+    for member in groups.iter().flat_map(|group| &group.members) {
+        let family = usize::from(member.ip.is_ipv6());
+        has_address[family] = true;
+        has_hint[family] |= member.ready && member.serves_node(node);
+    }
+    has_hint == has_address && has_hint.contains(&true)
+}
+
 /// Whether answers may leave out the addresses outside `zone`. In each IP family, the ready
 /// addresses of the zone must be enough.
-pub(super) fn has_enough_in_zone(zone: &str, groups: &[EndpointGroup<'_>]) -> bool {
+pub(super) fn has_enough_in_zone(zone: &PreferredZone, groups: &[EndpointGroup<'_>]) -> bool {
     for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
         // Sets, because an address may be in several groups.
         let mut preferred = BTreeSet::new();
@@ -303,7 +316,7 @@ pub(super) fn has_enough_in_zone(zone: &str, groups: &[EndpointGroup<'_>]) -> bo
                 continue;
             }
             all.insert(member.ip);
-            if member.ready && member.zones.iter().any(|other| other == zone) {
+            if member.ready && member.serves_zone(zone) {
                 preferred.insert(member.ip);
             }
         }

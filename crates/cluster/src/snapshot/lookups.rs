@@ -75,10 +75,10 @@ impl Snapshot {
         Some(Lookup::Exists)
     }
 
-    /// Whether a pod of the namespace has the address. Always true with `PodNames::Insecure`.
+    /// Whether a pod of the namespace has the address. Always true unless names are verified.
     fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
         match &self.pods {
-            PodNames::Insecure => true,
+            PodNames::Insecure | PodNames::OfNode(_) => true,
             PodNames::Disabled => false,
             PodNames::Verified(pods) => match pods.get(&address) {
                 Some(namespaces) => namespaces.iter().any(|other| other == namespace),
@@ -106,7 +106,7 @@ impl Snapshot {
 
         let Some(ip) = pod::parse_address(label) else {
             // kube-dns answers NODATA to any label that is not an address.
-            let is_verified = !matches!(self.pods, PodNames::Insecure);
+            let is_verified = matches!(self.pods, PodNames::Verified(_));
             return if self.zone.strict || is_verified {
                 Lookup::Missing
             } else {

@@ -303,9 +303,9 @@ impl EndpointsFeed {
             (false, true) => {
                 self.feed_of::<Zoned>(|change| Event::EndpointSlice(change.map(|zoned| zoned.0)))
             }
-            // `PodNamed` slices have zones, too, which no option needs here.
+            // `PodNamed` slices have places, too, which no option needs here.
             (true, false) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
-                Event::EndpointSlice(change.map(|named| named.0.without_zones()))
+                Event::EndpointSlice(change.map(|named| named.0.without_places()))
             }),
             (true, true) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
                 Event::EndpointSlice(change.map(|named| named.0))

@@ -120,6 +120,15 @@ impl Collection {
         collections
     }
 
+    /// The pods in the scope that run on `node` and have not ended.
+    pub fn pods_on(node: &str, scope: &Scope) -> Vec<Self> {
+        let mut collections = Self::in_scope(Kind::Pod, scope);
+        for collection in &mut collections {
+            collection.fields = Some(format!("spec.nodeName={node},{RUNNING}"));
+        }
+        collections
+    }
+
     /// The pods in the scope that have not ended and whose first address (`status.podIP`) is
     /// `address`. Kubernetes has no selector for the other addresses of a pod.
     pub fn pods_at(address: IpAddr, scope: &Scope) -> Vec<Self> {

@@ -322,7 +322,7 @@ fn show_endpoints(endpoints: &ServiceEndpoints) -> Option<ShownEndpoints> {
 
     // An address can be in several subsets or slices, with different ports.
     let mut members = all_members(endpoints);
-    members.sort_unstable();
+    members.sort_unstable_by_key(|member| (member.ready, member.ip, member.hostname));
     members.dedup();
     // Members that are not ready come first in their order.
     let (not_ready, ready) = members.split_at(members.partition_point(|member| !member.ready));

@@ -92,7 +92,7 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
             PodNames::Verified(_) => {
                 CodedNote::new("pod_verified", "a pod of the namespace has this address")
             }
-            PodNames::Insecure | PodNames::Disabled => CodedNote::new(
+            PodNames::Insecure | PodNames::Disabled | PodNames::OfNode(_) => CodedNote::new(
                 "pod_unverified",
                 "the address comes from the name: kubedns does not check that such a pod exists",
             ),
@@ -119,8 +119,8 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
         return None;
     }
     let text = format!(
-        "{near} of {all} endpoints are answered, those in the preferred zone (--prefer-zone); \
-         the others have names of their own"
+        "{near} of {all} endpoints are answered, those for the preferred zone or this node \
+         (--prefer-zone); the others have names of their own"
     );
     Some(CodedNote::new("preferred_zone", text))
 }
@@ -382,7 +382,7 @@ fn missing_pod(
             "there are no names of pods: kubedns runs with --pods=disabled".to_owned()
         }
         _ if !snapshot.serves(namespace) => return namespace_not_served(namespace),
-        PodNames::Insecure | PodNames::Verified(_) => {
+        PodNames::Insecure | PodNames::OfNode(_) | PodNames::Verified(_) => {
             format!("no pod of namespace {namespace} has the address {address}")
         }
     };

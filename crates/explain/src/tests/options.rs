@@ -2,7 +2,7 @@
 
 use cluster::index::{Options, PodMode};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, ObjectKey, Pod, Zoned};
-use cluster::records::{ExternalRecords, RecordOptions};
+use cluster::records::{ExternalRecords, PreferredZone, RecordOptions};
 use cluster::watch::Namespaces;
 use serde_json::json;
 use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
@@ -188,7 +188,10 @@ fn external_zone_route_is_shown() {
 #[test]
 fn preferred_zone_limits_addresses() {
     let records = RecordOptions {
-        preferred_zone: Some("eu-1".into()),
+        preferred_zone: Some(PreferredZone {
+            name: "eu-1".into(),
+            hints_only: false,
+        }),
         ..RecordOptions::default()
     };
     let mut cluster = Cluster::with_everything_and(Options {
@@ -211,7 +214,7 @@ fn preferred_zone_limits_addresses() {
     )));
     cluster.source = EndpointsSource::EndpointSlices;
     cluster.sync();
-    let text = "3 of 4 endpoints are answered, those in the preferred zone (--prefer-zone); the others have names of their \
+    let text = "3 of 4 endpoints are answered, those for the preferred zone or this node (--prefer-zone); the others have names of their \
                 own";
     let spread = [
         "spread.apps.svc.cluster.local. A",

@@ -1,7 +1,10 @@
-//! `--prefer-zone`: the topology zone whose addresses headless Services return.
+//! `--prefer-zone`: the topology zone whose addresses headless Services return. And the node of
+//! this process, which `--prefer-zone=auto` and `--pods=node` need.
 
 use std::str::FromStr;
 
+use cluster::index::PodMode;
+use cluster::records::PreferredZone;
 use cluster::watch::endpoints::EndpointsChoice;
 use smol_str::SmolStr;
 use thiserror::Error;
@@ -14,15 +17,19 @@ pub enum PreferZone {
     /// No zone is preferred.
     #[default]
     Off,
-    /// The zone of the node that the pod runs on.
+    /// The zone of the node that the pod runs on, and the node itself.
     Auto,
+    /// As `Auto`, for Services whose endpoints have hints.
+    Hints,
     /// The named zone.
     Zone(SmolStr),
 }
 
 /// Invalid name of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("expected auto or the name of a zone: letters, digits, '-', '_' and '.', at most 63")]
+#[error(
+    "expected auto, hints or the name of a zone: letters, digits, '-', '_' and '.', at most 63"
+)]
 pub struct ZoneNameError;
 
 impl FromStr for PreferZone {
@@ -32,6 +39,7 @@ impl FromStr for PreferZone {
         match text {
             "" => Ok(Self::Off),
             "auto" => Ok(Self::Auto),
+            "hints" => Ok(Self::Hints),
             zone if super::scope::is_label_value(zone) => Ok(Self::Zone(zone.into())),
             _ => Err(ZoneNameError),
         }
@@ -40,17 +48,25 @@ impl FromStr for PreferZone {
 
 impl PreferZone {
     /// The zone, if the flag names it.
-    pub fn name(&self) -> Option<&SmolStr> {
+    pub fn named_zone(&self) -> Option<PreferredZone> {
         match self {
-            Self::Zone(name) => Some(name),
-            Self::Off | Self::Auto => None,
+            Self::Zone(name) => Some(PreferredZone {
+                name: name.clone(),
+                hints_only: false,
+            }),
+            Self::Off | Self::Auto | Self::Hints => None,
         }
+    }
+
+    /// Whether the zone is that of the node that the pod runs on.
+    pub fn follows_node(&self) -> bool {
+        matches!(self, Self::Auto | Self::Hints)
     }
 }
 
-/// A preference without effect.
+/// A flag without effect: what it needs is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum PreferZoneError {
+pub enum OwnNodeError {
     /// Endpoints objects have no zones.
     #[error(
         "cannot use --prefer-zone with --endpoints-source=endpoints: only EndpointSlices have the zones of addresses"
@@ -58,33 +74,36 @@ pub enum PreferZoneError {
     Endpoints,
     /// The node is unknown.
     #[error(
-        "--prefer-zone=auto needs the name of the node in the environment variable NODE_NAME (fieldRef spec.nodeName); \
-         or name the zone"
+        "{0} needs the name of the node in the environment variable NODE_NAME (fieldRef spec.nodeName){1}"
     )]
-    NoNode,
+    NoNode(&'static str, &'static str),
 }
 
 impl Options {
-    /// The node that `auto` takes the zone from; `node` is the node of this process. `None` without
-    /// `auto`.
+    /// The node of this process, `node`, if a flag needs it: `--prefer-zone=auto` takes the zone
+    /// from it, and `--pods=node` watches its pods. Otherwise `None`.
     ///
     /// # Errors
     ///
-    /// When `auto` is given and the node is unknown, or when the endpoints source has no zones.
-    pub fn node_of_zone(&self, node: Option<String>) -> Result<Option<String>, PreferZoneError> {
+    /// When the node is needed and unknown, or when the endpoints source has no zones.
+    pub fn own_node(&self, node: Option<String>) -> Result<Option<String>, OwnNodeError> {
         // Endpoints do not contain the zones of their addresses; only EndpointSlices do.
         if self.prefer_zone != PreferZone::Off
             && self.endpoints_source == EndpointsChoice::Endpoints
         {
-            return Err(PreferZoneError::Endpoints);
+            return Err(OwnNodeError::Endpoints);
         }
-        match self.prefer_zone {
-            PreferZone::Off | PreferZone::Zone(_) => Ok(None),
-            PreferZone::Auto => node
-                .filter(|name| !name.is_empty())
-                .ok_or(PreferZoneError::NoNode)
-                .map(Some),
-        }
+
+        let missing = if self.pods == PodMode::Node {
+            OwnNodeError::NoNode("--pods=node", "")
+        } else if self.prefer_zone.follows_node() {
+            OwnNodeError::NoNode("--prefer-zone=auto or hints", "; or name the zone")
+        } else {
+            return Ok(None);
+        };
+        node.filter(|name| !name.is_empty())
+            .ok_or(missing)
+            .map(Some)
     }
 }
 
@@ -94,41 +113,42 @@ mod tests {
 
     use super::*;
 
-    fn node_of_zone(words: &[&str], node: Option<&str>) -> Result<Option<String>, String> {
+    fn own_node(words: &[&str], node: Option<&str>) -> Result<Option<String>, String> {
         let words = words.iter().map(std::ffi::OsString::from);
         let options: Options =
             parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
         options
-            .node_of_zone(node.map(str::to_owned))
+            .own_node(node.map(str::to_owned))
             .map_err(|error| error.to_string())
     }
 
     #[test]
-    fn zone_is_named_or_that_of_the_node() {
+    fn node_is_known_to_flags_that_need_it() {
         let node = Some("node-1");
-        assert_eq!(node_of_zone(&[], node), Ok(None));
-        assert_eq!(node_of_zone(&["--prefer-zone=eu-1a"], None), Ok(None));
-        assert_eq!(
-            node_of_zone(&["--prefer-zone=auto"], node),
-            Ok(Some("node-1".to_owned()))
-        );
+        assert_eq!(own_node(&[], node), Ok(None));
+        assert_eq!(own_node(&["--prefer-zone=eu-1a"], None), Ok(None));
+        for needing in ["--prefer-zone=auto", "--prefer-zone=hints", "--pods=node"] {
+            assert_eq!(own_node(&[needing], node), Ok(Some("node-1".to_owned())));
+        }
         assert_eq!("eu-1a".parse(), Ok(PreferZone::Zone("eu-1a".into())));
     }
 
     #[test]
     fn flags_without_effect_are_rejected() {
         let auto = &["--prefer-zone=auto"][..];
+        let pods = &["--pods=node"];
         let endpoints = &["--prefer-zone=a", "--endpoints-source=endpoints"];
         let no_node = "the environment variable NODE_NAME";
         let no_zones = "only EndpointSlices have the zones";
-        let two = "expected auto or the name of a zone";
+        let two = "expected auto, hints or the name of a zone";
         for (words, node, reason) in [
             (auto, None, no_node),
             (auto, Some(""), no_node),
+            (pods, None, no_node),
             (endpoints, None, no_zones),
             (&["--prefer-zone=a b"], None, two),
         ] {
-            let line = node_of_zone(words, node).unwrap_err();
+            let line = own_node(words, node).unwrap_err();
             assert!(line.contains(reason), "{words:?}: {line}");
         }
     }

@@ -8,7 +8,6 @@ use wire::Name;
 use wire::reverse;
 
 use super::{DnsmasqTopology, Domain, DomainError, Options};
-use cluster::index::PodMode;
 
 /// Domains separated by commas; empty text means none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,9 +94,9 @@ pub enum SearchError {
         "--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of"
     )]
     Unused,
-    /// `--autopath` without `--pods=verified`, so the namespaces of clients are unknown.
+    /// `--autopath` without a watch of pods, so the namespaces of clients are unknown.
     #[error(
-        "--autopath needs --pods=verified: the client's namespace is that of the pod with its address"
+        "--autopath needs --pods=verified or node: the client's namespace is that of the pod with its address"
     )]
     UnknownPods,
     /// `--autopath` behind dnsmasq, so the addresses of clients are unknown.
@@ -211,7 +210,7 @@ impl Options {
         match self.topology {
             _ if !self.autopath => Ok(()),
             DnsmasqTopology::DropIn | DnsmasqTopology::Cache => Err(SearchError::UnseenClients),
-            DnsmasqTopology::Direct | DnsmasqTopology::Alone if self.pods != PodMode::Verified => {
+            DnsmasqTopology::Direct | DnsmasqTopology::Alone if !self.pods.watches_pods() => {
                 Err(SearchError::UnknownPods)
             }
             DnsmasqTopology::Direct | DnsmasqTopology::Alone => Ok(()),

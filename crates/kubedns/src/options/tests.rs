@@ -116,7 +116,7 @@ fn impossible_value_ends_the_start() {
 fn record_options_follow_flags() {
     let records = |words: &[&str]| {
         let options = options(words).unwrap();
-        options.index_options(&Scope::default()).records
+        options.index_options(&Scope::default(), None).records
     };
     assert_eq!(records(&[]), RecordOptions::default());
     for (flag, names) in [
@@ -400,17 +400,21 @@ fn autopath_needs_known_clients() {
         autopath: true,
         domains: None,
     };
-    let [autopath, verified] = ["--autopath", "--pods=verified"];
+    let [autopath, verified, node] = ["--autopath", "--pods=verified", "--pods=node"];
     let [suffix, domains] = [
         "--search-suffix=search.cluster.local",
         "--search-domains=corp.example",
     ];
     let unseen = "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of \
                   its clients";
-    let unknown = "--autopath needs --pods=verified: the client's namespace is that of the pod with its address";
+    let unknown = "--autopath needs --pods=verified or node: the client's namespace is that of the pod with its address";
     for (words, expected) in [
         (
             &[autopath, verified, "--topology=alone"][..],
+            Ok(Some(flags.clone())),
+        ),
+        (
+            &[autopath, node, "--topology=direct"],
             Ok(Some(flags.clone())),
         ),
         (

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cluster::connect::Connection;
-use cluster::index::Index;
+use cluster::index::{Index, PodMode};
 use cluster::objects::Event;
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::{ReceivedEvent, Scope};
@@ -84,7 +84,8 @@ impl BoundKubedns {
         let options = &server.options;
         let published = &server.dns.backend;
         let status = Status::new(Arc::clone(published), shutdown.draining.clone());
-        let index = Index::with_options(options.index_options(&scope), Arc::clone(published));
+        let index_options = options.index_options(&scope, checked.own_node.as_deref());
+        let index = Index::with_options(index_options, Arc::clone(published));
         let explainer = explainer::new(
             options,
             &server.configuration,
@@ -160,7 +161,11 @@ impl BoundKubedns {
     /// The pages of the status port.
     fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
         let published = self.status.published();
-        let owners = ClientOwners::of_cluster(&self.connection, &self.scope, published);
+        let options = &self.server.options;
+        // With the pods of one node, one list of them finds every client that is known.
+        let node = self.own_node.as_ref();
+        let node = node.filter(|_| options.pods == PodMode::Node);
+        let owners = ClientOwners::of_cluster(&self.connection, &self.scope, node, published);
         let queries = self.server.query_pages(owners, stop);
 
         let status = self.status.routes();
@@ -174,7 +179,7 @@ struct CheckedOptions {
     config_from: ConfigFrom,
     scope: Scope,
     zone: Zone,
-    /// The node whose zone is preferred, for `--prefer-zone=auto`.
+    /// The node of this process, if a flag needs it.
     own_node: Option<String>,
     etcd: EtcdZones,
     transfer_to: Option<TransferTo>,
@@ -191,7 +196,7 @@ impl CheckedOptions {
             config_from: options.config_from()?,
             scope: options.scope()?,
             zone: options.zone()?,
-            own_node: options.node_of_zone(std::env::var("NODE_NAME").ok())?,
+            own_node: options.own_node(std::env::var("NODE_NAME").ok())?,
             etcd: EtcdZones::new(options.etcd_sources(RecordSource::ApiServer)?),
             transfer_to: options.transfers()?,
         })

@@ -28,7 +28,7 @@ pub(super) struct ApiServerWatches {
     pub(super) in_force: watch::Receiver<Arc<InForce>>,
     /// The endpoints source that the index uses.
     pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
-    /// The node whose zone is preferred, for `--prefer-zone=auto`.
+    /// The node of this process, if a flag needs it.
     pub(super) own_node: Option<String>,
 }
 
@@ -49,14 +49,13 @@ impl ApiServerWatches {
                 .needed_for("--namespace-selector");
             tasks.lasting("watching namespaces", thread.run(feed.run(stop.clone())));
         }
-        if options.pods == PodMode::Verified {
-            let feed = self.feed(scope, Event::Pod).needed_for("--pods=verified");
+        if let Some(feed) = self.pods_feed(options, scope) {
             tasks.lasting("watching pods", thread.run(feed.run(stop.clone())));
         }
         if !options.clusterset_domain.0.is_empty() {
             self.start_clusterset(tasks, thread, scope, stop);
         }
-        if let Some(feed) = self.own_node_feed() {
+        if let Some(feed) = self.own_node_feed(options) {
             tasks.lasting("watching the own node", thread.run(feed.run(stop.clone())));
         }
 
@@ -142,23 +141,50 @@ impl ApiServerWatches {
         }
     }
 
+    /// The feed of the pods that `--pods` needs: those in the scope, or those of the own node.
+    fn pods_feed(&self, options: &Options, scope: &Scope) -> Option<ScopedFeed<Event>> {
+        match options.pods {
+            PodMode::Insecure | PodMode::Disabled => None,
+            PodMode::Verified => {
+                let feed = self.feed(scope, Event::Pod);
+                Some(feed.needed_for("--pods=verified"))
+            }
+            PodMode::Node => {
+                let collections = Collection::pods_on(self.own_node.as_ref()?, scope);
+                let feed = self.feed_of(collections, Event::Pod);
+                Some(feed.needed_for("--pods=node"))
+            }
+        }
+    }
+
     /// The feed of the node whose zone is preferred.
-    fn own_node_feed(&self) -> Option<CollectionFeed<Event>> {
+    fn own_node_feed(&self, options: &Options) -> Option<CollectionFeed<Event>> {
         let name = self.own_node.as_ref()?;
+        if !options.prefer_zone.follows_node() {
+            return None;
+        }
         Some(nodes::own_node_feed(
             &self.connection,
             &self.metrics.watch,
             self.sink.clone(),
             name,
-            "--prefer-zone=auto",
+            "--prefer-zone",
         ))
     }
 
     /// A feed of the objects of one kind within the scope.
     fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
+        self.feed_of(Collection::in_scope(T::KIND, scope), wrap)
+    }
+
+    fn feed_of<T: FromApi>(
+        &self,
+        collections: Vec<Collection>,
+        wrap: fn(Change<T>) -> Event,
+    ) -> ScopedFeed<Event> {
         ScopedFeed::new(
             &self.connection,
-            Collection::in_scope(T::KIND, scope),
+            collections,
             &WatchTiming::default(),
             self.metrics.watch.feed(T::KIND),
             self.sink.clone(),

@@ -7,6 +7,8 @@
 //! The API server scans all pods for each look-up, because it has no index by address. So the
 //! number and the duration of look-ups have bounds, and results are cached. DNS queries never wait
 //! for a look-up.
+//!
+//! With `--pods=node`, one list of the node's pods is enough: the API server has an index by node.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -32,6 +34,8 @@ const MAX_REQUESTS: usize = 20;
 const MAX_PARALLEL: usize = 4;
 /// Bound of the listed pods per address. Pods in the network of a node share its address.
 const MAX_PODS: usize = 16;
+/// Bound of the listed pods of a node. A kubelet runs 110 pods unless told otherwise.
+const MAX_NODE_PODS: usize = 1024;
 /// Lifetime of a cached owner; clusters reuse addresses soon.
 const OWNER_LIFETIME: Duration = Duration::from_mins(1);
 /// Bound of the cached owners.
@@ -56,14 +60,15 @@ pub(crate) enum ClientOwners {
 }
 
 impl ClientOwners {
-    /// Owners among the pods in `scope`.
+    /// Owners among the pods in `scope`, or among those of `node` if it is given.
     pub(crate) fn of_cluster(
         connection: &Arc<Connection>,
         scope: &Scope,
+        node: Option<&String>,
         published: &Arc<Published>,
     ) -> Self {
         Self::OfCluster {
-            finder: Arc::new(OwnerFinder::new(connection, scope)),
+            finder: Arc::new(OwnerFinder::new(connection, scope, node)),
             published: Arc::clone(published),
         }
     }
@@ -100,6 +105,8 @@ pub(super) fn add_namespaces(
 pub(crate) struct OwnerFinder {
     connection: Arc<Connection>,
     scope: Scope,
+    /// The node whose pods are listed at once; `None` to look each address up.
+    node: Option<String>,
     cache: Mutex<OwnerCache>,
     /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in
     /// the cache.
@@ -125,11 +132,13 @@ struct CachedOwner {
 }
 
 impl OwnerFinder {
-    /// Creates a finder of owners among the pods in `scope`.
-    pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope) -> Self {
+    /// Creates a finder of owners among the pods in `scope`, or among those of `node` if it is
+    /// given.
+    pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope, node: Option<&String>) -> Self {
         Self {
             connection: Arc::clone(connection),
             scope: scope.clone(),
+            node: node.cloned(),
             cache: Mutex::default(),
             turn: Semaphore::new(1),
             timeout: LOOKUPS_TIMEOUT,
@@ -163,6 +172,13 @@ impl OwnerFinder {
     /// Looks up the addresses that are not cached, until the first failure.
     async fn look_up_missing(&self, addresses: &[IpAddr]) -> Result<(), RequestFailure> {
         let missing = self.cache.lock().missing(addresses);
+        if let Some(node) = self.node.as_ref().filter(|_| !missing.is_empty()) {
+            let collections = Collection::pods_on(node, &self.scope);
+            let pods = self.list_pods(collections, MAX_NODE_PODS).await?;
+            self.cache_owners(&missing, &pods);
+            return Ok(());
+        }
+
         let affordable = missing
             .into_iter()
             .take(MAX_REQUESTS / self.requests_per_address());
@@ -181,18 +197,35 @@ impl OwnerFinder {
     }
 
     async fn look_up(&self, address: IpAddr) -> Result<(), RequestFailure> {
-        let mut pods = Vec::new();
-        for collection in Collection::pods_at(address, &self.scope) {
-            pods.extend(list_objects(&self.connection, collection, MAX_PODS, self.timeout).await?);
-        }
-
-        // Also the lack of an owner is worth keeping.
-        let cached = CachedOwner {
-            at: Instant::now(),
-            owner: select_owner(address, &pods),
-        };
-        self.cache.lock().owners.insert(address, cached);
+        let collections = Collection::pods_at(address, &self.scope);
+        let pods = self.list_pods(collections, MAX_PODS).await?;
+        self.cache_owners(&[address], &pods);
         Ok(())
+    }
+
+    /// Lists the pods of the collections, at most `limit` of each.
+    async fn list_pods(
+        &self,
+        collections: Vec<Collection>,
+        limit: usize,
+    ) -> Result<Vec<ScheduledPod>, RequestFailure> {
+        let mut pods = Vec::new();
+        for collection in collections {
+            pods.extend(list_objects(&self.connection, collection, limit, self.timeout).await?);
+        }
+        Ok(pods)
+    }
+
+    /// Keeps the owners of the addresses. Also the lack of an owner is worth keeping.
+    fn cache_owners(&self, addresses: &[IpAddr], pods: &[ScheduledPod]) {
+        let mut cache = self.cache.lock();
+        for address in addresses {
+            let cached = CachedOwner {
+                at: Instant::now(),
+                owner: select_owner(*address, pods),
+            };
+            cache.owners.insert(*address, cached);
+        }
     }
 
     /// Suspends all look-ups after a failure.

@@ -83,6 +83,56 @@ async fn autopath_walks_search_list_of_pod() {
     kubedns.stop().await;
 }
 
+/// With `--pods=node`, only pods of this node are known clients, and all names of pods are answered.
+#[tokio::test]
+async fn pods_of_other_nodes_are_unknown() {
+    let cluster = Cluster::start();
+    cluster.set(service("b", "two"));
+    let mut one = pod("one", "Running", &["127.0.0.1"]);
+    one["spec"] = json!({"nodeName": "node-2"});
+    cluster.set(one.clone());
+
+    let url = format!("--kube-master-url={}", cluster.url());
+    let flags = [&url, "--autopath", "--pods=node", "--topology=alone"];
+    let kubedns = Kubedns::start_with(&flags, &[("NODE_NAME", "node-1")]).await;
+    kubedns.until_ready().await;
+    kubedns
+        .until_metric("kubedns_objects{kind=\"pods\"}", 0.0)
+        .await;
+    for (name, expected) in [
+        ("two.b.a.svc.cluster.local.", "NXDOMAIN"),
+        ("10-9-9-9.a.pod.cluster.local.", "10.9.9.9"),
+    ] {
+        assert_eq!(kubedns.answers(name, "A").await, expected, "{name}");
+    }
+
+    one["spec"] = json!({"nodeName": "node-1"});
+    cluster.set(one);
+    kubedns
+        .until_answered("two.b.a.svc.cluster.local.", "A", "10.96.0.1")
+        .await;
+    kubedns.stop().await;
+}
+
+/// Pods change no record, so `--pods=node` is ready, and serves, without the permission for them.
+#[tokio::test]
+async fn refused_pods_of_node_cost_no_readiness() {
+    let cluster = Cluster::start();
+    cluster.set(service("a", "one"));
+    cluster.faults.kube_dns_role();
+
+    let url = format!("--kube-master-url={}", cluster.url());
+    let environment = [("NODE_NAME", "node-1")];
+    let mut kubedns = Kubedns::start_with(&[&url, "--pods=node"], &environment).await;
+    kubedns.until_ready().await;
+    let line = kubedns
+        .process
+        .line_with("a permission is missing", PATIENCE)
+        .await;
+    assert!(line.contains("needed_for=\"--pods=node\""), "{line}");
+    kubedns.stop().await;
+}
+
 /// The stock role of kube-dns may not list pods, so `/top` shows addresses without pods. With
 /// `--namespaces`, pods are looked up in those namespaces.
 #[tokio::test]

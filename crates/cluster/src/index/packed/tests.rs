@@ -123,16 +123,24 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
         vec(ip(), 0..3),
         option::of(text()),
         conditions,
+        option::of(text()),
+        vec(text(), 0..3),
         vec(text(), 0..3),
     )
         .prop_map(
-            |(addresses, hostname, (ready, serving, terminating), zones)| SliceEndpoint {
-                addresses: addresses.into(),
-                hostname,
-                ready,
-                serving,
-                terminating,
-                zones: zones.into(),
+            |(addresses, hostname, (ready, serving, terminating), zone, zones, nodes)| {
+                SliceEndpoint {
+                    addresses: addresses.into(),
+                    hostname,
+                    ready,
+                    serving,
+                    terminating,
+                    places: EndpointPlaces {
+                        zone,
+                        hinted_zones: zones.into(),
+                        hinted_nodes: nodes.into(),
+                    },
+                }
             },
         );
     let address_type = prop_oneof![
@@ -211,7 +219,7 @@ fn usual_slice_takes_few_octets() {
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
-        zones: OneOrMany::default(),
+        places: EndpointPlaces::default(),
     };
     let slice = EndpointSlice {
         key: ObjectKey::new("apps", "web-abcde"),

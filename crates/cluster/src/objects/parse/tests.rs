@@ -199,25 +199,29 @@ fn external_addresses_are_read_on_demand() {
 }
 
 #[test]
-fn endpoint_zones_are_read_on_demand() {
+fn endpoint_places_are_read_on_demand() {
     let json = r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
         "addressType":"IPv4","endpoints":[
         {"addresses":["10.0.0.1"],"zone":"eu-1","targetRef":{"kind":"Pod","name":"db-a"}},
         {"addresses":["10.0.0.2"],"zone":"eu-1","hints":{"forZones":[{"name":"eu-2"},{"name":"eu-3"}]}},
         {"addresses":["10.0.0.3"],"zone":"","hints":{"forZones":null}},
         {"addresses":["10.0.0.4"],"zone":null,"hints":{"forNodes":[{"name":"n"}]}}]}"#;
-    let zones = |slice: EndpointSlice| {
-        let of = |endpoint: &SliceEndpoint| endpoint.zones.join(" ");
+    let places = |slice: EndpointSlice| {
+        let of = |SliceEndpoint { places, .. }: &SliceEndpoint| {
+            let zone = places.zone.as_deref().unwrap_or("-");
+            let zones = places.hinted_zones.join(" ");
+            format!("{zone} / {zones} / {}", places.hinted_nodes.join(" "))
+        };
         slice.endpoints.iter().map(of).collect::<Vec<_>>()
     };
-    let read = ["eu-1", "eu-2 eu-3", "", ""];
-    assert_eq!(zones(Zoned::from_api(json).unwrap().object.0), read);
+    let read = ["eu-1 /  / ", "eu-1 / eu-2 eu-3 / ", "- /  / ", "- /  / n"];
+    assert_eq!(places(Zoned::from_api(json).unwrap().object.0), read);
     let PodNamed::<EndpointSlice>(named) = PodNamed::from_api(json).unwrap().object;
     assert_eq!(named.endpoints[0].hostname.as_deref(), Some("db-a"));
-    assert_eq!(zones(named.clone()), read);
+    assert_eq!(places(named.clone()), read);
     let plain = EndpointSlice::from_api(json).unwrap().object;
-    assert_eq!(zones(plain.clone()), [""; 4]);
-    assert_eq!(named.without_zones().endpoints[1..], plain.endpoints[1..]);
+    assert_eq!(places(plain.clone()), ["- /  / "; 4]);
+    assert_eq!(named.without_places().endpoints[1..], plain.endpoints[1..]);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use skydns::{EntryVisit, FurtherZone, View as _, Zone};
 use super::*;
 use crate::index::{Index, Options};
 use crate::objects::{
-    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Protocol,
-    ServicePort, SliceEndpoint,
+    AddressType, Change, EndpointPlaces, EndpointPort, EndpointSlice, EndpointsSource, Event,
+    Protocol, ServicePort, SliceEndpoint,
 };
 use crate::records::RecordOptions;
 use crate::snapshot::{Published, Snapshot};
@@ -40,7 +40,7 @@ fn slice(service: &str, members: &[(&str, &str)]) -> EndpointSlice {
         ready: Some(true),
         serving: None,
         terminating: None,
-        zones: OneOrMany::default(),
+        places: EndpointPlaces::default(),
     };
     EndpointSlice {
         key: ObjectKey::new("apps", format!("{service}-1")),

@@ -6,13 +6,14 @@ use skydns::{Entry, Host};
 use smol_str::SmolStr;
 
 use crate::objects::{
-    AddressType, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service, ServiceKind,
-    SliceEndpoint,
+    AddressType, EndpointPlaces, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service,
+    ServiceKind, SliceEndpoint,
 };
 use crate::one_or_many::OneOrMany;
-use crate::records::{EndpointNames, RecordOptions, ServiceEndpoints, ServiceNode};
+use crate::records::{EndpointNames, PreferredZone, RecordOptions, ServiceEndpoints, ServiceNode};
 
-/// A headless Service with the endpoints `ADDRESS ZONE,ZONE [-]`; a dash marks an unready endpoint.
+/// A headless Service with the endpoints `ADDRESS ZONE,@NODE [-]`: zones, and nodes of hints. A dash
+/// marks an unready endpoint. The server is on the node `own`.
 fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> ServiceNode {
     let service = Service {
         key: ObjectKey::new("apps", "db"),
@@ -25,15 +26,21 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
     let endpoint = |text: &&str| {
         let mut words = text.split(' ');
         let address = words.next().and_then(|word| word.parse().ok()).unwrap();
-        let zones = words
-            .next()
-            .unwrap_or_default()
-            .split(',')
-            .filter(|zone| !zone.is_empty());
+        let places = words.next().unwrap_or_default().split(',');
+        let (nodes, zones): (Vec<&str>, Vec<&str>) = places
+            .filter(|place| !place.is_empty())
+            .partition(|place| place.starts_with('@'));
         SliceEndpoint {
             addresses: OneOrMany::one(address),
             hostname: None,
-            zones: zones.map(SmolStr::new).collect(),
+            places: EndpointPlaces {
+                zone: None,
+                hinted_zones: zones.into_iter().map(SmolStr::new).collect(),
+                hinted_nodes: nodes
+                    .iter()
+                    .map(|node| SmolStr::new(node.trim_start_matches('@')))
+                    .collect(),
+            },
             ready: Some(words.next().is_none()),
             serving: None,
             terminating: None,
@@ -58,9 +65,13 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
         slice(0, first, &["http", "admin"]),
         slice(1, others, &["http"]),
     ];
-    let zone = zone.map(SmolStr::new);
+    let zone = zone.map(|name| PreferredZone {
+        name: name.into(),
+        hints_only: true,
+    });
     let options = RecordOptions {
         preferred_zone: zone,
+        preferred_node: Some("own".into()),
         endpoint_names: EndpointNames::Address,
         ..RecordOptions::default()
     };
@@ -144,6 +155,33 @@ fn enough_preferred_addresses_are_answered_alone() {
         let node = node(endpoints, zone, publish_not_ready);
         assert_eq!(found(&node, &[]), expected, "{name}");
         assert_eq!(found(&node, &["_tcp", "_http"]), expected, "{name}");
+    }
+}
+
+#[test]
+fn addresses_hinted_for_node_are_answered_alone() {
+    let one = ["10.0.0.1 a", "10.0.0.2 b,@own", "10.0.0.3 a", "10.0.0.4 a"];
+    let others = ["10.0.0.1 a,@x", "10.0.0.2 a,@y", "10.0.0.3 a", "10.0.0.4 b"];
+    let unready = ["10.0.0.1 a", "10.0.0.2 b,@own -", "10.0.0.3 b"];
+    let dual = ["10.0.0.1 @own", "10.0.0.2", "fd00::3", "fd00::4"];
+    let both = ["10.0.0.1 @own", "10.0.0.2", "fd00::3 @x,@own", "fd00::4"];
+    let cases: [Case<'_>; 6] = [
+        ("one is enough", &one, None, false, "2"),
+        (
+            "the node comes before the zone",
+            &one,
+            Some("a"),
+            false,
+            "2",
+        ),
+        ("hints for other nodes", &others, Some("a"), false, "1 2 3"),
+        ("an unready one", &unready, None, true, "1 2 3"),
+        ("in one family of two", &dual, None, false, "1 2 3 4"),
+        ("in both families", &both, None, false, "1 3"),
+    ];
+    for (name, endpoints, zone, publish_not_ready, expected) in cases {
+        let node = node(endpoints, zone, publish_not_ready);
+        assert_eq!(found(&node, &[]), expected, "{name}");
     }
 }
 

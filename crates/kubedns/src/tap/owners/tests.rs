@@ -32,7 +32,7 @@ impl Cluster {
         };
         let owners = OwnerFinder {
             timeout: PATIENCE,
-            ..OwnerFinder::new(&connection, &scope)
+            ..OwnerFinder::new(&connection, &scope, None)
         };
         Self { server, owners }
     }
@@ -298,4 +298,42 @@ async fn concurrent_requests_share_lookups() {
     let looks = futures::future::join_all((0..5).map(|_| cluster.owner_texts(&addresses))).await;
     assert_eq!(looks.concat(), ["pod a/b on c"; 5]);
     assert_eq!(cluster.requests(), 1);
+}
+
+#[tokio::test]
+async fn pods_of_node_are_listed_once() {
+    let mut cluster = Cluster::with_pods(&[
+        "apps/web-0 Running node-1 pod 10.0.0.1 fd00::1",
+        "apps/web-1 Running node-1 pod 10.0.0.2",
+        "apps/ended Succeeded node-1 pod 10.0.0.3",
+        "apps/elsewhere Running node-2 pod 10.0.1.1",
+        "kube-system/proxy Running node-1 host 192.0.2.1",
+    ])
+    .await;
+    cluster.owners.node = Some("node-1".to_owned());
+
+    let addresses = [
+        "10.0.0.1",
+        "fd00::1",
+        "10.0.0.2",
+        "10.0.0.3",
+        "10.0.1.1",
+        "192.0.2.1",
+    ];
+    assert_eq!(
+        cluster.owner_texts(&addresses.map(ip)).await,
+        [
+            "pod apps/web-0 on node-1",
+            "pod apps/web-0 on node-1",
+            "pod apps/web-1 on node-1",
+            "-",
+            "-",
+            "node node-1",
+        ]
+    );
+    assert_eq!(cluster.requests(), 1);
+
+    // Known owners need no list.
+    cluster.owner_texts(&[ip("10.0.0.2")]).await;
+    assert_eq!(cluster.requests(), 0);
 }
