@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use daemon::error_chain::without_number;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RecordType};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
@@ -121,6 +122,12 @@ pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
             .next()
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host")),
     }
+}
+
+/// A query for the IPv4 addresses of `name`, or of the root if `name` is not a valid name.
+pub fn address_query(name: &str) -> Query {
+    let name = Name::from_ascii(name).unwrap_or_default();
+    Query::query(name, RecordType::A)
 }
 
 /// Sends one query to `server`; fails when no answer arrives within `timeout`.

@@ -24,7 +24,7 @@ use std::time::Duration;
 use hickory_proto::op::{Message, ResponseCode};
 use wire::mnemonic;
 
-pub use exchange::{ExchangeError, IgnoredPackets, first_address, query_server};
+pub use exchange::{ExchangeError, IgnoredPackets, address_query, first_address, query_server};
 pub use tcp_retry::{QueryError, query_with_tcp_retry};
 
 /// The usual timeout of an exchange.

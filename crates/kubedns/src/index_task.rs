@@ -73,6 +73,8 @@ pub struct IndexTask {
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
+    /// Cancelled when no other server answers while this one serves a snapshot file.
+    pub sole_server: CancellationToken,
 }
 
 /// Unexpected end of the index task.
@@ -125,6 +127,9 @@ impl IndexTask {
                 () = tokio::time::sleep_until(overdue), if !self.index.has_listed() => {
                     self.report_overdue(begun.elapsed());
                     overdue = tokio::time::Instant::now() + REMINDER;
+                }
+                () = self.sole_server.cancelled(), if self.is_waiting_with_snapshot() => {
+                    self.report_sole_server(begun.elapsed());
                 }
                 () = stop.cancelled() => break,
             }
@@ -343,6 +348,19 @@ impl IndexTask {
             serving,
             "the first lists have not come from the API server, waiting for them"
         );
+    }
+
+    /// Whether old records are served, and readiness still waits for the first lists.
+    fn is_waiting_with_snapshot(&self) -> bool {
+        self.status.progress() == SyncProgress::Stale
+    }
+
+    fn report_sole_server(&self, waited: Duration) {
+        tracing::warn!(
+            ?waited,
+            "no other server answers at the DNS Service, ready with the records of an earlier run"
+        );
+        self.status.set_progress(SyncProgress::StaleOverdue);
     }
 
     fn count_objects(&self, counting: &mut CountSchedule) {

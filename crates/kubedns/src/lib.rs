@@ -10,6 +10,7 @@ pub mod loops;
 pub mod metrics;
 pub mod options;
 mod run;
+mod sole_server;
 pub mod status;
 mod tap;
 pub mod udp_queues;

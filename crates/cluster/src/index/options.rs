@@ -54,8 +54,8 @@ pub enum SyncProgress {
     Waiting,
     /// The lists are not complete yet; the records of a snapshot file are served.
     Stale,
-    /// The lists did not complete within `--initial-sync-timeout`; the records of a snapshot file
-    /// are served.
+    /// The lists did not complete within `--initial-sync-timeout`, or no other server answers; the
+    /// records of a snapshot file are served.
     StaleOverdue,
     /// The lists are complete.
     Synced,

@@ -55,6 +55,7 @@ impl RunningTask {
             snapshot_read: None,
             has_objects: false,
             timeout,
+            sole_server: CancellationToken::new(),
         };
 
         let stop = CancellationToken::new();

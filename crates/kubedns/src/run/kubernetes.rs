@@ -29,6 +29,7 @@ use crate::etcd::EtcdZones;
 use crate::index_task::{IndexTask, SnapshotRead, SnapshotWriter};
 use crate::metrics::Metrics;
 use crate::options::{ConfigFrom, Options, RecordSource, TransferTo};
+use crate::sole_server::SoleServerFinder;
 use crate::status::Status;
 use crate::tap::owners::ClientOwners;
 
@@ -111,6 +112,7 @@ impl BoundKubedns {
             status: status.clone(),
             metrics: Arc::clone(&metrics),
             timeout: options.initial_sync_timeout.into(),
+            sole_server: CancellationToken::new(),
         };
         prepare_index(&mut index_task, &server.etcd).await;
 
@@ -133,6 +135,14 @@ impl BoundKubedns {
         let mut tasks = Tasks::new(stop.clone());
         let pages = self.pages(stop);
         let changes = self.server.dns.backend.changes();
+
+        let sole_server = SoleServerFinder {
+            status: self.status.clone(),
+            published: Arc::clone(&self.server.dns.backend),
+            name: format!("kubernetes.default.svc.{}", self.server.options.domain.first),
+            found: self.index_task.sole_server.clone(),
+        };
+        tasks.lasting("looking for other servers", sole_server.run(stop.clone()));
 
         let watches = ApiServerWatches {
             connection: self.connection,

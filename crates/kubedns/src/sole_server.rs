@@ -1,0 +1,86 @@
+//! Finds out whether a server with old records is the only one.
+//!
+//! A server that serves a snapshot file is not ready as long as it may expect its first lists:
+//! others have newer records. But if no other server is ready, its clients get nothing. So while
+//! it waits, it asks at the address of the DNS Service, where only ready servers answer. It is not
+//! ready itself, so it does not ask itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::index::SyncProgress;
+use cluster::snapshot::{Published, Snapshot};
+use dnsclient::{address_query, query_server};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use wire::{ServerAddr, Transport};
+
+use crate::status::Status;
+
+/// The port of the DNS Service.
+const PORT: u16 = 53;
+/// Pause before each query. The first lists usually need less.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Timeout of a query.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Number of queries without an answer that show that there is no other server. A single datagram
+/// may be lost.
+const UNANSWERED: u32 = 2;
+
+/// Asks whether other servers answer, while this one serves a snapshot file.
+pub(crate) struct SoleServerFinder {
+    pub(crate) status: Status,
+    pub(crate) published: Arc<Published>,
+    /// A name that every server of the cluster can resolve.
+    pub(crate) name: String,
+    /// Cancelled when no other server answers.
+    pub(crate) found: CancellationToken,
+}
+
+impl SoleServerFinder {
+    /// Asks until there is a result, or until the first lists are complete. Returns after `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let address = dns_service_address(&self.published.get());
+        if let Some(address) = address {
+            let asking = self.ask_others(SocketAddr::new(address, PORT));
+            stop.run_until_cancelled(asking).await;
+        }
+        stop.cancelled().await;
+    }
+
+    async fn ask_others(&self, address: SocketAddr) {
+        let mut unanswered = 0;
+        while unanswered < UNANSWERED {
+            sleep(PAUSE).await;
+            if self.status.progress() != SyncProgress::Stale {
+                return;
+            }
+
+            if is_resolved_at(address, &self.name).await {
+                unanswered = 0;
+            } else {
+                unanswered += 1;
+            }
+        }
+        self.found.cancel();
+    }
+}
+
+/// Whether the server at `address` answers with records for `name`.
+async fn is_resolved_at(address: SocketAddr, name: &str) -> bool {
+    let server = ServerAddr::from(address);
+    let answer = query_server(&server, Transport::Udp, &address_query(name), TIMEOUT).await;
+
+    answer.is_ok_and(|answer| !answer.message.answers.is_empty())
+}
+
+/// The first address of the DNS Service, `kube-system/kube-dns`.
+fn dns_service_address(snapshot: &Snapshot) -> Option<IpAddr> {
+    let mut address = None;
+    let service = snapshot.services.entry(&["kube-system"], "kube-dns")?;
+    service.visit_members(None, &mut |entry| {
+        address = address.or_else(|| entry.record.addresses().next());
+    });
+    address
+}
