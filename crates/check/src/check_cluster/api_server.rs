@@ -30,6 +30,26 @@ const MAX_SERVICES: usize = 500;
 /// Advice for a missing permission.
 const GRANT_LIST: &str = "Give the ServiceAccount a role that may list and watch it.";
 
+/// Advice for a `ServiceAccount` that has only the role of the stock addon.
+const BIND_OWN_ROLE: &str = "An Endpoints object has at most 1000 addresses, and Kubernetes keeps \
+                             the role system:kube-dns only for now: apply manifests/components/role.";
+
+/// The credentials of this command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    /// The `ServiceAccount` of the pod, which kubedns has, too.
+    Pod,
+    /// Those of a kubeconfig or of a URL.
+    Other,
+}
+
+impl Caller {
+    fn of(options: &Options) -> Self {
+        let is_given = !options.kubecfg_file.is_empty() || !options.kube_master_url.is_empty();
+        if is_given { Self::Other } else { Self::Pod }
+    }
+}
+
 /// The kinds of objects that kubedns may need, with the path of a list of one object.
 const KINDS: [(&str, &str); 7] = [
     ("services", "/api/v1/services?limit=1"),
@@ -100,7 +120,7 @@ pub(super) async fn check_api_server(
     let mut checks = vec![check_version(connection.url(), version, took)];
     let mut services = KnownServices::default();
     if !is_unreachable {
-        checks.extend(check_permissions(&connection, status).await);
+        checks.extend(check_permissions(&connection, status, Caller::of(options)).await);
         checks.extend(check_config_map(options, &connection, status).await);
         services = read_services(&connection).await;
     }
@@ -168,6 +188,7 @@ struct ListedKind {
 async fn check_permissions(
     connection: &Connection,
     status: Option<&SidecarStatus>,
+    caller: Caller,
 ) -> Vec<CheckLine> {
     let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
     let watches = kubedns.map(|kubedns| &kubedns.watches);
@@ -184,7 +205,7 @@ async fn check_permissions(
     let lists = join_all(requests).await;
     lists
         .iter()
-        .map(|list| check_permission(list, &lists, watches))
+        .map(|list| check_permission(list, &lists, watches, caller))
         .collect()
 }
 
@@ -200,30 +221,44 @@ fn check_permission(
     list: &ListedKind,
     lists: &[ListedKind],
     watches: Option<&OpenWatches>,
+    caller: Caller,
 ) -> CheckLine {
     let kind = list.kind;
     let Some(error) = &list.error else {
         return CheckLine::passed(GROUP, format!("{kind} can be listed"));
     };
 
-    // kubedns may have permissions that the caller of this command lacks.
-    let is_watched = watches.is_some_and(|watches| watches.get(kind) == Some(&true));
-    // kubedns watches either Endpoints or EndpointSlices, so it needs one of them.
-    let has_other_endpoints = kind.starts_with("endpoint")
-        && lists
-            .iter()
-            .any(|other| other.kind.starts_with("endpoint") && other.error.is_none());
-    let excuse = if is_watched {
-        "kubedns watches some"
-    } else if has_other_endpoints {
-        "the other kind of endpoints can be"
-    } else {
-        return CheckLine::failed(GROUP, format!("{kind} cannot be listed"))
-            .with_detail(error.to_string())
-            .with_advice(GRANT_LIST, "not-synced");
+    let can_list = |other: &str| {
+        let mut listed = lists.iter().filter(|list| list.error.is_none());
+        listed.any(|list| list.kind == other)
     };
-    CheckLine::skipped(GROUP, format!("{kind} cannot be listed, and {excuse}"))
+    let is_watched = watches.is_some_and(|watches| watches.get(kind) == Some(&true));
+
+    // kubedns watches either Endpoints or EndpointSlices, so it needs one of them.
+    if kind == "endpointslices" && can_list("endpoints") {
+        return CheckLine::warning(GROUP, "endpointslices cannot be listed, only endpoints can")
+            .with_detail(error.to_string())
+            .with_advice(BIND_OWN_ROLE, "endpoints-truncated");
+    }
+    if kind == "endpoints" && can_list("endpointslices") {
+        let text = "endpoints cannot be listed, and endpointslices can";
+        return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
+    }
+
+    // With other credentials, kubedns may have permissions that the caller of this command lacks.
+    // With its own, an open watch only lasts until its end.
+    if is_watched && caller == Caller::Other {
+        let text = format!("{kind} cannot be listed, and kubedns watches some");
+        return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
+    }
+    let text = if is_watched {
+        format!("{kind} can no longer be listed: no restart of kubedns would find them")
+    } else {
+        format!("{kind} cannot be listed")
+    };
+    CheckLine::failed(GROUP, text)
         .with_detail(error.to_string())
+        .with_advice(GRANT_LIST, "not-synced")
 }
 
 /// Checks that the ConfigMap is valid and in force. Reads the mounted directory if it exists, else
