@@ -22,6 +22,7 @@ const SHAPES: &[&str] = &[
     "direct",
     "ha",
     "hardened",
+    "node",
     "nodelocal",
     "stock-1.36",
     "trial",
@@ -96,15 +97,12 @@ fn chart_shapes_match_kustomize() {
             "{name}: regenerate it with UPDATE_CHART=1"
         );
     }
-    for name in ["endpointslices", "pods"] {
-        let component =
-            fs::read_to_string(root().join(format!("components/{name}/rbac.yaml"))).unwrap();
-        let file = chart().join(format!("shapes/rbac-{name}.yaml"));
-        if std::env::var_os("UPDATE_CHART").is_some() {
-            fs::write(&file, &component).unwrap();
-        }
-        assert_eq!(fs::read_to_string(&file).unwrap(), component, "{name}");
+    let component = fs::read_to_string(root().join("components/pods/rbac.yaml")).unwrap();
+    let file = chart().join("shapes/rbac-pods.yaml");
+    if std::env::var_os("UPDATE_CHART").is_some() {
+        fs::write(&file, &component).unwrap();
     }
+    assert_eq!(fs::read_to_string(&file).unwrap(), component);
 }
 
 #[test]
@@ -116,7 +114,7 @@ fn default_values_install_the_shape() {
         let shape = format!("shape=\"{name}\"");
         // The shape trial has no ConfigMap of its own.
         let create = format!("configMap.create={}", *name != "trial");
-        let objects = installed(&[&shape, &create, "rbac.endpointSlices=false"]);
+        let objects = installed(&[&shape, &create]);
         let shape = fs::read_to_string(chart().join(format!("shapes/{name}.yaml"))).unwrap();
         assert_eq!(
             difference::paths(&objects, &documents(&shape).unwrap()),
@@ -325,10 +323,7 @@ fn object_values_do_what_they_say() {
         assert_eq!(schema::check(found), Ok(()), "{value}");
     }
     let labels: BTreeSet<String> = installed(&[]).iter().map(label).collect();
-    let kept = [
-        "ClusterRole/kube-dns-endpointslices",
-        "ClusterRoleBinding/kube-dns-endpointslices",
-    ];
+    let kept = ["ClusterRole/kube-dns-rs", "ClusterRoleBinding/kube-dns-rs"];
     let own = [
         "Deployment/kube-dns",
         "Service/kube-dns",
@@ -440,7 +435,11 @@ fn value_without_place_fails_by_name() {
         return;
     }
     let mount = "kubedns.extraVolumeMounts=[{\"name\":\"ca\",\"mountPath\":\"/ca\"}]";
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
+        (
+            &["shape=\"node\"", "replicas=3"],
+            "replicas: the shape node has a pod on each node",
+        ),
         (
             &["configMap.data={\"stubDomains\":\"{}\"}"],
             "configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster",

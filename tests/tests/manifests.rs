@@ -32,13 +32,14 @@ const EXPECTED: &[&str] = &[
     "legacy-1.5",
     "legacy-1.6",
     "legacy-1.9",
+    "node",
     "nodelocal",
     "stock-1.36",
     "trial",
 ];
 
 /// The directories whose containers must have only the privileges that they need.
-const HARDENED: &[&str] = &["alone", "direct", "ha", "hardened", "nodelocal"];
+const HARDENED: &[&str] = &["alone", "direct", "ha", "hardened", "node", "nodelocal"];
 
 /// The addon of Kubernetes 1.36, as published.
 const STOCK: &str = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
@@ -109,7 +110,11 @@ fn manifest_flags_exist() {
         for pod in pods(&rendered(&name)) {
             assert_eq!(
                 pod.containers.len(),
-                if name == "alone" { 2 } else { 3 },
+                if ["alone", "node"].contains(&name.as_str()) {
+                    2
+                } else {
+                    3
+                },
                 "{name}"
             );
             for (program, known) in &known {
@@ -285,8 +290,10 @@ fn base_differs_from_stock_as_listed() {
     }
     let stock = documents(&stock()).unwrap();
     assert_eq!(stock.len(), 4);
+    let mut base = rendered("base");
+    base.retain(|object| !label(object).ends_with("/kube-dns-rs"));
     assert_eq!(
-        difference::paths(&rendered("base"), &stock),
+        difference::paths(&base, &stock),
         set(&[IMAGES, UNLIKE_STOCK].concat())
     );
 }
@@ -300,6 +307,97 @@ fn stock_overlay_changes_images_alone() {
     assert_eq!(
         difference::paths(&rendered("stock-1.36"), &stock),
         set(IMAGES)
+    );
+}
+
+/// All manifests but those of published addons have a role of their own, for what their flags need.
+#[test]
+fn manifests_have_own_role() {
+    if skip() {
+        return;
+    }
+    for name in names() {
+        let objects = rendered(&name);
+        let mut granted = BTreeSet::new();
+        for object in &objects {
+            let is_role = object.get("kind") == Some(&json!("ClusterRole"));
+            let roles = label(object);
+            if is_role && roles.starts_with("ClusterRole/kube-dns-") {
+                let bindings = objects.iter().map(label);
+                let binding = roles.replace("ClusterRole/", "ClusterRoleBinding/");
+                assert_eq!(
+                    bindings.filter(|label| *label == binding).count(),
+                    1,
+                    "{name}"
+                );
+                granted.extend(granted_resources(object));
+            }
+        }
+
+        let as_published = name == "stock-1.36" || name.starts_with("legacy-");
+        let expected = match name.as_str() {
+            // It shares the ServiceAccount of the kube-dns that it runs beside.
+            "trial" => set(&[]),
+            _ if as_published => set(&[]),
+            "node" => set(&["services", "endpoints", "endpointslices", "nodes", "pods"]),
+            _ => set(&["services", "endpoints", "endpointslices"]),
+        };
+        assert_eq!(granted, expected, "{name}");
+    }
+}
+
+/// The resources that a role may list and watch.
+fn granted_resources(role: &Value) -> BTreeSet<String> {
+    let mut resources = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        assert_eq!(rule["verbs"], json!(["list", "watch"]));
+        for resource in rule["resources"].as_array().unwrap() {
+            resources.insert(resource.as_str().unwrap().to_owned());
+        }
+    }
+    resources
+}
+
+/// On every node a pod of its own, which the clients of the node are sent to, and which is there
+/// before its predecessor goes.
+#[test]
+fn node_has_pod_of_its_own() {
+    if skip() {
+        return;
+    }
+    let objects = rendered("node");
+    let find = |wanted: &str| {
+        objects
+            .iter()
+            .find(|object| label(object) == wanted)
+            .unwrap()
+    };
+    let service = find("Service/kube-dns");
+    assert_eq!(
+        service["spec"]["trafficDistribution"],
+        json!("PreferSameNode")
+    );
+
+    let spec = &find("DaemonSet/kube-dns")["spec"];
+    let update = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    assert_eq!(spec["updateStrategy"], update);
+    let pod = &spec["template"]["spec"];
+    assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(pod["priorityClassName"], json!("system-node-critical"));
+    assert_eq!(pod["hostNetwork"], Value::Null);
+
+    let pods = pods(&objects);
+    let kubedns = pods
+        .first()
+        .and_then(|pod| pod.container("kubedns"))
+        .unwrap();
+    for flag in ["--pods=node", "--prefer-zone=hints", "--topology=alone"] {
+        assert!(kubedns.args.contains(&flag.to_owned()), "{flag}");
+    }
+    let knows_node = kubedns.spec["env"].as_array().unwrap().iter();
+    assert_eq!(
+        knows_node.filter(|env| env["name"] == "NODE_NAME").count(),
+        1
     );
 }
 
@@ -355,7 +453,7 @@ fn components_combine_in_their_order() {
             .filter(|(at, _)| chosen & 1 << at != 0)
             .map(|(_, name)| name)
             .collect();
-        components.extend(["nodelocal", "endpointslices", "pods", "clusterset"]);
+        components.extend(["nodelocal", "pods", "clusterset"]);
         let has = |name| components.contains(&name);
         if has("direct") && has("alone") {
             continue;

@@ -7,7 +7,7 @@
 {{- $volumes := list -}}
 {{- range .objects -}}
 {{- $names = append $names (printf "%s/%s" .kind .metadata.name) -}}
-{{- if and (eq .kind "Deployment") (ne .metadata.name "kube-dns-autoscaler") -}}
+{{- if include "is.kube-dns" . -}}
 {{- range .spec.template.spec.containers }}{{ $containers = append $containers .name }}{{ end -}}
 {{- range .spec.template.spec.volumes }}{{ $volumes = append $volumes .name }}{{ end -}}
 {{- end -}}
@@ -27,6 +27,10 @@
 {{- if eq (contains ":" .) (contains ":" $values.clusterIP) -}}
 {{- fail (printf "secondaryClusterIP: %s and clusterIP %s are of the same IP family" . $values.clusterIP) -}}
 {{- end -}}
+{{- end -}}
+
+{{- if and (has "DaemonSet/kube-dns" $names) (not (kindIs "invalid" $values.replicas)) -}}
+{{- fail (printf "replicas: the shape %s has a pod on each node" $shape) -}}
 {{- end -}}
 
 {{- if not (has "DaemonSet/node-local-dns" $names) -}}

@@ -1,7 +1,6 @@
 {{- /* The objects of the shape, and of the roles that were asked for: a list under "items". */ -}}
 {{- define "objects" -}}
 {{- $parts := list (printf "shapes/%s.yaml" .Values.shape) -}}
-{{- if .Values.rbac.endpointSlices }}{{ $parts = append $parts "shapes/rbac-endpointslices.yaml" }}{{ end -}}
 {{- if .Values.rbac.pods }}{{ $parts = append $parts "shapes/rbac-pods.yaml" }}{{ end -}}
 items:
 {{- range $part := $parts }}
@@ -10,6 +9,12 @@ items:
 - {{ . | indent 2 | trim }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* Not empty for the workload whose pods are kube-dns. */ -}}
+{{- define "is.kube-dns" -}}
+{{- $name := printf "%s/%s" .kind .metadata.name -}}
+{{- if has $name (list "Deployment/kube-dns" "Deployment/kube-dns-trial" "DaemonSet/kube-dns") }}yes{{ end -}}
 {{- end -}}
 
 {{- /* Changes the template of a pod, .pod, as the values ask. */ -}}

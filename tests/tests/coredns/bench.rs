@@ -34,7 +34,8 @@ impl Cluster {
             options.zone().expect("a zone"),
         )));
         let scope = options.scope().expect("a scope");
-        let mut index = Index::with_options(options.index_options(&scope), Arc::clone(&published));
+        let mut index =
+            Index::with_options(options.index_options(&scope, None), Arc::clone(&published));
         let objects = scenario.objects();
         let in_scope = objects.iter().filter(|object| is_in(&scope, object));
         for event in in_scope.filter_map(|object| event(object, &options)) {
