@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use daemon::http::get_streaming;
 use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::query::Query;
@@ -222,6 +223,26 @@ fn write_key(directory: &Path, key: &str, value: &str) {
 }
 
 #[tokio::test]
+async fn default_cluster_domain_may_be_zone() {
+    let Some(etcd) = etcd("the zone cluster.local without Kubernetes is").await else {
+        return;
+    };
+    // kube2sky writes such keys.
+    let key = "/skydns/local/cluster/svc/apps/web/1";
+    etcd.put(key, r#"{"host":"10.96.0.7","port":80}"#).await;
+    let zone = format!("--etcd-zone=cluster.local={}", etcd.url());
+    let kubedns = start_alone(&[&zone_flag(&etcd), &zone]).await;
+    kubedns.until_ready().await;
+    assert_eq!(kubedns.answers(OF_CLUSTER, "A").await, "10.96.0.7");
+    assert_eq!(
+        kubedns.answers("gone.apps.svc.cluster.local.", "A").await,
+        "NXDOMAIN"
+    );
+    assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
+    kubedns.stop().await;
+}
+
+#[tokio::test]
 async fn pages_alone_need_no_api_server() {
     let Some(etcd) = etcd("the pages without Kubernetes are").await else {
         return;
@@ -252,6 +273,14 @@ async fn pages_alone_need_no_api_server() {
         is_ranked.then_some(()).ok_or(top)
     })
     .await;
+
+    let target = "/tap?seconds=600";
+    let opened = get_streaming(&kubedns.status.to_string(), target, PATIENCE).await;
+    let mut following = opened.unwrap().unwrap();
+    kubedns.ask("rails.west.skydns.local.", "A").await;
+    let line = tokio::time::timeout(PATIENCE, following.line(4096)).await;
+    let line = line.unwrap().unwrap().unwrap();
+    assert!(line.contains("rails.west.skydns.local."), "{line}");
 
     let metrics = kubedns.metrics().await;
     assert!(!metrics.contains("kubedns_synced"), "{metrics}");
