@@ -1,8 +1,9 @@
-//! SIGTERM and SIGINT, in two steps.
+//! SIGTERM and SIGINT, in three steps.
 //!
-//! The first signal cancels [`Shutdown::draining`]: the process is no longer ready, but continues
-//! to answer. After the lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled:
-//! the process finishes. A third signal ends the process at once.
+//! The first signal cancels [`Shutdown::draining`]: the process will end, but continues to answer.
+//! Soon after, [`Shutdown::unready`] is cancelled: the process is no longer ready. After the
+//! lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled: the process finishes.
+//! A third signal ends the process at once.
 
 use std::io;
 use std::time::Duration;
@@ -10,12 +11,20 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The two tokens that a process watches. Cancelling [`stop`](Self::stop) within the process has
-/// the same effect as a signal.
+/// Time after the first signal for which a process stays ready. If it is the only one of its
+/// Service, clients are sent to it until its successor is ready (KEP-1669), which takes some
+/// seconds. The rest of the lameduck duration is for the clients that still have a connection.
+const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
+
+/// The tokens that a process watches. Cancelling [`stop`](Self::stop) within the process has the
+/// same effect as a signal.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    /// Cancelled at the first signal: readiness fails, answers continue.
+    /// Cancelled at the first signal: answers continue.
     pub draining: CancellationToken,
+    /// Cancelled four seconds after the first signal, or after half of the lameduck duration if
+    /// that is less: readiness fails, answers continue.
+    pub unready: CancellationToken,
     /// Cancelled after the lameduck duration or at the second signal: the process finishes.
     pub stop: CancellationToken,
 }
@@ -55,11 +64,18 @@ impl Signals {
         }
 
         // Its end, or the second signal, stops the process.
+        let ready = READY_WHILE_DRAINING.min(lameduck / 2);
+        let end_of_lameduck = async {
+            tokio::time::sleep(ready).await;
+            shutdown.unready.cancel();
+            tokio::time::sleep(lameduck.saturating_sub(ready)).await;
+        };
         tokio::select! {
-            () = tokio::time::sleep(lameduck) => {}
+            () = end_of_lameduck => {}
             name = self.next_signal() => tracing::info!(signal = name, "stopping at once"),
             () = shutdown.stop.cancelled() => {}
         }
+        shutdown.unready.cancel();
         shutdown.stop.cancel();
 
         let name = self.next_signal().await;

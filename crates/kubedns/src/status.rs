@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use daemon::half_core::HalfCore;
+use daemon::shutdown::Shutdown;
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
 use warp::reply::Response;
@@ -29,18 +30,22 @@ pub struct Status {
     published: Arc<Published>,
     progress: Arc<AtomicU8>,
     configured: Arc<AtomicBool>,
+    /// Cancelled when the process will end.
     draining: CancellationToken,
+    /// Cancelled when the process is no longer ready, because it ends soon.
+    unready: CancellationToken,
     readers: CacheReaders,
 }
 
 impl Status {
-    /// The state before the first records. The cancellation of `draining` ends readiness.
-    pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
+    /// The state before the first records.
+    pub fn new(published: Arc<Published>, shutdown: &Shutdown) -> Self {
         let status = Self {
             published,
             progress: Arc::default(),
             configured: Arc::default(),
-            draining,
+            draining: shutdown.draining.clone(),
+            unready: shutdown.unready.clone(),
             readers: CacheReaders::new(),
         };
         status.set_progress(SyncProgress::Waiting);
@@ -94,7 +99,7 @@ impl Status {
 
     /// The reason why kubedns is not ready; `None` if ready.
     pub fn unready_reason(&self) -> Option<&'static str> {
-        if self.draining.is_cancelled() {
+        if self.unready.is_cancelled() {
             return Some("shutting down");
         }
 
@@ -145,11 +150,11 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    fn status() -> (Status, CancellationToken) {
+    fn status() -> (Status, Shutdown) {
         let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
-        let draining = CancellationToken::new();
+        let shutdown = Shutdown::default();
         let published = Arc::new(Published::new(Snapshot::new(zone)));
-        (Status::new(published, draining.clone()), draining)
+        (Status::new(published, &shutdown), shutdown)
     }
 
     async fn get(status: &Status, path: &str) -> (u16, String, String) {
@@ -166,8 +171,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_follows_progress_until_draining() {
-        let (status, draining) = status();
+    async fn readiness_follows_progress_until_end() {
+        let (status, shutdown) = status();
         let plain = "text/plain; charset=utf-8";
         let waiting = "not ready: waiting for the first lists of the API server\n";
         let stale =
@@ -187,7 +192,10 @@ mod tests {
             status.set_progress(progress);
             assert_eq!(get(&status, "/readiness").await, reply(code, body));
         }
-        draining.cancel();
+        // The only server of a Service stays ready until its successor may be.
+        shutdown.draining.cancel();
+        assert_eq!(get(&status, "/readiness").await.0, 200);
+        shutdown.unready.cancel();
         assert_eq!(get(&status, "/readiness").await.0, 503);
         assert_eq!(get(&status, "/readiness/").await.0, 404);
     }

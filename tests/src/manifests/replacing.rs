@@ -15,6 +15,9 @@ const LAMEDUCK: &str = "5s";
 /// Seconds from the failed readiness probe until all nodes know that the pod is not ready.
 const PROPAGATION: u64 = 3;
 
+/// Seconds after SIGTERM for which kubedns is ready, if its lameduck time is twice as long.
+const READY_WHILE_DRAINING: u64 = 4;
+
 /// Seconds by which the lameduck time of the second DNS server must exceed that of the first: the
 /// first may still wait for an answer of the second.
 const OUTLIVES: u64 = 3;
@@ -69,7 +72,8 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     if probe("initialDelaySeconds", 0) > 0 {
         faults.push("readinessProbe: a pod that is ready waits for its first probe".to_owned());
     }
-    let unready = probe("periodSeconds", 10) * probe("failureThreshold", 3);
+    let ready = READY_WHILE_DRAINING.min(lameduck(kubedns).unwrap_or_default() / 2);
+    let unready = ready + probe("periodSeconds", 10) * probe("failureThreshold", 3);
     if unready + PROPAGATION > first {
         let name = &front.name;
         faults.push(format!(
@@ -135,7 +139,7 @@ fn lameduck(container: &Container) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const READY: &str = r#"{"initialDelaySeconds": 0, "periodSeconds": 2, "failureThreshold": 1}"#;
+    const READY: &str = r#"{"initialDelaySeconds": 0, "periodSeconds": 1, "failureThreshold": 1}"#;
 
     fn pod(kubedns: &[&str], nanny: &[&str], readiness: &str, more: &Value) -> Pod {
         let probe: Value = serde_json::from_str(readiness).unwrap();
@@ -172,12 +176,14 @@ mod tests {
             rollout_faults(&pod(kubedns, nanny, READY, &json!({})))
         };
         let none: [&str; 0] = [];
-        assert_eq!(faults(&["--dns-port=53"], &["-lameduck=8s"]), none);
-        assert_eq!(faults(&["--dns-port=10053", "--lameduck=8s"], &[]), none);
-        let found = ["kubedns: ends after 7s, and dnsmasq, which asks it, after 5s"];
-        assert_eq!(faults(&["--lameduck=7s"], &[]), found);
+        let in_front = ["--dns-port=53", "--lameduck=8s"];
+        assert_eq!(faults(&in_front, &["-lameduck=11s"]), none);
+        let behind = ["--dns-port=10053", "--lameduck=11s"];
+        assert_eq!(faults(&behind, &["-lameduck=8s"]), none);
+        let found = ["kubedns: ends after 10s, and dnsmasq, which asks it, after 8s"];
+        assert_eq!(faults(&["--lameduck=10s"], &["-lameduck=8s"]), found);
         let found = ["dnsmasq: ends after 5s, and kubedns, which asks it, after 8s"];
-        assert_eq!(faults(&["--dns-port=53", "--lameduck=8s"], &[]), found);
+        assert_eq!(faults(&in_front, &[]), found);
     }
 
     #[test]
@@ -191,15 +197,15 @@ mod tests {
             ))
         };
         assert_eq!(
-            faults(r#"{"periodSeconds": 3, "failureThreshold": 2}"#),
+            faults(r#"{"periodSeconds": 1, "failureThreshold": 3}"#),
             Vec::<String>::new()
         );
         let found = ["readinessProbe: a pod that is ready waits for its first probe"];
         assert_eq!(
-            faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 2, "failureThreshold": 1}"#),
+            faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 1, "failureThreshold": 1}"#),
             found
         );
-        let found = ["dnsmasq: ends after 10s, 30s after SIGTERM it may still be ready"];
+        let found = ["dnsmasq: ends after 10s, 34s after SIGTERM it may still be ready"];
         assert_eq!(faults("{}"), found);
     }
 

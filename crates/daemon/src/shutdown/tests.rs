@@ -34,10 +34,12 @@ async fn three_signals_drain_stop_and_exit() {
 
     raise(Number::SIGTERM).unwrap();
     soon(&shutdown.draining).await;
+    assert!(!shutdown.unready.is_cancelled());
     assert!(!shutdown.stop.is_cancelled());
 
     raise(Number::SIGINT).unwrap();
     soon(&shutdown.stop).await;
+    assert!(shutdown.unready.is_cancelled());
 
     raise(Number::SIGTERM).unwrap();
     tokio::time::timeout(PATIENCE, tasks.join_next())
@@ -64,4 +66,25 @@ async fn internal_stop_also_drains() {
     let _tasks = driven(&shutdown, LONG);
     shutdown.stop.cancel();
     soon(&shutdown.draining).await;
+}
+
+/// A process stays ready for four seconds, or for half of a shorter lameduck duration.
+#[tokio::test]
+async fn readiness_ends_before_answers() {
+    let _alone = ALONE.lock().await;
+    for (lameduck, ready) in [(10, 4), (5, 2), (0, 0)] {
+        let shutdown = Shutdown::default();
+        let _tasks = driven(&shutdown, Duration::from_secs(lameduck));
+        raise(Number::SIGTERM).unwrap();
+        soon(&shutdown.draining).await;
+
+        // Signals come in real time. From here on, the clock is the test's.
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        shutdown.unready.cancelled().await;
+        assert_eq!(begun.elapsed().as_secs(), ready, "{lameduck}");
+        shutdown.stop.cancelled().await;
+        assert_eq!(begun.elapsed().as_secs(), lameduck);
+        tokio::time::resume();
+    }
 }

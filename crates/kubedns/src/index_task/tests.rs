@@ -1,5 +1,6 @@
 //! The index task with events and configurations.
 
+use daemon::shutdown::Shutdown;
 use std::path::PathBuf;
 
 use explain::DnsmasqTopology;
@@ -34,7 +35,7 @@ impl RunningTask {
     ) -> Self {
         let domain = Name::parse("cluster.local.").unwrap();
         let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
-        let status = Status::new(Arc::clone(&published), CancellationToken::new());
+        let status = Status::new(Arc::clone(&published), &Shutdown::default());
         let metrics = new_metrics();
         let (sink, events) = mpsc::channel(64);
         let (zones, further) = mpsc::channel(4);
@@ -509,7 +510,7 @@ async fn further_zone_is_published_and_replaced() {
 fn overdue_configuration_ends_the_wait() {
     let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
     let published = Arc::new(Published::new(Snapshot::new(zone)));
-    let status = Status::new(published, CancellationToken::new());
+    let status = Status::new(published, &Shutdown::default());
     let (start, mut since) = (Instant::now(), None);
     let mut overdue =
         |seconds| is_config_overdue(&status, &mut since, start + Duration::from_secs(seconds));

@@ -84,7 +84,7 @@ impl BoundKubedns {
 
         let options = &server.options;
         let published = &server.dns.backend;
-        let status = Status::new(Arc::clone(published), shutdown.draining.clone());
+        let status = Status::new(Arc::clone(published), shutdown);
         let index_options = options.index_options(&scope, checked.own_node.as_deref());
         let index = Index::with_options(index_options, Arc::clone(published));
         let explainer = explainer::new(

@@ -25,17 +25,17 @@ const NO_EXPLANATIONS: &str =
 pub struct EtcdAloneStatus {
     backend: Arc<EtcdBackend>,
     lost: LostZones,
-    draining: CancellationToken,
+    unready: CancellationToken,
     readers: CacheReaders,
 }
 
 impl EtcdAloneStatus {
-    /// The state of the zones in `backend`. The cancellation of `draining` ends readiness.
-    pub fn new(backend: Arc<EtcdBackend>, lost: LostZones, draining: CancellationToken) -> Self {
+    /// The state of the zones in `backend`. The cancellation of `unready` ends readiness.
+    pub fn new(backend: Arc<EtcdBackend>, lost: LostZones, unready: CancellationToken) -> Self {
         Self {
             backend,
             lost,
-            draining,
+            unready,
             readers: CacheReaders::new(),
         }
     }
@@ -57,7 +57,7 @@ impl EtcdAloneStatus {
 
     /// The reason why kubedns is not ready; `None` if ready.
     fn unready_reason(&self) -> Option<String> {
-        if self.draining.is_cancelled() {
+        if self.unready.is_cancelled() {
             return Some("shutting down".to_owned());
         }
 
