@@ -85,50 +85,33 @@ mod tests {
     #[test]
     fn external_zone_within_other_domains_is_rejected() {
         let zone = |words: &[&str]| {
-            options(words)
-                .external_zone()
-                .map_err(|error| error.to_string())
+            let zone = options(words).external_zone();
+            zone.map_err(|error| error.to_string())
         };
         assert_eq!(zone(&[]), Ok(None));
         for good in ["k8s.example", "example.", "local"] {
-            assert_eq!(
-                zone(&["--external-zone", good]),
-                Ok(Some(Name::parse(good).unwrap())),
-                "{good}"
-            );
+            let name = Name::parse(good).unwrap();
+            assert_eq!(zone(&["--external-zone", good]), Ok(Some(name)), "{good}");
         }
-        let taken = |zone: &str, by: &str| {
-            Err(format!(
-                "--external-zone {zone} is taken by {by}: use a domain outside of it"
-            ))
-        };
-        assert_eq!(
-            zone(&["--external-zone=cluster.local"]),
-            taken("cluster.local.", "--domain=cluster.local.")
-        );
-        assert_eq!(
-            zone(&["--domain=a.x,b.x", "--external-zone=lb.b.x"]),
-            taken("lb.b.x.", "--domain=b.x.")
-        );
-        assert_eq!(
-            zone(&["--search-suffix=s.x", "--external-zone=lb.s.x"]),
-            taken("lb.s.x.", "--search-suffix=s.x.")
-        );
-        assert_eq!(
-            zone(&["--external-zone=a,b"]),
-            Err("--external-zone takes one domain, not 2".to_owned())
-        );
+        for (other, name, by) in [
+            ("--v=2", "cluster.local", "--domain=cluster.local."),
+            ("--domain=a.x,b.x", "lb.b.x", "--domain=b.x."),
+            ("--search-suffix=s.x", "lb.s.x", "--search-suffix=s.x."),
+        ] {
+            let error = zone(&[other, "--external-zone", name]).unwrap_err();
+            let taken = format!("--external-zone {name}. is taken by {by}");
+            assert_eq!(error, format!("{taken}: use a domain outside of it"));
+        }
+        let error = zone(&["--external-zone=a,b"]).unwrap_err();
+        assert_eq!(error, "--external-zone takes one domain, not 2");
     }
 
     #[test]
     fn external_headless_needs_external_zone() {
-        let error = options(&["--external-headless"])
-            .external_zone()
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "--external-headless needs --external-zone, in which headless Services are answered"
-        );
+        let zone = options(&["--external-headless"]).external_zone();
+        let expected =
+            "--external-headless needs --external-zone, in which headless Services are answered";
+        assert_eq!(zone.unwrap_err().to_string(), expected);
     }
 
     #[test]
@@ -136,9 +119,7 @@ mod tests {
         let records = |words: &[&str]| options(words).external_records();
         assert_eq!(records(&[]), ExternalRecords::Off);
         assert_eq!(records(&["--external-zone=x"]), ExternalRecords::Exposed);
-        assert_eq!(
-            records(&["--external-zone=x", "--external-headless"]),
-            ExternalRecords::AndHeadless
-        );
+        let both = records(&["--external-zone=x", "--external-headless"]);
+        assert_eq!(both, ExternalRecords::AndHeadless);
     }
 }

@@ -47,10 +47,8 @@ fn help_extends_that_of_kube_dns() {
     assert_eq!(ours.status, 0);
     let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let (ours, commands) = ours.stderr.split_once("\n\nCommands:\n").unwrap();
-    assert!(
-        commands.contains("  kube-dns explain NAME")
-            && commands.contains("  kube-dns check config ")
-    );
+    assert!(commands.contains("  kube-dns explain NAME"));
+    assert!(commands.contains("  kube-dns check config "));
     let ours: Vec<String> = ours.lines().map(squeeze).collect();
     // Differs from kube-dns: there is no profiling.
     let captured = include_str!("../../testdata/kube-dns-help.txt").replace(
@@ -152,10 +150,8 @@ fn scope_follows_flags() {
         })
     };
     assert_eq!(scope(&["--namespaces=b,a"]), of(&only, None));
-    assert_eq!(
-        scope(&["--namespace-selector=team=a", "--selector=x"]),
-        of(&selected, Some("x"))
-    );
+    let both = scope(&["--namespace-selector=team=a", "--selector=x"]);
+    assert_eq!(both, of(&selected, Some("x")));
     let both = scope(&["--namespaces=a", "--namespace-selector=team=a"]).unwrap_err();
     assert_eq!(
         both.to_string(),
@@ -181,23 +177,15 @@ fn scope_follows_flags() {
 #[test]
 fn snapshot_identity_follows_flags() {
     let identity = |words: &[&str]| options(words).unwrap().snapshot_identity();
-    assert_eq!(
-        identity(&["--endpoint-names=address", "--pods=disabled"]),
-        "cluster.local."
-    );
-    assert_eq!(
-        identity(&[
-            "--namespaces=a,b",
-            "--selector=x",
-            "--endpoint-names=pod",
-            "--pods=verified"
-        ]),
-        "cluster.local. --namespaces=a,b --selector=x --endpoint-names=pod --pods=verified"
-    );
-    assert_eq!(
-        identity(&["--namespace-selector=x"]),
-        "cluster.local. --namespace-selector=x"
-    );
+    let neutral = identity(&["--endpoint-names=address", "--pods=disabled"]);
+    assert_eq!(neutral, "cluster.local.");
+    for flags in [
+        "--namespaces=a,b --selector=x --endpoint-names=pod --pods=verified",
+        "--namespace-selector=x",
+    ] {
+        let words: Vec<&str> = flags.split(' ').collect();
+        assert_eq!(identity(&words), format!("cluster.local. {flags}"));
+    }
 }
 
 #[test]
@@ -273,11 +261,8 @@ fn cluster_accepts_several_domains() {
         assert_eq!(all(text), expected, "{text}");
     }
     for bad in ["", ",", "a,", "a,B"] {
-        assert_eq!(
-            bad.parse::<ClusterDomains>(),
-            Err(DomainError::Label.into()),
-            "{bad}"
-        );
+        let parsed = bad.parse::<ClusterDomains>();
+        assert_eq!(parsed, Err(DomainError::Label.into()), "{bad}");
     }
     let options = options(&["--domain=new.example,cluster.local", "--fallthrough=."]).unwrap();
     let zones = options.fallthrough().unwrap();
@@ -458,22 +443,14 @@ fn kubeconfig_context_needs_file() {
 fn two_config_sources_are_rejected() {
     let from = |words: &[&str]| options(words).unwrap().config_from();
     let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));
-    assert_eq!(
-        from(&["--config-dir=/c", "--config-period=3s"]),
-        Ok(directory)
-    );
-    for never in ["0", "-1s"] {
+    let often = from(&["--config-dir=/c", "--config-period=3s"]);
+    assert_eq!(often, Ok(directory));
+    for never in ["--config-period=0", "--config-period=-1s"] {
         let directory = ConfigFrom::Directory("/c".into(), GoPeriod::NEVER);
-        assert_eq!(
-            from(&["--config-dir=/c", &format!("--config-period={never}")]),
-            Ok(directory),
-            "{never}"
-        );
+        assert_eq!(from(&["--config-dir=/c", never]), Ok(directory), "{never}");
     }
     let map = ConfigFrom::ConfigMap("kube-system".to_owned(), "kube-dns".to_owned());
     assert_eq!(from(&["--config-map=kube-dns", "--config-dir="]), Ok(map));
-    assert_eq!(
-        from(&["--config-map=kube-dns", "--config-dir=/c"]),
-        Err(BothConfigs)
-    );
+    let both = from(&["--config-map=kube-dns", "--config-dir=/c"]);
+    assert_eq!(both, Err(BothConfigs));
 }

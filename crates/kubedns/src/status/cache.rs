@@ -469,29 +469,17 @@ mod tests {
 
     /// The records of these keys and values in etcd, below `/skydns`.
     fn keys(domain: &str, keys: &[(&str, &str)]) -> ZoneRecords {
-        let (subtree, mut tree) = (
-            ZoneKeys::new("/skydns", &name(domain)),
-            MessageTree::default(),
-        );
+        let subtree = ZoneKeys::new("/skydns", &name(domain));
+        let mut tree = MessageTree::default();
         for (key, value) in keys {
-            let (key, value) = (
-                format!("/skydns/{key}").into_bytes(),
-                value.as_bytes().to_vec(),
-            );
             let kv = KeyValue {
-                key,
-                value,
+                key: format!("/skydns/{key}").into_bytes(),
+                value: value.as_bytes().to_vec(),
                 mod_revision: 1,
                 ..KeyValue::default()
             };
-            tree.apply(
-                &subtree,
-                &KeyEvent {
-                    kind: KeyEventKind::Put,
-                    kv,
-                },
-            )
-            .unwrap();
+            let kind = KeyEventKind::Put;
+            tree.apply(&subtree, &KeyEvent { kind, kv }).unwrap();
         }
         ZoneRecords::from(tree)
     }
@@ -513,29 +501,19 @@ mod tests {
     #[test]
     fn further_zones_are_shown_by_owner_name() {
         let tree = shown(&snapshot());
-        let records = keys(
-            "skydns.local",
-            &[
-                (
-                    "local/skydns/east/web",
-                    r#"{"host":"192.0.2.1","port":8080,"priority":5,"weight":3,"ttl":7}"#,
-                ),
-                ("local/skydns/note", r#"{"text":"of no host"}"#),
-                (
-                    "local/skydns/out",
-                    r#"{"host":"www.example.com","mail":true}"#,
-                ),
-                ("local/skydns/any", r#"{"host":"192.0.2.9"}"#),
-            ],
-        );
+        let web = r#"{"host":"192.0.2.1","port":8080,"priority":5,"weight":3,"ttl":7}"#;
+        let out = r#"{"host":"www.example.com","mail":true}"#;
+        let messages = [
+            ("local/skydns/east/web", web),
+            ("local/skydns/note", r#"{"text":"of no host"}"#),
+            ("local/skydns/out", out),
+            ("local/skydns/any", r#"{"host":"192.0.2.9"}"#),
+        ];
+        let records = keys("skydns.local", &messages);
         let snapshot = snapshot();
-        let zones = snapshot
-            .zones
-            .with(zone("skydns.local", MergedRecords(vec![records])));
-        let zones = zones.with(zone(
-            "late.test",
-            MergedRecords(vec![ZoneRecords::default()]),
-        ));
+        let loaded = zone("skydns.local", MergedRecords(vec![records]));
+        let late = zone("late.test", MergedRecords(vec![ZoneRecords::default()]));
+        let zones = snapshot.zones.with(loaded).with(late);
         let mut found = shown(&Snapshot { zones, ..snapshot });
         let web = json!({"web": {"host": "192.0.2.1", "port": 8080, "priority": 5, "weight": 3, "ttl": 7}});
         let zones = found.as_object_mut().unwrap().remove("Zones");
@@ -576,26 +554,17 @@ mod tests {
     fn names_of_the_config_map_are_shown() {
         let (mut own, mut snapshot) = (OwnNames::new(), snapshot());
         let tree = shown(&snapshot);
-        own.add_host(
-            &name("DB.acme.example"),
-            &[
-                "192.0.2.20".parse().unwrap(),
-                "2001:db8::20".parse().unwrap(),
-            ],
-        );
-        own.add_alias(&name("old.acme.example"), &name("registry.acme.example"));
-        own.add_alias(
-            &name("registry.acme.example"),
-            &name("registry.infra.svc.cluster.local"),
-        );
+        let addresses = ["192.0.2.20", "2001:db8::20"].map(|ip| ip.parse().unwrap());
+        own.add_host(&name("DB.acme.example"), &addresses);
+        let registry = name("registry.acme.example");
+        own.add_alias(&name("old.acme.example"), &registry);
+        own.add_alias(&registry, &name("registry.infra.svc.cluster.local"));
         snapshot.zone.own_names = Some(Arc::new(own));
         let mut found = shown(&snapshot);
         let [hosts, aliases] =
             ["Hosts", "Aliases"].map(|key| found.as_object_mut().unwrap().remove(key));
-        assert_eq!(
-            hosts,
-            Some(json!({"db.acme.example.": ["192.0.2.20", "2001:db8::20"]}))
-        );
+        let expected = json!({"db.acme.example.": ["192.0.2.20", "2001:db8::20"]});
+        assert_eq!(hosts, Some(expected));
         let expected = json!({
             "old.acme.example.": "registry.acme.example.",
             "registry.acme.example.": "registry.infra.svc.cluster.local.",

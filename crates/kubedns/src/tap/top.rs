@@ -126,44 +126,27 @@ mod tests {
     use super::*;
     use crate::tap::owners::add_namespaces;
 
+    fn row<K>(key: K, queries: u64) -> top::TopRow<K> {
+        top::TopRow { key, queries }
+    }
+
     #[test]
     fn ranking_has_owners_and_shares() {
-        let (client, web, nobody) = (
-            [10, 244, 0, 7].into(),
-            [10, 244, 0, 8].into(),
-            [10, 244, 0, 9].into(),
-        );
+        let [client, web, nobody] = [7, 8, 9].map(|host| [10, 244, 0, host].into());
         let mut snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
         let mut pods = Map::default();
         for address in [client, web] {
             pods.insert(address, Arc::from(["apps".into()]));
         }
         snapshot.pods = PodNames::Verified(pods);
-        let row = |key: &str, queries| top::TopRow {
-            key: key.to_owned(),
-            queries,
-        };
         let found = top::TopRanking {
             time: Duration::from_secs(150),
             queries: 200,
             samples: 100,
             missing: 40,
-            clients: vec![
-                top::TopRow {
-                    key: client,
-                    queries: 150,
-                },
-                top::TopRow {
-                    key: web,
-                    queries: 40,
-                },
-                top::TopRow {
-                    key: nobody,
-                    queries: 10,
-                },
-            ],
-            names: vec![row("a.", 100)],
-            nxdomain: vec![row("b.", 10)],
+            clients: vec![row(client, 150), row(web, 40), row(nobody, 10)],
+            names: vec![row("a.".to_owned(), 100)],
+            nxdomain: vec![row("b.".to_owned(), 10)],
             ..top::TopRanking::default()
         };
         let pod = ClientOwner {

@@ -46,16 +46,13 @@ async fn cluster_names_wait_for_first_lists() {
     assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
     assert_eq!(kubedns.get("/readiness").await.0, 503);
     kubedns.logs("the first lists have not come").await;
-    kubedns
-        .until_metric("kubedns_initial_sync_overdue", 1.0)
-        .await;
+    let overdue = "kubedns_initial_sync_overdue";
+    kubedns.until_metric(overdue, 1.0).await;
     cluster.faults.up();
     kubedns.until_answered(WEB, "A", "10.96.0.7").await;
     kubedns.until_ready().await;
     kubedns.until_metric("kubedns_synced", 1.0).await;
-    kubedns
-        .until_metric("kubedns_initial_sync_overdue", 0.0)
-        .await;
+    kubedns.until_metric(overdue, 0.0).await;
     kubedns.stop().await;
 }
 
@@ -81,10 +78,8 @@ async fn wildcard_address_serves_both_families() {
                 assert_eq!(answer.answer_data("A"), ["10.96.0.7"], "{flag}: {server}");
             }
         }
-        assert!(
-            kubedns.metric("kubedns_udp_drops_total").await.is_some(),
-            "{flag}"
-        );
+        let drops = kubedns.metric("kubedns_udp_drops_total").await;
+        assert!(drops.is_some(), "{flag}");
         kubedns.stop().await;
     }
 }
@@ -104,28 +99,19 @@ async fn silent_upstream_is_logged_until_back() {
     .await;
     let nameservers = format!("--nameservers={}", upstream.addr());
     let mut kubedns = Kubedns::start(&Cluster::with_web(), &[&nameservers]).await;
-    for name in [
-        "one.outside.test.",
-        "two.outside.test.",
-        "three.outside.test.",
-    ] {
-        assert_eq!(kubedns.answers(name, "A").await, "SERVFAIL");
+    for label in ["one", "two", "three"] {
+        let name = format!("{label}.outside.test.");
+        assert_eq!(kubedns.answers(&name, "A").await, "SERVFAIL");
     }
-    let line = kubedns.logs("upstream server does not answer").await;
-    assert!(
-        line.starts_with('W') && line.contains(&upstream.addr().to_string()),
-        "{line}"
-    );
+    let silence = "upstream server does not answer";
+    let line = kubedns.logs(silence).await;
+    let address = upstream.addr().to_string();
+    assert!(line.starts_with('W') && line.contains(&address), "{line}");
     silent.store(false, Ordering::Relaxed);
     kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
     let line = kubedns.logs("upstream server answers again").await;
     assert!(line.starts_with('I') && line.contains("lasted="), "{line}");
-    let log = kubedns.process.stderr();
-    let told = log
-        .iter()
-        .filter(|line| line.contains("upstream server does not answer"))
-        .count();
-    assert_eq!(told, 1, "once for all queries: {log:#?}");
+    assert_eq!(kubedns.logged(silence), 1, "once for all queries");
     kubedns.stop().await;
 }
 
@@ -135,23 +121,19 @@ async fn silent_upstream_is_logged_until_back() {
 async fn api_server_restart_logs_two_lines() {
     let cluster = Cluster::with_web();
     let mut kubedns = Kubedns::ready(&cluster, &[]).await;
-    kubedns
-        .until_metric("kubedns_watch_connected{kind=\"endpointslices\"}", 1.0)
-        .await;
+    let connected = ["services", "endpointslices"]
+        .map(|kind| format!("kubedns_watch_connected{{kind=\"{kind}\"}}"));
+    kubedns.until_metric(&connected[1], 1.0).await;
     cluster.faults.crash(3);
     kubedns.logs("cannot follow the API server").await;
-    for kind in ["services", "endpointslices"] {
-        kubedns
-            .until_metric(&format!("kubedns_watch_connected{{kind=\"{kind}\"}}"), 0.0)
-            .await;
+    for metric in &connected {
+        kubedns.until_metric(metric, 0.0).await;
     }
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     assert_eq!(kubedns.get("/readiness").await, (200, "ok\n".to_owned()));
     cluster.faults.up();
-    for kind in ["services", "endpointslices"] {
-        kubedns
-            .until_metric(&format!("kubedns_watch_connected{{kind=\"{kind}\"}}"), 1.0)
-            .await;
+    for metric in &connected {
+        kubedns.until_metric(metric, 1.0).await;
     }
 
     let changes = Cell::new(0_u8);
@@ -161,30 +143,16 @@ async fn api_server_restart_logs_two_lines() {
         let ip = format!("10.96.1.{}", changes.get());
         cluster.set(mk_cluster_ip("apps", "web", &[&ip], &["http:80"]));
         let pod = format!("10.0.1.{}", changes.get());
-        cluster.set(mk_endpoint_slice(
-            "apps",
-            "web",
-            "new",
-            &[&pod],
-            &["http:80"],
-        ));
+        let slice = mk_endpoint_slice("apps", "web", "new", &[&pod], &["http:80"]);
+        cluster.set(slice);
         kubedns.logged("following the API server again") > 0
     };
     eventually(PATIENCE, again).await;
+    let again = kubedns.logs("following the API server again").await;
+    let kinds = "kinds=\"endpointslices services\"";
+    assert!(again.contains(kinds), "{again}");
     let log = kubedns.process.stderr();
-    let said: Vec<&String> = log
-        .iter()
-        .filter(|line| line.contains("API server;"))
-        .collect();
-    assert_eq!(said.len(), 1, "{log:#?}");
-    let again = log
-        .iter()
-        .find(|line| line.contains("following the API server again"))
-        .unwrap();
-    assert!(
-        again.contains("kinds=\"endpointslices services\""),
-        "{again}"
-    );
+    assert_eq!(kubedns.logged("API server;"), 1, "{log:#?}");
     assert_eq!(kubedns.logged("resource version expired"), 0, "{log:#?}");
 }
 
@@ -206,11 +174,8 @@ async fn sigterm_ends_readiness_before_answers() {
     .await;
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     assert!(kubedns.process.wait(PATIENCE).await.success());
-    assert!(
-        begun.elapsed() >= Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
+    let lasted = begun.elapsed();
+    assert!(lasted >= Duration::from_secs(4), "{lasted:?}");
 }
 
 #[tokio::test]
@@ -247,11 +212,8 @@ async fn snapshot_records_last_until_api_server() {
 #[tokio::test]
 async fn hung_snapshot_volume_delays_no_answers() {
     let directory = tempfile::tempdir().unwrap();
-    nix::unistd::mkfifo(
-        &directory.path().join("kubedns.snapshot"),
-        nix::sys::stat::Mode::S_IRWXU,
-    )
-    .unwrap();
+    let pipe = directory.path().join("kubedns.snapshot");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let cluster = Cluster::with_web();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
@@ -277,21 +239,15 @@ async fn hung_snapshot_volume_ends_with_success() {
     kubedns.process.signal(Signal::SIGTERM);
     kubedns.logs("cannot write the snapshot file").await;
     let status = kubedns.process.wait(PATIENCE).await;
-    assert!(
-        status.success(),
-        "{status}: {:#?}",
-        kubedns.process.stderr()
-    );
+    let log = kubedns.process.stderr();
+    assert!(status.success(), "{status}: {log:#?}");
 }
 
 #[tokio::test]
 async fn damaged_snapshot_is_ignored() {
     let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
-    std::fs::write(
-        directory.path().join("kubedns.snapshot"),
-        "{\"format\":\"kubedns snapshot\"",
-    )
-    .unwrap();
+    let file = directory.path().join("kubedns.snapshot");
+    std::fs::write(file, "{\"format\":\"kubedns snapshot\"").unwrap();
     cluster.faults.down();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
@@ -312,12 +268,8 @@ async fn stock_role_suffices() {
     kubedns.until_answered(DB_0, "A", "10.0.0.1").await;
     kubedns.until_ready().await;
     kubedns.logs("kind=\"configmaps\"").await;
-    assert_eq!(
-        kubedns.logged("forbidden"),
-        2,
-        "{:#?}",
-        kubedns.process.stderr()
-    );
+    let log = kubedns.process.stderr();
+    assert_eq!(kubedns.logged("forbidden"), 2, "{log:#?}");
 }
 
 /// The API server delays its response, or refuses all requests for a moment, as one that starts
@@ -336,11 +288,8 @@ async fn readiness_waits_for_config_map() {
         let mut kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
         kubedns.logs("the first lists are in").await;
         kubedns.until_ready().await;
-        assert_eq!(
-            kubedns.answers(OUTSIDE, "A").await,
-            "198.51.100.1",
-            "{case}"
-        );
+        let answer = kubedns.answers(OUTSIDE, "A").await;
+        assert_eq!(answer, "198.51.100.1", "{case}");
     }
 }
 
@@ -353,11 +302,8 @@ async fn missing_config_map_does_not_delay_readiness() {
         }
         let mut kubedns = Kubedns::ready(&cluster, &["--config-map=kube-dns"]).await;
         kubedns.logs("the first lists are in").await;
-        assert_eq!(
-            kubedns.logged(READY_WITHOUT_CONFIG),
-            0,
-            "allowed: {allowed}"
-        );
+        let complaints = kubedns.logged(READY_WITHOUT_CONFIG);
+        assert_eq!(complaints, 0, "allowed: {allowed}");
     }
 }
 
@@ -426,10 +372,8 @@ async fn cache_page_equals_that_of_kube_dns() {
     let kubedns = Kubedns::ready(&cluster, &["--endpoints-source=endpoints"]).await;
     let (code, body) = kubedns.get("/cache").await;
     assert_eq!((code, body.as_str()), (200, captured));
-    assert_eq!(
-        kubedns.get("/").await,
-        (404, "404 page not found\n".to_owned())
-    );
+    let none = (404, "404 page not found\n".to_owned());
+    assert_eq!(kubedns.get("/").await, none);
     assert_eq!(kubedns.get("/metrics").await.0, 404);
 }
 
@@ -514,30 +458,20 @@ async fn flag_mistake_exits_with_255() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--dns-port={}", taken.local_addr().unwrap().port());
     let api = "--kube-master-url=http://127.0.0.1:1";
-    let cases: [(&[&str], &str); 6] = [
-        (
-            &["--kubecfg-file=/nonexistent/kubeconfig"],
-            "cannot use the kubeconfig /nonexistent/kubeconfig: No such file",
-        ),
-        (
-            &[api, "--config-map=a", "--config-dir=b"],
-            "cannot use both --config-map and --config-dir",
-        ),
-        (
-            &[api, &port],
-            "cannot serve DNS: cannot listen on 127.0.0.1:",
-        ),
-        (
-            &[api, "--dns-bind-address=no.such.invalid"],
-            "--dns-bind-address \"no.such.invalid\" is neither an IP address nor a known name",
-        ),
-        (
-            &[],
-            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set",
-        ),
+    let no_file = "cannot use the kubeconfig /nonexistent/kubeconfig: No such file";
+    let two_sources = "cannot use both --config-map and --config-dir";
+    let taken_port = "cannot serve DNS: cannot listen on 127.0.0.1:";
+    let no_address =
+        "--dns-bind-address \"no.such.invalid\" is neither an IP address nor a known name";
+    let no_pod = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set";
+    for (flags, expected) in [
+        (&["--kubecfg-file=/nonexistent/kubeconfig"][..], no_file),
+        (&[api, "--config-map=a", "--config-dir=b"], two_sources),
+        (&[api, &port], taken_port),
+        (&[api, "--dns-bind-address=no.such.invalid"], no_address),
+        (&[], no_pod),
         (&["--kubecfg-file=/"], "cannot"),
-    ];
-    for (flags, expected) in cases {
+    ] {
         let mut process = program(flags).start();
         let status = process.wait(PATIENCE).await;
         let log = process.stderr();
@@ -548,11 +482,9 @@ async fn flag_mistake_exits_with_255() {
         assert_eq!(status.code(), Some(255), "{flags:?}: {log:#?}");
         assert_eq!(errors.len(), 1, "{flags:?}: {log:#?}");
         assert!(errors[0].contains(expected), "{flags:?}: {log:#?}");
-        assert!(
-            !log.iter()
-                .any(|line| line.contains("panicked") || line.contains("backtrace")),
-            "{log:#?}"
-        );
+        for trace in ["panicked", "backtrace"] {
+            assert!(!log.iter().any(|line| line.contains(trace)), "{log:#?}");
+        }
     }
 }
 

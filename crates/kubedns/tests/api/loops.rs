@@ -15,6 +15,7 @@ use super::process::Kubedns;
 
 /// Timeout of all waits: during a loop, kubedns probes every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
+const WWW: &str = "www.outside.test.";
 const FOUND: &str = "upstream server forwards to this server, left out while it does";
 const GONE: &str = "forwarding loop has ended, upstream server in use again";
 
@@ -100,15 +101,9 @@ async fn looping_upstream_is_left_out() {
     looping.forward_to(Some(kubedns.dns));
     set_upstreams(config.path(), &[looping.upstream.addr(), good.addr()]);
     until_loops(&kubedns, 1.0).await;
-    assert_eq!(
-        kubedns.answers("www.outside.test.", "A").await,
-        "198.51.100.1"
-    );
-    assert_eq!(
-        looping.count_of("outside.test."),
-        0,
-        "it is no longer asked"
-    );
+    assert_eq!(kubedns.answers(WWW, "A").await, "198.51.100.1");
+    let count = looping.count_of("outside.test.");
+    assert_eq!(count, 0, "it is no longer asked");
 
     // After a change the loop is probed again, but not logged again.
     let looked = looping.count_of(".forward-loop.test.");
@@ -121,10 +116,8 @@ async fn looping_upstream_is_left_out() {
     kubedns
         .until_answered("www.corp.example.", "A", "198.51.100.1")
         .await;
-    assert_eq!(
-        kubedns.answers("more.outside.test.", "A").await,
-        "198.51.100.1"
-    );
+    let more = kubedns.answers("more.outside.test.", "A").await;
+    assert_eq!(more, "198.51.100.1");
 
     looping.forward_to(None);
     until_loops(&kubedns, 0.0).await;
@@ -185,10 +178,7 @@ async fn looping_upstream_gets_no_missing_names() {
         kubedns.answers("missing.svc.cluster.local.", "A").await == "NXDOMAIN"
     })
     .await;
-    assert_eq!(
-        kubedns.answers("www.outside.test.", "A").await,
-        "198.51.100.9"
-    );
+    assert_eq!(kubedns.answers(WWW, "A").await, "198.51.100.9");
     kubedns.stop().await;
 }
 
@@ -205,18 +195,12 @@ async fn stub_server_may_forward_other_names() {
     write(config.path(), "stubDomains", &stub_domains);
     set_upstreams(config.path(), &[good.addr()]);
     until_loops(&kubedns, 1.0).await;
-    kubedns
-        .until_answered("www.outside.test.", "A", "198.51.100.1")
-        .await;
-    assert_eq!(
-        kubedns.answers("www.corp.example.", "A").await,
-        "198.51.100.9"
-    );
-    assert_eq!(
-        kubedns.answers("www.loop.example.", "A").await,
-        "SERVFAIL",
-        "its names must not be forwarded elsewhere"
-    );
+    kubedns.until_answered(WWW, "A", "198.51.100.1").await;
+    let own = kubedns.answers("www.corp.example.", "A").await;
+    assert_eq!(own, "198.51.100.9");
+    // Its names must not be forwarded elsewhere.
+    let looping = kubedns.answers("www.loop.example.", "A").await;
+    assert_eq!(looping, "SERVFAIL");
     assert_eq!(good.count_of("www.loop.example.", "A"), 0);
     kubedns.stop().await;
 }

@@ -21,6 +21,10 @@ use super::check;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
+const WEB: &str = "web.apps.svc.cluster.local.";
+const DB_0: &str = "db-0.db.apps.svc.cluster.local.";
+const LATE: &str = "late.apps.svc.cluster.local.";
+
 /// A kube-apiserver with its own etcd and the default roles.
 struct RealCluster {
     directory: tempfile::TempDir,
@@ -190,12 +194,8 @@ async fn real_api_server_is_followed() {
     let config = format!("--kubecfg-file={}", cluster.kubeconfig("dns").display());
     let kubedns = Kubedns::start_with(&[&config], &[]).await;
     kubedns.until_ready().await;
-    kubedns
-        .until_answered("web.apps.svc.cluster.local.", "A", "10.96.0.7")
-        .await;
-    kubedns
-        .until_answered("db-0.db.apps.svc.cluster.local.", "A", "10.0.0.1")
-        .await;
+    kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+    kubedns.until_answered(DB_0, "A", "10.0.0.1").await;
     assert_eq!(
         kubedns.logged("forbidden"),
         1,
@@ -206,17 +206,12 @@ async fn real_api_server_is_followed() {
     check_shows_stock_role(config, &kubedns).await;
 
     cluster.start_server();
-    assert_eq!(
-        kubedns.answers("web.apps.svc.cluster.local.", "A").await,
-        "10.96.0.7"
-    );
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     let late = json!({"clusterIP": "10.96.0.8", "ports": [{"name": "http", "port": 80}]});
     cluster
         .create(services, &mk_service("apps", "late", late))
         .await;
-    kubedns
-        .until_answered("late.apps.svc.cluster.local.", "A", "10.96.0.8")
-        .await;
+    kubedns.until_answered(LATE, "A", "10.96.0.8").await;
     kubedns.stop().await;
     pods_are_found_by_their_address(&cluster).await;
 }
@@ -229,27 +224,18 @@ async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
         format!("--dns={}", kubedns.dns),
     ];
     let (_, checks) = check::check(&words).await;
-    check::assert_says(
-        &checks,
-        "passed",
-        "https://127.0.0.1",
-        "answers: Kubernetes v",
-    );
-    check::assert_says(&checks, "passed", "endpoints can be listed", "");
-    check::assert_says(
-        &checks,
-        "warning",
-        "endpointslices cannot be listed",
-        "is forbidden",
-    );
-    check::assert_says(
-        &checks,
-        "skipped",
-        "the ConfigMap cannot be read from here",
-        "is forbidden",
-    );
+    let slices = "endpointslices cannot be listed";
+    let config_map = "the ConfigMap cannot be read from here";
     let headless = "a headless Service: db.apps.svc.cluster.local has 1 address (";
-    check::assert_says(&checks, "passed", headless, "");
+    for (outcome, start, detail) in [
+        ("passed", "https://127.0.0.1", "answers: Kubernetes v"),
+        ("passed", "endpoints can be listed", ""),
+        ("warning", slices, "is forbidden"),
+        ("skipped", config_map, "is forbidden"),
+        ("passed", headless, ""),
+    ] {
+        check::assert_says(&checks, outcome, start, detail);
+    }
 }
 
 async fn pods_are_found_by_their_address(cluster: &RealCluster) {
@@ -278,13 +264,8 @@ async fn pods_are_found_by_their_address(cluster: &RealCluster) {
         else {
             panic!("{found:?}")
         };
-        let found = (
-            pod.key.name.as_str(),
-            node.as_str(),
-            *shared,
-            pod.addresses.len(),
-        );
-        assert_eq!(found, (name, "node-1", host_network, addresses));
+        assert_eq!((pod.key.name.as_str(), node.as_str()), (name, "node-1"));
+        assert_eq!((*shared, pod.addresses.len()), (host_network, addresses));
     }
     for address in ["fd00::1", "10.0.0.10"] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);

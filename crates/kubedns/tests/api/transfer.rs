@@ -113,18 +113,13 @@ async fn transferred_zone_equals_answers() {
         "_http._tcp.web.apps.svc.cluster.local. 30 IN SRV 10 50 80 web.apps.svc.cluster.local.",
         "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
     ] {
-        assert!(
-            plain.contains(&expected),
-            "{expected} is none of {plain:#?}"
-        );
+        let is_there = plain.contains(&expected);
+        assert!(is_there, "{expected} is none of {plain:#?}");
     }
     let soa = dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap();
     let served = dig(kubedns.dns, &["cluster.local", "AXFR"]);
-    assert_eq!(
-        Some(&soa[0]),
-        served.unwrap().first(),
-        "the serial that is asked for is the one that is transferred"
-    );
+    // The serial that is asked for is the one that is transferred.
+    assert_eq!(Some(&soa[0]), served.unwrap().first());
     kubedns.stop().await;
 }
 
@@ -137,30 +132,17 @@ async fn transfer_needs_key_and_address() {
     let signed = start(&cluster, &["--transfer-to=127.0.0.0/8", &key]).await;
     let off = start(&cluster, &[]).await;
     eventually(PATIENCE, || async { zone(signed.dns, &["-k", &file]) }).await;
-    assert_eq!(
-        zone(peers.dns, &[]),
-        Err("; Transfer failed.".to_owned()),
-        "not one of the peers"
-    );
-    assert_eq!(
-        zone(signed.dns, &[]),
-        Err("; Transfer failed.".to_owned()),
-        "without the key"
-    );
+    let failed = Err("; Transfer failed.".to_owned());
+    assert_eq!(zone(peers.dns, &[]), failed, "not one of the peers");
+    assert_eq!(zone(signed.dns, &[]), failed, "without the key");
     let wrong = "hmac-sha256:xfer:d3Jvbmcgc2VjcmV0IG9mIDIyIG9jdGV0cw==";
     assert!(zone(signed.dns, &["-y", wrong]).is_err(), "another key");
-    assert!(
-        dig(signed.dns, &["-k", &file, "cluster.local", "SOA"]).is_ok_and(|lines| lines.len() == 1),
-        "a signed SOA"
-    );
+    let soa = dig(signed.dns, &["-k", &file, "cluster.local", "SOA"]);
+    assert!(soa.is_ok_and(|lines| lines.len() == 1), "a signed SOA");
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
-    assert_eq!(
-        off.metric(refused).await,
-        None,
-        "without the flag nothing is exported"
-    );
-    // Without the flag, AXFR is a query for a type without records.
+    // Without the flag, nothing is exported, and AXFR is a query for a type without records.
+    assert_eq!(off.metric(refused).await, None);
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {
         kubedns.stop().await;
@@ -341,10 +323,7 @@ async fn secondaries_follow_changes() {
     }
     let metric = |form| format!("kubedns_transfers_total{{form=\"{form}\",result=\"completed\"}}");
     let incremental = kubedns.metric(&metric("ixfr")).await;
-    assert!(
-        incremental.is_some_and(|count| count > 1.0),
-        "{incremental:?}: {}",
-        kubedns.metrics().await
-    );
+    let metrics = kubedns.metrics().await;
+    assert!(incremental > Some(1.0), "{incremental:?}: {metrics}");
     kubedns.stop().await;
 }
