@@ -175,18 +175,15 @@ mod tests {
         )
     }
 
-    /// The metrics of failed deliveries.
-    fn gauges(report: &Report) -> String {
+    /// The failures of reloads, whether a restart is needed, and whether routes are pending.
+    fn gauges(report: &Report) -> [u64; 3] {
         let text = report.metrics().render().unwrap();
-        let names = [
-            "nanny_reload_failures_total",
-            "nanny_restart_needed",
-            "nanny_routes_pending",
-        ];
-        let lines = text
-            .lines()
-            .filter(|line| names.iter().any(|name| line.starts_with(name)));
-        lines.collect::<Vec<_>>().join(", ")
+        let value = |name: &str| {
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        };
+        ["reload_failures_total", "restart_needed", "routes_pending"]
+            .map(|name| value(&format!("nanny_{name}")).unwrap())
     }
 
     /// The routes that become due within this time, if any.
@@ -202,24 +199,16 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(due(&mut delivery, LONG).await, Some(routes("192.0.2.2")));
             delivery.mark_failed(&rejected());
-            assert_eq!(
-                due(&mut delivery, RETRY_PAUSE / 2).await,
-                None,
-                "not at once"
-            );
+            let soon = due(&mut delivery, RETRY_PAUSE / 2).await;
+            assert_eq!(soon, None, "not at once");
             let reason = "dnsmasq rejects the new arguments: exit status 1: no";
             assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
         }
         delivery.mark_failed(&DeliveryError::Signal(Errno::EPERM));
         let (_, reason) = shown(&report);
-        assert_eq!(
-            reason,
-            "dnsmasq cannot be signalled: EPERM: Operation not permitted"
-        );
-        assert_eq!(
-            gauges(&report),
-            "nanny_reload_failures_total 4, nanny_restart_needed 0, nanny_routes_pending 1"
-        );
+        let expected = "dnsmasq cannot be signalled: EPERM: Operation not permitted";
+        assert_eq!(reason, expected);
+        assert_eq!(gauges(&report), [4, 0, 1]);
 
         let newest = due(&mut delivery, LONG).await.unwrap();
         delivery.mark_in_force(newest);
@@ -235,22 +224,11 @@ mod tests {
             due(&mut delivery, LONG).await.unwrap();
             delivery.mark_failed(&DeliveryError::RestartForbidden);
         }
-        assert_eq!(
-            shown(&report),
-            (
-                json!(["192.0.2.1:53"]),
-                json!(DeliveryError::RestartForbidden.to_string())
-            )
-        );
-        assert_eq!(
-            gauges(&report),
-            "nanny_reload_failures_total 0, nanny_restart_needed 1, nanny_routes_pending 0"
-        );
+        let reason = DeliveryError::RestartForbidden.to_string();
+        assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
+        assert_eq!(gauges(&report), [0, 1, 0]);
         delivery.mark_in_force(routes("192.0.2.2"));
-        assert_eq!(
-            gauges(&report),
-            "nanny_reload_failures_total 0, nanny_restart_needed 0, nanny_routes_pending 0"
-        );
+        assert_eq!(gauges(&report), [0, 0, 0]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -260,10 +238,8 @@ mod tests {
         due(&mut delivery, LONG).await.unwrap();
         delivery.mark_failed(&rejected());
         sender.send_replace(routes("192.0.2.3"));
-        assert_eq!(
-            due(&mut delivery, RETRY_PAUSE / 2).await,
-            Some(routes("192.0.2.3"))
-        );
+        let soon = due(&mut delivery, RETRY_PAUSE / 2).await;
+        assert_eq!(soon, Some(routes("192.0.2.3")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,25 +21,17 @@ async fn fails(words: &[&str]) -> (i32, String) {
 
 #[tokio::test]
 async fn bad_flags_have_error_of_go() {
-    for (words, text) in [
-        (
-            ["-no-such-flag"],
-            "flag provided but not defined: -no-such-flag",
-        ),
-        (
-            ["-syncInterval=5"],
-            "invalid value \"5\" for flag -syncInterval: parse error",
-        ),
-        (
-            ["-restartDnsmasq=maybe"],
-            "invalid boolean value \"maybe\" for -restartDnsmasq: parse error",
-        ),
-        (
-            ["-logInterval=x"],
-            "invalid value \"x\" for flag -logInterval: parse error",
-        ),
+    let unknown = "flag provided but not defined: -no-such-flag";
+    let sync = "invalid value \"5\" for flag -syncInterval: parse error";
+    let restart = "invalid boolean value \"maybe\" for -restartDnsmasq: parse error";
+    let log = "invalid value \"x\" for flag -logInterval: parse error";
+    for (word, text) in [
+        ("-no-such-flag", unknown),
+        ("-syncInterval=5", sync),
+        ("-restartDnsmasq=maybe", restart),
+        ("-logInterval=x", log),
     ] {
-        let (code, log) = fails(&words).await;
+        let (code, log) = fails(&[word]).await;
         assert_eq!(code, 2, "{log}");
         assert!(log.starts_with(text), "{log}");
     }
@@ -47,29 +39,19 @@ async fn bad_flags_have_error_of_go() {
 
 #[tokio::test]
 async fn bad_values_exit_with_one_line() {
+    let missing = "cannot execute /nonexistent: No such file or directory";
+    let echo = "/bin/echo is no dnsmasq: /bin/echo --version printed";
+    let server = "-kubednsServer (accepted: IP, IP:port, name:port): ";
+    let domain = "-kubednsDomain: \"a_b\" is no domain name";
+    let state = "cannot use the state directory \"/proc/nowhere\"";
     for (words, text) in [
-        (
-            vec!["-dnsmasqExec=/nonexistent"],
-            "cannot execute /nonexistent: No such file or directory",
-        ),
-        (
-            vec!["-dnsmasqExec=/bin/echo"],
-            "/bin/echo is no dnsmasq: /bin/echo --version printed",
-        ),
-        (
-            vec!["-kubednsServer=no.such.invalid:10053"],
-            "-kubednsServer (accepted: IP, IP:port, name:port): ",
-        ),
-        (
-            vec!["-kubednsDomain=a_b"],
-            "-kubednsDomain: \"a_b\" is no domain name",
-        ),
-        (
-            vec!["-stateDir=/proc/nowhere", "--", "-k"],
-            "cannot use the state directory \"/proc/nowhere\"",
-        ),
+        (&["-dnsmasqExec=/nonexistent"][..], missing),
+        (&["-dnsmasqExec=/bin/echo"], echo),
+        (&["-kubednsServer=no.such.invalid:10053"], server),
+        (&["-kubednsDomain=a_b"], domain),
+        (&["-stateDir=/proc/nowhere", "--", "-k"], state),
     ] {
-        let (code, log) = fails(&words).await;
+        let (code, log) = fails(words).await;
         assert_eq!(code, 255, "{log}");
         let last = log.lines().last().unwrap_or_default();
         assert!(last.starts_with('E') && last.contains(text), "{log}");
@@ -100,28 +82,19 @@ async fn port_in_use_has_reason_of_dnsmasq() {
     let (code, log) = plan.spawn().ended().await;
     assert_eq!(code, Some(255));
     let last = log.lines().last().unwrap_or_default();
-    assert!(
-        last.contains("dnsmasq did not start: exit status 2 (it cannot use the network")
-            && last.ends_with(
-                "failed to create listening socket for 127.0.0.1: Address already in use"
-            ),
-        "{log}"
-    );
+    let start = "dnsmasq did not start: exit status 2 (it cannot use the network";
+    let end = "failed to create listening socket for 127.0.0.1: Address already in use";
+    assert!(last.contains(start) && last.ends_with(end), "{log}");
 }
 
 #[tokio::test]
 async fn wrong_arguments_have_reason_of_dnsmasq() {
-    let (code, log) = NannySetup::new()
-        .dnsmasq("--no-such-option")
-        .spawn()
-        .ended()
-        .await;
+    let plan = NannySetup::new().dnsmasq("--no-such-option");
+    let (code, log) = plan.spawn().ended().await;
     assert_eq!(code, Some(255));
     let text = "exit status 1 (its arguments or configuration are wrong): bad command line options: try --help";
-    assert!(
-        log.lines().last().unwrap_or_default().ends_with(text),
-        "{log}"
-    );
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.ends_with(text), "{log}");
 }
 
 #[tokio::test]
@@ -152,11 +125,8 @@ async fn status_address_without_host_binds_wildcard() {
     let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
     addresses.extend(ipv6_is_here().then_some(SocketAddr::from((Ipv6Addr::LOCALHOST, port))));
     for address in addresses {
-        assert_eq!(
-            http::get(address, "/healthz").await.unwrap().status,
-            200,
-            "{address}"
-        );
+        let status = http::get(address, "/healthz").await.unwrap().status;
+        assert_eq!(status, 200, "{address}");
     }
     rig.end().await;
 }

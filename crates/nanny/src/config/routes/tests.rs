@@ -79,14 +79,10 @@ fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {
 
 #[test]
 fn upstream_servers_replace_resolv_conf() {
-    assert_eq!(
-        plain("{}", "[]", &["192.0.2.1", "2001:db8::1"]),
-        "192.0.2.1; 2001:db8::1"
-    );
-    assert_eq!(
-        plain("{}", r#"["192.0.2.2:5353"]"#, &["192.0.2.1"]),
-        "192.0.2.2#5353"
-    );
+    let both = plain("{}", "[]", &["192.0.2.1", "2001:db8::1"]);
+    assert_eq!(both, "192.0.2.1; 2001:db8::1");
+    let configured = plain("{}", r#"["192.0.2.2:5353"]"#, &["192.0.2.1"]);
+    assert_eq!(configured, "192.0.2.2#5353");
     assert_eq!(plain("{}", "[]", &[]), "");
 }
 
@@ -129,10 +125,8 @@ fn encrypted_servers_are_queried_by_kubedns() {
         ),
         "/a.example/127.0.0.1#10053; /b.example/127.0.0.1#10053; /c.example/192.0.2.1; 127.0.0.1#10053"
     );
-    assert_eq!(
-        plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]),
-        "127.0.0.1#10053"
-    );
+    let encrypted = plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]);
+    assert_eq!(encrypted, "127.0.0.1#10053");
 }
 
 /// Computes the routes for each forwarder, before and after kubedns is known to follow the
@@ -219,8 +213,6 @@ fn own_addresses_are_omitted_as_loops() {
         "/a.example/127.0.0.1#9999; /b.example/192.0.2.1; 192.0.2.2; loop 127.0.0.1:53 for all; \
          loop 127.0.0.1:53 for a.example; loop 127.0.0.1:53 for b.example"
     );
-    assert_eq!(
-        plain("{}", "[]", &["127.0.0.1", "192.0.2.1"]),
-        "192.0.2.1; loop 127.0.0.1:53 for all"
-    );
+    let of_node = plain("{}", "[]", &["127.0.0.1", "192.0.2.1"]);
+    assert_eq!(of_node, "192.0.2.1; loop 127.0.0.1:53 for all");
 }
