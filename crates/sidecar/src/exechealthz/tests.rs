@@ -33,101 +33,74 @@ const KUBEDNS: &str = "kubedns@127.0.0.1:10053";
 
 #[test]
 fn command_lines_have_their_paths() {
-    let cases: [(&str, &[&str], Vec<String>); 7] = [
-        (
-            "not asked for",
-            &["--probe=kubedns,127.0.0.1:10053,NAME"],
-            vec![],
-        ),
-        (
-            "1.4.0: one command for both",
-            &[
-                "-cmd=nslookup NAME 127.0.0.1 >/dev/null && nslookup NAME 127.0.0.1:10053 >/dev/null",
-                "-port=8080",
-                "-quiet",
-            ],
-            vec![format!("/healthz: {DNSMASQ} {KUBEDNS}")],
-        ),
-        (
-            "1.4 and 1.5: a path for each",
-            &[
-                "--cmd=nslookup NAME 127.0.0.1 >/dev/null",
-                "--url=/healthz-dnsmasq",
-                "--cmd=nslookup NAME 127.0.0.1:10053 >/dev/null",
-                "--url=/healthz-kubedns",
-                "--port=8080",
-                "--quiet",
-            ],
-            vec![
-                format!("/healthz-dnsmasq: {DNSMASQ}"),
-                format!("/healthz-kubedns: {KUBEDNS}"),
-            ],
-        ),
-        (
-            "another server, and another name",
-            &["--cmd=nslookup NAME 10.0.0.10 && nslookup NAME 127.0.0.1 && nslookup x 127.0.0.1"],
-            vec![format!(
-                "/healthz: healthz_1@10.0.0.10:53 {DNSMASQ} healthz_3@127.0.0.1:53"
-            )],
-        ),
+    let kubedns = "--probe=kubedns,127.0.0.1:10053,NAME";
+    let dnsmasq = "--probe=dnsmasq,127.0.0.1,NAME";
+    let both = [
+        "-cmd=nslookup NAME 127.0.0.1 >/dev/null && nslookup NAME 127.0.0.1:10053 >/dev/null",
+        "-port=8080",
+        "-quiet",
+    ];
+    let each = [
+        "--cmd=nslookup NAME 127.0.0.1 >/dev/null",
+        "--url=/healthz-dnsmasq",
+        "--cmd=nslookup NAME 127.0.0.1:10053 >/dev/null",
+        "--url=/healthz-kubedns",
+        "--port=8080",
+        "--quiet",
+    ];
+    let others =
+        ["--cmd=nslookup NAME 10.0.0.10 && nslookup NAME 127.0.0.1 && nslookup x 127.0.0.1"];
+    let existing = [
+        "--probe=mine,127.0.0.1:53,NAME,1,A",
+        "--cmd=nslookup NAME 127.0.0.1",
+    ];
+    let probes = ["--exechealthz-port=8080", kubedns, dnsmasq];
+
+    let of_dnsmasq = format!("/healthz-dnsmasq: {DNSMASQ}");
+    let of_kubedns = format!("/healthz-kubedns: {KUBEDNS}");
+    let of_each = vec![of_dnsmasq.clone(), of_kubedns.clone()];
+    let of = |probes: &str| format!("/healthz: {probes}");
+    let of_both = of(&format!("{DNSMASQ} {KUBEDNS}"));
+    let of_others = of(&format!(
+        "healthz_1@10.0.0.10:53 {DNSMASQ} healthz_3@127.0.0.1:53"
+    ));
+    let of_probes = of(&format!("{KUBEDNS} {DNSMASQ}"));
+    let of_probes = vec![of_kubedns.clone(), of_dnsmasq, of_probes];
+    for (case, words, paths) in [
+        ("not asked for", &[kubedns][..], vec![]),
+        ("1.4.0: one command for both", &both, vec![of_both]),
+        ("1.4 and 1.5: a path for each", &each, of_each),
+        ("another server, another name", &others, vec![of_others]),
         (
             "an existing probe",
-            &[
-                "--probe=mine,127.0.0.1:53,NAME,1,A",
-                "--cmd=nslookup NAME 127.0.0.1",
-            ],
-            vec!["/healthz: mine@127.0.0.1:53".to_owned()],
+            &existing,
+            vec![of("mine@127.0.0.1:53")],
         ),
+        ("probes alone", &probes, of_probes),
         (
-            "probes alone",
-            &[
-                "--exechealthz-port=8080",
-                "--probe=kubedns,127.0.0.1:10053,NAME",
-                "--probe=dnsmasq,127.0.0.1,NAME",
-            ],
-            vec![
-                format!("/healthz-kubedns: {KUBEDNS}"),
-                format!("/healthz-dnsmasq: {DNSMASQ}"),
-                format!("/healthz: {KUBEDNS} {DNSMASQ}"),
-            ],
+            "the old port",
+            &["--port=8080", kubedns],
+            vec![of_kubedns, of(KUBEDNS)],
         ),
-        (
-            "the port of old command lines",
-            &["--port=8080", "--probe=kubedns,127.0.0.1:10053,NAME"],
-            vec![
-                format!("/healthz-kubedns: {KUBEDNS}"),
-                format!("/healthz: {KUBEDNS}"),
-            ],
-        ),
-    ];
-    for (case, words, paths) in cases {
+    ] {
         assert_eq!(plan(words), Ok(paths), "{case}");
     }
 }
 
 #[test]
 fn wrong_flags_end_the_start() {
-    let cases: [(&[&str], &str); 5] = [
-        (
-            &["--exechealthz-port=8080"],
-            "--exechealthz-port: there is nothing to check without a --probe or a --cmd",
-        ),
+    let nothing = "--exechealthz-port: there is nothing to check without a --probe or a --cmd";
+    let no_slash = "--url: \"healthz\" does not begin with a slash";
+    let not_run = "Usage of sidecar: see sidecar --help\ninvalid argument \"echo healthz\" for \"--cmd\" flag: \
+                   commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\"\n";
+    let [a, b] = ["--cmd=nslookup a 127.0.0.1", "--cmd=nslookup b 127.0.0.1"];
+    for (words, line) in [
+        (&["--exechealthz-port=8080"][..], nothing),
         (&["--url=/healthz"], "--cmd, --url: 0 commands for 1 paths"),
-        (
-            &["--cmd=nslookup a 127.0.0.1", "--cmd=nslookup b 127.0.0.1"],
-            "--cmd, --url: 2 commands for 1 paths",
-        ),
-        (
-            &["--cmd=nslookup a 127.0.0.1", "--url=healthz"],
-            "--url: \"healthz\" does not begin with a slash",
-        ),
-        (
-            &["--cmd=echo healthz"],
-            "Usage of sidecar: see sidecar --help\ninvalid argument \"echo healthz\" for \"--cmd\" flag: \
-             commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\"\n",
-        ),
-    ];
-    for (words, line) in cases {
+        (&[a, b], "--cmd, --url: 2 commands for 1 paths"),
+        (&[a, "--url=healthz"], no_slash),
+        (&["--cmd=echo healthz"], not_run),
+    ] {
         assert_eq!(plan(words).unwrap_err(), line);
     }
 }
@@ -138,14 +111,8 @@ fn overdue_result_fails_the_check() {
         .parse()
         .unwrap();
     let metrics = Metrics::new("sidecar").unwrap();
-    let probe = Probe::new(
-        spec,
-        PodPart::Kubedns,
-        HealthMode::SelfOnly,
-        "kubedns",
-        &metrics,
-    )
-    .unwrap();
+    let mode = HealthMode::SelfOnly;
+    let probe = Probe::new(spec, PodPart::Kubedns, mode, "kubedns", &metrics).unwrap();
     let waiting = probe.health().since;
     let after = |seconds| probe_error(&probe, waiting + Duration::from_secs(seconds));
     assert_eq!(after(35), None, "waiting for the first result");

@@ -16,34 +16,25 @@ fn read(text: &str) -> Result<Vec<String>, String> {
 
 #[test]
 fn commands_of_manifests_are_parsed() {
-    let cases: [(&str, &str, &[&str]); 5] = [
+    let [dnsmasq, kubedns] = ["a.b. 127.0.0.1:53", "a.b. 127.0.0.1:10053"];
+    let both = "nslookup a.b 127.0.0.1 >/dev/null && nslookup a.b 127.0.0.1:10053 >/dev/null";
+    let all_output = " nslookup  a.b. 127.0.0.1 > /dev/null 2>&1";
+    let no_redirection = "nslookup a.b 127.0.0.1&&nslookup c 127.0.0.1";
+    for (case, text, lookups) in [
         (
             "up to 1.3",
             "nslookup a.b 127.0.0.1 >/dev/null",
-            &["a.b. 127.0.0.1:53"],
+            &[dnsmasq][..],
         ),
-        (
-            "1.4",
-            "nslookup a.b 127.0.0.1 >/dev/null && nslookup a.b 127.0.0.1:10053 >/dev/null",
-            &["a.b. 127.0.0.1:53", "a.b. 127.0.0.1:10053"],
-        ),
-        (
-            "1.5",
-            "nslookup a.b 127.0.0.1:10053 >/dev/null",
-            &["a.b. 127.0.0.1:10053"],
-        ),
-        (
-            "all output",
-            " nslookup  a.b. 127.0.0.1 > /dev/null 2>&1",
-            &["a.b. 127.0.0.1:53"],
-        ),
+        ("1.4", both, &[dnsmasq, kubedns]),
+        ("1.5", "nslookup a.b 127.0.0.1:10053 >/dev/null", &[kubedns]),
+        ("all output", all_output, &[dnsmasq]),
         (
             "no redirection",
-            "nslookup a.b 127.0.0.1&&nslookup c 127.0.0.1",
-            &["a.b. 127.0.0.1:53", "c. 127.0.0.1:53"],
+            no_redirection,
+            &[dnsmasq, "c. 127.0.0.1:53"],
         ),
-    ];
-    for (case, text, lookups) in cases {
+    ] {
         assert_eq!(read(text).unwrap(), lookups, "{case}");
     }
 }

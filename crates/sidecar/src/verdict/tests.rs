@@ -110,18 +110,14 @@ fn failing_probe_names_silent_part() {
     let starting = "starting: no probe has ended yet";
     let not_synced = "not_synced: kubedns refuses cluster names: its first lists are incomplete";
     let not_yet = "starting: kubedns waits for its first lists";
+    let hung = probed(vec![kubedns_fails, dnsmasq_alone.clone()]);
+    let separated = probed(vec![kubedns_well, dnsmasq_alone]);
+    let late = refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n");
+    let early = refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n");
     for (case, status, expected) in [
         ("lost packets", probed(vec![lost]), None),
-        (
-            "kubedns hangs",
-            probed(vec![kubedns_fails, dnsmasq_alone.clone()]),
-            Some(hangs),
-        ),
-        (
-            "dnsmasq is cut off from kubedns",
-            probed(vec![kubedns_well, dnsmasq_alone]),
-            Some(cut_off),
-        ),
+        ("kubedns hangs", hung, Some(hangs)),
+        ("dnsmasq is cut off from kubedns", separated, Some(cut_off)),
         (
             "dnsmasq hangs",
             probed(vec![dnsmasq_fails]),
@@ -133,16 +129,8 @@ fn failing_probe_names_silent_part() {
             Some(own),
         ),
         ("the first seconds", probed(vec![waiting]), Some(starting)),
-        (
-            "not synced",
-            refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n"),
-            Some(not_synced),
-        ),
-        (
-            "not synced yet",
-            refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n"),
-            Some(not_yet),
-        ),
+        ("not synced", late, Some(not_synced)),
+        ("not synced yet", early, Some(not_yet)),
     ] {
         assert_eq!(found(&status), Vec::from_iter(expected), "{case}");
     }
@@ -162,28 +150,22 @@ fn upstreams_are_judged_per_route() {
     let stub = "stub_domain_down: names of acme.local are not answered: none of their servers answers (192.0.2.2:53)";
     let live_and = |second| forwarding(vec![upstream(live, &["."], ""), second]);
     let only = |upstream| forwarding(vec![upstream]);
+    let acme = ["acme.local"];
     let dead = (".", other, 0);
     let up = (".", live, 1);
+    let dead_stub = ("acme.local", other, 0);
     for (case, status, expected) in [
         ("the only one", only(silent(other, &["."])), Some(none)),
         ("of unknown purpose", only(silent(other, &[])), Some(none)),
         ("one of two", live_and(silent(other, &["."])), Some(one)),
-        (
-            "a stub domain",
-            live_and(silent(other, &["acme.local"])),
-            Some(stub),
-        ),
-        (
-            "a stub domain fails",
-            only(fails(other, &["acme.local"])),
-            Some(stub),
-        ),
+        ("a stub domain", live_and(silent(other, &acme)), Some(stub)),
+        ("a stub domain fails", only(fails(other, &acme)), Some(stub)),
         ("the root is refused", only(fails(other, &["."])), None),
         ("the only one of kubedns", routes(&[dead]), Some(none)),
         ("one of two of kubedns", routes(&[up, dead]), Some(one)),
         (
-            "a stub domain of kubedns",
-            routes(&[up, ("acme.local", other, 0)]),
+            "stub domain of kubedns",
+            routes(&[up, dead_stub]),
             Some(stub),
         ),
     ] {

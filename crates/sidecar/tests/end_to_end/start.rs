@@ -17,38 +17,24 @@ async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
 async fn failed_start_is_one_line() {
     let taken = Sidecar::start::<&str>(&[]).await;
     let port = format!("--prometheus-port={}", taken.address.port());
-    let cases: [(&[&str], &str); 4] = [
-        (
-            &["--prometheus-addr=127.0.0.1", &port],
-            "cannot listen on 127.0.0.1:",
-        ),
-        (
-            &["--prometheus-addr=192.0.2.1", "--prometheus-port=1"],
-            "cannot listen on 192.0.2.1:1: ",
-        ),
-        (
-            &[
-                "--prometheus-port=0",
-                "--probe=a,127.0.0.1,x",
-                "--probe=a,127.0.0.1,y",
-            ],
-            "the label a is used twice",
-        ),
-        (
-            &["--prometheus-port=0", "--prometheus-path=metrics"],
-            "\"metrics\" does not begin with a slash",
-        ),
-    ];
-    for (flags, expected) in cases {
+    let any_port = "--prometheus-port=0";
+    let loopback = ["--prometheus-addr=127.0.0.1", &port];
+    let foreign = ["--prometheus-addr=192.0.2.1", "--prometheus-port=1"];
+    let twice = [any_port, "--probe=a,127.0.0.1,x", "--probe=a,127.0.0.1,y"];
+    let no_slash = [any_port, "--prometheus-path=metrics"];
+    for (flags, expected) in [
+        (&loopback[..], "cannot listen on 127.0.0.1:"),
+        (&foreign, "cannot listen on 192.0.2.1:1: "),
+        (&twice, "the label a is used twice"),
+        (&no_slash, "\"metrics\" does not begin with a slash"),
+    ] {
         let (status, lines) = fails(flags).await;
         assert_eq!(status, 255, "{flags:?}");
         let [line] = lines.as_slice() else {
             panic!("{flags:?}: {lines:?}")
         };
-        assert!(
-            line.starts_with('E') && line.contains(expected),
-            "{flags:?}: {line}"
-        );
+        let is_error = line.starts_with('E') && line.contains(expected);
+        assert!(is_error, "{flags:?}: {line}");
     }
 }
 
@@ -60,10 +46,8 @@ async fn signal_ends_with_success() {
         let status = sidecar.process.wait(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{signal}");
         let last = sidecar.process.stderr().pop().unwrap_or_default();
-        assert!(
-            last.contains(&format!("stopping signal=\"{signal}\"")),
-            "{last}"
-        );
+        let stopping = format!("stopping signal=\"{signal}\"");
+        assert!(last.contains(&stopping), "{last}");
     }
 }
 
