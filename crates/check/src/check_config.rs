@@ -237,58 +237,43 @@ mod tests {
             |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
         let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
         let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
+        let wrong =
+            of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n");
+        let wrong_lines = [
+            "kube-dns: error: invalid format, must be key=value (key federations",
+            "kube-dns: error: bad IP address: \"10.0.0.300\" (key upstreamNameservers, value",
+            "kube-dns: warning: unknown key \"stubDomain\" is ignored: did you mean stubDomains?",
+        ];
+        let wrong_names =
+            of("  hosts: 192.0.2.1 a.cluster.local\n  aliases: '{\"b\": 1}'\n  host: ''\n");
+        let names_lines = [
+            "kube-dns: error: invalid JSON: invalid type: integer `1`, expected a string at line 1 column 7 (key aliases",
+            "kube-dns: error: \"a.cluster.local\" is in the cluster domain, which is reserved for Services (key hosts",
+            "kube-dns: warning: unknown key \"host\" is ignored: did you mean hosts?",
+        ];
+        let list = of("  upstreamNameservers: [192.0.2.1]\n");
+        let not_text = "kube-dns: error: upstreamNameservers is not text: put the JSON in quotes";
+        let twice = of("  hosts: 192.0.2.1 a\n  aliases: '{\"a\": \"b.c\"}'\n");
+        let in_both = "kube-dns: error: \"a\" is in both keys, hosts and aliases (key aliases";
+        let hosts = of("  hosts: |\n    192.0.2.1 db.acme.example\n");
+        let [is_good, hosts_good] =
+            ["stubDomains", "hosts"].map(|key| format!("kube-dns: good ({key})"));
+        let unreadable = "kube-dns check config: /";
         for (text, status, lines) in [
-            (good.clone(), 0, &["kube-dns: good (stubDomains)"][..]),
-            (
-                format!("{service}{good}"),
-                0,
-                &["kube-dns: good (stubDomains)"],
-            ),
-            (
-                of(
-                    "  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n",
-                ),
-                1,
-                &[
-                    "kube-dns: error: invalid format, must be key=value (key federations",
-                    "kube-dns: error: bad IP address: \"10.0.0.300\" (key upstreamNameservers, value",
-                    "kube-dns: warning: unknown key \"stubDomain\" is ignored: did you mean stubDomains?",
-                ],
-            ),
-            (
-                of("  upstreamNameservers: [192.0.2.1]\n"),
-                1,
-                &["kube-dns: error: upstreamNameservers is not text: put the JSON in quotes"],
-            ),
-            (
-                of("  hosts: |\n    192.0.2.1 db.acme.example\n"),
-                0,
-                &["kube-dns: good (hosts)"],
-            ),
-            (
-                of("  hosts: 192.0.2.1 a.cluster.local\n  aliases: '{\"b\": 1}'\n  host: ''\n"),
-                1,
-                &[
-                    "kube-dns: error: invalid JSON: invalid type: integer `1`, expected a string at line 1 column 7 (key aliases",
-                    "kube-dns: error: \"a.cluster.local\" is in the cluster domain, which is reserved for Services (key hosts",
-                    "kube-dns: warning: unknown key \"host\" is ignored: did you mean hosts?",
-                ],
-            ),
-            (
-                of("  hosts: 192.0.2.1 a\n  aliases: '{\"a\": \"b.c\"}'\n"),
-                1,
-                &["kube-dns: error: \"a\" is in both keys, hosts and aliases (key aliases"],
-            ),
-            (service.to_owned(), 2, &["kube-dns check config: /"]),
-            ("{".to_owned(), 2, &["kube-dns check config: /"]),
+            (good.clone(), 0, &[is_good.as_str()][..]),
+            (format!("{service}{good}"), 0, &[&is_good]),
+            (wrong, 1, &wrong_lines),
+            (list, 1, &[not_text]),
+            (hosts, 0, &[&hosts_good]),
+            (wrong_names, 1, &names_lines),
+            (twice, 1, &[in_both]),
+            (service.to_owned(), 2, &[unreadable]),
+            ("{".to_owned(), 2, &[unreadable]),
         ] {
             std::fs::write(&file, &text).unwrap();
             let (found, said) = check(&["config", file.to_str().unwrap()]);
-            assert_eq!(
-                (found, said.lines().count()),
-                (status, lines.len()),
-                "{text}: {said}"
-            );
+            assert_eq!(found, status, "{text}: {said}");
+            assert_eq!(said.lines().count(), lines.len(), "{text}: {said}");
             for (line, expected) in said.lines().zip(lines) {
                 assert!(line.starts_with(expected), "{line}");
             }
@@ -348,15 +333,12 @@ mod tests {
     fn own_names_in_cluster_domain_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_str().unwrap();
+        let both = ["--domain", "cluster.local,k8s.example"];
         for (name, flags, status) in [
             ("a.cluster.local", &[][..], 1),
             ("a.cluster.local", &["--domain=k8s.example."], 0),
             ("a.k8s.example", &[], 0),
-            (
-                "a.k8s.example",
-                &["--domain", "cluster.local,k8s.example"],
-                1,
-            ),
+            ("a.k8s.example", &both, 1),
             ("a", &["--domain=_"], 2),
         ] {
             std::fs::write(directory.path().join("hosts"), format!("192.0.2.1 {name}")).unwrap();

@@ -242,35 +242,21 @@ mod tests {
 
     #[test]
     fn address_is_asked_by_reverse_name() {
+        let whole = "web.apps.svc.cluster.local.";
+        let reverse = "1.0.96.10.IN-ADDR.arpa";
+        let of_ipv6 = format!("a.1.{}d.f.ip6.arpa.", "0.".repeat(28));
+        let usual = vec![1, 28, 33];
         for (text, name, absolute, types) in [
-            ("web", "web.", false, vec![1, 28, 33]),
-            (
-                "web.apps.svc.cluster.local.",
-                "web.apps.svc.cluster.local.",
-                true,
-                vec![1, 28, 33],
-            ),
+            ("web", "web.", false, usual.clone()),
+            (whole, whole, true, usual),
             ("10.96.0.1", "1.0.96.10.in-addr.arpa.", true, vec![12]),
-            (
-                "1.0.96.10.IN-ADDR.arpa",
-                "1.0.96.10.IN-ADDR.arpa.",
-                true,
-                vec![12],
-            ),
-            (
-                "fd00::1a",
-                &format!("a.1.{}d.f.ip6.arpa.", "0.".repeat(28)),
-                true,
-                vec![12],
-            ),
+            (reverse, "1.0.96.10.IN-ADDR.arpa.", true, vec![12]),
+            ("fd00::1a", &of_ipv6, true, vec![12]),
         ] {
             let request = request(text, "", "").unwrap();
             assert_eq!(request.name.to_string(), name);
-            assert_eq!(
-                (request.absolute, request.types),
-                (absolute, types),
-                "{text}"
-            );
+            assert_eq!(request.absolute, absolute, "{text}");
+            assert_eq!(request.types, types, "{text}");
         }
         assert_eq!(request("web", "srv", "").unwrap().types, [33]);
     }
@@ -283,20 +269,16 @@ mod tests {
             search("apps"),
             RequestedSearch::Namespace("apps".to_owned())
         );
+        let domains = ["a.example", "b.example"].map(|domain| Name::parse(domain).unwrap());
+        let domains = RequestedSearch::Domains(domains.into());
         for text in [
             "a.example b.example",
             "a.example,b.example",
             " a.example.\t b.example. ",
         ] {
-            let RequestedSearch::Domains(domains) = search(text) else {
-                panic!("{text}")
-            };
-            let domains: Vec<String> = domains.iter().map(ToString::to_string).collect();
-            assert_eq!(domains, ["a.example.", "b.example."], "{text}");
+            assert_eq!(search(text), domains, "{text}");
         }
-        let RequestedSearch::Domains(root) = search(".") else {
-            panic!("the root is a domain")
-        };
-        assert_eq!(root[0].to_string(), ".");
+        let root = Name::parse(".").unwrap();
+        assert_eq!(search("."), RequestedSearch::Domains(vec![root]));
     }
 }

@@ -90,51 +90,32 @@ mod tests {
     fn search_list_orders_names_as_glibc() {
         let label = "a".repeat(63);
         let long = [label.as_str(); 3].join(".");
+        let port = "_http._tcp.web.apps.svc.cluster.local";
+        let completed_port = format!("{port}.a.example.");
+        let port_first = [&format!("{port}."), completed_port.as_str()];
+        let in_prod = [
+            "web.apps.prod.svc.cluster.local.",
+            "web.apps.svc.cluster.local.",
+            "web.apps.cluster.local.",
+            "web.apps.",
+        ];
+        let unchanged_first = ["web.apps.", "web.apps.a.example.", "web.apps.b.example."];
+        let too_long = format!("{label}.example b.example");
+        let long_last = [&format!("{long}.b.example."), &*format!("{long}.")];
+        let two = "a.example b.example";
+        let twice = ". A.example a.example";
         for (name, search, ndots, expected) in [
             // A name with fewer dots than `ndots` is completed first; any other name is first
             // queried unchanged.
-            (
-                "web.apps",
-                "prod",
-                "",
-                &[
-                    "web.apps.prod.svc.cluster.local.",
-                    "web.apps.svc.cluster.local.",
-                    "web.apps.cluster.local.",
-                    "web.apps.",
-                ][..],
-            ),
-            (
-                "web.apps",
-                "a.example b.example",
-                "1",
-                &["web.apps.", "web.apps.a.example.", "web.apps.b.example."],
-            ),
-            (
-                "_http._tcp.web.apps.svc.cluster.local",
-                "a.example",
-                "",
-                &[
-                    "_http._tcp.web.apps.svc.cluster.local.",
-                    "_http._tcp.web.apps.svc.cluster.local.a.example.",
-                ],
-            ),
+            ("web.apps", "prod", "", &in_prod[..]),
+            ("web.apps", two, "1", &unchanged_first),
+            (port, "a.example", "", &port_first),
             // Absolute names are not completed.
             ("web.apps.", "prod", "", &["web.apps."]),
             ("10.96.0.1", "prod", "", &["1.0.96.10.in-addr.arpa."]),
             // Repeated names and too long names are omitted.
-            (
-                "web",
-                ". A.example a.example",
-                "",
-                &["web.", "web.A.example."],
-            ),
-            (
-                &long,
-                &format!("{label}.example b.example"),
-                "",
-                &[&format!("{long}.b.example."), &format!("{long}.")],
-            ),
+            ("web", twice, "", &["web.", "web.A.example."]),
+            (&long, &too_long, "", &long_last),
         ] {
             let [name, search, ndots] = [name, search, ndots].map(str::to_owned);
             let parameters = ExplainParameters {
@@ -144,15 +125,10 @@ mod tests {
                 qtype: String::new(),
             };
             let request = ExplainRequest::parse(&parameters).unwrap();
-            let list = search_list(&request, &Name::parse("cluster.local.").unwrap());
-            let names: Vec<String> = names_to_query(
-                &request,
-                &list,
-                &Zone::new(&Name::parse("cluster.local.").unwrap()),
-            )
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+            let domain = Name::parse("cluster.local.").unwrap();
+            let list = search_list(&request, &domain);
+            let names = names_to_query(&request, &list, &Zone::new(&domain));
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             assert_eq!(names, expected, "{parameters:?}");
         }
     }
