@@ -11,8 +11,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+pub use tokio_rustls::rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 pub use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 /// A TLS proxy. The proxy terminates TLS, and opens a connection to the server for each client
 /// connection.
@@ -45,6 +47,31 @@ impl Gate {
             .expect("a gate")
             .with_no_client_auth();
         Self::over(builder.with_single_cert(chain, key).expect("a gate"), to).await
+    }
+
+    /// Opens a proxy that requires a client certificate, which must be valid at the time of
+    /// `clock`. `folder` has the CA of the clients, `ca.pem`, and the certificate of the proxy,
+    /// `server.pem` with `server.key`.
+    pub async fn for_clients_of(
+        folder: &Path,
+        clock: Arc<dyn TimeProvider>,
+        to: SocketAddr,
+    ) -> Self {
+        let certificate = |name: &str| CertificateDer::from_pem_file(folder.join(name));
+        let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).expect("a key");
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(certificate("ca.pem").expect("a CA"))
+            .expect("a CA");
+        let provider = Arc::new(default_provider());
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let config = ServerConfig::builder_with_details(provider, clock)
+            .with_safe_default_protocol_versions()
+            .expect("a gate")
+            .with_client_cert_verifier(verifier.build().expect("a CA"))
+            .with_single_cert(vec![certificate("server.pem").expect("a gate")], key);
+        Self::over(config.expect("a gate"), to).await
     }
 
     /// Opens a proxy with these TLS settings.

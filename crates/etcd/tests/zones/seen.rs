@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wire::Name;
 
-/// A feed of `skydns.local` below `/skydns`. The feed runs until this value is dropped.
+/// A feed of a zone below `/skydns`. The feed runs until this value is dropped.
 pub(crate) struct SeenFeed {
     state: watch::Receiver<SeenState>,
     registry: Registry,
@@ -37,14 +37,19 @@ impl EtcdSink for SeenSink {
 }
 
 impl SeenFeed {
+    /// A feed of the zone `skydns.local`.
     pub(crate) fn feed(access: EtcdAccess) -> Self {
         Self::limited_feed(access, usize::MAX)
     }
 
-    /// A feed that keeps at most `max_octets` of messages.
+    /// A feed of the zone `skydns.local` that keeps at most `max_octets` of messages.
     pub(crate) fn limited_feed(access: EtcdAccess, max_octets: usize) -> Self {
+        Self::of_zone(access, &Name::parse("skydns.local").unwrap(), max_octets)
+    }
+
+    pub(crate) fn of_zone(access: EtcdAccess, zone: &Name, max_octets: usize) -> Self {
         let (sender, state) = watch::channel(SeenState::default());
-        let keys = ZoneKeys::new("/skydns", &Name::parse("skydns.local").unwrap());
+        let keys = ZoneKeys::new("/skydns", zone);
 
         let registry = Registry::new();
         let metrics = EtcdMetrics::new().unwrap();
@@ -84,7 +89,7 @@ impl SeenFeed {
     async fn wait<T>(&self, wanted: impl Fn(&SeenState) -> Option<T>) -> T {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| wanted(state).is_some());
-        let settled = tokio::time::timeout(super::TIMEOUT, settled).await;
+        let settled = tokio::time::timeout(crate::TIMEOUT, settled).await;
         let settled = settled.expect("it is seen in time").expect("the feed runs");
         wanted(&settled).unwrap()
     }

@@ -1,41 +1,20 @@
 //! The feed of a zone on a real etcd: first list, changes, and outages of etcd.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test whose set-up fails has to end there"
-)]
-
-mod relay;
-mod seen;
-
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
-
 use daemon::blocking_read::READ_TIMEOUT;
 use etcd::{EtcdAccess, EtcdLogin, EtcdTlsFiles};
-use relay::Relay;
-use seen::SeenFeed;
 use testkit::etcd::Etcd;
 use testkit::eventually;
-use testkit::tls::{Gate, file};
+use testkit::tls::{DefaultTimeProvider, Gate, file};
 
-const TIMEOUT: Duration = Duration::from_mins(1);
+use crate::relay::Relay;
+use crate::seen::SeenFeed;
+use crate::{TIMEOUT, access};
+
 const ZONE: &str = "/skydns/local/skydns";
-
-fn access(url: &str) -> EtcdAccess {
-    EtcdAccess {
-        members: vec![url.parse().unwrap()],
-        ..EtcdAccess::default()
-    }
-}
 
 #[tokio::test]
 async fn keys_and_changes_are_followed() {
@@ -179,46 +158,30 @@ async fn pass_silence() {
     tokio::time::resume();
 }
 
-/// A change of a zone with the keys `web` and `db`, and the result.
-type MissedChange = (
-    &'static str,
-    fn(&Etcd) -> Pin<Box<dyn Future<Output = ()> + '_>>,
-    &'static [&'static str],
-);
+/// Makes changes of the zone: `put KEY`, `change KEY` and `delete KEY`.
+async fn make_changes(etcd: &Etcd, changes: &[&str]) {
+    for change in changes {
+        let (change, key) = change.split_once(' ').unwrap();
+        let key = format!("{ZONE}/{key}");
+        match change {
+            "put" => etcd.put(&key, "{}").await,
+            "change" => etcd.put(&key, r#"{"host":"10.0.0.2"}"#).await,
+            _ => etcd.delete(&key).await,
+        }
+    }
+}
 
 /// A proxy keeps the connection of the watch open, and loses what etcd sends. Other connections
 /// work.
 #[tokio::test]
 async fn muted_watch_is_replaced() {
-    let set = r#"{"host":"10.0.0.2"}"#;
-    let cases: [MissedChange; 4] = [
-        (
-            "a new key",
-            |etcd| Box::pin(etcd.put("/skydns/local/skydns/new", "{}")),
-            &["db", "new", "web"],
-        ),
-        (
-            "a deleted key",
-            |etcd| Box::pin(etcd.delete("/skydns/local/skydns/web")),
-            &["db"],
-        ),
-        (
-            "a changed key",
-            |etcd| Box::pin(etcd.put("/skydns/local/skydns/web", r#"{"host":"10.0.0.2"}"#)),
-            &["db", "web"],
-        ),
-        (
-            "a key for another",
-            |etcd| {
-                Box::pin(async {
-                    etcd.delete("/skydns/local/skydns/web").await;
-                    etcd.put("/skydns/local/skydns/new", "{}").await;
-                })
-            },
-            &["db", "new"],
-        ),
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["put new"], &["db", "new", "web"]),
+        (&["delete web"], &["db"]),
+        (&["change web"], &["db", "web"]),
+        (&["delete web", "put new"], &["db", "new"]),
     ];
-    for (what, change, expected) in cases {
+    for (changes, expected) in cases {
         let Some(etcd) = Etcd::start("a muted watch of etcd is").await else {
             return;
         };
@@ -231,25 +194,22 @@ async fn muted_watch_is_replaced() {
         let before = seen.tree();
 
         relay.mute_open_watches();
-        change(&etcd).await;
+        make_changes(&etcd, changes).await;
         // This key is in no zone: etcd's revision alone shows nothing.
-        etcd.put("/elsewhere", set).await;
+        etcd.put("/elsewhere", "{}").await;
         pass_silence().await;
-        let failure = seen.until_lost().await;
         assert_eq!(
-            failure, "the watch is silent although the zone has changed",
-            "{what}"
+            seen.until_lost().await,
+            "the watch is silent although the zone has changed",
+            "{changes:?}"
         );
         seen.until(|tree| *tree != before && expected.len() == tree.len())
             .await;
-        assert!(
-            expected
-                .iter()
-                .all(|key| seen.tree().has_key_within(&[key])),
-            "{what}"
-        );
+        let tree = seen.tree();
+        let has_all = expected.iter().all(|key| tree.has_key_within(&[key]));
+        assert!(has_all, "{changes:?}");
         seen.until_connected().await;
-        assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1, "{what}");
+        assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1, "{changes:?}");
     }
 }
 
@@ -435,12 +395,9 @@ async fn tls_client_certificate_is_sent() {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
-    let pem = |name: &str| {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../cluster/testdata/tls")
-            .join(name)
-    };
-    let gate = Gate::over(asking_for_certificates(&pem), etcd.address).await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls");
+    let pem = |name: &str| folder.join(name);
+    let gate = Gate::for_clients_of(&folder, Arc::new(DefaultTimeProvider), etcd.address).await;
     let access = access(&format!("https://localhost:{}", gate.address.port()));
     let without = EtcdTlsFiles {
         ca: Some(pem("ca.pem")),
@@ -461,24 +418,6 @@ async fn tls_client_certificate_is_sent() {
     })
     .until(|tree| tree.len() == 1)
     .await;
-}
-
-fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
-    let ca = CertificateDer::from_pem_file(pem("ca.pem")).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(ca).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let chain = vec![CertificateDer::from_pem_file(pem("server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(pem("server.key")).unwrap();
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    builder
-        .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(chain, key)
-        .unwrap()
 }
 
 /// After random changes, outages and compactions, a feed has the same messages as a new feed.

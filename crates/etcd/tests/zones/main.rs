@@ -1,0 +1,27 @@
+//! Zones of a real etcd: how a feed follows them, and the answers from their messages.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test whose set-up fails has to end there"
+)]
+
+mod feed;
+mod relay;
+mod seen;
+mod skydns;
+mod table;
+
+use std::time::Duration;
+
+use etcd::EtcdAccess;
+
+/// Timeout of all waits, generous for slow machines.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+fn access(url: &str) -> EtcdAccess {
+    EtcdAccess {
+        members: vec![url.parse().unwrap()],
+        ..EtcdAccess::default()
+    }
+}

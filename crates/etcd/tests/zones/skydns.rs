@@ -1,0 +1,51 @@
+//! Answers are compared with those of SkyDNS and of CoreDNS' etcd plugin. The tables of records and
+//! answers come from the tests of SkyDNS and CoreDNS; further records are those that kube2sky and
+//! external-dns write. Each test writes its keys to a real etcd, reads them with a feed, and
+//! answers queries with the engine.
+//!
+//! TTLs, SOA records and the order of records are not compared.
+
+use crate::table::{Served, check_table};
+
+#[tokio::test]
+async fn the_table_of_skydns_holds() {
+    check_table(include_str!("tables/skydns.txt"), "the table of SkyDNS is").await;
+}
+
+#[tokio::test]
+async fn the_tables_of_coredns_hold() {
+    for table in [
+        include_str!("tables/coredns-lookup.txt"),
+        include_str!("tables/coredns-cname.txt"),
+        include_str!("tables/coredns-other.txt"),
+    ] {
+        check_table(table, "a table of CoreDNS is").await;
+    }
+}
+
+#[tokio::test]
+async fn records_of_external_dns_are_served() {
+    let table = include_str!("tables/external-dns.txt");
+    check_table(table, "what external-dns writes is").await;
+}
+
+#[tokio::test]
+async fn records_of_kube2sky_are_served_as_skydns_did() {
+    check_table(
+        include_str!("tables/kube2sky.txt"),
+        "what kube2sky wrote is",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn long_texts_are_several_strings() {
+    let value = format!(r#"{{"text":"{}"}}"#, "0".repeat(600));
+    let messages = [("large600.skydns.test", &*value)];
+    let Some(served) = Served::from(&["skydns.test"], &messages, "a long text is").await else {
+        return;
+    };
+    let strings = [255, 255, 90].map(|length| format!("\"{}\"", "0".repeat(length)));
+    let expected = format!("large600.skydns.test. TXT {}", strings.join(" "));
+    assert_eq!(served.ask("large600.skydns.test TXT", &[]), expected);
+}
