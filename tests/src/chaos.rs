@@ -168,7 +168,7 @@ impl Rollout {
 }
 
 fn loaded_cluster() -> Cluster {
-    let cluster = Cluster::start().expect("an API server");
+    let cluster = Cluster::start();
     cluster
         .load(&objects())
         .expect("the objects of the cluster");

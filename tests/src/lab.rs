@@ -64,7 +64,7 @@ impl Lab {
     ///
     /// Metrics are served on [`Lab::metrics`].
     pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {
-        let cluster = Cluster::start().expect("an API server");
+        let cluster = Cluster::start();
         let upstream = Upstream::start(handler).await;
         let directory = tempfile::tempdir().expect("a directory");
         let kubeconfig =

@@ -8,12 +8,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use apiserver::{ApiServer, Options, Resource};
+use apiserver::{Options, Resource, RunningApiServer};
 use serde_json::{Value, json};
 use testkit::kubectl::is_missing;
 use testkit::objects::{mk_cluster_ip, mk_config_map};
@@ -202,9 +201,7 @@ async fn going_back() {
     if skip() {
         return;
     }
-    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
-        .unwrap()
-        .spawn();
+    let server = RunningApiServer::start(Options::default());
     let store = &server.store;
     store
         .set(mk_config_map(

@@ -19,6 +19,7 @@ use crate::http::{Api, routes};
 use crate::manifests::Manifests;
 use crate::mirror;
 use crate::registry::Registry;
+use crate::running::RunningApiServer;
 use crate::store::{DEFAULT_HISTORY, Store};
 
 /// Maximum number of connections, and so of concurrent requests and watches. Further connections
@@ -30,21 +31,6 @@ const IDLE: Duration = Duration::from_mins(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An embedded Kubernetes API server.
-///
-/// Bind the server, read the address, run the server:
-///
-/// ```no_run
-/// # async fn example() -> Result<(), apiserver::ServeError> {
-/// use apiserver::{ApiServer, Options};
-/// use tokio_util::sync::CancellationToken;
-///
-/// let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), Options::default())?;
-/// let url = format!("http://{}", server.local_addr());
-/// let (store, faults) = (server.store(), server.faults());
-/// server.run(CancellationToken::new()).await;
-/// # Ok(())
-/// # }
-/// ```
 pub struct ApiServer {
     listener: TcpListener,
     local_addr: SocketAddr,
@@ -83,16 +69,15 @@ impl Default for Options {
     }
 }
 
-/// A server in a separate task. The server stops when this value is dropped.
-#[derive(Debug)]
-pub struct Running {
-    /// The address that the server listens on.
-    pub address: SocketAddr,
-    /// The objects of the server, for direct reads and writes.
-    pub store: Store,
-    /// A handle for fault injection.
-    pub faults: Faults,
-    _task: JoinSet<()>,
+impl Options {
+    /// Without the initial objects.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            bootstrap: false,
+            ..Self::default()
+        }
+    }
 }
 
 /// A failure to listen on the address.
@@ -159,16 +144,8 @@ impl ApiServer {
     }
 
     /// Serves in a separate task until the returned value is dropped.
-    pub fn spawn(self) -> Running {
-        let (address, store, faults) = (self.local_addr, self.store(), self.faults());
-        let mut task = JoinSet::new();
-        task.spawn(self.run(CancellationToken::new()));
-        Running {
-            address,
-            store,
-            faults,
-            _task: task,
-        }
+    pub fn spawn(self) -> RunningApiServer {
+        RunningApiServer::new(self)
     }
 
     async fn serve(self, tasks: &mut JoinSet<()>) {
@@ -193,13 +170,6 @@ impl ApiServer {
             });
             while tasks.try_join_next().is_some() {}
         }
-    }
-}
-
-impl Running {
-    /// The URL of the server.
-    pub fn url(&self) -> String {
-        format!("http://{}", self.address)
     }
 }
 

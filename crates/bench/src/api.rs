@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Context as _;
-use apiserver::{ApiServer, Options, Running};
+use apiserver::{ApiServer, Options, RunningApiServer};
 
 use crate::cluster::Cluster;
 
 /// Serves the objects of `cluster` on `address` until the returned value is dropped.
-pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<Running> {
+pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<RunningApiServer> {
     let server =
         ApiServer::bind(address, Options::default()).context("cannot start the API server")?;
     server
@@ -19,6 +19,6 @@ pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<Running> 
 }
 
 /// Serves the objects of `cluster` on a free port of loopback until the returned value is dropped.
-pub fn anywhere(cluster: &Cluster) -> anyhow::Result<Running> {
+pub fn anywhere(cluster: &Cluster) -> anyhow::Result<RunningApiServer> {
     start((Ipv4Addr::LOCALHOST, 0).into(), cluster)
 }

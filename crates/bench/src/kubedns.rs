@@ -11,7 +11,7 @@ use testkit::processes::{Pid, Usage};
 use crate::cluster::{Cluster, DOMAIN};
 use crate::probe;
 use crate::setup::Bench;
-use apiserver::Running;
+use apiserver::RunningApiServer;
 
 /// Timeout of the first correct answer after a start.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -39,7 +39,7 @@ impl Kubedns {
     /// correct answer.
     pub async fn start(
         bench: &Bench,
-        api: &Running,
+        api: &RunningApiServer,
         cluster: &Cluster,
         upstreams: &[SocketAddr],
     ) -> anyhow::Result<Self> {

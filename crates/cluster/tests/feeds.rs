@@ -10,5 +10,4 @@ mod feeds {
     mod running_feed;
     mod scoped;
     mod scripted_server;
-    mod test_api_server;
 }

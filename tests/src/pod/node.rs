@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use apiserver::{ApiServer, Faults, Options, Running, Store};
+use apiserver::{Faults, Options, RunningApiServer, Store};
 use testkit::tls::Gate;
 use testkit::upstream::{Upstream, Zone};
 use tokio_rustls::rustls::ServerConfig;
@@ -124,16 +124,14 @@ fn wire(node: &str, client: &str) {
 }
 
 struct Servers {
-    api: Running,
+    api: RunningApiServer,
     _gate: Gate,
     _upstreams: [Upstream; 2],
 }
 
 impl Servers {
     async fn start() -> Self {
-        let api = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
-            .expect("an API server")
-            .spawn();
+        let api = RunningApiServer::start(Options::default());
         api.faults.require_token(Some(TOKEN));
         api.faults.kube_dns_role();
         let certificate = CertificateDer::from_pem_file(data("server.crt")).expect("a certificate");

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use apiserver::{ApiServer, Options};
+use apiserver::{Options, RunningApiServer};
 use serde_json::json;
 use testkit::client;
 use testkit::eventually;
@@ -169,9 +169,7 @@ async fn udp_answers_fit_client_size() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_are_never_logged() {
     const TOKEN: &str = "s3cr3t-b34r3r-t0k3n-0f-kub3-dns";
-    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
-        .unwrap()
-        .spawn();
+    let server = RunningApiServer::start(Options::default());
     server.faults.require_token(Some(TOKEN));
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig =

@@ -14,7 +14,7 @@ use crate::kubedns::Kubedns;
 use crate::probe;
 use crate::report::Change;
 use crate::setup::{Bench, say};
-use apiserver::Running;
+use apiserver::RunningApiServer;
 
 /// The pause between two changes: 100 a second.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -59,7 +59,7 @@ pub(super) fn services(cluster: &Cluster) -> impl Iterator<Item = &Service> {
 /// with that address. Each Service may change only once: after a second change, `shown` waits in
 /// vain for the address of the first.
 pub(super) async fn latency(
-    api: &Running,
+    api: &RunningApiServer,
     kubedns: &Kubedns,
     changes: impl Iterator<Item = (&Service, u32)>,
 ) -> anyhow::Result<Distribution> {

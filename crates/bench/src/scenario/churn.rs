@@ -14,7 +14,7 @@ use crate::probe;
 use crate::questions::Kind;
 use crate::report::Churn;
 use crate::setup::{Bench, say};
-use apiserver::Running;
+use apiserver::RunningApiServer;
 
 /// Duration of each kind of churn.
 const SPAN: Duration = Duration::from_secs(10);
@@ -109,7 +109,11 @@ fn slices(service: &Service) -> Vec<Value> {
 }
 
 /// Replaces one pod in each of `slices` slices, every second.
-async fn large_changes(api: &Running, mut service: Service, slices: u32) -> anyhow::Result<()> {
+async fn large_changes(
+    api: &RunningApiServer,
+    mut service: Service,
+    slices: u32,
+) -> anyhow::Result<()> {
     let mut pods = std::mem::take(&mut service.pods);
     let mut tick = interval(Duration::from_secs(1));
     let end = Instant::now() + SPAN;
@@ -129,7 +133,7 @@ async fn large_changes(api: &Running, mut service: Service, slices: u32) -> anyh
 }
 
 /// Replaces every pod of a thousand Services, evenly over the span.
-async fn roll(api: &Running, cluster: &Cluster) -> anyhow::Result<()> {
+async fn roll(api: &RunningApiServer, cluster: &Cluster) -> anyhow::Result<()> {
     let mut services: Vec<Service> = cluster.services.iter().take(ROLLING).cloned().collect();
     let changes = u32::try_from(services.len())? * STEPS;
     let mut tick = interval(SPAN / changes.max(1));

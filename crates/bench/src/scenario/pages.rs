@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use apiserver::Running;
+use apiserver::RunningApiServer;
 use testkit::upstream::Upstream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -89,7 +89,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 
 /// The time from a change to the answer, for Services that no other row changes.
 async fn changes(
-    api: &Running,
+    api: &RunningApiServer,
     kubedns: &Kubedns,
     cluster: &Cluster,
     row: usize,

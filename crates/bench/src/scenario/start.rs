@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use apiserver::{Resource, Running, Verb};
+use apiserver::{Resource, RunningApiServer, Verb};
 use testkit::processes::forget_peak;
 
 use crate::api;
@@ -69,7 +69,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 
 /// Makes kubedns list everything again. Waits until kubedns has requested the lists and the watches
 /// are open.
-async fn relist(api: &Running) -> anyhow::Result<()> {
+async fn relist(api: &RunningApiServer) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();
     api.faults.expire();

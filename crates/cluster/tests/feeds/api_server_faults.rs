@@ -1,26 +1,41 @@
 //! A feed of Services stays equal to the objects of the API server through all faults.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{Action, Options, Resource, Rule, Verb};
-use cluster::connect::{Access, Connection};
+use apiserver::{Action, Options, Resource, Rule, RunningApiServer, Verb};
 use cluster::objects::Kind;
 use cluster::watch::FeedPhase;
 use serde_json::json;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
 
-use super::running_feed::RunningFeed;
-use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing};
+use super::running_feed::{RunningFeed, TIMEOUT, connect_with, fast_timing};
 
 fn service(name: &str, ip: &str) -> serde_json::Value {
     mk_cluster_ip("apps", name, &[ip], &["http:80"])
 }
 
+/// An API server with these Services.
+fn server_with(names: &[&str]) -> RunningApiServer {
+    let server = RunningApiServer::empty();
+    for name in names {
+        server.set(service(name, "10.96.0.1"));
+    }
+    server
+}
+
+/// Number of list requests, including those for further pages.
+fn list_count(server: &RunningApiServer) -> usize {
+    let requests = server.faults.requests();
+    requests
+        .iter()
+        .filter(|request| request.verb == Verb::List)
+        .count()
+}
+
 #[tokio::test]
 async fn list_is_sent_then_changes_follow() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     // The list is large enough for the API server to compress it.
     let names: Vec<String> = (0..2000).map(|number| format!("s{number:04}")).collect();
     server
@@ -31,7 +46,7 @@ async fn list_is_sent_then_changes_follow() {
     feed.until(|mirror| mirror.lists == 1).await;
     let expected: Vec<String> = names.iter().map(|name| format!("apps/{name}")).collect();
     assert_eq!(feed.mirror.keys(), expected);
-    assert_eq!(server.list_count(), 1);
+    assert_eq!(list_count(&server), 1);
     server.set(service("new", "10.96.0.2"));
     feed.until(|mirror| mirror.get("apps", "new").is_some())
         .await;
@@ -45,11 +60,8 @@ async fn list_is_sent_then_changes_follow() {
 
 #[tokio::test]
 async fn interrupted_watch_is_resumed() {
-    let server = TestApiServer::start();
-    server.set(service("a", "10.96.0.1"));
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/a"]).await;
-    feed.until_phase(FeedPhase::Following).await;
+    let server = server_with(&["a"]);
+    let mut feed = RunningFeed::following(&server, &["apps/a"]).await;
     server.faults.drop_watches();
     server.set(service("b", "10.96.0.2"));
     feed.until_known(&["apps/a", "apps/b"]).await;
@@ -61,13 +73,8 @@ async fn interrupted_watch_is_resumed() {
 
 #[tokio::test]
 async fn expired_version_is_relisted() {
-    let server = TestApiServer::start();
-    for name in ["gone", "kept"] {
-        server.set(service(name, "10.96.0.1"));
-    }
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/gone", "apps/kept"]).await;
-    feed.until_phase(FeedPhase::Following).await;
+    let server = server_with(&["gone", "kept"]);
+    let mut feed = RunningFeed::following(&server, &["apps/gone", "apps/kept"]).await;
     server.faults.gap(|store| {
         store.delete(Resource::Services, "apps", "gone");
         store.set(service("new", "10.96.0.2")).unwrap();
@@ -83,7 +90,7 @@ async fn expired_version_is_relisted() {
 
 #[tokio::test]
 async fn expired_page_restarts_the_list() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     server
         .store
         .load((0..700).map(|number| service(&format!("s{number:04}"), "10.96.0.1")))
@@ -107,18 +114,13 @@ async fn expired_page_restarts_the_list() {
         (feed.restarts("other_history"), feed.restarts("expired")),
         (1, 1)
     );
-    assert_eq!(server.list_count(), 1 + 1 + 2 + 2);
+    assert_eq!(list_count(&server), 1 + 1 + 2 + 2);
 }
 
 #[tokio::test]
 async fn broken_list_removes_no_object() {
-    let server = TestApiServer::start();
-    for name in ["a", "b"] {
-        server.set(service(name, "10.96.0.1"));
-    }
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/a", "apps/b"]).await;
-    feed.until_phase(FeedPhase::Following).await;
+    let server = server_with(&["a", "b"]);
+    let mut feed = RunningFeed::following(&server, &["apps/a", "apps/b"]).await;
     server.faults.add(
         Rule::new(Action::Cut { after: 300 })
             .verbs([Verb::List])
@@ -149,8 +151,7 @@ async fn failing_requests_are_retried() {
         (Action::Freeze, "silent"),
     ];
     for (action, reason) in failures {
-        let server = TestApiServer::start();
-        server.set(service("a", "10.96.0.1"));
+        let server = server_with(&["a"]);
         server
             .faults
             .add(Rule::new(action.clone()).verbs([Verb::List]).times(2));
@@ -175,10 +176,7 @@ async fn failing_requests_are_retried() {
 
 #[tokio::test]
 async fn malformed_listed_object_is_skipped_and_counted() {
-    let server = TestApiServer::start();
-    for name in ["a", "b", "c"] {
-        server.set(service(name, "10.96.0.1"));
-    }
+    let server = server_with(&["a", "b", "c"]);
     let rule = server
         .faults
         .add(Rule::new(Action::Malformed).verbs([Verb::List]));
@@ -193,14 +191,12 @@ async fn malformed_listed_object_is_skipped_and_counted() {
 #[tokio::test]
 async fn malformed_change_removes_object_until_repaired() {
     // The feed reads JSON, because in protobuf hardly any field can have a wrong type.
-    let server = TestApiServer::start_with(Options {
+    let server = RunningApiServer::start(Options {
         protobuf: false,
-        ..Options::default()
+        ..Options::empty()
     });
     server.set(service("a", "10.96.0.1"));
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/a"]).await;
-    feed.until_phase(FeedPhase::Following).await;
+    let mut feed = RunningFeed::following(&server, &["apps/a"]).await;
     let mut broken = service("a", "10.96.0.1");
     broken["spec"]["ports"] = "none".into();
     server.set(broken);
@@ -212,11 +208,8 @@ async fn malformed_change_removes_object_until_repaired() {
 
 #[tokio::test]
 async fn stuck_watch_is_reopened() {
-    let server = TestApiServer::start();
-    server.set(service("a", "10.96.0.1"));
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/a"]).await;
-    feed.until_phase(FeedPhase::Following).await;
+    let server = server_with(&["a"]);
+    let mut feed = RunningFeed::following(&server, &["apps/a"]).await;
     server.faults.hold_watches();
     server.set(service("b", "10.96.0.2"));
     feed.until_restarted("timeout").await;
@@ -228,9 +221,9 @@ async fn stuck_watch_is_reopened() {
 
 #[tokio::test]
 async fn frozen_api_server_is_resumed_later() {
-    let server = TestApiServer::start_with(Options {
+    let server = RunningApiServer::start(Options {
         bookmark_period: Duration::from_millis(100),
-        ..Options::default()
+        ..Options::empty()
     });
     server.set(service("a", "10.96.0.1"));
     let mut feed = RunningFeed::start(&server).await;
@@ -248,40 +241,8 @@ async fn frozen_api_server_is_resumed_later() {
 }
 
 #[tokio::test]
-async fn other_history_is_relisted() {
-    let server = TestApiServer::start();
-    for number in 0..20 {
-        server.set(service("a", &format!("10.96.0.{number}")));
-    }
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/a"]).await;
-    feed.until_phase(FeedPhase::Following).await;
-    server.faults.restart();
-    server.set(service("b", "10.96.0.2"));
-    feed.until_known(&["apps/a", "apps/b"]).await;
-    feed.until(|mirror| mirror.lists == 2).await;
-    assert!(feed.restarts("other_history") > 0);
-}
-
-#[tokio::test]
-async fn returned_api_server_needs_no_list() {
-    let server = TestApiServer::start();
-    server.set(service("a", "10.96.0.1"));
-    let mut feed = RunningFeed::start(&server).await;
-    feed.until_known(&["apps/a"]).await;
-    feed.until_phase(FeedPhase::Following).await;
-    server.faults.down();
-    feed.until_phase(FeedPhase::Away).await;
-    server.set(service("b", "10.96.0.2"));
-    server.faults.up();
-    feed.until_known(&["apps/a", "apps/b"]).await;
-    assert_eq!(feed.mirror.lists, 1);
-}
-
-#[tokio::test]
 async fn rotated_token_is_read_again() {
-    let server = TestApiServer::start();
-    server.set(service("a", "10.96.0.1"));
+    let server = server_with(&["a"]);
     server.faults.require_token(Some("first"));
     let directory = tempfile::tempdir().unwrap();
     let (config, token) = (
@@ -295,14 +256,7 @@ async fn rotated_token_is_read_again() {
     )
     .to_string();
     std::fs::write(&config, text).unwrap();
-    let access = Access {
-        kubeconfig: Some(config),
-        ..Access::default()
-    };
-    let mut feed = RunningFeed::with(
-        Arc::new(Connection::new(access).await.unwrap()),
-        fast_timing(),
-    );
+    let mut feed = RunningFeed::with(connect_with(&config).await, fast_timing());
     feed.until_known(&["apps/a"]).await;
     server.faults.require_token(Some("second"));
     std::fs::write(&token, "second").unwrap();

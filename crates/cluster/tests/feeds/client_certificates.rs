@@ -5,20 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::connect::{Access, Connection};
+use apiserver::RunningApiServer;
 use cluster::objects::Service;
 use serde_json::json;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
-use testkit::tls::Gate;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::time_provider::{DefaultTimeProvider, TimeProvider};
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use testkit::tls::{DefaultTimeProvider, Gate, TimeProvider};
+use tokio_rustls::rustls::pki_types::UnixTime;
 
-use super::running_feed::RunningFeed;
-use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing};
+use super::running_feed::{RunningFeed, TIMEOUT, connect_with, fast_timing};
 
 /// A clock in the year 2200, when every certificate has expired.
 #[derive(Debug)]
@@ -34,29 +29,7 @@ impl TimeProvider for FarFuture {
 
 /// Starts a TLS proxy to `to` that requires client certificates.
 async fn open(to: SocketAddr) -> Gate {
-    open_at(to, Arc::new(DefaultTimeProvider)).await
-}
-
-/// Starts a TLS proxy to `to` that requires client certificates which are valid at the time of
-/// `clock`.
-async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_file(file("ca.pem")).unwrap())
-        .unwrap();
-    let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
-        .build()
-        .unwrap();
-    let certificate = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
-    let provider = Arc::clone(ServerConfig::builder().crypto_provider());
-    let config = ServerConfig::builder_with_details(provider, clock)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(certificate, key)
-        .unwrap();
-    Gate::over(config, to).await
+    Gate::for_clients_of(&file(""), Arc::new(DefaultTimeProvider), to).await
 }
 
 fn file(name: &str) -> PathBuf {
@@ -75,17 +48,9 @@ fn kubeconfig(address: SocketAddr, [certificate, key]: [&Path; 2]) -> tempfile::
     config
 }
 
-async fn connect(config: &Path) -> Arc<Connection> {
-    let access = Access {
-        kubeconfig: Some(config.to_owned()),
-        ..Access::default()
-    };
-    Arc::new(Connection::new(access).await.unwrap())
-}
-
 /// Starts a feed of Services with this kubeconfig.
 async fn start(config: &Path) -> RunningFeed<Service> {
-    RunningFeed::with(connect(config).await, fast_timing())
+    RunningFeed::with(connect_with(config).await, fast_timing())
 }
 
 /// Waits until more than three connections have failed.
@@ -98,7 +63,7 @@ async fn until_failed(feed: &RunningFeed<Service>) {
 
 #[tokio::test]
 async fn client_certificate_is_accepted() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     server.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
     let gate = open(server.address).await;
     let config = kubeconfig(gate.address, [&file("client.pem"), &file("client.key")]);
@@ -112,7 +77,7 @@ async fn client_certificate_is_accepted() {
 /// The first certificate has another issuer. The proxy rejects it like an expired certificate.
 #[tokio::test]
 async fn renewed_client_certificate_is_read_again() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     let gate = open(server.address).await;
     let directory = tempfile::tempdir().unwrap();
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
@@ -130,12 +95,12 @@ async fn renewed_client_certificate_is_read_again() {
 /// names another server.
 #[tokio::test]
 async fn expired_certificate_rereads_kubeconfig() {
-    let server = TestApiServer::start();
-    let expired = open_at(server.address, Arc::new(FarFuture)).await;
+    let server = RunningApiServer::empty();
+    let expired = Gate::for_clients_of(&file(""), Arc::new(FarFuture), server.address).await;
     let good = open(server.address).await;
     let certificate = [&*file("client.pem"), &*file("client.key")];
     let config = kubeconfig(expired.address, certificate);
-    let connection = connect(config.path()).await;
+    let connection = connect_with(config.path()).await;
     std::fs::copy(kubeconfig(good.address, certificate).path(), config.path()).unwrap();
     let mut feed = RunningFeed::with(connection, fast_timing());
     feed.until(|mirror| mirror.lists == 1).await;
@@ -144,7 +109,7 @@ async fn expired_certificate_rereads_kubeconfig() {
 
 #[tokio::test]
 async fn missing_certificate_is_retried() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     let gate = open(server.address).await;
     let config = tempfile::NamedTempFile::new().unwrap();
     let server = json!({"server": format!("https://{}", gate.address), "certificate-authority": file("ca.pem")});

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{Action, Resource, Rule, Verb};
+use apiserver::{Action, Resource, Rule, RunningApiServer, Verb};
 use cluster::connect::Connection;
 use cluster::index::Index;
 use cluster::objects::{
@@ -14,6 +14,7 @@ use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::Scope;
 use cluster::watch::endpoints::{EndpointsChoice, EndpointsFeed};
 use cluster::watch::{ReceivedEvent, WatchTiming};
+use serde_json::Value;
 use skydns::Zone;
 use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
 use tokio::sync::mpsc;
@@ -23,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 use wire::Name;
 
 use super::object_mirror::ObjectMirror;
+use super::running_feed::{TIMEOUT, connect, fast_timing, watch_metrics};
 use super::scripted_server::{
     BodyEnd, ScriptedServer, error_response, page_response, watch_response,
 };
-use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics};
 
 /// A running feed of endpoints, and the state after its events so far.
 struct RunningEndpoints {
@@ -39,8 +40,8 @@ struct RunningEndpoints {
 }
 
 impl RunningEndpoints {
-    async fn start(server: &TestApiServer, choice: EndpointsChoice) -> Self {
-        Self::with(server.connect().await, fast_timing(), choice)
+    async fn start(server: &RunningApiServer, choice: EndpointsChoice) -> Self {
+        Self::with(connect(server).await, fast_timing(), choice)
     }
 
     fn with(connection: Arc<Connection>, timing: WatchTiming, choice: EndpointsChoice) -> Self {
@@ -118,6 +119,16 @@ impl RunningEndpoints {
         sources
     }
 
+    /// Number of slices in the index.
+    fn slice_count(&self) -> usize {
+        self.index.store().objects().slices().count()
+    }
+
+    /// Number of Endpoints in the index.
+    fn endpoints_count(&self) -> usize {
+        self.index.store().objects().endpoints().count()
+    }
+
     fn in_force(&self) -> Option<EndpointsSource> {
         *self.index.source().borrow()
     }
@@ -128,20 +139,18 @@ impl RunningEndpoints {
     }
 }
 
-fn start_server() -> TestApiServer {
-    let server = TestApiServer::start();
+fn slice(suffix: &str, address: &str) -> Value {
+    mk_endpoint_slice("apps", "db", suffix, &[address], &["sql:5432"])
+}
+
+fn start_server() -> RunningApiServer {
+    let server = RunningApiServer::empty();
     server.set(mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"]));
-    server.set(mk_endpoint_slice(
-        "apps",
-        "db",
-        "x1",
-        &["10.0.0.1"],
-        &["sql:5432"],
-    ));
+    server.set(slice("x1", "10.0.0.1"));
     server
 }
 
-fn requests(server: &TestApiServer, resource: Resource) -> usize {
+fn requests(server: &RunningApiServer, resource: Resource) -> usize {
     server
         .faults
         .requests()
@@ -157,28 +166,9 @@ async fn readable_slices_are_preferred() {
     running.until_from(EndpointsSource::EndpointSlices).await;
     assert_eq!(running.slices.keys(), ["apps/db-x1"]);
     assert_eq!(requests(&server, Resource::Endpoints), 0);
-    server.set(mk_endpoint_slice(
-        "apps",
-        "db",
-        "x2",
-        &["fd00::1"],
-        &["sql:5432"],
-    ));
+    server.set(slice("x2", "fd00::1"));
     running
         .until(|running| running.slices.keys() == ["apps/db-x1", "apps/db-x2"])
-        .await;
-}
-
-#[tokio::test]
-async fn stock_role_selects_endpoints() {
-    let server = start_server();
-    server.faults.kube_dns_role();
-    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
-    running.until_from(EndpointsSource::Endpoints).await;
-    assert_eq!(running.endpoints.keys(), ["apps/db"]);
-    server.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
-    running
-        .until(|running| running.endpoints.keys() == ["apps/db", "apps/web"])
         .await;
 }
 
@@ -193,22 +183,12 @@ async fn missing_slices_select_endpoints() {
 }
 
 #[tokio::test]
-async fn unwatchable_slices_select_endpoints() {
-    let server = start_server();
-    let rule = Rule::new(Action::Refuse { code: 403 })
-        .on([Resource::EndpointSlices])
-        .verbs([Verb::Watch]);
-    server.faults.add(rule);
-    let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
-    running.until_from(EndpointsSource::Endpoints).await;
-}
-
-#[tokio::test]
 async fn changed_permission_changes_the_source() {
     let server = start_server();
     let role = server.faults.kube_dns_role();
     let mut running = RunningEndpoints::start(&server, EndpointsChoice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
+    assert_eq!(running.endpoints.keys(), ["apps/db"]);
     server.faults.remove(role);
     running.until_from(EndpointsSource::EndpointSlices).await;
     server.faults.kube_dns_role();
@@ -253,11 +233,7 @@ async fn listed_slices_stay_while_endpoints_serve() {
         .map(|slice| slice.key.to_string())
         .collect();
     assert_eq!(kept, ["apps/db-x1"]);
-    assert_eq!(
-        running.index.store().objects().endpoints().count(),
-        0,
-        "they are no longer watched"
-    );
+    assert_eq!(running.endpoints_count(), 0, "they are no longer watched");
 }
 
 #[tokio::test]
@@ -373,17 +349,7 @@ async fn unwatchable_slices_are_listed_rarely() {
         Some(match asked.is_watch() {
             true if slices => error_response(403),
             true => watch_response(Vec::new(), BodyEnd::Never),
-            false if slices => page_response(
-                9,
-                &[mk_endpoint_slice(
-                    "apps",
-                    "db",
-                    "x1",
-                    &["10.0.0.1"],
-                    &["sql:5432"],
-                )],
-                None,
-            ),
+            false if slices => page_response(9, &[slice("x1", "10.0.0.1")], None),
             false => page_response(
                 9,
                 &[mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"])],
@@ -395,7 +361,7 @@ async fn unwatchable_slices_are_listed_rarely() {
     let sources = running.pass(20 * MINUTE).await;
     assert_eq!(sources.len(), 1, "{sources:?}");
     assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints));
-    assert_eq!(running.index.store().objects().slices().count(), 0);
+    assert_eq!(running.slice_count(), 0);
     let lists = stub
         .asked(|asked| asked.resource == "endpointslices" && asked.begins_list())
         .len();
@@ -432,19 +398,15 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     let stub = stub(&REFUSED, &[], &["10.0.0.1", "fd00::1"]);
     let mut running = follow(&stub);
     running.pass(5 * MINUTE).await;
-    assert_eq!(running.index.store().objects().slices().count(), 1);
+    assert_eq!(running.slice_count(), 1);
     let sources = running.pass(20 * MINUTE).await;
     assert_eq!(
         running.in_force(),
         Some(EndpointsSource::Endpoints),
         "{sources:?}"
     );
-    assert_eq!(
-        running.index.store().objects().slices().count(),
-        0,
-        "slices are not kept for nothing"
-    );
-    assert_eq!(running.index.store().objects().endpoints().count(), 1);
+    assert_eq!(running.slice_count(), 0, "slices are not kept for nothing");
+    assert_eq!(running.endpoints_count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(
         begun >= REFUSED[0].start + MINUTE,
@@ -452,8 +414,8 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     );
     running.pass(40 * MINUTE).await;
     assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices));
-    assert_eq!(running.index.store().objects().slices().count(), 1);
-    assert_eq!(running.index.store().objects().endpoints().count(), 0);
+    assert_eq!(running.slice_count(), 1);
+    assert_eq!(running.endpoints_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -472,11 +434,7 @@ async fn incomplete_endpoints_never_replace_slices() {
             Some(EndpointsSource::EndpointSlices),
             "{what}"
         );
-        assert_eq!(
-            running.index.store().objects().slices().count(),
-            1,
-            "{what}"
-        );
+        assert_eq!(running.slice_count(), 1, "{what}");
         let asked = stub
             .asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
         let pauses = asked
@@ -492,10 +450,6 @@ async fn incomplete_endpoints_never_replace_slices() {
             Some(EndpointsSource::EndpointSlices),
             "{what}"
         );
-        assert_eq!(
-            running.index.store().objects().endpoints().count(),
-            0,
-            "{what}"
-        );
+        assert_eq!(running.endpoints_count(), 0, "{what}");
     }
 }

@@ -66,8 +66,21 @@ fn quiet() -> ScriptedResponse {
     watch_response(Vec::new(), BodyEnd::Never)
 }
 
-/// A list of forty pages with one Service each; the token of a page is its number.
+/// An empty list, or a watch without events.
+fn empty_cluster(asked: &ReceivedRequest) -> ScriptedResponse {
+    if asked.is_watch() {
+        quiet()
+    } else {
+        page_response(9, &[], None)
+    }
+}
+
+/// A watch without events, or a list of forty pages with one Service each. The token of a page is
+/// its number.
 fn numbered_page(asked: &ReceivedRequest) -> ScriptedResponse {
+    if asked.is_watch() {
+        return quiet();
+    }
     let number: u32 = asked.token().parse().unwrap_or(0);
     let next = (number < 39).then(|| (number + 1).to_string());
     page_response(
@@ -91,11 +104,8 @@ async fn failed_page_alone_is_requested_again() {
     for (what, failing) in failures {
         let mut requests = 0;
         let stub = ScriptedServer::new(move |asked| {
-            if asked.is_watch() {
-                return Some(quiet());
-            }
             requests += 1;
-            Some(if requests % 10 == 0 {
+            Some(if requests % 10 == 0 && !asked.is_watch() {
                 failing()
             } else {
                 numbered_page(asked)
@@ -119,9 +129,6 @@ async fn rejected_page_token_restarts_the_list() {
     for code in [410, 400] {
         let mut refusals = 1;
         let stub = ScriptedServer::new(move |asked| {
-            if asked.is_watch() {
-                return Some(quiet());
-            }
             if asked.token() == "20" && refusals > 0 {
                 refusals -= 1;
                 return Some(error_response(code));
@@ -138,39 +145,24 @@ async fn rejected_page_token_restarts_the_list() {
 /// the list.
 #[tokio::test(start_paused = true)]
 async fn failing_page_token_expires() {
-    let stub = ScriptedServer::new(move |asked| {
-        if asked.is_watch() {
-            return Some(quiet());
-        }
-        Some(if asked.token() == "20" && asked.at < 3 * MINUTE {
-            error_response(500)
-        } else {
-            numbered_page(asked)
-        })
-    });
-    let mut feed = start(&stub);
-    pass(&mut feed, 4 * MINUTE).await;
-    assert_eq!(
-        (feed.mirror.lists, stub.lists()),
-        (1, 1),
-        "a token lasts for some minutes"
-    );
-
-    let stub = ScriptedServer::new(move |asked| {
-        if asked.is_watch() {
-            return Some(quiet());
-        }
-        let first_list = asked.at < 5 * MINUTE;
-        Some(if asked.token() == "20" && first_list {
-            error_response(500)
-        } else {
-            numbered_page(asked)
-        })
-    });
-    let mut feed = start(&stub);
-    pass(&mut feed, 8 * MINUTE).await;
-    assert_eq!(feed.mirror.lists, 1);
-    assert_eq!(stub.lists(), 2, "it expires");
+    let cases = [(3 * MINUTE, 4 * MINUTE, 1), (5 * MINUTE, 8 * MINUTE, 2)];
+    for (failing, time, lists) in cases {
+        let stub = ScriptedServer::new(move |asked| {
+            let fails = asked.token() == "20" && asked.at < failing;
+            Some(if fails {
+                error_response(500)
+            } else {
+                numbered_page(asked)
+            })
+        });
+        let mut feed = start(&stub);
+        pass(&mut feed, time).await;
+        assert_eq!(
+            (feed.mirror.lists, stub.lists()),
+            (1, lists),
+            "a token lasts for some minutes; it fails for {failing:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,11 +180,7 @@ async fn retry_after_is_obeyed_within_bounds() {
                 if !asked.is_watch() && !std::mem::replace(&mut refused, true) {
                     return Some(busy_response(code, retry_after));
                 }
-                Some(if asked.is_watch() {
-                    quiet()
-                } else {
-                    page_response(9, &[], None)
-                })
+                Some(empty_cluster(asked))
             });
             let mut feed = start(&stub);
             let waited = until_listed(&mut feed).await;
@@ -210,11 +198,7 @@ async fn recovered_server_is_noticed_within_seconds() {
         if asked.at < 2 * MINUTE {
             return Some(busy_response(429, "1"));
         }
-        Some(if asked.is_watch() {
-            quiet()
-        } else {
-            page_response(9, &[], None)
-        })
+        Some(empty_cluster(asked))
     });
     let mut feed = start(&stub);
     let waited = until_listed(&mut feed).await;
@@ -325,13 +309,7 @@ async fn stable_watch_resets_the_list_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn quiet_watch_is_renewed_silently() {
-    let stub = ScriptedServer::new(|asked| {
-        Some(if asked.is_watch() {
-            quiet()
-        } else {
-            page_response(9, &[], None)
-        })
-    });
+    let stub = ScriptedServer::new(|asked| Some(empty_cluster(asked)));
     let mut feed = start(&stub);
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(FeedPhase::Following).await;
@@ -357,11 +335,7 @@ async fn dead_connection_is_noticed_within_minutes() {
     let dead = 10 * SECOND..5 * MINUTE;
     let gone = dead.clone();
     let stub = ScriptedServer::new(move |asked| {
-        let answer = if asked.is_watch() {
-            quiet()
-        } else {
-            page_response(9, &[], None)
-        };
+        let answer = empty_cluster(asked);
         (!gone.contains(&asked.at)).then_some(answer)
     });
     let mut feed = start(&stub);

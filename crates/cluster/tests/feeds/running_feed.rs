@@ -1,8 +1,11 @@
 //! A feed that runs in a test, and the objects that it has reported.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cluster::connect::Connection;
+use apiserver::RunningApiServer;
+use cluster::connect::{Access, Connection};
 use cluster::objects::{Change, FromApi, Kind, Service};
 use cluster::watch::{
     Collection, CollectionFeed, FeedPhase, FeedState, ReceivedEvent, WatchMetrics, WatchTiming,
@@ -13,7 +16,45 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::object_mirror::ObjectMirror;
-use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics};
+
+/// Timeout of all waits, generous for slow machines.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) async fn connect(server: &RunningApiServer) -> Arc<Connection> {
+    let access = Access {
+        master_url: Some(server.url()),
+        ..Access::default()
+    };
+    Arc::new(Connection::new(access).await.unwrap())
+}
+
+/// A connection with this kubeconfig.
+pub(crate) async fn connect_with(kubeconfig: &Path) -> Arc<Connection> {
+    let access = Access {
+        kubeconfig: Some(kubeconfig.to_owned()),
+        ..Access::default()
+    };
+    Arc::new(Connection::new(access).await.unwrap())
+}
+
+/// The timing of watches in tests: seconds in place of minutes.
+pub(crate) fn fast_timing() -> WatchTiming {
+    let ms = Duration::from_millis;
+    WatchTiming {
+        watch: ms(20_000)..=ms(30_000),
+        silence: ms(1500),
+        overrun: ms(1000),
+        response: ms(1500),
+        backoff: ms(5)..=ms(100),
+        max_pause: ms(100),
+        max_pause_refused: ms(50),
+        refusal_lasts: ms(200),
+    }
+}
+
+pub(crate) fn watch_metrics() -> WatchMetrics {
+    WatchMetrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
+}
 
 /// A running feed, with the objects after its events so far.
 pub(crate) struct RunningFeed<T> {
@@ -25,8 +66,16 @@ pub(crate) struct RunningFeed<T> {
 }
 
 impl RunningFeed<Service> {
-    pub(crate) async fn start(server: &TestApiServer) -> Self {
-        Self::with(server.connect().await, fast_timing())
+    pub(crate) async fn start(server: &RunningApiServer) -> Self {
+        Self::with(connect(server).await, fast_timing())
+    }
+
+    /// A feed that follows the API server and knows exactly the objects with these keys.
+    pub(crate) async fn following(server: &RunningApiServer, keys: &[&str]) -> Self {
+        let mut feed = Self::start(server).await;
+        feed.until_known(keys).await;
+        feed.until_phase(FeedPhase::Following).await;
+        feed
     }
 
     pub(crate) fn with(connection: Arc<Connection>, timing: WatchTiming) -> Self {

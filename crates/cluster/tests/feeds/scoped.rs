@@ -1,6 +1,6 @@
 //! Watches of a part of the cluster: some namespaces, Services with some labels, or running pods.
 
-use apiserver::{Action, Resource, Rule};
+use apiserver::{Action, Options, Resource, Rule, RunningApiServer};
 use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
 use cluster::watch::{Collection, FeedPhase, ScopedFeed};
 use cluster::watch::{Namespaces, Scope};
@@ -10,15 +10,14 @@ use testkit::objects::{mk_cluster_ip, mk_pod, with_labels};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::running_feed::RunningFeed;
-use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics};
+use super::running_feed::{RunningFeed, TIMEOUT, connect, fast_timing, watch_metrics};
 
 async fn start<T: FromApi + Clone + PartialEq + std::fmt::Debug>(
-    server: &TestApiServer,
+    server: &RunningApiServer,
     scope: &Scope,
 ) -> RunningFeed<T> {
     let (sink, changes) = mpsc::channel(64);
-    let (connection, metrics) = (server.connect().await, watch_metrics());
+    let (connection, metrics) = (connect(server).await, watch_metrics());
     let (collections, feed) = (Collection::in_scope(T::KIND, scope), metrics.feed(T::KIND));
     let feed = ScopedFeed::new(
         &connection,
@@ -46,7 +45,7 @@ fn only(names: &[&str]) -> Scope {
 
 #[tokio::test]
 async fn several_namespaces_form_one_collection() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     for (namespace, name) in [("a", "one"), ("b", "two"), ("hidden", "three")] {
         server.set(service(namespace, name));
     }
@@ -63,7 +62,7 @@ async fn several_namespaces_form_one_collection() {
 
 #[tokio::test]
 async fn relisted_namespace_leaves_the_others() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "three")] {
         server.set(service(namespace, name));
     }
@@ -86,7 +85,7 @@ async fn relisted_namespace_leaves_the_others() {
 
 #[tokio::test]
 async fn worst_namespace_determines_the_state() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     let all_but_one = Rule::new(Action::Refuse { code: 403 })
         .on([Resource::Services])
         .skip(1);
@@ -114,7 +113,7 @@ async fn worst_namespace_determines_the_state() {
 
 #[tokio::test]
 async fn service_selector_limits_services() {
-    let server = TestApiServer::start();
+    let server = RunningApiServer::empty();
     server.set(with_labels(service("a", "one"), &[("tier", "front")]));
     server.set(service("a", "two"));
     let scope = Scope {
@@ -136,9 +135,9 @@ fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
 #[tokio::test]
 async fn running_pods_are_read_in_both_encodings() {
     for protobuf in [true, false] {
-        let server = TestApiServer::start_with(apiserver::Options {
+        let server = RunningApiServer::start(Options {
             protobuf,
-            ..apiserver::Options::default()
+            ..Options::empty()
         });
         server.set(pod("one", "Running", &["10.0.0.1", "fd00::1"]));
         server.set(pod("ended", "Succeeded", &["10.0.0.2"]));

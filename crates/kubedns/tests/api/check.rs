@@ -2,19 +2,19 @@
 
 use std::net::SocketAddr;
 
-use apiserver::Resource;
+use apiserver::{Resource, RunningApiServer};
 use serde_json::Value;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless};
 use testkit::ports::free_port;
 use testkit::process::Program;
 use testkit::upstream::Upstream;
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
 /// An API server with the Service `default/kubernetes` and a headless Service.
-fn cluster() -> Cluster {
-    let cluster = Cluster::start();
+fn cluster() -> RunningApiServer {
+    let cluster = RunningApiServer::empty();
     cluster.faults.kube_dns_role();
     for object in [
         mk_cluster_ip("default", "kubernetes", &["10.96.0.1"], &["https:443"]),
@@ -27,7 +27,7 @@ fn cluster() -> Cluster {
 }
 
 /// Starts kubedns with an upstream, and waits until it is ready.
-async fn ready(cluster: &Cluster, upstream: SocketAddr) -> Kubedns {
+async fn ready(cluster: &RunningApiServer, upstream: SocketAddr) -> Kubedns {
     Kubedns::ready(cluster, &[&format!("--nameservers={upstream}")]).await
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn check(words: &[String]) -> (i32, Vec<(String, String)>) {
     (code, checks.collect())
 }
 
-fn words(cluster: &Cluster, kubedns: &Kubedns) -> Vec<String> {
+fn words(cluster: &RunningApiServer, kubedns: &Kubedns) -> Vec<String> {
     vec![
         format!("--kube-master-url={}", cluster.url()),
         format!("--server=http://{}", kubedns.status),
@@ -134,7 +134,11 @@ async fn fails(words: &[String], line: &str, detail: &str) {
 /// The command reads the ConfigMap that its flags name, from a mounted directory or the API server.
 #[tokio::test]
 async fn configuration_is_checked_with_the_flags() {
-    let (cluster, nobody, mounted) = (Cluster::start(), free_port(), tempfile::tempdir().unwrap());
+    let (cluster, nobody, mounted) = (
+        RunningApiServer::empty(),
+        free_port(),
+        tempfile::tempdir().unwrap(),
+    );
     std::fs::write(mounted.path().join("hosts"), "192.0.2.1 a.k8s.example").unwrap();
     let mounted = mounted.path().display();
     cluster.set(mk_config_map(

@@ -1,9 +1,8 @@
 //! The zone of the cluster set: `ServiceImport`s and slices at the API server become answers.
 
-use apiserver::{Action, Resource, Rule};
+use apiserver::{Action, Resource, Rule, RunningApiServer};
 use testkit::objects::{mk_cluster_ip, mk_imported_slice, mk_service_import};
 
-use super::cluster::Cluster;
 use super::process::Kubedns;
 
 const FLAGS: [&str; 2] = ["--clusterset-domain=clusterset.local", "--ttl=5s"];
@@ -12,7 +11,7 @@ const DB: &str = "db.apps.svc.clusterset.local.";
 /// A Service of the cluster itself, with the name of one of the cluster set.
 const OWN_WEB: &str = "web.apps.svc.cluster.local.";
 
-fn set_own_web(cluster: &Cluster) {
+fn set_own_web(cluster: &RunningApiServer) {
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.1"], &["http:80"]));
 }
 
@@ -27,7 +26,7 @@ fn web(ip: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn service_imports_are_followed() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(web("10.112.0.1"));
     cluster.set(mk_service_import(
         "apps",
@@ -75,7 +74,7 @@ async fn service_imports_are_followed() {
 #[tokio::test]
 async fn missing_import_types_leave_other_zones() {
     for code in [404, 403] {
-        let cluster = Cluster::start();
+        let cluster = RunningApiServer::empty();
         cluster.set(web("10.112.0.1"));
         set_own_web(&cluster);
         let refused = Rule::new(Action::Refuse { code }).on([Resource::ServiceImports]);
@@ -101,7 +100,7 @@ async fn missing_import_types_leave_other_zones() {
 
 #[tokio::test]
 async fn imports_are_unwatched_without_flag() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(web("10.112.0.1"));
     let kubedns = Kubedns::ready(&cluster, &[]).await;
     let asked = cluster.faults.requests();

@@ -4,7 +4,7 @@ use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::upstream::Upstream;
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::{PATIENCE, with_web};
 use super::process::Kubedns;
 
 const WEB: &str = "web.apps.svc.cluster.local.";
@@ -69,10 +69,7 @@ async fn etcd_zones_are_served_beside_cluster() {
     let Some(etcd) = etcd("kubedns with zones of etcd is").await else {
         return;
     };
-    let (cluster, upstream) = (
-        Cluster::with_web(),
-        Upstream::answering("198.51.100.1").await,
-    );
+    let (cluster, upstream) = (with_web(), Upstream::answering("198.51.100.1").await);
     let [skydns, by_hand] = zones(&etcd);
     let nameservers = format!("--nameservers={}", upstream.addr());
     let kubedns = Kubedns::start(&cluster, &[&skydns, &by_hand, &nameservers]).await;
@@ -124,7 +121,7 @@ async fn etcd_zone_is_servfail_until_loaded() {
         return;
     };
     etcd.stop();
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let [skydns, _] = zones(&etcd);
     let kubedns = Kubedns::start(&cluster, &[&skydns]).await;
     kubedns.until_ready().await;

@@ -8,7 +8,7 @@ use testkit::eventually;
 use testkit::query::Query;
 use testkit::upstream::{Upstream, Zone};
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::{PATIENCE, with_web};
 use super::process::{Kubedns, program};
 use super::transfer::dig;
 
@@ -90,7 +90,7 @@ async fn zone_alone_is_answered_as_beside_cluster() {
     let Some(etcd) = etcd("kubedns without Kubernetes is").await else {
         return;
     };
-    let (cluster, upstream) = (Cluster::with_web(), upstream().await);
+    let (cluster, upstream) = (with_web(), upstream().await);
     let zone = zone_flag(&etcd);
     let nameservers = format!("--nameservers={}", upstream.addr());
     let alone = start_alone(&[&zone, &nameservers]).await;

@@ -5,17 +5,18 @@ mod dnsmasq;
 mod endpoint;
 mod trust;
 
+use apiserver::RunningApiServer;
 use serde_json::Value;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::process::Program;
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
 /// An API server with a few Services. The role does not allow reading slices.
-fn cluster() -> Cluster {
-    let cluster = Cluster::start();
+fn cluster() -> RunningApiServer {
+    let cluster = RunningApiServer::empty();
     cluster.faults.kube_dns_role();
     for mut object in [
         mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]),
@@ -30,12 +31,12 @@ fn cluster() -> Cluster {
 }
 
 /// Starts kubedns with an upstream that receives no queries.
-async fn starting(cluster: &Cluster, flags: &[&str]) -> Kubedns {
+async fn starting(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     Kubedns::start(cluster, &[&["--nameservers=192.0.2.53"], flags].concat()).await
 }
 
 /// Starts kubedns and waits until it is ready.
-async fn ready(cluster: &Cluster, flags: &[&str]) -> Kubedns {
+async fn ready(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     let kubedns = starting(cluster, flags).await;
     kubedns.until_ready().await;
     kubedns

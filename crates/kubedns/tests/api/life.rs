@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use apiserver::{Action, Resource, Rule};
+use apiserver::{Action, Resource, Rule, RunningApiServer};
 use kubedns::index_task::READY_WITHOUT_CONFIG;
 use nix::sys::signal::Signal;
 use testkit::objects::{
@@ -20,7 +20,7 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually, http};
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::{PATIENCE, with_web};
 use super::process::{Kubedns, program};
 
 const WEB: &str = "web.apps.svc.cluster.local.";
@@ -28,7 +28,7 @@ const DB_0: &str = "db-0.db.apps.svc.cluster.local.";
 const OUTSIDE: &str = "www.outside.test.";
 
 /// Adds the headless Service `db.apps` with the member [`DB_0`].
-fn set_db(cluster: &Cluster) {
+fn set_db(cluster: &RunningApiServer) {
     let members = ["10.0.0.1 db-0"];
     cluster.set(mk_headless("apps", "db", &["sql:5432"]));
     cluster.set(mk_endpoints("apps", "db", &members, &["sql:5432"]));
@@ -36,7 +36,7 @@ fn set_db(cluster: &Cluster) {
 
 #[tokio::test]
 async fn cluster_names_wait_for_first_lists() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let upstream = Upstream::answering("198.51.100.1").await;
     cluster.faults.down();
     let nameservers = format!("--nameservers={}", upstream.addr());
@@ -59,7 +59,7 @@ async fn cluster_names_wait_for_first_lists() {
 /// In a dual-stack cluster the Service kube-dns can have an address of either family.
 #[tokio::test]
 async fn wildcard_address_serves_both_families() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     for flag in [
         "--dns-bind-address=0.0.0.0",
         "--dns-bind-address=::",
@@ -98,7 +98,7 @@ async fn silent_upstream_is_logged_until_back() {
     })
     .await;
     let nameservers = format!("--nameservers={}", upstream.addr());
-    let mut kubedns = Kubedns::start(&Cluster::with_web(), &[&nameservers]).await;
+    let mut kubedns = Kubedns::start(&with_web(), &[&nameservers]).await;
     for label in ["one", "two", "three"] {
         let name = format!("{label}.outside.test.");
         assert_eq!(kubedns.answers(&name, "A").await, "SERVFAIL");
@@ -119,7 +119,7 @@ async fn silent_upstream_is_logged_until_back() {
 /// knows.
 #[tokio::test]
 async fn api_server_restart_logs_two_lines() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let mut kubedns = Kubedns::ready(&cluster, &[]).await;
     let connected = ["services", "endpointslices"]
         .map(|kind| format!("kubedns_watch_connected{{kind=\"{kind}\"}}"));
@@ -158,7 +158,7 @@ async fn api_server_restart_logs_two_lines() {
 
 #[tokio::test]
 async fn sigterm_ends_readiness_before_answers() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let mut kubedns = Kubedns::ready(&cluster, &["--lameduck=4s"]).await;
     // As in kube-dns, these signals have no effect, even for a process that is not PID 1.
     kubedns.process.signal(Signal::SIGUSR1);
@@ -180,7 +180,7 @@ async fn sigterm_ends_readiness_before_answers() {
 
 #[tokio::test]
 async fn snapshot_records_last_until_api_server() {
-    let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
     set_db(&cluster);
     cluster.faults.kube_dns_role();
     let flags = [
@@ -214,7 +214,7 @@ async fn hung_snapshot_volume_delays_no_answers() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("kubedns.snapshot");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
     let serves = async {
@@ -233,7 +233,7 @@ async fn hung_snapshot_volume_ends_with_success() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("kubedns.snapshot.new");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::ready(&cluster, &[&flag, "--lameduck=0s"]).await;
     kubedns.process.signal(Signal::SIGTERM);
@@ -245,7 +245,7 @@ async fn hung_snapshot_volume_ends_with_success() {
 
 #[tokio::test]
 async fn damaged_snapshot_is_ignored() {
-    let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
     let file = directory.path().join("kubedns.snapshot");
     std::fs::write(file, "{\"format\":\"kubedns snapshot\"").unwrap();
     cluster.faults.down();
@@ -260,7 +260,7 @@ async fn damaged_snapshot_is_ignored() {
 
 #[tokio::test]
 async fn stock_role_suffices() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     set_db(&cluster);
     cluster.faults.kube_dns_role();
     let flags = ["--config-map=kube-dns", "--v=2"];
@@ -282,7 +282,7 @@ async fn readiness_waits_for_config_map() {
     let delayed = Rule::new(Action::Delay { ms: 1500 });
     let refused = Rule::new(Action::Refuse { code: 403 }).times(3);
     for (case, rule) in [("delayed", delayed), ("refused", refused)] {
-        let cluster = Cluster::with_web();
+        let cluster = with_web();
         cluster.set(mk_config_map("kube-system", "kube-dns", &data));
         cluster.faults.add(rule.on([Resource::ConfigMaps]));
         let mut kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
@@ -296,7 +296,7 @@ async fn readiness_waits_for_config_map() {
 #[tokio::test]
 async fn missing_config_map_does_not_delay_readiness() {
     for allowed in [true, false] {
-        let cluster = Cluster::with_web();
+        let cluster = with_web();
         if !allowed {
             cluster.faults.kube_dns_role();
         }
@@ -325,7 +325,7 @@ async fn descriptor_limit_is_raised_at_start() {
 
 #[tokio::test]
 async fn federated_names_use_zones_of_nodes() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let upstream = Upstream::answering("198.51.100.1").await;
     let labels = [
         ("topology.kubernetes.io/zone", "z1"),
@@ -342,7 +342,7 @@ async fn federated_names_use_zones_of_nodes() {
 
 #[tokio::test]
 async fn nodes_are_watched_during_federations() {
-    let (cluster, config) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());
     std::fs::write(config.path().join("federations"), "fed=fed.example").unwrap();
     let flag = format!("--config-dir={}", config.path().display());
     let kubedns = Kubedns::start(&cluster, &[&flag, "--config-period=100ms"]).await;
@@ -361,7 +361,7 @@ async fn cache_page_equals_that_of_kube_dns() {
     ))
     .unwrap();
     let captured = include_str!("../../testdata/kube-dns-http-cache.json");
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     for (kind, list) in [("Service", "services"), ("Endpoints", "endpoints")] {
         for object in objects[list].as_array().unwrap() {
             let mut object = object.clone();
@@ -381,7 +381,7 @@ async fn cache_page_equals_that_of_kube_dns() {
 /// number of warnings.
 #[tokio::test]
 async fn metric_names_follow_environment() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let url = format!("--kube-master-url={}", cluster.url());
     for (values, prefix, warnings) in [
         (["/custom", "nsx", "subx"], "nsx_subx", 0),
@@ -441,7 +441,7 @@ async fn odd_values_do_not_prevent_start() {
 /// Starts kubedns with a flag and an environment variable, and waits until it is ready and has
 /// logged `expected`.
 async fn starts_and_logs(flag: &str, (variable, value): (&str, &str), expected: &str) {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let url = format!("--kube-master-url={}", cluster.url());
     let mut process = program(&["--http-bind-address=127.0.0.1", &url, flag])
         .env("PROMETHEUS_PORT", "0")
@@ -490,7 +490,7 @@ async fn flag_mistake_exits_with_255() {
 
 #[tokio::test]
 async fn second_signal_ends_at_once() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop())
         .await

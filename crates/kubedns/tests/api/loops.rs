@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use apiserver::RunningApiServer;
 use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::cluster::Cluster;
 use super::process::Kubedns;
 
 /// Timeout of all waits: during a loop, kubedns probes every 15 seconds.
@@ -66,7 +66,7 @@ fn write(directory: &Path, key: &str, text: &str) {
 
 /// Starts kubedns with its configuration in a directory: upstreams that need the address of kubedns
 /// can be added later.
-async fn start(cluster: &Cluster, config: &Path, flags: &[&str]) -> Kubedns {
+async fn start(cluster: &RunningApiServer, config: &Path, flags: &[&str]) -> Kubedns {
     let directory = format!("--config-dir={}", config.display());
     let ours = [directory.as_str(), "--config-period=100ms"];
     Kubedns::start(cluster, &[&ours, flags].concat()).await
@@ -93,7 +93,7 @@ async fn until_loops(kubedns: &Kubedns, expected: f64) {
 
 #[tokio::test]
 async fn looping_upstream_is_left_out() {
-    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let looping = Resolver::start("").await;
     let good = Upstream::answering("198.51.100.1").await;
     let kubedns = start(&cluster, config.path(), &[]).await;
@@ -132,7 +132,7 @@ async fn looping_upstream_is_left_out() {
 
 #[tokio::test]
 async fn loops_everywhere_leave_no_upstream() {
-    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let looping = [Resolver::start("").await, Resolver::start("").await];
     let kubedns = start(&cluster, config.path(), &[]).await;
     for looping in &looping {
@@ -161,7 +161,7 @@ async fn loops_everywhere_leave_no_upstream() {
 /// A resolver of the node may forward cluster names to kubedns, and resolve all other names itself.
 #[tokio::test]
 async fn looping_upstream_gets_no_missing_names() {
-    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let resolver = Resolver::start("test.").await;
     let flags = ["--fallthrough=svc.cluster.local"];
     let kubedns = start(&cluster, config.path(), &flags).await;
@@ -185,7 +185,7 @@ async fn looping_upstream_gets_no_missing_names() {
 /// A DNS server in the cluster answers its own domain, and forwards all other names to kubedns.
 #[tokio::test]
 async fn stub_server_may_forward_other_names() {
-    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let server = Resolver::start("corp.example.").await;
     let good = Upstream::answering("198.51.100.1").await;
     let kubedns = start(&cluster, config.path(), &[]).await;

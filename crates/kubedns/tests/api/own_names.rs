@@ -1,10 +1,10 @@
 //! Hosts and aliases of the ConfigMap: edits become answers.
 
+use apiserver::RunningApiServer;
 use serde_json::json;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::upstream::Upstream;
 
-use super::cluster::Cluster;
 use super::process::Kubedns;
 
 const DB: &str = "db.acme.example.";
@@ -12,7 +12,7 @@ const REGISTRY: &str = "registry.acme.example.";
 
 #[tokio::test]
 async fn hosts_and_aliases_follow_edits() {
-    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let registry = mk_cluster_ip("infra", "registry", &["10.96.0.7"], &["http:80"]);
     cluster.set(registry);
     let upstream = Upstream::answering("198.51.100.1").await;

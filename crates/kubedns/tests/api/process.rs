@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use apiserver::RunningApiServer;
 use nix::sys::signal::Signal;
 use testkit::message::Message;
 use testkit::process::{Process, Program, address};
 use testkit::query::Query;
 use testkit::{eventually, http};
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::PATIENCE;
 
 /// A running kubedns.
 pub(crate) struct Kubedns {
@@ -20,13 +21,13 @@ pub(crate) struct Kubedns {
 
 impl Kubedns {
     /// Starts kubedns with free ports, connected to `cluster`.
-    pub(crate) async fn start(cluster: &Cluster, flags: &[&str]) -> Self {
+    pub(crate) async fn start(cluster: &RunningApiServer, flags: &[&str]) -> Self {
         let url = format!("--kube-master-url={}", cluster.url());
         Self::start_with(&[&[url.as_str()], flags].concat(), &[]).await
     }
 
     /// Starts kubedns as [`start`](Self::start) does, and waits until it is ready.
-    pub(crate) async fn ready(cluster: &Cluster, flags: &[&str]) -> Self {
+    pub(crate) async fn ready(cluster: &RunningApiServer, flags: &[&str]) -> Self {
         let kubedns = Self::start(cluster, flags).await;
         kubedns.until_ready().await;
         kubedns

@@ -1,12 +1,12 @@
 //! kubedns with a part of the cluster: some namespaces, or running pods.
 
-use apiserver::{Action, Resource, Rule};
+use apiserver::{Action, Resource, Rule, RunningApiServer};
 use querylog::ranking::RankingDocument;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_pod, with_labels};
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
 const ONE: &str = "one.a.svc.cluster.local.";
@@ -24,7 +24,7 @@ fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
 
 #[tokio::test]
 async fn verified_pod_names_wait_for_permission() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(service("a", "one"));
     cluster.set(pod("one", "Running", &["10.0.0.1"]));
     let refused = Rule::new(Action::Refuse { code: 403 }).on([Resource::Pods]);
@@ -61,7 +61,7 @@ async fn verified_pod_names_wait_for_permission() {
 /// The address of a client identifies its pod, unless pods of two namespaces have the address.
 #[tokio::test]
 async fn autopath_walks_search_list_of_pod() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(service("b", "two"));
     let flags = ["--autopath", "--pods=verified", "--topology=alone"];
     let kubedns = Kubedns::ready(&cluster, &flags).await;
@@ -86,7 +86,7 @@ async fn autopath_walks_search_list_of_pod() {
 /// With `--pods=node`, only pods of this node are known clients, and all names of pods are answered.
 #[tokio::test]
 async fn pods_of_other_nodes_are_unknown() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(service("b", "two"));
     let mut one = pod("one", "Running", &["127.0.0.1"]);
     one["spec"] = json!({"nodeName": "node-2"});
@@ -117,7 +117,7 @@ async fn pods_of_other_nodes_are_unknown() {
 /// Pods change no record, so `--pods=node` is ready, and serves, without the permission for them.
 #[tokio::test]
 async fn refused_pods_of_node_cost_no_readiness() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(service("a", "one"));
     cluster.faults.kube_dns_role();
 
@@ -146,7 +146,7 @@ async fn busiest_clients_have_pod_names() {
         (vec![alone], true, nobody, true),
         (vec!["--topology=drop-in"], false, nobody, false),
     ] {
-        let cluster = Cluster::start();
+        let cluster = RunningApiServer::empty();
         let mut one = pod("one", "Running", &["127.0.0.1"]);
         one["spec"] = json!({"nodeName": "node-1"});
         cluster.set(one);
@@ -185,7 +185,7 @@ async fn busiest_clients_have_pod_names() {
 
 #[tokio::test]
 async fn selected_namespaces_follow_labels() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     let namespace = |labels: &[(&str, &str)]| {
         with_labels(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}),
@@ -209,7 +209,7 @@ async fn selected_namespaces_follow_labels() {
 /// After a restart with another scope, the snapshot file is not used.
 #[tokio::test]
 async fn snapshot_file_serves_selected_scope() {
-    let (cluster, directory) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (cluster, directory) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
     cluster.set(with_labels(namespace, &[("team", "x")]));
     cluster.set(service("a", "one"));

@@ -2,12 +2,12 @@
 
 use testkit::upstream::Upstream;
 
-use super::cluster::Cluster;
+use super::cluster::with_web;
 use super::process::Kubedns;
 
 #[tokio::test]
 async fn stub_domain_of_cluster_is_warned_of() {
-    let (cluster, config) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());
     let dnsmasq = Upstream::answering("198.51.100.1").await;
     let stub = Upstream::answering("198.51.100.2").await;
     let (dnsmasq, stub) = (format!("--nameservers={}", dnsmasq.addr()), stub.addr());

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use apiserver::Resource;
+use apiserver::{Resource, RunningApiServer};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;
 use testkit::upstream::Upstream;
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::PATIENCE;
 use super::process::{Kubedns, program};
 use secondary::{Kind, Secondary};
 
@@ -27,8 +27,8 @@ const AT_A_TIME: usize = 6;
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 
 /// An API server with every kind of Service.
-fn cluster() -> Cluster {
-    let cluster = Cluster::start();
+fn cluster() -> RunningApiServer {
+    let cluster = RunningApiServer::empty();
     let own = ["10.96.0.10"];
     let web = ["10.96.0.1", "fd00::1"];
     let db = ["10.1.0.1", "10.1.0.2"];
@@ -45,7 +45,7 @@ fn cluster() -> Cluster {
 }
 
 /// Starts kubedns, and waits until it is ready.
-async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
+async fn start(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     let ours = ["--endpoints-source=endpoints"];
     Kubedns::ready(cluster, &[&ours, flags].concat()).await
 }
@@ -198,7 +198,7 @@ async fn transfer_key_without_peers_is_rejected() {
 
 /// Makes the change `number`, which sets or deletes an object. Returns a name, and its answer after
 /// the change.
-fn change(cluster: &Cluster, number: usize) -> (String, String) {
+fn change(cluster: &RunningApiServer, number: usize) -> (String, String) {
     let slot = number % 7;
     let name = format!("s{slot}");
     let ip = format!("10.97.{}.{}", number / 250, number % 250 + 1);
@@ -237,7 +237,7 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
 /// Makes the changes, and waits until each secondary answers them. Returns the longest wait for each
 /// secondary.
 async fn follow_changes(
-    cluster: &Cluster,
+    cluster: &RunningApiServer,
     secondaries: &[Secondary],
     changes: usize,
     at_a_time: usize,

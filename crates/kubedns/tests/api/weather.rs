@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use apiserver::{Action, Options, Resource, Rule, Verb};
+use apiserver::{Action, Options, Resource, Rule, RunningApiServer, Verb};
 use serde_json::{Value, json};
 use testkit::client;
 use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
@@ -13,7 +13,7 @@ use testkit::query::Query;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::Cluster;
+use super::cluster::with_web;
 use super::process::Kubedns;
 
 const WEB: &str = "web.apps.svc.cluster.local.";
@@ -56,7 +56,7 @@ impl Client {
 /// A fault, and its name in the log of the test.
 type Weather<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
-fn weather(cluster: &Cluster) -> Vec<Weather<'_>> {
+fn weather(cluster: &RunningApiServer) -> Vec<Weather<'_>> {
     let faults = &cluster.faults;
     let lists = |action| Rule::new(action).verbs([Verb::List]).times(3);
     let watches = |action| Rule::new(action).verbs([Verb::Watch]).times(4);
@@ -91,7 +91,7 @@ fn weather(cluster: &Cluster) -> Vec<Weather<'_>> {
 
 #[tokio::test]
 async fn answers_stay_right_under_faults() {
-    let cluster = Cluster::with_web();
+    let cluster = with_web();
     let kubedns = Kubedns::ready(&cluster, &[]).await;
     let client = Client::start(kubedns.dns);
     for (round, (what, happens)) in weather(&cluster).into_iter().enumerate() {
@@ -144,9 +144,9 @@ fn large() -> impl Iterator<Item = Value> {
 
 #[tokio::test]
 async fn large_cluster_fits_in_memory() {
-    let cluster = Cluster::with(Options {
+    let cluster = RunningApiServer::start(Options {
         history: 100,
-        ..Options::default()
+        ..Options::empty()
     });
     cluster.store.load(large()).unwrap();
     let kubedns = Kubedns::ready(&cluster, &[]).await;

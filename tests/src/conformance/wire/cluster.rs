@@ -1,41 +1,30 @@
 //! The embedded API server of one scenario.
 
-use std::net::Ipv4Addr;
-
 use anyhow::Context as _;
-use apiserver::{ApiServer, Faults, Options, Resource, Running};
+use apiserver::{Faults, Options, Resource, RunningApiServer};
 use serde_json::{Value, json};
 
 /// A running API server; dropping it stops it.
 pub(crate) struct Cluster {
-    server: Running,
+    server: RunningApiServer,
 }
 
 impl Cluster {
     /// Starts an API server without objects. Like the cluster role of kube-dns, it forbids reading
     /// `EndpointSlices`.
-    pub(crate) fn start() -> anyhow::Result<Self> {
-        let cluster = Self::with(Options {
-            bootstrap: false,
-            ..Options::default()
-        })?;
-        cluster.faults().forbid(Resource::EndpointSlices);
-        Ok(cluster)
+    pub(crate) fn start() -> Self {
+        let server = RunningApiServer::empty();
+        server.faults.forbid(Resource::EndpointSlices);
+        Self { server }
     }
 
     /// Starts an API server that mirrors all Endpoints into `EndpointSlices`.
-    pub(crate) fn start_with_slices() -> anyhow::Result<Self> {
-        Self::with(Options {
-            bootstrap: false,
+    pub(crate) fn start_with_slices() -> Self {
+        let server = RunningApiServer::start(Options {
             mirror_endpoints: true,
-            ..Options::default()
-        })
-    }
-
-    fn with(options: Options) -> anyhow::Result<Self> {
-        Ok(Self {
-            server: ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?.spawn(),
-        })
+            ..Options::empty()
+        });
+        Self { server }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -49,13 +38,9 @@ impl Cluster {
 
     /// Stores objects without changes.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
-        objects
-            .iter()
-            .try_for_each(|object| self.make_namespace_of(object))?;
-        self.server
-            .store
-            .load(objects.iter().cloned())
-            .context("an initial object")?;
+        for object in objects {
+            self.set(object.clone()).context("an initial object")?;
+        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-use apiserver::{Action, ApiServer, Options, Resource, Rule, Running};
+use apiserver::{Action, Options, Resource, Rule, RunningApiServer};
 use cluster::connect::Access;
 use cluster::objects::FromApi as _;
 use serde_json::{Value, json};
@@ -11,20 +11,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_millis(100);
 
 struct Cluster {
-    server: Running,
+    server: RunningApiServer,
     owners: OwnerFinder,
 }
 
 impl Cluster {
     async fn start(namespaces: Namespaces, protobuf: bool) -> Self {
-        let options = Options {
-            bootstrap: false,
+        let server = RunningApiServer::start(Options {
             protobuf,
-            ..Options::default()
-        };
-        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options)
-            .unwrap()
-            .spawn();
+            ..Options::empty()
+        });
         let connection = connect(&server).await;
         let scope = Scope {
             namespaces,
@@ -45,7 +41,7 @@ impl Cluster {
 
     fn set(&self, pods: &[&str]) {
         for text in pods {
-            self.server.store.set(pod(text)).unwrap();
+            self.server.set(pod(text));
         }
     }
 
@@ -105,7 +101,7 @@ fn addresses(count: u8) -> Vec<IpAddr> {
     (1..=count).map(|host| [10, 0, 0, host].into()).collect()
 }
 
-async fn connect(server: &Running) -> Arc<Connection> {
+async fn connect(server: &RunningApiServer) -> Arc<Connection> {
     let access = Access {
         master_url: Some(server.url()),
         ..Access::default()

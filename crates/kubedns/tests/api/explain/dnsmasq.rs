@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use apiserver::RunningApiServer;
 use serde_json::Value;
 use testkit::eventually;
 use testkit::ports::free_port;
@@ -11,7 +12,7 @@ use testkit::query::Query;
 use testkit::upstream::Upstream;
 
 use super::{cluster, ready};
-use crate::api::cluster::{Cluster, PATIENCE};
+use crate::api::cluster::PATIENCE;
 use crate::api::process::Kubedns;
 
 const DNSMASQ: &str = "/usr/sbin/dnsmasq";
@@ -24,7 +25,7 @@ struct Pod {
     port: u16,
     _dnsmasq: Process,
     _config: tempfile::TempDir,
-    _cluster: Cluster,
+    _cluster: RunningApiServer,
 }
 
 impl Pod {

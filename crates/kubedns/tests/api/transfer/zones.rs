@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use apiserver::RunningApiServer;
 use testkit::client;
 use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_imported_slice, mk_service_import};
 use testkit::query::Query;
 
-use super::super::cluster::{Cluster, PATIENCE};
+use super::super::cluster::PATIENCE;
 use super::super::process::Kubedns;
 use super::{dig, start, whole};
 
@@ -129,7 +130,7 @@ async fn etcd_zone_is_transferred() {
     let pointer = r#"{"host":"rails.east.skydns.local"}"#;
     etcd.put("/skydns/arpa/in-addr/192/0/2/1", pointer).await;
     let zone = format!("--etcd-zone=skydns.local={}", etcd.url());
-    let kubedns = start(&Cluster::start(), &[TO_US, &zone]).await;
+    let kubedns = start(&RunningApiServer::empty(), &[TO_US, &zone]).await;
     kubedns
         .until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.")
         .await;
@@ -165,7 +166,7 @@ async fn external_zone_is_transferred() {
         service["spec"]["externalIPs"] = serde_json::json!([address]);
         service
     };
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     cluster.set(service("192.0.2.1"));
     let kubedns = start(&cluster, &[TO_US, "--external-zone=lb.example"]).await;
     let srv = "30 IN SRV 10 100 80 web.apps.lb.example.";
@@ -190,7 +191,7 @@ async fn external_zone_is_transferred() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterset_zone_is_transferred() {
-    let cluster = Cluster::start();
+    let cluster = RunningApiServer::empty();
     let ports = ["sql:5432"];
     let members = ["10.1.0.1 db-0"];
     cluster.set(mk_service_import("apps", "db", "Headless", &[], &ports));
