@@ -11,7 +11,7 @@ use chrono::DateTime;
 use serde_json::{Map, Value, json};
 
 use self::fields::{Field, Message, Type};
-use self::wire::{Reader, Wire};
+use self::wire::{Wire, take_field};
 
 pub(crate) use self::write::{enveloped, event, list, message};
 
@@ -36,11 +36,10 @@ pub(crate) fn object(body: &[u8]) -> Option<Value> {
 }
 
 /// Reads a message; `None` if malformed. Empty fields are omitted, as in Go's JSON.
-fn read(octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
+fn read(mut octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     let mut map = Map::new();
-    let mut reader = Reader::new(octets);
-    while !reader.is_empty() {
-        let (number, wire) = reader.field()?;
+    while !octets.is_empty() {
+        let (number, wire) = take_field(&mut octets)?;
         let Some(field) = schema.iter().find(|field| field.number == number) else {
             continue;
         };

@@ -163,19 +163,16 @@ fn joined(all: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn cells(resource: Resource, mut value: Value) -> Vec<String> {
+    /// The cells of an object `x`, separated by bars.
+    fn cells(resource: Resource, mut value: Value) -> String {
         value["metadata"] = json!({ "name": "x", "namespace": "n" });
         let object = Arc::new(Object::new(resource, value, 1).unwrap());
         let table = table(columns(resource).unwrap(), &json!({}), &[object]);
-        let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
-        assert_eq!(
-            cells.len(),
-            table["columnDefinitions"].as_array().unwrap().len()
-        );
-        cells
-            .iter()
-            .map(|cell| cell.as_str().unwrap().to_owned())
-            .collect()
+        let cells = table["rows"][0]["cells"].as_array().unwrap();
+        let columns = table["columnDefinitions"].as_array().unwrap();
+        assert_eq!(cells.len(), columns.len());
+        let cells: Vec<&str> = cells.iter().map(|cell| cell.as_str().unwrap()).collect();
+        cells.join(" | ")
     }
 
     #[test]
@@ -184,41 +181,27 @@ mod tests {
             (
                 Resource::Services,
                 json!({ "spec": { "type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{ "port": 80 }, { "port": 53, "protocol": "UDP" }] } }),
-                vec![
-                    "x",
-                    "ClusterIP",
-                    "10.96.0.7",
-                    NONE,
-                    "80/TCP,53/UDP",
-                    "<unknown>",
-                ],
+                "x | ClusterIP | 10.96.0.7 | <none> | 80/TCP,53/UDP | <unknown>",
             ),
             (
                 Resource::Services,
                 json!({ "spec": { "type": "ExternalName", "externalName": "www.outside.test" } }),
-                vec![
-                    "x",
-                    "ExternalName",
-                    NONE,
-                    "www.outside.test",
-                    NONE,
-                    "<unknown>",
-                ],
+                "x | ExternalName | <none> | www.outside.test | <none> | <unknown>",
             ),
             (
                 Resource::Endpoints,
                 json!({ "subsets": [{ "addresses": [{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }], "ports": [{ "port": 80 }] }] }),
-                vec!["x", "10.0.0.1:80,[fd00::1]:80", "<unknown>"],
+                "x | 10.0.0.1:80,[fd00::1]:80 | <unknown>",
             ),
             (
                 Resource::EndpointSlices,
                 json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["1", "2", "3", "4", "5"] }], "ports": [{}] }),
-                vec!["x", "IPv4", "*", "1,2,3 + 2 more...", "<unknown>"],
+                "x | IPv4 | * | 1,2,3 + 2 more... | <unknown>",
             ),
             (
                 Resource::Services,
                 json!({ "spec": 5 }),
-                vec!["x", "", NONE, NONE, NONE, "<unknown>"],
+                "x |  | <none> | <none> | <none> | <unknown>",
             ),
         ];
         for (resource, value, expected) in cases {

@@ -22,7 +22,7 @@ pub(crate) enum Corruption {
     Error(Status),
     /// The body, or the first line of a watch, is not JSON.
     Garbage,
-    /// One field of the first object has the wrong type.
+    /// One field of the first object of a list has the wrong type. Other bodies are not changed.
     Malformed,
     /// The connection closes after this number of octets.
     Cut(usize),
@@ -43,16 +43,7 @@ pub(crate) fn lines(body: Body, corruption: &Corruption) -> Body {
     match corruption {
         Corruption::Error(status) => once(encode::error(Format::Json, status)),
         Corruption::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
-        Corruption::Malformed => {
-            let mut done = false;
-            Box::pin(body.map(move |chunk| {
-                if std::mem::replace(&mut done, true) {
-                    chunk
-                } else {
-                    chunk.map(|chunk| first_line_malformed(&chunk))
-                }
-            }))
-        }
+        Corruption::Malformed => body,
         Corruption::Cut(after) => cut(body, *after),
     }
 }
@@ -84,37 +75,17 @@ fn cut(body: Body, after: usize) -> Body {
     ))
 }
 
-fn first_line_malformed(chunk: &Bytes) -> Bytes {
-    let end = chunk
-        .iter()
-        .position(|octet| *octet == b'\n')
-        .map_or(chunk.len(), |end| end + 1);
-    let (first, rest) = chunk.split_at(end);
-    let mut text = malformed(first).to_vec();
-    text.extend_from_slice(rest);
-    text.into()
-}
-
-/// The text with its first object corrupted: the object of a watch event, the first of a list, or
-/// the only object.
-fn malformed(text: &[u8]) -> Bytes {
-    let Ok(mut value) = serde_json::from_slice::<Value>(text) else {
-        return Bytes::copy_from_slice(text);
+/// The list with one field of its first object replaced by a text.
+fn malformed(list: &[u8]) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(list) else {
+        return Bytes::copy_from_slice(list);
     };
-    let object = if value.get("items").is_some() {
-        value.pointer_mut("/items/0")
-    } else if value.get("object").is_some() {
-        value.pointer_mut("/object")
-    } else {
-        Some(&mut value)
-    };
-    if let Some(object) = object.and_then(Value::as_object_mut) {
+    let object = value.pointer_mut("/items/0").and_then(Value::as_object_mut);
+    if let Some(object) = object {
         let spoilt = ["spec", "subsets", "data", "endpoints"]
             .into_iter()
             .find(|field| object.contains_key(*field));
         object.insert(spoilt.unwrap_or("spec").to_owned(), json!("malformed"));
     }
-    let mut text = serde_json::to_vec(&value).unwrap_or_default();
-    text.push(b'\n');
-    text.into()
+    encode::json_line(&value)
 }

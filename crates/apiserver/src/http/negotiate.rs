@@ -64,6 +64,7 @@ mod tests {
                 Some(Format::Json),
             ),
             ("application/vnd.kubernetes.protobuf;as=Table", None),
+            ("text/html", None),
         ];
         for (accept, expected) in cases {
             let headers =

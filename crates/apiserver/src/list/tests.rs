@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use testkit::objects::mk_service;
 
 use super::*;
 use crate::encode::{self, Format};
@@ -12,7 +13,7 @@ fn store(count: usize) -> Store {
 }
 
 fn service(namespace: &str, name: &str) -> Value {
-    json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": name, "namespace": namespace } })
+    mk_service(namespace, name, json!({}))
 }
 
 fn get(store: &Store, query: &str) -> Result<Value, Status> {

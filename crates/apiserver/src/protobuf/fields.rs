@@ -7,7 +7,7 @@ pub(super) type Message = [Field];
 /// One field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
-    pub(super) number: u64,
+    pub(super) number: u32,
     pub(super) name: &'static str,
     pub(super) kind: Type,
 }
@@ -30,7 +30,7 @@ pub(super) enum Type {
 
 use Type::{Flag, List, Map, Number, NumberOrText, Octets, Text};
 
-const fn field(number: u64, name: &'static str, kind: Type) -> Field {
+const fn field(number: u32, name: &'static str, kind: Type) -> Field {
     Field { number, name, kind }
 }
 

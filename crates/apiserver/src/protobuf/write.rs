@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Value, json};
 
 use super::MAGIC;
@@ -59,11 +60,8 @@ pub(crate) fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
 fn of_fields(schema: &Message, object: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     for field in schema {
-        write(
-            &mut text,
-            field,
-            object.get(field.name).unwrap_or(&Value::Null),
-        );
+        let value = object.get(field.name).unwrap_or(&Value::Null);
+        write(&mut text, field, value);
     }
     text
 }
@@ -77,54 +75,35 @@ fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
             octets(text, number, &STANDARD.decode(value).unwrap_or_default());
         }
         (Type::Number, Value::Number(value)) => {
-            varint(text, number << 3);
-            varint(text, value.as_i64().unwrap_or_default().cast_unsigned());
+            let value = value.as_i64().unwrap_or_default();
+            varint(text, number, value.cast_unsigned());
         }
         (Type::Flag, Value::Bool(value)) => {
-            varint(text, number << 3);
-            varint(text, u64::from(*value));
+            varint(text, number, u64::from(*value));
         }
         (Type::Time, Value::String(value)) => {
             let seconds = DateTime::parse_from_rfc3339(value).map_or(0, |time| time.timestamp());
-            octets(
-                text,
-                number,
-                &of_fields(&fields::TIME, &json!({ "seconds": seconds })),
-            );
+            let time = json!({ "seconds": seconds });
+            octets(text, number, &of_fields(&fields::TIME, &time));
         }
         (Type::NumberOrText, Value::Number(_)) => {
-            octets(
-                text,
-                number,
-                &of_fields(
-                    &fields::NUMBER_OR_TEXT,
-                    &json!({ "type": 0, "number": value }),
-                ),
-            );
+            let chosen = json!({ "type": 0, "number": value });
+            octets(text, number, &of_fields(&fields::NUMBER_OR_TEXT, &chosen));
         }
         (Type::NumberOrText, Value::String(_)) => {
-            octets(
-                text,
-                number,
-                &of_fields(
-                    &fields::NUMBER_OR_TEXT,
-                    &json!({ "type": 1, "text": value }),
-                ),
-            );
+            let chosen = json!({ "type": 1, "text": value });
+            octets(text, number, &of_fields(&fields::NUMBER_OR_TEXT, &chosen));
         }
         (Type::Message(schema), Value::Object(_)) => {
             octets(text, number, &of_fields(schema, value));
         }
         (Type::List(element), Value::Array(values)) => {
             for value in values {
-                write(
-                    text,
-                    &Field {
-                        kind: *element,
-                        ..*field
-                    },
-                    value,
-                );
+                let element = Field {
+                    kind: *element,
+                    ..*field
+                };
+                write(text, &element, value);
             }
         }
         (Type::Map(values), Value::Object(map)) => {
@@ -137,16 +116,13 @@ fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
     }
 }
 
-fn octets(text: &mut Vec<u8>, number: u64, content: &[u8]) {
-    varint(text, number << 3 | 2);
-    varint(text, content.len() as u64);
+fn octets(text: &mut Vec<u8>, number: u32, content: &[u8]) {
+    encode_key(number, WireType::LengthDelimited, text);
+    encode_varint(content.len() as u64, text);
     text.extend_from_slice(content);
 }
 
-fn varint(text: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        text.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
-        number >>= 7;
-    }
-    text.push(u8::try_from(number).unwrap_or_default());
+fn varint(text: &mut Vec<u8>, number: u32, value: u64) {
+    encode_key(number, WireType::Varint, text);
+    encode_varint(value, text);
 }

@@ -1,10 +1,11 @@
 use serde_json::json;
+use testkit::objects::mk_service;
 
 use super::*;
 use crate::encode::EventType;
 
 fn service(namespace: &str, name: &str) -> Value {
-    json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": name, "namespace": namespace } })
+    mk_service(namespace, name, json!({}))
 }
 
 fn names(listing: &Listing) -> Vec<String> {

@@ -1,10 +1,10 @@
 //! A running server, and a client that sends each request on a separate connection.
 
 use std::error::Error;
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::time::Duration;
 
-use apiserver::{ApiServer, Faults, Options, Store};
+use apiserver::{Options, RunningApiServer};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -14,18 +14,19 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 /// Timeout of every wait in the tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running server.
-pub(crate) struct Server {
-    pub(crate) store: Store,
-    pub(crate) faults: Faults,
-    pub(crate) address: SocketAddr,
-    stop: CancellationToken,
-    task: JoinSet<()>,
+/// A running server with the initial objects of every cluster.
+pub(crate) struct Server(RunningApiServer);
+
+impl Deref for Server {
+    type Target = RunningApiServer;
+
+    fn deref(&self) -> &RunningApiServer {
+        &self.0
+    }
 }
 
 /// A complete response.
@@ -34,8 +35,6 @@ pub(crate) struct Response {
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
-    /// Whether the connection closed before the body was complete.
-    pub(crate) cut: bool,
 }
 
 /// A streaming response.
@@ -54,18 +53,7 @@ impl Server {
     }
 
     pub(crate) fn with(options: Options) -> Self {
-        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap();
-        let (store, faults, address) = (server.store(), server.faults(), server.local_addr());
-        let stop = CancellationToken::new();
-        let mut task = JoinSet::new();
-        task.spawn(server.run(stop.clone()));
-        Self {
-            store,
-            faults,
-            address,
-            stop,
-            task,
-        }
+        Self(RunningApiServer::start(options))
     }
 
     pub(crate) async fn get(&self, path: &str) -> Response {
@@ -140,14 +128,6 @@ impl Server {
             _connection: task,
         })
     }
-
-    /// Stops the server, and checks that the server ends within [`PATIENCE`].
-    pub(crate) async fn stop(mut self) {
-        self.stop.cancel();
-        timeout(PATIENCE, self.task.join_next())
-            .await
-            .expect("it stops in time");
-    }
 }
 
 impl Response {
@@ -157,14 +137,6 @@ impl Response {
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        let items = self.json()["items"].as_array().cloned().unwrap_or_default();
-        items
-            .iter()
-            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
-            .collect()
     }
 }
 
@@ -209,20 +181,13 @@ impl Stream {
         Ok(true)
     }
 
-    pub(crate) async fn finish(mut self) -> Response {
-        let cut = loop {
-            match self.receive().await {
-                Ok(true) => {}
-                Ok(false) => break false,
-                Err(_) => break true,
-            }
-        };
-        let body = String::from_utf8(self.received).unwrap();
+    /// The complete response.
+    async fn finish(mut self) -> Response {
+        while self.receive().await.unwrap() {}
         Response {
             code: self.code,
             headers: self.headers,
-            body,
-            cut,
+            body: String::from_utf8(self.received).unwrap(),
         }
     }
 }

@@ -152,7 +152,7 @@ async fn watch_ends_at_timeout_or_stop() {
     })
     .await;
     let mut long = server.watch("/api/v1/nodes?watch=1").await;
-    server.stop().await;
+    drop(server);
     assert!(long.line().await.is_err(), "the connection closes");
 }
 
