@@ -48,18 +48,16 @@ fn slice(object: &Value) -> ImportedSlice {
 }
 
 fn list(index: &mut Index, imports: &[ServiceImport], slices: &[ImportedSlice]) {
-    index.apply(Event::ServiceImport(Change::RelistStarted));
-    imports
-        .iter()
-        .cloned()
-        .for_each(|import| index.apply(Event::ServiceImport(Change::Apply(import))));
-    index.apply(Event::ServiceImport(Change::RelistDone));
-    index.apply(Event::ImportedSlice(Change::RelistStarted));
-    slices
-        .iter()
-        .cloned()
-        .for_each(|slice| index.apply(Event::ImportedSlice(Change::Apply(slice))));
-    index.apply(Event::ImportedSlice(Change::RelistDone));
+    relist(imports, |change| index.apply(Event::ServiceImport(change)));
+    relist(slices, |change| index.apply(Event::ImportedSlice(change)));
+}
+
+fn relist<T: Clone>(objects: &[T], mut apply: impl FnMut(Change<T>)) {
+    apply(Change::RelistStarted);
+    for object in objects {
+        apply(Change::Apply(object.clone()));
+    }
+    apply(Change::RelistDone);
 }
 
 /// The objects of the plugin's tests: `testns` has imports with one, two and no addresses, and
@@ -147,50 +145,50 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
     said.join(" ")
 }
 
-fn check(cases: &[(&str, &str, &str)]) {
+/// Checks lines such as `web.apps.svc A NOERROR 10.0.0.1`. The names are below the domain of the
+/// cluster set. Lines that begin with `#` are comments.
+fn check(cases: &str) {
     let published = published();
-    for (name, rtype, expected) in cases {
+    for line in cases.trim().lines().map(str::trim) {
+        if line.starts_with('#') {
+            continue;
+        }
+        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        let [name, rtype, expected] = words[..] else {
+            panic!("{line}")
+        };
         let name = format!("{name}.clusterset.local.");
-        assert_eq!(said(&published, &name, rtype), *expected, "{name} {rtype}");
+        assert_eq!(said(&published, &name, rtype), expected, "{line}");
     }
 }
 
 #[test]
 fn cluster_ip_imports_have_records() {
-    let one = |name: &str, ips: &str| {
-        format!("NOERROR 10 100 80 {name}.testns.svc.clusterset.local. ; {ips}")
-    };
+    check(
+        "svc1.testns.svc A NOERROR 10.0.0.1
+         SVC1.testns.svc A NOERROR 10.0.0.1
+         svc1.testns.svc AAAA NOERROR
+         svc1.testns.svc TXT NOERROR
+         svc1.testns.svc CNAME NOERROR
+         svc6.testns.svc AAAA NOERROR 1234:abcd::1
+         dual.testns.svc A NOERROR 10.0.0.3
+         dual.testns.svc AAAA NOERROR 10::3
+         svc1.testns.svc SRV NOERROR 10 100 80 svc1.testns.svc.clusterset.local. ; 10.0.0.1
+         _http._tcp.svc1.testns.svc SRV NOERROR 10 100 80 svc1.testns.svc.clusterset.local. ; 10.0.0.1
+         _http._udp.svc1.testns.svc SRV NXDOMAIN
+         _https._tcp.svc1.testns.svc SRV NXDOMAIN
+         _tcp.svc1.testns.svc SRV NOERROR
+         _udp.svc1.testns.svc SRV NXDOMAIN
+         dual.testns.svc SRV NOERROR 10 100 80 dual.testns.svc.clusterset.local. ; 10.0.0.3 10::3
+         pending.testns.svc A NOERROR
+         pending.testns.svc SRV NOERROR
+         # Endpoints of an import with a cluster set IP have names, too.
+         pod-0.clusterid.svc1.testns.svc A NOERROR 172.0.0.9",
+    );
     let several = "several.testns.svc.clusterset.local.";
-    check(&[
-        ("svc1.testns.svc", "A", "NOERROR 10.0.0.1"),
-        ("SVC1.testns.svc", "A", "NOERROR 10.0.0.1"),
-        ("svc1.testns.svc", "AAAA", "NOERROR"),
-        ("svc1.testns.svc", "TXT", "NOERROR"),
-        ("svc1.testns.svc", "CNAME", "NOERROR"),
-        ("svc6.testns.svc", "AAAA", "NOERROR 1234:abcd::1"),
-        ("dual.testns.svc", "A", "NOERROR 10.0.0.3"),
-        ("dual.testns.svc", "AAAA", "NOERROR 10::3"),
-        ("svc1.testns.svc", "SRV", &one("svc1", "10.0.0.1")),
-        (
-            "_http._tcp.svc1.testns.svc",
-            "SRV",
-            &one("svc1", "10.0.0.1"),
-        ),
-        ("_http._udp.svc1.testns.svc", "SRV", "NXDOMAIN"),
-        ("_https._tcp.svc1.testns.svc", "SRV", "NXDOMAIN"),
-        ("_tcp.svc1.testns.svc", "SRV", "NOERROR"),
-        ("_udp.svc1.testns.svc", "SRV", "NXDOMAIN"),
-        ("dual.testns.svc", "SRV", &one("dual", "10.0.0.3 10::3")),
-        (
-            "several.testns.svc",
-            "SRV",
-            &format!("NOERROR 10 50 53 {several} 10 50 80 {several} ; 10.0.0.4"),
-        ),
-        ("pending.testns.svc", "A", "NOERROR"),
-        ("pending.testns.svc", "SRV", "NOERROR"),
-        // Endpoints of an import with a cluster set IP have names, too.
-        ("pod-0.clusterid.svc1.testns.svc", "A", "NOERROR 172.0.0.9"),
-    ]);
+    check(&format!(
+        "several.testns.svc SRV NOERROR 10 50 53 {several} 10 50 80 {several} ; 10.0.0.4"
+    ));
 }
 
 #[test]
@@ -204,55 +202,35 @@ fn headless_imports_have_records() {
     ]
     .map(|labels| format!("10 20 80 {labels}.hdls1.testns.svc.clusterset.local."));
     let addresses = "172.0.0.2 172.0.0.3 5678:abcd::1 172.0.0.4 172.0.0.5 172.0.1.4";
-    let srv = format!("NOERROR {} ; {addresses}", srv.join(" "));
-    check(&[
-        (
-            "hdls1.testns.svc",
-            "A",
-            "NOERROR 172.0.0.2 172.0.0.3 172.0.0.4 172.0.0.5 172.0.1.4",
-        ),
-        ("hdls1.testns.svc", "AAAA", "NOERROR 5678:abcd::1"),
-        ("hdls1.testns.svc", "SRV", &srv),
-        ("_http._tcp.hdls1.testns.svc", "SRV", &srv),
-        (
-            "172-0-0-2.clusterid.hdls1.testns.svc",
-            "A",
-            "NOERROR 172.0.0.2",
-        ),
-        (
-            "dup-name.clusterid.hdls1.testns.svc",
-            "A",
-            "NOERROR 172.0.0.4 172.0.0.5",
-        ),
-        ("dup-name.other.hdls1.testns.svc", "A", "NOERROR 172.0.1.4"),
-        (
-            "5678-abcd--1.other.hdls1.testns.svc",
-            "AAAA",
-            "NOERROR 5678:abcd::1",
-        ),
-        // CoreDNS returns NXDOMAIN here, although names below exist (RFC 8020).
-        ("clusterid.hdls1.testns.svc", "A", "NOERROR"),
-        ("nobody.hdls1.testns.svc", "A", "NXDOMAIN"),
-        ("bogus.clusterid.hdls1.testns.svc", "A", "NXDOMAIN"),
-        ("hdlsprtls.testns.svc", "A", "NOERROR 172.0.0.20"),
-        (
-            "172-0-0-20.clusterid.hdlsprtls.testns.svc",
-            "A",
-            "NOERROR 172.0.0.20",
-        ),
-        ("idle.testns.svc", "A", "NXDOMAIN"),
-    ]);
+    let srv = format!("{} ; {addresses}", srv.join(" "));
+    check(&format!(
+        "hdls1.testns.svc A NOERROR 172.0.0.2 172.0.0.3 172.0.0.4 172.0.0.5 172.0.1.4
+         hdls1.testns.svc AAAA NOERROR 5678:abcd::1
+         hdls1.testns.svc SRV NOERROR {srv}
+         _http._tcp.hdls1.testns.svc SRV NOERROR {srv}
+         172-0-0-2.clusterid.hdls1.testns.svc A NOERROR 172.0.0.2
+         dup-name.clusterid.hdls1.testns.svc A NOERROR 172.0.0.4 172.0.0.5
+         dup-name.other.hdls1.testns.svc A NOERROR 172.0.1.4
+         5678-abcd--1.other.hdls1.testns.svc AAAA NOERROR 5678:abcd::1
+         # CoreDNS returns NXDOMAIN here, although names below exist (RFC 8020).
+         clusterid.hdls1.testns.svc A NOERROR
+         nobody.hdls1.testns.svc A NXDOMAIN
+         bogus.clusterid.hdls1.testns.svc A NXDOMAIN
+         hdlsprtls.testns.svc A NOERROR 172.0.0.20
+         172-0-0-20.clusterid.hdlsprtls.testns.svc A NOERROR 172.0.0.20
+         idle.testns.svc A NXDOMAIN"
+    ));
 }
 
 #[test]
 fn names_around_imports_exist_or_not() {
-    check(&[
-        ("svc0.testns.svc", "A", "NXDOMAIN"),
-        ("svc1.nowhere.svc", "A", "NXDOMAIN"),
-        ("*.testns.svc", "A", "NXDOMAIN"),
-        ("testns.svc", "A", "NOERROR"),
-        ("svc", "A", "NOERROR"),
-    ]);
+    check(
+        "svc0.testns.svc A NXDOMAIN
+         svc1.nowhere.svc A NXDOMAIN
+         *.testns.svc A NXDOMAIN
+         testns.svc A NOERROR
+         svc A NOERROR",
+    );
     let name = "svc1.testns.svc.cluster.local.";
     assert_eq!(
         said(&published(), name, "A"),

@@ -36,6 +36,13 @@ fn kubeconfig(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
+fn with_kubeconfig(file: &Path) -> Access {
+    Access {
+        kubeconfig: Some(file.to_owned()),
+        ..Access::default()
+    }
+}
+
 const TWO_CONTEXTS: &str = "apiVersion: v1
 kind: Config
 current-context: second
@@ -52,68 +59,44 @@ users:
 #[tokio::test]
 async fn kubeconfig_uses_its_current_context() {
     let file = kubeconfig(TWO_CONTEXTS);
-    let access = Access {
-        kubeconfig: Some(file.path().to_owned()),
-        ..Access::default()
-    };
-    let connection = Connection::new(access).await.unwrap();
+    let connection = Connection::new(with_kubeconfig(file.path())).await.unwrap();
     assert_eq!(connection.url(), "http://127.0.0.1:2/");
     assert!(!format!("{connection:?}").contains("secret-token"));
 }
 
 #[tokio::test]
 async fn named_context_overrides_the_current() {
-    let (file, empty) = (kubeconfig(TWO_CONTEXTS), kubeconfig(""));
-    let url = async |file: &Path, context: &str| {
-        let (kubeconfig, context) = (Some(file.to_owned()), Some(context.to_owned()));
-        let connection = Connection::new(Access {
-            kubeconfig,
-            context,
-            master_url: None,
-        })
-        .await;
-        connection
-            .map(|connection| connection.url().to_owned())
-            .map_err(|error| error.to_string())
-    };
-    assert_eq!(
-        url(file.path(), "first").await.as_deref(),
-        Ok("http://127.0.0.1:1/")
-    );
-    assert_eq!(
-        url(file.path(), "second").await.as_deref(),
-        Ok("http://127.0.0.1:2/")
-    );
-    let wrong = |file: &tempfile::NamedTempFile, reason: &str| {
-        Err(format!(
-            "cannot use the kubeconfig {}: {reason}",
-            file.path().display()
-        ))
-    };
-    let found = url(file.path(), "third").await;
-    assert_eq!(
-        found,
-        wrong(
-            &file,
-            "there is no context \"third\"; there is first, second"
-        )
-    );
-    assert_eq!(
-        url(empty.path(), "x").await,
-        wrong(
-            &empty,
-            "there is no context \"x\"; the file has no contexts"
-        )
-    );
+    let (two, empty) = (kubeconfig(TWO_CONTEXTS), kubeconfig(""));
+    let none_of_two = "there is no context \"third\"; there is first, second";
+    let none = "there is no context \"x\"; the file has no contexts";
+    for (file, context, expected) in [
+        (&two, "first", Ok("http://127.0.0.1:1/")),
+        (&two, "second", Ok("http://127.0.0.1:2/")),
+        (&two, "third", Err(none_of_two)),
+        (&empty, "x", Err(none)),
+    ] {
+        let access = Access {
+            context: Some(context.to_owned()),
+            ..with_kubeconfig(file.path())
+        };
+        let found = Connection::new(access).await;
+        let url = found.map(|connection| connection.url().to_owned());
+        let unusable = format!("cannot use the kubeconfig {}: ", file.path().display());
+        assert_eq!(
+            url.map_err(|error| error.to_string()),
+            expected
+                .map(str::to_owned)
+                .map_err(|reason| format!("{unusable}{reason}"))
+        );
+    }
 }
 
 #[tokio::test]
 async fn url_overrides_kubeconfig_server_alone() {
     let file = kubeconfig(TWO_CONTEXTS);
     let access = Access {
-        kubeconfig: Some(file.path().to_owned()),
         master_url: Some("http://127.0.0.1:3".to_owned()),
-        ..Access::default()
+        ..with_kubeconfig(file.path())
     };
     let config = access.config().await.unwrap();
     assert_eq!(config.cluster_url.to_string(), "http://127.0.0.1:3/");
@@ -143,11 +126,8 @@ async fn unusable_access_is_one_line() {
         (empty.path(), "context"),
     ];
     for (path, reason) in cases {
-        let access = Access {
-            kubeconfig: Some(path.to_owned()),
-            ..Access::default()
-        };
-        let error = Connection::new(access).await.unwrap_err().to_string();
+        let refused = Connection::new(with_kubeconfig(path)).await;
+        let error = refused.unwrap_err().to_string();
         assert!(
             error.starts_with(&format!("cannot use the kubeconfig {}: ", path.display())),
             "{error}"
@@ -239,11 +219,7 @@ async fn version_1_certificate_is_presented() {
             certificate_file.display(),
             key_file.display()
         ));
-        let access = Access {
-            kubeconfig: Some(file.path().to_owned()),
-            ..Access::default()
-        };
-        let failed = Connection::new(access)
+        let failed = Connection::new(with_kubeconfig(file.path()))
             .await
             .map(drop)
             .map_err(|error| error.to_string())

@@ -187,16 +187,3 @@ fn file_is_replaced_atomically() {
         .collect();
     assert_eq!(names, [FILE_NAME]);
 }
-
-mod properties {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            prop_assert!(SavedSnapshot::decode(&bytes, DOMAIN).is_err());
-        }
-    }
-}

@@ -17,6 +17,7 @@ use cluster::snapshot::{PodNames, Published, Snapshot};
 use etcd::records::ZoneRecords;
 use etcd::{MessageTree, SkydnsMessage};
 use proptest::prelude::*;
+use proptest::sample::select;
 use skydns::engine::{self, EngineOutcome, Identity, PendingAnswer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::own_names::OwnTarget;
@@ -73,33 +74,27 @@ const KEYS: [&str; 9] = [
     "dns/apex/1",
     "stub/x",
 ];
+const ALIAS: &str = r#"{"host":"www.outside.test","ttl":60}"#;
+const TEXT: &str = r#"{"text":"note","ttl":9}"#;
+const MAIL: &str = r#"{"host":"mail.outside.test","mail":true}"#;
 const VALUES: [&str; 7] = [
     r#"{"host":"192.0.2.1","ttl":300}"#,
     r#"{"host":"2001:db8::1","port":8080,"ttl":7}"#,
-    r#"{"host":"www.outside.test","ttl":60}"#,
+    ALIAS,
     r#"{"host":"b.sky.test","port":80,"weight":3}"#,
     r#"{"host":"z.a.svc.cluster.local","priority":1}"#,
-    r#"{"text":"note","ttl":9}"#,
-    r#"{"host":"mail.outside.test","mail":true}"#,
+    TEXT,
+    MAIL,
 ];
-const TYPES: [(u16, &str); 8] = [
-    (rtype::A, "A"),
-    (rtype::AAAA, "AAAA"),
-    (rtype::CNAME, "CNAME"),
-    (rtype::MX, "MX"),
-    (rtype::NS, "NS"),
-    (rtype::PTR, "PTR"),
-    (rtype::SRV, "SRV"),
-    (rtype::TXT, "TXT"),
-];
+const TYPES: [&str; 8] = ["A", "AAAA", "CNAME", "MX", "NS", "PTR", "SRV", "TXT"];
 
 /// A change of anything that a zone may depend on.
 #[derive(Debug, Clone)]
 enum Edit {
     Cluster(ClusterEdit),
-    Stub(usize),
-    Own(usize, Option<usize>),
-    Etcd(usize, Option<usize>),
+    Stub(&'static str),
+    Own(&'static str, Option<&'static str>),
+    Etcd(&'static str, Option<&'static str>),
     Import(bool),
     Pods(u64),
     /// A publication without a change.
@@ -107,13 +102,13 @@ enum Edit {
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
-    let value = || proptest::option::weighted(0.8, 0..VALUES.len());
+    let target = || proptest::option::weighted(0.8, select(&TARGETS[..]));
+    let value = || proptest::option::weighted(0.8, select(&VALUES[..]));
     prop_oneof![
         8 => step().prop_map(Edit::Cluster),
-        1 => (0..STUBS.len()).prop_map(Edit::Stub),
-        3 => (0..OWN.len(), proptest::option::weighted(0.8, 0..TARGETS.len()))
-            .prop_map(|(name, target)| Edit::Own(name, target)),
-        4 => (0..KEYS.len(), value()).prop_map(|(key, value)| Edit::Etcd(key, value)),
+        1 => select(&STUBS[..]).prop_map(Edit::Stub),
+        3 => (select(&OWN[..]), target()).prop_map(|(name, target)| Edit::Own(name, target)),
+        4 => (select(&KEYS[..]), value()).prop_map(|(key, value)| Edit::Etcd(key, value)),
         1 => any::<bool>().prop_map(Edit::Import),
         1 => (0_u64..6).prop_map(Edit::Pods),
         1 => Just(Edit::Nothing),
@@ -121,7 +116,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 /// Options of the server that do not change while it runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of the server"
@@ -174,8 +169,8 @@ struct World {
     cluster: ClusterObjects,
     index: Index,
     published: Arc<Published>,
-    stubs: BTreeSet<usize>,
-    own: BTreeMap<usize, usize>,
+    stubs: BTreeSet<&'static str>,
+    own: BTreeMap<&'static str, &'static str>,
     own_names: Option<Arc<OwnNames>>,
     etcd: MessageTree,
     records: Arc<ZoneRecords>,
@@ -228,10 +223,10 @@ impl World {
                 self.own_names = (!self.own.is_empty()).then(|| Arc::new(own_names(&self.own)));
             }
             Edit::Etcd(key, value) => {
-                let path = KEYS[*key].split('/').collect();
+                let path = key.split('/').collect();
                 match value {
                     Some(value) => {
-                        let message = SkydnsMessage::parse(VALUES[*value].as_bytes()).unwrap();
+                        let message = SkydnsMessage::parse(value.as_bytes()).unwrap();
                         self.etcd.set(&path, message);
                     }
                     None => self.etcd.remove(&path),
@@ -254,10 +249,7 @@ impl World {
         if self.fixed.fallthrough {
             view.zone.fallthrough = [name("cluster.local")].into();
         }
-        let stubs = self
-            .stubs
-            .iter()
-            .map(|at| (name(STUBS[*at]), Arc::from([])));
+        let stubs = self.stubs.iter().map(|stub| (name(stub), Arc::from([])));
         view.zone = view.zone.with_stub_domains(stubs);
         let nested = self.fixed.nested.then_some("b.svc.cluster.local");
         for domain in [Some("sky.test"), nested].into_iter().flatten() {
@@ -279,10 +271,10 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-fn own_names(own: &BTreeMap<usize, usize>) -> OwnNames {
+fn own_names(own: &BTreeMap<&str, &str>) -> OwnNames {
     let mut names = OwnNames::new();
     for (owner, target) in own {
-        let (owner, target) = (name(OWN[*owner]), TARGETS[*target]);
+        let owner = name(owner);
         match target.parse::<IpAddr>() {
             Ok(address) => names.add_host(&owner, &[address]),
             Err(_) => names.add_alias(&owner, &name(target)),
@@ -344,33 +336,21 @@ fn candidates(view: &Snapshot) -> BTreeSet<String> {
                     .map(|member| member.label.to_string()),
             );
         });
+    let ports = ["", "_http._tcp.", "_http._udp.", "_sql._tcp.", "_sql._udp."];
     for (namespace, service) in ["a", "b"]
         .iter()
         .flat_map(|a| ["x", "y", "z"].map(|b| (*a, b)))
     {
-        let base = format!("{service}.{namespace}");
         for domain in [
             "svc.cluster.local",
             "svc.other.example",
             "k8s.example",
             "svc.clusterset.local",
         ] {
-            names.insert(format!("{base}.{domain}."));
-            names.extend(
-                labels
-                    .iter()
-                    .map(|label| format!("{label}.{base}.{domain}.")),
-            );
-            for port in ["_http", "_sql"]
-                .iter()
-                .flat_map(|a| ["_tcp", "_udp"].map(|b| format!("{a}.{b}")))
-            {
-                names.insert(format!("{port}.{base}.{domain}."));
-                names.extend(
-                    labels
-                        .iter()
-                        .map(|label| format!("{label}.{port}.{base}.{domain}.")),
-                );
+            for port in ports {
+                let base = format!("{port}{service}.{namespace}.{domain}.");
+                names.extend(labels.iter().map(|label| format!("{label}.{base}")));
+                names.insert(base);
             }
         }
     }
@@ -511,9 +491,7 @@ fn without_ttl(records: &BTreeSet<Record>) -> BTreeSet<(u16, Vec<u8>)> {
 
 impl<'a> CheckedName<'a> {
     fn new(view: &'a Snapshot, zone: &'a str, owner: &'a str, copy: &'a BTreeSet<Record>) -> Self {
-        let live = TYPES
-            .iter()
-            .flat_map(|(_, rtype)| answered(view, owner, rtype));
+        let live = TYPES.iter().flat_map(|rtype| answered(view, owner, rtype));
         let (aliases, others) = live.partition(|record| record.1 == rtype::CNAME);
         Self {
             view,
@@ -680,7 +658,9 @@ proptest! {
         for (number, edit) in edits.iter().enumerate() {
             world.apply(edit);
             let view = world.view();
-            transfers.update_versions(&view, 3_000_000_000 + u64::try_from(number).unwrap());
+            let time = 3_000_000_000 + u64::try_from(number).unwrap();
+            let has_changed = transfers.update_versions(&view, time);
+            let mut any_new = false;
             // Queries for all names take most of the time.
             let is_checked = number % 4 == 3 || number + 1 == edits.len();
             for domain in ZONES {
@@ -693,6 +673,7 @@ proptest! {
                 let copies = known.entry(domain).or_default();
                 let before = copies.values().next_back().cloned();
                 let is_new = before.is_none_or(|before| before.records != whole.records);
+                any_new |= is_new;
                 prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "a version of {}", domain);
                 copies.insert(whole.serial(), whole.clone());
                 for copy in copies.values() {
@@ -701,25 +682,11 @@ proptest! {
                     prop_assert_eq!(&copy, &whole);
                 }
             }
+            prop_assert_eq!(has_changed, any_new);
         }
         for domain in ["cluster.local", "other.example", "sky.test", "clusterset.local"] {
             prop_assert!(edits.is_empty() || known.contains_key(domain), "{} is transferred", domain);
         }
-    }
-}
-
-fn no_options() -> Fixed {
-    let options = Options {
-        clusterset: None,
-        ..Options::default()
-    };
-    Fixed {
-        options,
-        strict: false,
-        ttl: None,
-        verified: false,
-        nested: false,
-        fallthrough: false,
     }
 }
 
@@ -745,9 +712,9 @@ fn load_balancer() -> ClusterEdit {
 
 #[test]
 fn alias_above_further_keys_is_left_out() {
-    let mut world = World::new(no_options(), &[]);
-    let alias = Edit::Etcd(3, Some(2));
-    let text_below = Edit::Etcd(4, Some(5));
+    let mut world = World::new(Fixed::default(), &[]);
+    let alias = Edit::Etcd("b", Some(ALIAS));
+    let text_below = Edit::Etcd("b/1a2b", Some(TEXT));
     for edit in [alias, text_below] {
         world.apply(&edit);
     }
@@ -759,27 +726,18 @@ fn alias_above_further_keys_is_left_out() {
     let copy = secondary::transfer_whole(&transfers, &zone).unwrap();
 
     check_zone(&view, &zone, &copy).unwrap();
-    let mut types = Vec::new();
-    for record in copy
-        .records
-        .iter()
-        .filter(|record| record.0 == "b.sky.test.")
-    {
-        types.push(record.1);
-    }
-    assert_eq!(types, [rtype::TXT]);
+    assert_eq!(types_at(&copy, "b.sky.test."), [rtype::TXT]);
 }
 
-/// An edit, and the type of the only record that a name then has in the transfer of a zone.
-struct TransferredRecord {
-    edit: Edit,
-    zone: &'static str,
-    owner: &'static str,
-    rtype: u16,
+/// The types of the records of a name.
+fn types_at(copy: &ZoneCopy, owner: &str) -> Vec<u16> {
+    let records = copy.records.iter().filter(|record| record.0 == owner);
+    records.map(|record| record.1).collect()
 }
 
-/// Asserts that the record is transferred, in a whole zone and as a difference.
-fn assert_transferred(what: &str, expected: &TransferredRecord) {
+/// Asserts that `edit` gives a name one record, of type `rtype`, and that the record is
+/// transferred in a whole zone and as a difference.
+fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
     let records = RecordOptions {
         external: ExternalRecords::Exposed,
         ..RecordOptions::default()
@@ -789,34 +747,24 @@ fn assert_transferred(what: &str, expected: &TransferredRecord) {
         external_zone: Some(name("k8s.example")),
         ..Options::default()
     };
-    let mut world = World::new(
-        Fixed {
-            options,
-            ..no_options()
-        },
-        &[],
-    );
-    let zone = name(expected.zone);
+    let fixed = Fixed {
+        options,
+        ..Fixed::default()
+    };
+    let mut world = World::new(fixed, &[]);
+    let zone = holder(&world.view(), owner.trim_end_matches('.')).expect("a zone");
     let transfers = secondary::start_transfers();
     transfers.update_versions(&world.view(), 3_000_000_000);
     let mut copy = secondary::transfer_whole(&transfers, &zone).unwrap();
     let known = ZoneCopies::from([(copy.serial(), copy.clone())]);
 
-    world.apply(&expected.edit);
+    world.apply(edit);
     assert!(
         transfers.update_versions(&world.view(), 3_000_000_001),
         "{what}: a new version"
     );
     let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
-    let mut types = Vec::new();
-    for record in whole
-        .records
-        .iter()
-        .filter(|record| record.0 == expected.owner)
-    {
-        types.push(record.1);
-    }
-    assert_eq!(types, [expected.rtype], "{what}");
+    assert_eq!(types_at(&whole, owner), [rtype], "{what}");
 
     assert!(
         copy.update(&transfers, &zone, &known),
@@ -826,141 +774,43 @@ fn assert_transferred(what: &str, expected: &TransferredRecord) {
 }
 
 #[test]
-fn load_balancer_hostname_is_transferred() {
-    for (what, edit, zone, owner, rtype) in [
-        (
-            "a load balancer",
-            Edit::Cluster(load_balancer()),
-            "k8s.example",
-            "x.a.k8s.example.",
-            rtype::CNAME,
-        ),
-        (
-            "a port of a load balancer",
-            Edit::Cluster(load_balancer()),
-            "k8s.example",
-            "_http._tcp.x.a.k8s.example.",
-            rtype::SRV,
-        ),
-    ] {
-        let expected = TransferredRecord {
-            edit,
-            zone,
-            owner,
-            rtype,
-        };
-        assert_transferred(what, &expected);
-    }
-}
+fn edited_record_is_transferred() {
+    use wire::rtype::{A, CNAME, NS, SRV};
 
-#[test]
-fn etcd_alias_is_transferred() {
-    for (what, edit, zone, owner, rtype) in [
+    let balanced = || Edit::Cluster(load_balancer());
+    let alias_at = |key| Edit::Etcd(key, Some(ALIAS));
+    let mail = Edit::Etcd("al", Some(MAIL));
+    let host = Edit::Own("own.cluster.local", Some("10.7.7.7"));
+    let own_alias = Edit::Own("own.sky.test", Some("www.outside.test"));
+    let stub = Edit::Stub("y.a.svc.cluster.local");
+    let port = "_http._tcp.x.a.k8s.example.";
+    for (what, edit, owner, rtype) in [
+        ("a load balancer", balanced(), "x.a.k8s.example.", CNAME),
+        ("a port of a load balancer", balanced(), port, SRV),
         (
-            "an alias below a key",
-            Edit::Etcd(1, Some(2)),
-            "sky.test",
+            "an alias one key below",
+            alias_at("al/1a2b"),
             "al.sky.test.",
-            rtype::CNAME,
+            CNAME,
         ),
         (
-            "an alias below two keys",
-            Edit::Etcd(5, Some(2)),
-            "sky.test",
+            "an alias two keys below",
+            alias_at("b/c/x"),
             "b.sky.test.",
-            rtype::CNAME,
+            CNAME,
         ),
-        (
-            "a mail exchange",
-            Edit::Etcd(0, Some(6)),
-            "sky.test",
-            "al.sky.test.",
-            rtype::CNAME,
-        ),
+        ("a mail exchange", mail, "al.sky.test.", CNAME),
+        ("a host", host, "own.cluster.local.", A),
+        ("an own alias", own_alias, "own.sky.test.", CNAME),
+        ("a stub domain", stub, "y.a.svc.cluster.local.", NS),
     ] {
-        let expected = TransferredRecord {
-            edit,
-            zone,
-            owner,
-            rtype,
-        };
-        assert_transferred(what, &expected);
+        assert_transferred(what, &edit, owner, rtype);
     }
-}
-
-#[test]
-fn own_names_and_cuts_are_transferred() {
-    for (what, edit, zone, owner, rtype) in [
-        (
-            "a host",
-            Edit::Own(1, Some(0)),
-            "cluster.local",
-            "own.cluster.local.",
-            rtype::A,
-        ),
-        (
-            "an alias",
-            Edit::Own(2, Some(3)),
-            "sky.test",
-            "own.sky.test.",
-            rtype::CNAME,
-        ),
-        (
-            "a stub domain",
-            Edit::Stub(0),
-            "cluster.local",
-            "y.a.svc.cluster.local.",
-            rtype::NS,
-        ),
-    ] {
-        let expected = TransferredRecord {
-            edit,
-            zone,
-            owner,
-            rtype,
-        };
-        assert_transferred(what, &expected);
-    }
-}
-
-#[test]
-fn unchanged_zone_keeps_its_serial() {
-    let mut world = World::new(no_options(), &[]);
-    let transfers = secondary::start_transfers();
-    transfers.update_versions(&world.view(), 3_000_000_000);
-    let sky = secondary::transfer_whole(&transfers, &name("sky.test")).unwrap();
-    let cluster = secondary::transfer_whole(&transfers, &name("cluster.local")).unwrap();
-
-    world.apply(&Edit::Cluster(load_balancer()));
-    assert!(transfers.update_versions(&world.view(), 3_000_000_001));
-    assert_eq!(
-        secondary::transfer_whole(&transfers, &name("sky.test")),
-        Some(sky.clone())
-    );
-    let changed = secondary::transfer_whole(&transfers, &name("cluster.local")).unwrap();
-    assert!(changed.serial() > cluster.serial());
-
-    world.apply(&Edit::Etcd(0, Some(0)));
-    assert!(transfers.update_versions(&world.view(), 3_000_000_002));
-    assert_eq!(
-        secondary::transfer_whole(&transfers, &name("cluster.local")),
-        Some(changed)
-    );
-    assert!(
-        secondary::transfer_whole(&transfers, &name("sky.test"))
-            .unwrap()
-            .serial()
-            > sky.serial()
-    );
-    assert!(
-        !transfers.update_versions(&world.view(), 3_000_000_003),
-        "nothing has changed"
-    );
 }
 
 #[test]
 fn loaded_zone_does_not_wait_for_the_cluster() {
-    let world = World::new(no_options(), &[]);
+    let world = World::new(Fixed::default(), &[]);
     let transfers = secondary::start_transfers();
     let view = world.view();
     let early = Arc::new(Snapshot {

@@ -13,7 +13,7 @@ use rustls::client::ResolvesClientCert as _;
 use tokio::time::{advance, pause, resume};
 
 use super::super::credentials::Credentials;
-use super::{Access, Connection, TWO_CONTEXTS, certificate};
+use super::{Connection, TWO_CONTEXTS, certificate, with_kubeconfig};
 
 fn dies(path: &Path) {
     fs::remove_file(path).unwrap();
@@ -101,10 +101,7 @@ async fn dead_mount_fails_the_first_connection() {
     let mount = tempfile::tempdir().unwrap();
     let file = mount.path().join("kubeconfig");
     fs::write(&file, TWO_CONTEXTS).unwrap();
-    let access = Access {
-        kubeconfig: Some(file.clone()),
-        ..Access::default()
-    };
+    let access = with_kubeconfig(&file);
     let connection = Connection::new(access.clone()).await.unwrap();
     dies(&file);
     late(connection.renew()).await;

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Access, Connection, kubeconfig};
+use super::{Connection, kubeconfig, with_kubeconfig};
 
 /// Reads the head of a request and sends `answer`.
 async fn head(stream: &mut TcpStream, answer: &str) -> String {
@@ -36,11 +36,7 @@ fn config(server: &str, cluster: &str, user: &str) -> tempfile::NamedTempFile {
 }
 
 async fn connection(config: &Path) -> Connection {
-    let access = Access {
-        kubeconfig: Some(config.to_owned()),
-        ..Access::default()
-    };
-    Connection::new(access).await.unwrap()
+    Connection::new(with_kubeconfig(config)).await.unwrap()
 }
 
 async fn ask(connection: &Connection) -> Result<(), String> {
@@ -435,11 +431,8 @@ async fn unsupported_access_names_alternatives() {
         ),
     ] {
         let config = config("https://192.0.2.1:6443", cluster, user);
-        let access = Access {
-            kubeconfig: Some(config.path().to_owned()),
-            ..Access::default()
-        };
-        let error = Connection::new(access).await.unwrap_err().to_string();
+        let refused = Connection::new(with_kubeconfig(config.path())).await;
+        let error = refused.unwrap_err().to_string();
         assert!(
             error.starts_with("cannot set up the connection to https://192.0.2.1:6443/: "),
             "{error}"

@@ -28,39 +28,26 @@ fn dual_stack_service_is_read() {
 
 #[test]
 fn service_kind_follows_type_and_ips() {
+    use ServiceKind::{Headless, WithoutIp};
+
+    let ip = |text: &str| ServiceKind::ClusterIp([text.parse().unwrap()].into());
+    let external = |name: &str| ServiceKind::ExternalName(name.into());
+    let invalid = r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.256"]}"#;
+    let unlisted = r#"{"clusterIP":"10.0.0.1","clusterIPs":null}"#;
+    let named = r#"{"type":"ExternalName","externalName":"a.test","clusterIP":"10.0.0.1"}"#;
+    let balanced = r#"{"type":"LoadBalancer","clusterIP":"FD00:0::1"}"#;
     let cases = [
-        (r#"{"clusterIP":"None"}"#, ServiceKind::Headless),
-        (
-            r#"{"clusterIP":"None","clusterIPs":["None"]}"#,
-            ServiceKind::Headless,
-        ),
-        (
-            r#"{"type":"ExternalName","externalName":"a.test","clusterIP":"10.0.0.1"}"#,
-            ServiceKind::ExternalName("a.test".into()),
-        ),
-        (
-            r#"{"type":"ExternalName"}"#,
-            ServiceKind::ExternalName("".into()),
-        ),
-        (r#"{"clusterIP":""}"#, ServiceKind::WithoutIp),
-        ("{}", ServiceKind::WithoutIp),
-        ("null", ServiceKind::WithoutIp),
-        (
-            r#"{"clusterIP":"10.0.0.1","clusterIPs":null}"#,
-            ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into()),
-        ),
-        (
-            r#"{"clusterIP":"::ffff:10.0.0.1"}"#,
-            ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into()),
-        ),
-        (
-            r#"{"type":"LoadBalancer","clusterIP":"FD00:0::1"}"#,
-            ServiceKind::ClusterIp(["fd00::1".parse().unwrap()].into()),
-        ),
-        (
-            r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.256"]}"#,
-            ServiceKind::WithoutIp,
-        ),
+        (r#"{"clusterIP":"None"}"#, Headless),
+        (r#"{"clusterIP":"None","clusterIPs":["None"]}"#, Headless),
+        (named, external("a.test")),
+        (r#"{"type":"ExternalName"}"#, external("")),
+        (r#"{"clusterIP":""}"#, WithoutIp),
+        ("{}", WithoutIp),
+        ("null", WithoutIp),
+        (unlisted, ip("10.0.0.1")),
+        (r#"{"clusterIP":"::ffff:10.0.0.1"}"#, ip("10.0.0.1")),
+        (balanced, ip("fd00::1")),
+        (invalid, WithoutIp),
     ];
     for (spec, kind) in cases {
         let json = format!(r#"{{"metadata":{{"name":"a","namespace":"b"}},"spec":{spec}}}"#);
@@ -70,24 +57,15 @@ fn service_kind_follows_type_and_ips() {
 
 #[test]
 fn unready_annotation_overrides_the_field() {
+    let tolerate = |value: &str| {
+        format!(r#"{{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"{value}"}}"#)
+    };
     let cases = [
-        ("null", "true", true),
-        (
-            r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"true"}"#,
-            "false",
-            true,
-        ),
-        (
-            r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"false"}"#,
-            "true",
-            false,
-        ),
-        (
-            r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"maybe"}"#,
-            "true",
-            true,
-        ),
-        ("{}", "false", false),
+        ("null".to_owned(), "true", true),
+        (tolerate("true"), "false", true),
+        (tolerate("false"), "true", false),
+        (tolerate("maybe"), "true", true),
+        ("{}".to_owned(), "false", false),
     ];
     for (annotations, field, expected) in cases {
         let json = format!(

@@ -119,43 +119,17 @@ fn check_pauses(
 
 #[test]
 fn pauses_double_until_progress() {
+    use RequestFailure::{Broken, Expired, OtherHistory, Refused, Unreachable};
+
     let text = String::new;
     let cases: [(RequestFailure, RefusalState, [u64; 5]); 7] = [
-        (
-            RequestFailure::Broken(text()),
-            PASSING,
-            [100, 200, 400, 500, 500],
-        ),
-        (
-            RequestFailure::Unreachable(text()),
-            PASSING,
-            [100, 200, 300, 300, 300],
-        ),
-        (
-            RequestFailure::Refused(text()),
-            PASSING,
-            [100, 200, 300, 300, 300],
-        ),
-        (
-            RequestFailure::Refused(text()),
-            LASTING,
-            [100, 200, 400, 500, 500],
-        ),
-        (
-            RequestFailure::Refused(text()),
-            DISPENSABLE,
-            [100, 200, 400, 800, 900],
-        ),
-        (
-            RequestFailure::Expired(text()),
-            PASSING,
-            [0, 100, 200, 400, 500],
-        ),
-        (
-            RequestFailure::OtherHistory(text()),
-            PASSING,
-            [0, 100, 200, 400, 500],
-        ),
+        (Broken(text()), PASSING, [100, 200, 400, 500, 500]),
+        (Unreachable(text()), PASSING, [100, 200, 300, 300, 300]),
+        (Refused(text()), PASSING, [100, 200, 300, 300, 300]),
+        (Refused(text()), LASTING, [100, 200, 400, 500, 500]),
+        (Refused(text()), DISPENSABLE, [100, 200, 400, 800, 900]),
+        (Expired(text()), PASSING, [0, 100, 200, 400, 500]),
+        (OtherHistory(text()), PASSING, [0, 100, 200, 400, 500]),
     ];
     for (failure, refusal, lengths) in cases {
         let mut pauses = pauses();
@@ -173,23 +147,16 @@ fn pauses_double_until_progress() {
 
 #[test]
 fn outage_leaves_other_pauses_short() {
+    use RequestFailure::{Broken, Refused, Unreachable};
+
     let mut pauses = pauses();
-    check_pauses(
-        &mut pauses,
-        &RequestFailure::Unreachable(String::new()),
-        PASSING,
-        &[100, 200, 300],
-    );
-    check_pauses(
-        &mut pauses,
-        &RequestFailure::Refused(String::new()),
-        PASSING,
-        &[100, 200],
-    );
-    check_pauses(
-        &mut pauses,
-        &RequestFailure::Broken(String::new()),
-        PASSING,
-        &[100],
-    );
+    let text = String::new;
+    let lengths: [(RequestFailure, &[u64]); 3] = [
+        (Unreachable(text()), &[100, 200, 300]),
+        (Refused(text()), &[100, 200]),
+        (Broken(text()), &[100]),
+    ];
+    for (failure, lengths) in lengths {
+        check_pauses(&mut pauses, &failure, PASSING, lengths);
+    }
 }

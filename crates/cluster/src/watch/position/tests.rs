@@ -16,12 +16,9 @@ fn history() -> DatabaseHistory {
     history
 }
 
-fn check_failure(
-    history: &mut DatabaseHistory,
-    version: &str,
-    name: &str,
-    uid: &str,
-) -> Option<String> {
+/// The failure of a check that finds a version and a first object, written `name uid`.
+fn check_failure(history: &mut DatabaseHistory, version: &str, first: &str) -> Option<String> {
+    let (name, uid) = first.split_once(' ').unwrap();
     let first = Some(ObjectIdentity {
         key: key(name),
         uid: uid.into(),
@@ -36,93 +33,54 @@ fn other_history_shows_in_versions_and_uids() {
     let recreated =
         "the API server has another history: apps/db was recreated while no watch was open";
     let cases = [
-        ("120", "db", "u1", None),
-        ("500", "db", "u1", None),
-        ("500", "a-newer-first-one", "u7", None),
-        ("119", "db", "u1", Some(older)),
-        ("500", "db", "u2", Some(recreated)),
-        ("opaque", "db", "u1", None),
+        ("120", "db u1", None),
+        ("500", "db u1", None),
+        ("500", "a-newer-first-one u7", None),
+        ("119", "db u1", Some(older)),
+        ("500", "db u2", Some(recreated)),
+        ("opaque", "db u1", None),
     ];
-    for (version, name, uid, expected) in cases {
-        let found = check_failure(&mut history(), version, name, uid);
-        assert_eq!(found.as_deref(), expected, "{version} {name} {uid}");
+    for (version, first, expected) in cases {
+        let found = check_failure(&mut history(), version, first);
+        assert_eq!(found.as_deref(), expected, "{version} {first}");
     }
 }
 
-/// Events of a watch, and then the first object of the next check.
-type EventCase = (
-    &'static str,
-    fn(&mut DatabaseHistory),
-    (&'static str, &'static str),
-    bool,
-);
+/// Notes the event of a watch: `deleted NAME`, or `changed NAME UID`.
+fn note_event(history: &mut DatabaseHistory, event: &str) {
+    match event.split(' ').collect::<Vec<_>>()[..] {
+        ["deleted", name] => history.note_deleted(&key(name)),
+        ["changed", name, uid] => history.note_changed(&key(name), &uid.into()),
+        _ => panic!("{event}"),
+    }
+}
 
+/// Events of a watch, the first object of the next check, and whether the history continues.
 #[test]
 fn watch_events_update_the_mark() {
-    let cases: [EventCase; 7] = [
-        (
-            "recreated",
-            |history| recreate(history, "db", "u9"),
-            ("db", "u9"),
-            true,
-        ),
-        (
-            "deleted",
-            |history| history.note_deleted(&key("db")),
-            ("dc", "u2"),
-            true,
-        ),
-        (
-            "changed",
-            |history| history.note_changed(&key("db"), &"u1".into()),
-            ("db", "u1"),
-            true,
-        ),
-        (
-            "replaced at once",
-            |history| history.note_changed(&key("db"), &"u9".into()),
-            ("db", "u9"),
-            true,
-        ),
-        (
-            "a new first one",
-            |history| history.note_changed(&key("a"), &"u5".into()),
-            ("a", "u6"),
-            false,
-        ),
-        (
-            "a later one",
-            |history| history.note_changed(&key("x"), &"u5".into()),
-            ("db", "u2"),
-            false,
-        ),
-        (
-            "a later one deleted",
-            |history| history.note_deleted(&key("web")),
-            ("db", "u2"),
-            false,
-        ),
+    let cases: [(&[&str], &str, bool); 7] = [
+        (&["deleted db", "changed db u9"], "db u9", true),
+        (&["deleted db"], "dc u2", true),
+        (&["changed db u1"], "db u1", true),
+        (&["changed db u9"], "db u9", true),
+        (&["changed a u5"], "a u6", false),
+        (&["changed x u5"], "db u2", false),
+        (&["deleted web"], "db u2", false),
     ];
-    for (case, change, (name, uid), continues) in cases {
+    for (events, first, continues) in cases {
         let mut history = history();
-        change(&mut history);
-        assert_eq!(
-            check_failure(&mut history, "500", name, uid).is_none(),
-            continues,
-            "{case}"
-        );
+        for event in events {
+            note_event(&mut history, event);
+        }
+        let failure = check_failure(&mut history, "500", first);
+        assert_eq!(failure.is_none(), continues, "{events:?} {first}");
     }
-}
-
-fn recreate(history: &mut DatabaseHistory, name: &str, uid: &str) {
-    history.note_deleted(&key(name));
-    history.note_changed(&key(name), &uid.into());
 }
 
 #[test]
 fn passed_check_sets_the_mark() {
     let mut history = history();
-    history.note_deleted(&key("db"));
-    assert_eq!(check_failure(&mut history, "500", "dc", "u2"), None);
-    assert!(check_failure(&mut history, "500", "dc", "u8").is_some());
+    note_event(&mut history, "deleted db");
+    assert_eq!(check_failure(&mut history, "500", "dc u2"), None);
+    assert!(check_failure(&mut history, "500", "dc u8").is_some());
 }
