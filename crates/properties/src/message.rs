@@ -173,3 +173,12 @@ pub(crate) fn query(name: &[u8], rtype: u16, edns: Option<u16>) -> Vec<u8> {
     }
     query
 }
+
+/// UDP for an even number, TCP for an odd one.
+pub(crate) fn transport(choice: u8) -> Transport {
+    if choice & 1 == 0 {
+        Transport::Udp
+    } else {
+        Transport::Tcp
+    }
+}

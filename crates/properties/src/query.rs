@@ -21,11 +21,7 @@ pub fn query(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else {
         return;
     };
-    let transport = if choice & 1 == 0 {
-        Transport::Udp
-    } else {
-        Transport::Tcp
-    };
+    let transport = message::transport(choice);
     let view = example::choose(choice >> 1);
     let told = choice >> 3 & 7;
     ask(view, octets, transport, |question| outside(told, question));

@@ -21,11 +21,7 @@ pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else {
         return;
     };
-    let transport = if choice & 1 == 0 {
-        Transport::Udp
-    } else {
-        Transport::Tcp
-    };
+    let transport = message::transport(choice);
     let edns = (choice & 2 != 0).then_some(u16::from_be_bytes([size0, size1]));
     let walked = memory::bounded(octets.len(), 16, || Message::parse(octets));
     match &walked {

@@ -7,7 +7,7 @@ use skydns::resolve::search_walk::SearchWalk;
 use skydns::search::SearchList;
 use skydns::{Search, Zone};
 use wire::Name;
-use wire::{HEADER, Query, Section, Transport, rcode, rtype};
+use wire::{HEADER, Query, Section, rcode, rtype};
 
 use crate::{example, message};
 
@@ -48,11 +48,7 @@ pub fn search(input: &[u8]) {
         return;
     };
     let autopath = choice & 1 != 0;
-    let transport = if choice & 2 == 0 {
-        Transport::Udp
-    } else {
-        Transport::Tcp
-    };
+    let transport = message::transport(choice >> 1);
     let qtype = [rtype::A, rtype::AAAA, rtype::TXT, rtype::CNAME][usize::from(choice >> 2 & 3)];
     let suffix = example::name(SUFFIX);
     let further = FURTHER.map(example::name);
