@@ -21,7 +21,7 @@ use crate::status::Status;
 /// The port of the DNS Service.
 const PORT: u16 = 53;
 /// Pause before each query. The first lists usually need less.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of queries without an answer that show that there is no other server. A single datagram
@@ -83,4 +83,66 @@ fn dns_service_address(snapshot: &Snapshot) -> Option<IpAddr> {
         address = address.or_else(|| entry.record.addresses().next());
     });
     address
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use daemon::shutdown::Shutdown;
+    use skydns::Zone;
+    use testkit::reply::Reply;
+    use testkit::upstream::{Asked, Reaction, Upstream};
+    use tokio::time::timeout;
+    use wire::Name;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn finder() -> SoleServerFinder {
+        let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
+        let published = Arc::new(Published::new(Snapshot::new(zone)));
+        let status = Status::new(Arc::clone(&published), &Shutdown::default());
+        status.set_progress(SyncProgress::Stale);
+        SoleServerFinder {
+            status,
+            published,
+            name: "kubernetes.default.svc.cluster.local.".to_owned(),
+            found: CancellationToken::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_without_records_do_not_count() {
+        let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let refusing = Upstream::start(|asked: &Asked| {
+            Reaction::from(Reply::to(&asked.packet).rcode("REFUSED"))
+        })
+        .await;
+        for address in [silent.local_addr().unwrap(), refusing.addr()] {
+            let finder = finder();
+            timeout(PATIENCE, finder.ask_others(address)).await.unwrap();
+            assert!(finder.found.is_cancelled(), "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answering_server_keeps_this_one_waiting() {
+        let other = Upstream::start(|asked: &Asked| {
+            let record = "kubernetes.default.svc.cluster.local. 30 IN A 10.96.0.1";
+            Reaction::from(Reply::to(&asked.packet).answer(record))
+        })
+        .await;
+        let finder = finder();
+        let asking = finder.ask_others(other.addr());
+        let lists = async {
+            testkit::eventually(PATIENCE, || async { other.count() > 2 }).await;
+            finder.status.set_progress(SyncProgress::Synced);
+        };
+        timeout(PATIENCE, async { tokio::join!(asking, lists) })
+            .await
+            .unwrap();
+        assert!(!finder.found.is_cancelled());
+    }
 }

@@ -132,6 +132,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
         Because("needs etcd with its second API, and its third"),
     ),
     ("docs/migrating.md", "Going back", ON_A_KUBELET),
+    ("docs/migrating.md", "To a pod on each node", ON_A_KUBELET),
     ("docs/migrating.md", "get deploy,rc", CLUSTER),
     (
         "docs/migrating.md",
@@ -174,11 +175,6 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("docs/troubleshooting.md", "describe pods", CLUSTER),
     ("docs/troubleshooting.md", "get events", CLUSTER),
     ("docs/troubleshooting.md", "rbac.yaml", ROLES),
-    (
-        "docs/troubleshooting.md",
-        "create clusterrolebinding",
-        ROLES,
-    ),
     (
         "docs/troubleshooting.md",
         "patch configmap",

@@ -54,10 +54,13 @@ fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
             "the PodMonitor does not select the pods"
         );
     }
-    let name = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
+    let endpoints = monitor["spec"]["podMetricsEndpoints"].as_array().unwrap();
+    let names: Vec<&Value> = endpoints.iter().map(|endpoint| &endpoint["port"]).collect();
     let ports = |container: &Value| {
         let all = container["ports"].as_array().cloned().unwrap_or_default();
-        let named = all.into_iter().filter(|port| &port["name"] == name);
+        let named = all
+            .into_iter()
+            .filter(|port| names.contains(&&port["name"]));
         let container = container["name"].as_str().unwrap().to_owned();
         named
             .map(move |port| (container.clone(), port["containerPort"].as_u64().unwrap()))
@@ -80,11 +83,14 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 #[test]
 fn pod_monitor_ports_exist_without_dnsmasq() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
-    let alone = &by_label(render(&root().join("alone")).unwrap())[DEPLOYMENT];
-    assert_eq!(
-        scraped(alone, monitor),
-        ports(&[("kubedns", 10055), ("sidecar", 10054)])
-    );
+    for (directory, workload) in [("alone", DEPLOYMENT), ("node", "DaemonSet/kube-dns")] {
+        let pods = &by_label(render(&root().join(directory)).unwrap())[workload];
+        assert_eq!(
+            scraped(pods, monitor),
+            ports(&[("kubedns", 10055), ("sidecar", 10054)]),
+            "{directory}"
+        );
+    }
 }
 
 #[test]

@@ -208,6 +208,29 @@ async fn snapshot_records_last_until_api_server() {
     kubedns.until_metric("kubedns_stale", 0.0).await;
 }
 
+/// Old records are better than none: where no other server answers at the DNS Service, a server
+/// with a snapshot file does not wait for the first lists.
+#[tokio::test]
+async fn sole_server_with_snapshot_is_ready() {
+    let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    // A loopback address that nobody uses.
+    let service = mk_cluster_ip("kube-system", "kube-dns", &["127.99.99.99"], &["dns:53"]);
+    cluster.set(service);
+    let snapshots = format!("--snapshot-dir={}", directory.path().display());
+    let flags = [snapshots.as_str(), "--initial-sync-timeout=1h"];
+    Kubedns::ready(&cluster, &flags).await.stop().await;
+
+    cluster.faults.down();
+    let mut kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_ready().await;
+    kubedns
+        .logs("no other server answers at the DNS Service")
+        .await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    assert_eq!(kubedns.metric("kubedns_stale").await, Some(1.0));
+    kubedns.stop().await;
+}
+
 /// Opening a pipe without a writer hangs, like a file on an unreachable volume.
 #[tokio::test]
 async fn hung_snapshot_volume_delays_no_answers() {
