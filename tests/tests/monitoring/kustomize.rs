@@ -58,11 +58,11 @@ fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
     let names: Vec<&Value> = endpoints.iter().map(|endpoint| &endpoint["port"]).collect();
     let ports = |container: &Value| {
         let all = container["ports"].as_array().cloned().unwrap_or_default();
-        let named = all
+        let scraped = all
             .into_iter()
             .filter(|port| names.contains(&&port["name"]));
         let container = container["name"].as_str().unwrap().to_owned();
-        named
+        scraped
             .map(move |port| (container.clone(), port["containerPort"].as_u64().unwrap()))
             .collect::<Vec<_>>()
     };

@@ -212,7 +212,7 @@ async fn snapshot_records_last_until_api_server() {
 /// with a snapshot file does not wait for the first lists.
 #[tokio::test]
 async fn sole_server_with_snapshot_is_ready() {
-    let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
+    let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
     // A loopback address that nobody uses.
     let service = mk_cluster_ip("kube-system", "kube-dns", &["127.99.99.99"], &["dns:53"]);
     cluster.set(service);
