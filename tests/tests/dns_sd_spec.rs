@@ -14,43 +14,38 @@ use testkit::objects::{
     mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless,
 };
 use testkit::reply::Reply;
+use testkit::table;
 use testkit::upstream::{Asked, Reaction};
 use tests::lab::Lab;
 
 /// The name and the flags of each mode of the server.
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
-/// Questions with their answers: name without the cluster domain, type, and answer as `in_a_line`
+/// Checks the answers of a table: name without the cluster domain, type, and answer as `in_a_line`
 /// shows it.
-type Table<'t> = &'t [(&'t str, &'t str, &'t str)];
-
-async fn hold(lab: &Lab, way: &str, table: Table<'_>) {
-    for (name, rtype, expected) in table {
+async fn hold(lab: &Lab, way: &str, answers: &str) {
+    for [name, rtype, expected] in table::rows(answers) {
         let whole = if name.ends_with(".arpa.") {
-            (*name).to_owned()
+            name.to_owned()
         } else {
             format!("{name}.cluster.local.")
         };
-        assert_eq!(
-            lab.answer(&whole, rtype).await,
-            *expected,
-            "{way}: {name} {rtype}"
-        );
-        let upper = whole.to_uppercase();
-        assert_eq!(
-            lab.answer(&upper, rtype).await,
-            *expected,
-            "{way}: {upper} {rtype}"
-        );
+        for asked in [whole.to_uppercase(), whole] {
+            assert_eq!(
+                lab.answer(&asked, rtype).await,
+                expected,
+                "{way}: {asked} {rtype}"
+            );
+        }
     }
 }
 
 /// Checks that both modes give these answers for these objects.
-async fn both(objects: &[Value], table: Table<'_>) {
+async fn both(objects: &[Value], answers: &str) {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
         lab.set_all(objects.iter().cloned()).await;
-        hold(&lab, way, table).await;
+        hold(&lab, way, answers).await;
     }
 }
 
@@ -71,10 +66,10 @@ fn upstream(asked: &Asked) -> Reaction {
 async fn section_2_2_schema_version() {
     both(
         &[],
-        &[
-            ("dns-version", "TXT", "NOERROR \"1.1.0\""),
-            ("dns-version", "A", "NOERROR"),
-        ],
+        r#"
+            dns-version | TXT | NOERROR "1.1.0"
+            dns-version | A   | NOERROR
+        "#,
     )
     .await;
 }
@@ -89,59 +84,27 @@ async fn section_2_3_cluster_ip_services() {
     ];
     both(
         &objects,
-        &[
-            // 2.3.1: A and AAAA records
-            ("four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
-            ("four.my-ns.svc", "AAAA", "NOERROR"),
-            ("six.my-ns.svc", "A", "NOERROR"),
-            ("six.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
-            ("both.my-ns.svc", "A", "NOERROR 10.3.0.101"),
-            ("both.my-ns.svc", "AAAA", "NOERROR 2001:db8::2"),
-            ("none.my-ns.svc", "A", "NXDOMAIN"),
-            // 2.3.2: SRV records of ports with a name; ports without a name have none
-            (
-                "_https._tcp.four.my-ns.svc",
-                "SRV",
-                "NOERROR 10 100 443 four.my-ns.svc.cluster.local.",
-            ),
-            (
-                "_dns._udp.four.my-ns.svc",
-                "SRV",
-                "NOERROR 10 100 53 four.my-ns.svc.cluster.local.",
-            ),
-            (
-                "_https._tcp.six.my-ns.svc",
-                "SRV",
-                "NOERROR 10 100 443 six.my-ns.svc.cluster.local.",
-            ),
-            (
-                "_https._tcp.both.my-ns.svc",
-                "SRV",
-                "NOERROR 10 50 443 both.my-ns.svc.cluster.local.",
-            ),
-            ("_dns._tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
-            // 2.3.3: PTR records
-            (
-                "100.0.3.10.in-addr.arpa.",
-                "PTR",
-                "NOERROR four.my-ns.svc.cluster.local.",
-            ),
-            (
-                "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
-                "PTR",
-                "NOERROR six.my-ns.svc.cluster.local.",
-            ),
-            (
-                "101.0.3.10.in-addr.arpa.",
-                "PTR",
-                "NOERROR both.my-ns.svc.cluster.local.",
-            ),
-            (
-                "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
-                "PTR",
-                "NOERROR both.my-ns.svc.cluster.local.",
-            ),
-        ],
+        "
+            # 2.3.1: A and AAAA records
+            four.my-ns.svc             | A    | NOERROR 10.3.0.100
+            four.my-ns.svc             | AAAA | NOERROR
+            six.my-ns.svc              | A    | NOERROR
+            six.my-ns.svc              | AAAA | NOERROR 2001:db8::1
+            both.my-ns.svc             | A    | NOERROR 10.3.0.101
+            both.my-ns.svc             | AAAA | NOERROR 2001:db8::2
+            none.my-ns.svc             | A    | NXDOMAIN
+            # 2.3.2: SRV records of ports with a name; ports without a name have none
+            _https._tcp.four.my-ns.svc | SRV  | NOERROR 10 100 443 four.my-ns.svc.cluster.local.
+            _dns._udp.four.my-ns.svc   | SRV  | NOERROR 10 100 53 four.my-ns.svc.cluster.local.
+            _https._tcp.six.my-ns.svc  | SRV  | NOERROR 10 100 443 six.my-ns.svc.cluster.local.
+            _https._tcp.both.my-ns.svc | SRV  | NOERROR 10 50 443 both.my-ns.svc.cluster.local.
+            _dns._tcp.four.my-ns.svc   | SRV  | NXDOMAIN
+            # 2.3.3: PTR records
+            100.0.3.10.in-addr.arpa.   | PTR  | NOERROR four.my-ns.svc.cluster.local.
+            1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. | PTR  | NOERROR six.my-ns.svc.cluster.local.
+            101.0.3.10.in-addr.arpa.   | PTR  | NOERROR both.my-ns.svc.cluster.local.
+            2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. | PTR  | NOERROR both.my-ns.svc.cluster.local.
+        ",
     )
     .await;
 }
@@ -171,9 +134,26 @@ async fn section_2_3_srv_additional_addresses() {
     }
 }
 
-/// The label that kubedns makes for an address without a hostname. The label must not change, since
-/// kube-dns has the same label in its SRV answers.
-const GENERATED: &str = "3766346139356635";
+/// kubedns makes the label `3766346139356635` for the address without a hostname. The label must not
+/// change, since kube-dns has the same label in its SRV answers.
+const HEADLESS: &str = "
+    # 2.4.1: A and AAAA records of the Service and of each endpoint
+    set.my-ns.svc                  | A    | NOERROR 10.233.0.1 10.3.0.100 10.3.0.101
+    set.my-ns.svc                  | AAAA | NOERROR 2001:db8::1
+    my-pet.set.my-ns.svc           | A    | NOERROR 10.3.0.100
+    my-pet.set.my-ns.svc           | AAAA | NOERROR 2001:db8::1
+    my-pet-2.set.my-ns.svc         | A    | NOERROR 10.3.0.101
+    my-pet-2.set.my-ns.svc         | AAAA | NOERROR
+    3766346139356635.set.my-ns.svc | A    | NOERROR 10.233.0.1
+    my-pet-3.set.my-ns.svc         | A    | NXDOMAIN
+    # 2.4.2: SRV records, one for each endpoint and named port
+    _https._tcp.set.my-ns.svc | SRV | NOERROR 10 33 443 3766346139356635.set.my-ns.svc.cluster.local. \
+        10 33 443 my-pet-2.set.my-ns.svc.cluster.local. 10 33 443 my-pet.set.my-ns.svc.cluster.local.
+    # 2.4.3: PTR records of endpoints with a hostname
+    100.0.3.10.in-addr.arpa. | PTR | NOERROR my-pet.set.my-ns.svc.cluster.local.
+    101.0.3.10.in-addr.arpa. | PTR | NOERROR my-pet-2.set.my-ns.svc.cluster.local.
+    1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. | PTR | NOERROR my-pet.set.my-ns.svc.cluster.local.
+";
 
 #[tokio::test]
 async fn section_2_4_headless_services() {
@@ -181,7 +161,7 @@ async fn section_2_4_headless_services() {
         let mut lab = Lab::start(flags).await;
         lab.set(mk_headless("my-ns", "set", &["https:443"])).await;
         // Without ready endpoints: NXDOMAIN (2.4.1).
-        hold(&lab, way, &[("set.my-ns.svc", "A", "NXDOMAIN")]).await;
+        hold(&lab, way, "set.my-ns.svc | A | NXDOMAIN").await;
         let addresses = [
             "10.3.0.100 my-pet",
             "10.3.0.101 my-pet-2",
@@ -190,43 +170,13 @@ async fn section_2_4_headless_services() {
         ];
         lab.set(mk_endpoints("my-ns", "set", &addresses, &["https:443"]))
             .await;
-        let generated = format!("{GENERATED}.set.my-ns.svc");
-        hold(
-            &lab,
-            way,
-            &[
-                // 2.4.1: A and AAAA records of the Service and of each endpoint
-                ("set.my-ns.svc", "A", "NOERROR 10.233.0.1 10.3.0.100 10.3.0.101"),
-                ("set.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
-                ("my-pet.set.my-ns.svc", "A", "NOERROR 10.3.0.100"),
-                ("my-pet.set.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
-                ("my-pet-2.set.my-ns.svc", "A", "NOERROR 10.3.0.101"),
-                ("my-pet-2.set.my-ns.svc", "AAAA", "NOERROR"),
-                (&generated, "A", "NOERROR 10.233.0.1"),
-                ("my-pet-3.set.my-ns.svc", "A", "NXDOMAIN"),
-                // 2.4.2: SRV records, one for each endpoint and named port
-                (
-                    "_https._tcp.set.my-ns.svc",
-                    "SRV",
-                    "NOERROR 10 33 443 3766346139356635.set.my-ns.svc.cluster.local. \
-                     10 33 443 my-pet-2.set.my-ns.svc.cluster.local. 10 33 443 my-pet.set.my-ns.svc.cluster.local.",
-                ),
-                // 2.4.3: PTR records of endpoints with a hostname
-                ("100.0.3.10.in-addr.arpa.", "PTR", "NOERROR my-pet.set.my-ns.svc.cluster.local."),
-                ("101.0.3.10.in-addr.arpa.", "PTR", "NOERROR my-pet-2.set.my-ns.svc.cluster.local."),
-                (
-                    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
-                    "PTR",
-                    "NOERROR my-pet.set.my-ns.svc.cluster.local.",
-                ),
-            ],
-        )
-        .await;
+        hold(&lab, way, HEADLESS).await;
         let unnamed = match way {
             "strict" => "NOERROR 3766346139356635.set.my-ns.svc.cluster.local.",
             _ => "NXDOMAIN",
         };
-        hold(&lab, way, &[("1.0.233.10.in-addr.arpa.", "PTR", unnamed)]).await;
+        let row = format!("1.0.233.10.in-addr.arpa. | PTR | {unnamed}");
+        hold(&lab, way, &row).await;
     }
 }
 
@@ -242,17 +192,17 @@ async fn section_2_4_unready_endpoints() {
         let mut service = mk_headless("my-ns", "set", &["https:443"]);
         lab.set(service.clone()).await;
         lab.set(mk_endpoints_of("my-ns", "set", subsets)).await;
-        let ready_only: Table<'_> = &[
-            ("set.my-ns.svc", "A", "NOERROR 10.3.0.100"),
-            ("coming.set.my-ns.svc", "A", "NXDOMAIN"),
-        ];
+        let ready_only = "
+            set.my-ns.svc        | A | NOERROR 10.3.0.100
+            coming.set.my-ns.svc | A | NXDOMAIN
+        ";
         hold(&lab, way, ready_only).await;
         service["spec"]["publishNotReadyAddresses"] = json!(true);
         lab.set(service).await;
-        let all: Table<'_> = &[
-            ("set.my-ns.svc", "A", "NOERROR 10.3.0.100 10.3.0.101"),
-            ("coming.set.my-ns.svc", "A", "NOERROR 10.3.0.101"),
-        ];
+        let all = "
+            set.my-ns.svc        | A | NOERROR 10.3.0.100 10.3.0.101
+            coming.set.my-ns.svc | A | NOERROR 10.3.0.101
+        ";
         hold(&lab, way, all).await;
     }
 }
@@ -270,49 +220,26 @@ fn additional(answer: &Message, rtype: u16) -> Vec<String> {
     lines
 }
 
+/// ExternalName Services and their targets.
+const ALIASES: &str = "
+    in      | four.my-ns.svc.cluster.local
+    far     | in.my-ns.svc.cluster.local
+    lost    | none.my-ns.svc.cluster.local
+    astray  | lost.my-ns.svc.cluster.local
+    nowhere | nowhere.example.com
+    abroad  | nowhere.my-ns.svc.cluster.local
+";
+
 #[tokio::test]
 async fn srv_of_alias_needs_addresses() {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
-        lab.set(mk_cluster_ip(
-            "my-ns",
-            "four",
-            &["10.3.0.100"],
-            &["https:443"],
-        ))
-        .await;
-        lab.set(mk_external_name(
-            "my-ns",
-            "in",
-            "four.my-ns.svc.cluster.local",
-        ))
-        .await;
-        lab.set(mk_external_name(
-            "my-ns",
-            "far",
-            "in.my-ns.svc.cluster.local",
-        ))
-        .await;
-        lab.set(mk_external_name(
-            "my-ns",
-            "lost",
-            "none.my-ns.svc.cluster.local",
-        ))
-        .await;
-        lab.set(mk_external_name(
-            "my-ns",
-            "astray",
-            "lost.my-ns.svc.cluster.local",
-        ))
-        .await;
-        lab.set(mk_external_name("my-ns", "nowhere", "nowhere.example.com"))
-            .await;
-        lab.set(mk_external_name(
-            "my-ns",
-            "abroad",
-            "nowhere.my-ns.svc.cluster.local",
-        ))
-        .await;
+        let aliases = table::rows(ALIASES);
+        let aliases = aliases
+            .into_iter()
+            .map(|[name, target]| mk_external_name("my-ns", name, target));
+        let four = mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"]);
+        lab.set_all(aliases.chain([four])).await;
         let aliases: &[&str] = &["in.my-ns.svc.cluster.local. four.my-ns.svc.cluster.local."];
         let addresses: &[&str] = &["four.my-ns.svc.cluster.local. 10.3.0.100"];
         for (name, cnames, a) in [
@@ -358,43 +285,27 @@ async fn section_2_5_external_names() {
     ];
     both(
         &objects,
-        &[
-            ("out.my-ns.svc", "CNAME", "NOERROR -> www.example.com."),
-            (
-                "out.my-ns.svc",
-                "A",
-                "NOERROR -> www.example.com. 198.51.100.1",
-            ),
-            (
-                "out.my-ns.svc",
-                "AAAA",
-                "NOERROR -> www.example.com. 2001:db8::1",
-            ),
-            (
-                "in.my-ns.svc",
-                "CNAME",
-                "NOERROR -> four.my-ns.svc.cluster.local.",
-            ),
-            (
-                "in.my-ns.svc",
-                "A",
-                "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100",
-            ),
-            (
-                "in.my-ns.svc",
-                "AAAA",
-                "NOERROR -> four.my-ns.svc.cluster.local.",
-            ),
-            (
-                "nowhere.my-ns.svc",
-                "CNAME",
-                "NOERROR -> nowhere.example.com.",
-            ),
-            ("nowhere.my-ns.svc", "A", "NOERROR -> nowhere.example.com."),
-        ],
+        "
+            out.my-ns.svc     | CNAME | NOERROR -> www.example.com.
+            out.my-ns.svc     | A     | NOERROR -> www.example.com. 198.51.100.1
+            out.my-ns.svc     | AAAA  | NOERROR -> www.example.com. 2001:db8::1
+            in.my-ns.svc      | CNAME | NOERROR -> four.my-ns.svc.cluster.local.
+            in.my-ns.svc      | A     | NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100
+            in.my-ns.svc      | AAAA  | NOERROR -> four.my-ns.svc.cluster.local.
+            nowhere.my-ns.svc | CNAME | NOERROR -> nowhere.example.com.
+            nowhere.my-ns.svc | A     | NOERROR -> nowhere.example.com.
+        ",
     )
     .await;
 }
+
+const PODS: &str = "
+    1-2-3-4.my-ns.pod     | A    | NOERROR 1.2.3.4
+    1-2-3-4.my-ns.pod     | AAAA | NOERROR
+    2001-db8--1.my-ns.pod | AAAA | NOERROR 2001:db8::1
+    2001-db8--1.my-ns.pod | A    | NOERROR
+    1-2-3-4.my-ns.pod     | SRV  | NOERROR
+";
 
 #[tokio::test]
 async fn pod_names_of_both_families() {
@@ -405,19 +316,9 @@ async fn pod_names_of_both_families() {
         } else {
             "NOERROR"
         };
-        hold(
-            &lab,
-            way,
-            &[
-                ("1-2-3-4.my-ns.pod", "A", "NOERROR 1.2.3.4"),
-                ("1-2-3-4.my-ns.pod", "AAAA", "NOERROR"),
-                ("2001-db8--1.my-ns.pod", "AAAA", "NOERROR 2001:db8::1"),
-                ("2001-db8--1.my-ns.pod", "A", "NOERROR"),
-                ("1-2-3-4.my-ns.pod", "SRV", "NOERROR"),
-                ("no-address.my-ns.pod", "A", malformed),
-            ],
-        )
-        .await;
+        hold(&lab, way, PODS).await;
+        let row = format!("no-address.my-ns.pod | A | {malformed}");
+        hold(&lab, way, &row).await;
     }
 }
 
@@ -442,56 +343,35 @@ async fn answers_keep_question_case() {
     }
 }
 
-/// Answers with `--strict-dns`.
-const STRICT_NAMES: Table<'static> = &[
-    ("svc", "A", "NOERROR"),
-    ("my-ns.svc", "TXT", "NOERROR"),
-    ("_tcp.four.my-ns.svc", "SRV", "NOERROR"),
-    ("_https._tcp.four.my-ns.svc", "A", "NOERROR"),
-    ("ns.dns", "A", "NOERROR 10.3.0.10"),
-    ("ns.dns", "AAAA", "NOERROR 2001:db8::53"),
-    ("none.my-ns.svc", "NS", "NXDOMAIN"),
-    ("my-ns.pod", "A", "NOERROR"),
-    ("*.pod", "A", "NXDOMAIN"),
-    ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
-];
-/// The same questions without it.
-const STOCK_NAMES: Table<'static> = &[
-    ("svc", "A", "NXDOMAIN"),
-    ("my-ns.svc", "TXT", "NXDOMAIN"),
-    ("_tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
-    ("_https._tcp.four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
-    ("ns.dns", "A", "NXDOMAIN"),
-    ("ns.dns", "AAAA", "NXDOMAIN"),
-    ("none.my-ns.svc", "NS", "NOERROR"),
-    ("my-ns.pod", "A", "NXDOMAIN"),
-    ("*.pod", "A", "NXDOMAIN"),
-    ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
-];
+/// Name and type of a question, and its answers without and with `--strict-dns`.
+const NAMES: &str = "
+    svc                        | A    | NXDOMAIN           | NOERROR
+    my-ns.svc                  | TXT  | NXDOMAIN           | NOERROR
+    _tcp.four.my-ns.svc        | SRV  | NXDOMAIN           | NOERROR
+    _https._tcp.four.my-ns.svc | A    | NOERROR 10.3.0.100 | NOERROR
+    ns.dns                     | A    | NXDOMAIN           | NOERROR 10.3.0.10
+    ns.dns                     | AAAA | NXDOMAIN           | NOERROR 2001:db8::53
+    none.my-ns.svc             | NS   | NOERROR            | NXDOMAIN
+    my-ns.pod                  | A    | NXDOMAIN           | NOERROR
+    *.pod                      | A    | NXDOMAIN           | NXDOMAIN
+    10-0-0-1.*.pod             | A    | NXDOMAIN           | NXDOMAIN
+";
 
 #[tokio::test]
 async fn strict_names_exist_per_rfc() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
-        lab.set(mk_cluster_ip(
-            "kube-system",
-            "kube-dns",
-            &["10.3.0.10", "2001:db8::53"],
-            &["dns:53/UDP"],
-        ))
+        let dns = ["10.3.0.10", "2001:db8::53"];
+        lab.set_all([
+            mk_cluster_ip("kube-system", "kube-dns", &dns, &["dns:53/UDP"]),
+            mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"]),
+        ])
         .await;
-        lab.set(mk_cluster_ip(
-            "my-ns",
-            "four",
-            &["10.3.0.100"],
-            &["https:443"],
-        ))
-        .await;
-        let lines: Table<'_> = match way {
-            "strict" => STRICT_NAMES,
-            _ => STOCK_NAMES,
-        };
-        hold(&lab, way, lines).await;
+        for [name, rtype, usually, strictly] in table::rows(NAMES) {
+            let expected = if way == "strict" { strictly } else { usually };
+            let row = format!("{name} | {rtype} | {expected}");
+            hold(&lab, way, &row).await;
+        }
         let apex = lab.ask("cluster.local.", "NS").await;
         let expected = match way {
             "strict" => (

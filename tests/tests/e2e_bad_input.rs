@@ -7,55 +7,65 @@
 )]
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::Path;
 
 use testkit::process::Program;
+use testkit::table;
 use tests::e2e::{PATIENCE, example_cluster};
 
-/// A command line with a mistake, and the expected error.
-struct Mistake<'a> {
-    program: &'a str,
-    args: Vec<String>,
-    /// Words that the error line must contain.
-    said: Vec<String>,
-}
+/// The program, its arguments, and a text that the error line must contain. `$DIR` is a directory
+/// with unusable kubeconfigs, `$PORT` a port in use.
+const MISTAKES: &str = "
+    localpod | --no-such-flag                               | no-such-flag
+    kubedns  | --no-such-flag                               | no-such-flag
+    nanny    | --no-such-flag                               | no-such-flag
+    sidecar  | --no-such-flag                               | no-such-flag
+    localpod | --port-base $PORT --manifests $EXAMPLE       | $PORT
+    localpod | --port-base $PORT --manifests $EXAMPLE       | in use
+    localpod | --port-base $PORT --manifests $EXAMPLE       | --port-base
+    localpod | --port-base=0 --kubecfg-file=$DIR/absent     | $DIR/absent
+    localpod | --port-base=0 --kubecfg-file=$DIR/broken     | $DIR/broken
+    localpod | --port-base=0 --kubecfg-file=$DIR/empty      | $DIR/empty
+    kubedns  | --dns-port=0 --kubecfg-file=$DIR/absent      | $DIR/absent
+    kubedns  | --dns-port=0 --kubecfg-file=$DIR/broken      | $DIR/broken
+    kubedns  | --dns-port=0 --kubecfg-file=$DIR/empty       | $DIR/empty
+    localpod | --port-base=0 --dnsmasq=/nonexistent/dnsmasq | --dnsmasq /nonexistent/dnsmasq
+    nanny    | -configDir=$DIR -dnsmasqExec=/nonexistent/dnsmasq -- -k | /nonexistent/dnsmasq
+    localpod | --port-base=0 --manifests=/nonexistent       | /nonexistent
+    localpod | --port-base=0 --bin-dir=/nonexistent         | /nonexistent
+    localpod | --port-base=0 --bin-dir=/nonexistent         | cargo build
+";
 
-fn mistake<'a>(program: &'a str, args: &[&str], said: &[&str]) -> Mistake<'a> {
-    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Mistake {
-        program,
-        args: owned(args),
-        said: owned(said),
+#[tokio::test]
+async fn mistake_is_one_error_line() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("broken"), "{ not: [a kubeconfig").unwrap();
+    std::fs::write(directory.path().join("empty"), "").unwrap();
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mistakes = MISTAKES
+        .replace("$DIR", &directory.path().display().to_string())
+        .replace("$EXAMPLE", &example_cluster().display().to_string())
+        .replace("$PORT", &port);
+    for [program, args, said] in table::rows(&mistakes) {
+        check(program, args, said).await;
     }
 }
 
-impl Mistake<'_> {
-    async fn check(&self) {
-        let mut process = Program::named(self.program)
-            .args(&self.args)
-            .env("RUST_BACKTRACE", "1")
-            .start();
-        let status = process.wait(PATIENCE).await;
-        let stderr = process.stderr();
-        let what = format!(
-            "{} {}: {status}\n{}",
-            self.program,
-            self.args.join(" "),
-            stderr.join("\n")
-        );
-        assert!(!status.success(), "{what}");
-        assert!(status.code().is_some(), "ended by a signal: {what}");
-        let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
-        assert_eq!(reasons.len(), 1, "one line: {what}");
-        for expected in &self.said {
-            assert!(
-                reasons[0].contains(expected.as_str()),
-                "says {expected:?}: {what}"
-            );
-        }
-        for trace in ["panicked", "stack backtrace", "RUST_BACKTRACE"] {
-            assert!(!what.contains(trace), "{what}");
-        }
+async fn check(program: &str, args: &str, said: &str) {
+    let mut process = Program::named(program)
+        .args(args.split(' '))
+        .env("RUST_BACKTRACE", "1")
+        .start();
+    let status = process.wait(PATIENCE).await;
+    let stderr = process.stderr();
+    let what = format!("{program} {args}: {status}\n{}", stderr.join("\n"));
+    assert!(!status.success(), "{what}");
+    assert!(status.code().is_some(), "ended by a signal: {what}");
+    let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
+    assert_eq!(reasons.len(), 1, "one line: {what}");
+    assert!(reasons[0].contains(said), "says {said:?}: {what}");
+    for trace in ["panicked", "stack backtrace", "RUST_BACKTRACE"] {
+        assert!(!what.contains(trace), "{what}");
     }
 }
 
@@ -65,101 +75,4 @@ fn is_preamble(line: &str) -> bool {
     let mut start = line.chars();
     line.starts_with("Usage of ")
         || start.next() == Some('I') && start.take(4).all(|c| c.is_ascii_digit())
-}
-
-#[tokio::test]
-async fn unknown_flag_is_one_error() {
-    for program in ["localpod", "kubedns", "nanny", "sidecar"] {
-        mistake(program, &["--no-such-flag"], &["no-such-flag"])
-            .check()
-            .await;
-    }
-}
-
-#[tokio::test]
-async fn port_in_use_is_one_error() {
-    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let manifests = example_cluster();
-    let localpod = [
-        "--port-base",
-        &port,
-        "--manifests",
-        manifests.to_str().unwrap(),
-    ];
-    mistake("localpod", &localpod, &[&port, "in use", "--port-base"])
-        .check()
-        .await;
-}
-
-#[tokio::test]
-async fn unreadable_kubeconfig_is_one_error() {
-    let directory = tempfile::tempdir().unwrap();
-    let absent = directory.path().join("absent");
-    let broken = directory.path().join("broken");
-    std::fs::write(&broken, "{ not: [a kubeconfig").unwrap();
-    let empty = directory.path().join("empty");
-    std::fs::write(&empty, "").unwrap();
-    for file in [absent, broken, empty] {
-        let flag = format!("--kubecfg-file={}", file.display());
-        mistake(
-            "localpod",
-            &["--port-base=0", &flag],
-            &[file.to_str().unwrap()],
-        )
-        .check()
-        .await;
-        mistake(
-            "kubedns",
-            &["--dns-port=0", &flag],
-            &[file.to_str().unwrap()],
-        )
-        .check()
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn missing_dnsmasq_is_one_error() {
-    let nowhere = Path::new("/nonexistent/dnsmasq");
-    let flag = format!("--dnsmasq={}", nowhere.display());
-    mistake(
-        "localpod",
-        &["--port-base=0", &flag],
-        &["--dnsmasq", "/nonexistent/dnsmasq"],
-    )
-    .check()
-    .await;
-    let directory = tempfile::tempdir().unwrap();
-    let config = format!("-configDir={}", directory.path().display());
-    let exec = format!("-dnsmasqExec={}", nowhere.display());
-    mistake(
-        "nanny",
-        &[&config, &exec, "--", "-k"],
-        &["/nonexistent/dnsmasq"],
-    )
-    .check()
-    .await;
-}
-
-#[tokio::test]
-async fn missing_manifests_are_one_error() {
-    mistake(
-        "localpod",
-        &["--port-base=0", "--manifests=/nonexistent"],
-        &["/nonexistent"],
-    )
-    .check()
-    .await;
-}
-
-#[tokio::test]
-async fn missing_binaries_are_one_error() {
-    mistake(
-        "localpod",
-        &["--port-base=0", "--bin-dir=/nonexistent"],
-        &["/nonexistent", "cargo build"],
-    )
-    .check()
-    .await;
 }

@@ -17,32 +17,21 @@ use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints_of, mk_headless, mk_ports};
 use testkit::processes::send;
+use testkit::table;
 use tests::pod::container::Container;
 use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
 
 /// Queries of a client in the cluster, and the answers of the pod.
-const ANSWERS: &[(&str, &str, &str)] = &[
-    (
-        "kubernetes.default.svc.cluster.local.",
-        "A",
-        "NOERROR 10.96.0.1",
-    ),
-    (
-        "_https._tcp.kubernetes.default.svc.cluster.local.",
-        "SRV",
-        "NOERROR 10 100 443 kubernetes.default.svc.cluster.local.",
-    ),
-    (
-        "1.0.96.10.in-addr.arpa.",
-        "PTR",
-        "NOERROR kubernetes.default.svc.cluster.local.",
-    ),
-    ("missing.default.svc.cluster.local.", "A", "NXDOMAIN"),
-    ("www.outside.test.", "A", "NOERROR 198.51.100.80"),
-    ("missing.outside.test.", "A", "NXDOMAIN"),
-];
+const ANSWERS: &str = "
+    kubernetes.default.svc.cluster.local.             | A   | NOERROR 10.96.0.1
+    _https._tcp.kubernetes.default.svc.cluster.local. | SRV | NOERROR 10 100 443 kubernetes.default.svc.cluster.local.
+    1.0.96.10.in-addr.arpa.                           | PTR | NOERROR kubernetes.default.svc.cluster.local.
+    missing.default.svc.cluster.local.                | A   | NXDOMAIN
+    www.outside.test.                                 | A   | NOERROR 198.51.100.80
+    missing.outside.test.                             | A   | NXDOMAIN
+";
 
 /// The manifests for older generations of kube-dns.
 const GENERATIONS: &[(&str, Config)] = &[
@@ -220,8 +209,8 @@ fn host_rules() -> String {
 
 fn answers(pod: &PlayedPod) {
     assert!(pod.is_ready());
-    for (name, rtype, expected) in ANSWERS {
-        assert_eq!(pod.ask(name, rtype), *expected, "{name} {rtype}");
+    for [name, rtype, expected] in table::rows(ANSWERS) {
+        assert_eq!(pod.ask(name, rtype), expected, "{name} {rtype}");
     }
 }
 

@@ -101,38 +101,6 @@ fn push_line(text: &mut String, line: &str) {
 mod tests {
     use super::*;
     use crate::hex::unhex;
-    use crate::query::Query;
-    use crate::reply::Reply;
-
-    #[test]
-    fn answer_reads_like_dig() {
-        let query = Query::new("WEB.x.", "SRV").edns(1232).wire();
-        let wire = Reply::to(&query)
-            .answer("WEB.x. 30 IN SRV 10 50 80 b.x.")
-            .answer("WEB.x. 30 IN SRV 10 50 80 a.x.")
-            .authority("x. 60 IN SOA ns.x. root.x. 1760000000 2 3 4 5")
-            .additional("a.x. 30 IN A 10.0.0.1")
-            .edns(4096)
-            .wire();
-        let expected = "\
-;; NOERROR, flags: qr rd ra
-;; EDNS version 0, udp 4096
-;WEB.x. IN SRV
-;; ANSWER
-WEB.x. 30 IN SRV 10 50 80 a.x.
-WEB.x. 30 IN SRV 10 50 80 b.x.
-;; AUTHORITY
-x. 60 IN SOA ns.x. root.x. <serial> 2 3 4 5
-;; ADDITIONAL
-a.x. 30 IN A 10.0.0.1
-";
-        assert_eq!(show_sorted(&wire), expected);
-        assert!(
-            show(&wire).contains("b.x.\nWEB.x. 30 IN SRV 10 50 80 a.x."),
-            "in wire order"
-        );
-        assert!(show(&wire).contains("1760000000"));
-    }
 
     #[test]
     fn broken_message_is_shown_to_defect() {

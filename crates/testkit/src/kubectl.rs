@@ -19,23 +19,6 @@ pub struct Kubectl {
     home: PathBuf,
 }
 
-/// Returns whether `kubectl` is missing, and then prints on standard error that `untested` is not
-/// tested.
-#[allow(
-    clippy::print_stderr,
-    reason = "a skipped test must not look like a passed one"
-)]
-pub fn is_missing(untested: &str) -> bool {
-    let output = std::process::Command::new("kubectl")
-        .args(["version", "--client"])
-        .output();
-    let missing = !output.is_ok_and(|output| output.status.success());
-    if missing {
-        eprintln!("SKIPPED: kubectl is not installed, so {untested} NOT tested");
-    }
-    missing
-}
-
 impl Kubectl {
     /// A `kubectl` for the API server at this address, with its caches in `home`.
     pub fn on(server: SocketAddr, home: &Path) -> Self {

@@ -14,6 +14,7 @@
 //! * [`processes`]: running processes and their resources.
 //! * [`http`]: one request and its response; a server with one reply.
 //! * [`kubectl`], [`etcd`]: the real programs.
+//! * [`table`]: tables of test cases.
 //! * [`eventually`]: wait for a condition without a guessed sleep.
 //!
 //! A set-up that fails panics with the reason, so that the test ends.
@@ -43,6 +44,7 @@ pub mod processes;
 pub mod query;
 pub mod record;
 pub mod reply;
+pub mod table;
 pub mod tls;
 pub mod upstream;
 

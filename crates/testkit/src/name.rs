@@ -1,7 +1,5 @@
 //! Conversion of domain names between presentation format (`web\.1.apps.`) and wire format.
 
-use std::fmt::Write as _;
-
 /// The wire format of `name`, uncompressed. A missing final dot is added; `.` and the empty name
 /// are the root.
 ///
@@ -61,7 +59,7 @@ fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
 /// `None` if the name runs past the end, has an unknown label type, or is longer than 255 octets.
 /// `None` also if a compression pointer does not point backwards.
 pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
-    let mut text = String::new();
+    let mut labels = Vec::new();
     let mut position = *at;
     let mut behind = None;
     let mut octets = 1;
@@ -74,7 +72,7 @@ pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
                 if octets > 255 {
                     return None;
                 }
-                push_text(&mut text, message.get(position + 1..position + 1 + length)?);
+                labels.extend_from_slice(message.get(position..position + 1 + length)?);
                 position += 1 + length;
             }
             3 => {
@@ -91,24 +89,7 @@ pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
     }
 
     *at = behind.unwrap_or(position + 1);
-    if text.is_empty() {
-        text.push('.');
-    }
-    Some(text)
-}
-
-fn push_text(text: &mut String, label: &[u8]) {
-    for octet in label {
-        match octet {
-            b'.' | b'\\' | b'@' | b'"' | b'(' | b')' | b';' | b'$' => {
-                text.push('\\');
-                text.push(char::from(*octet));
-            }
-            0x21..=0x7e => text.push(char::from(*octet)),
-            _ => write!(text, "\\{octet:03}").expect("a String takes any text"),
-        }
-    }
-    text.push('.');
+    Some(wire::name::to_text(&labels))
 }
 
 #[cfg(test)]

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 /// assert_eq!(web["metadata"]["namespace"], "apps");
 /// ```
 pub fn mk_service(namespace: &str, name: &str, spec: Value) -> Value {
-    let mut service = mk_object("v1", "Service", namespace, name);
-    set(&mut service, "spec", spec);
-    service
+    mk_object("v1", "Service", namespace, name, [("spec", spec)])
 }
 
 /// A Service with the cluster IPs `ips`, one for each IP family, and with `ports` in the form of
@@ -69,30 +67,20 @@ fn mk_port(text: &str) -> Value {
 /// A Pod in this phase (`Running`, `Succeeded`, ...) with these addresses.
 pub fn mk_pod(namespace: &str, name: &str, phase: &str, addresses: &[&str]) -> Value {
     let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-    let mut pod = mk_object("v1", "Pod", namespace, name);
-    set(
-        &mut pod,
-        "status",
-        json!({"phase": phase, "podIP": addresses.first(), "podIPs": ips}),
-    );
-    pod
+    let status = json!({"phase": phase, "podIP": addresses.first(), "podIPs": ips});
+    mk_object("v1", "Pod", namespace, name, [("status", status)])
 }
 
 /// Endpoints with one subset: ready addresses written `ip` or `ip hostname`, ports in the form of
 /// [`mk_ports`].
 pub fn mk_endpoints(namespace: &str, name: &str, addresses: &[&str], ports: &[&str]) -> Value {
-    mk_endpoints_of(
-        namespace,
-        name,
-        json!([{"addresses": mk_addresses(addresses), "ports": mk_ports(ports)}]),
-    )
+    let subset = json!({"addresses": mk_addresses(addresses), "ports": mk_ports(ports)});
+    mk_endpoints_of(namespace, name, json!([subset]))
 }
 
 /// Endpoints with any subsets.
 pub fn mk_endpoints_of(namespace: &str, name: &str, subsets: Value) -> Value {
-    let mut endpoints = mk_object("v1", "Endpoints", namespace, name);
-    set(&mut endpoints, "subsets", subsets);
-    endpoints
+    mk_object("v1", "Endpoints", namespace, name, [("subsets", subsets)])
 }
 
 /// Addresses of an Endpoints subset, written `ip` or `ip hostname`.
@@ -125,15 +113,14 @@ pub fn mk_endpoint_slice(
     } else {
         "IPv4"
     };
-    let mut slice = mk_object(
-        "discovery.k8s.io/v1",
-        "EndpointSlice",
-        namespace,
-        &format!("{service}-{suffix}"),
-    );
-    set(&mut slice, "addressType", json!(family));
-    set(&mut slice, "endpoints", json!(endpoints));
-    set(&mut slice, "ports", mk_ports(ports));
+    let name = format!("{service}-{suffix}");
+    let fields = [
+        ("addressType", json!(family)),
+        ("endpoints", json!(endpoints)),
+        ("ports", mk_ports(ports)),
+    ];
+    let version = "discovery.k8s.io/v1";
+    let slice = mk_object(version, "EndpointSlice", namespace, &name, fields);
     with_labels(slice, &[("kubernetes.io/service-name", service)])
 }
 
@@ -145,18 +132,9 @@ pub fn mk_service_import(
     ips: &[&str],
     ports: &[&str],
 ) -> Value {
-    let mut import = mk_object(
-        "multicluster.x-k8s.io/v1alpha1",
-        "ServiceImport",
-        namespace,
-        name,
-    );
-    set(
-        &mut import,
-        "spec",
-        json!({"type": kind, "ips": ips, "ports": mk_ports(ports)}),
-    );
-    import
+    let spec = json!({"type": kind, "ips": ips, "ports": mk_ports(ports)});
+    let version = "multicluster.x-k8s.io/v1alpha1";
+    mk_object(version, "ServiceImport", namespace, name, [("spec", spec)])
 }
 
 /// An `EndpointSlice` of a `ServiceImport`, with the endpoints of one cluster in the form of
@@ -169,7 +147,7 @@ pub fn mk_imported_slice(
     ports: &[&str],
 ) -> Value {
     let mut slice = mk_endpoint_slice(namespace, service, cluster, addresses, ports);
-    set(&mut slice["metadata"], "labels", json!({}));
+    slice["metadata"]["labels"] = json!({});
     let labels = [
         ("multicluster.kubernetes.io/service-name", service),
         ("multicluster.kubernetes.io/source-cluster", cluster),
@@ -179,20 +157,16 @@ pub fn mk_imported_slice(
 
 /// A `ConfigMap`.
 pub fn mk_config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
-    let mut config_map = mk_object("v1", "ConfigMap", namespace, name);
     let data: serde_json::Map<String, Value> = data
         .iter()
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect();
-    set(&mut config_map, "data", Value::Object(data));
-    config_map
+    mk_object("v1", "ConfigMap", namespace, name, [("data", json!(data))])
 }
 
 /// A Node with labels.
 pub fn mk_node(name: &str, labels: &[(&str, &str)]) -> Value {
-    let mut node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}});
-    set(&mut node, "status", json!({}));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {}});
     with_labels(node, labels)
 }
 
@@ -228,51 +202,18 @@ fn with_metadata(mut object: Value, field: &str, pairs: &[(&str, &str)]) -> Valu
     object
 }
 
-fn mk_object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
-    json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": namespace, "name": name}})
-}
-
-fn set(object: &mut Value, field: &str, value: Value) {
-    object[field] = value;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dual_stack_service() {
-        let service = mk_cluster_ip(
-            "apps",
-            "web",
-            &["10.96.0.10", "fd00::10"],
-            &["http:80", "dns:53/UDP", ":81"],
-        );
-        let spec = json!({
-            "type": "ClusterIP", "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10", "fd00::10"],
-            "ipFamilies": ["IPv4", "IPv6"],
-            "ports": [
-                {"name": "http", "port": 80, "protocol": "TCP"},
-                {"name": "dns", "port": 53, "protocol": "UDP"},
-                {"port": 81, "protocol": "TCP"},
-            ],
-        });
-        let metadata = json!({"namespace": "apps", "name": "web"});
-        let expected =
-            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
-        assert_eq!(service, expected);
+/// An object with these fields beside its name.
+fn mk_object<const N: usize>(
+    version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    fields: [(&str, Value); N],
+) -> Value {
+    let metadata = json!({"namespace": namespace, "name": name});
+    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": metadata});
+    for (field, value) in fields {
+        object[field] = value;
     }
-
-    #[test]
-    fn endpoints_and_slices_tell_the_same() {
-        let endpoints = mk_endpoints("apps", "db", &["10.0.0.1 db-0", "10.0.0.2"], &["sql:5432"]);
-        let addresses = json!([{"ip": "10.0.0.1", "hostname": "db-0"}, {"ip": "10.0.0.2"}]);
-        assert_eq!(endpoints["subsets"][0]["addresses"], addresses);
-        let slice = mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1 db-0"], &["sql:5432"]);
-        assert_eq!(
-            slice["metadata"]["labels"],
-            json!({"kubernetes.io/service-name": "db"})
-        );
-        assert_eq!(slice["endpoints"][0]["hostname"], "db-0");
-    }
+    object
 }

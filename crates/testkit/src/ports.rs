@@ -44,19 +44,3 @@ pub fn ipv6_is_here() -> bool {
     }
     is_here
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_calls_give_two_ports() {
-        assert_ne!(free_port(), free_port());
-    }
-
-    #[test]
-    fn a_taken_port_is_not_given() {
-        let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        assert!(!is_free(taken.local_addr().expect("its address").port()));
-    }
-}

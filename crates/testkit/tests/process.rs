@@ -29,24 +29,10 @@ async fn early_exit_error_contains_log() {
 }
 
 #[tokio::test]
-async fn a_signal_arrives() {
-    let mut process = shell("trap 'exit 7' TERM; echo ready >&2; while :; do sleep 0.01; done");
-    process.line_with("ready", LONG).await;
-    assert!(process.exited().is_none());
-    assert_eq!(process.terminate(LONG).await.code(), Some(7));
-}
-
-#[tokio::test]
 async fn dropping_ends_the_process() {
     let process = shell("exec sleep 1000");
     let directory = format!("/proc/{}", process.id());
     assert!(Path::new(&directory).exists());
     drop(process);
     assert!(!Path::new(&directory).exists());
-}
-
-#[test]
-#[should_panic(expected = "run `cargo build --workspace --bins` first")]
-fn a_missing_binary_is_told() {
-    testkit::process::binary("no-such-binary");
 }

@@ -2,68 +2,16 @@
 
 use std::time::Duration;
 
-use testkit::client::{self, AskError, TcpConnection};
+use testkit::client::{self, AskError};
 use testkit::hex::unhex;
 use testkit::message::Message;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Act, Asked, Exchange, Reaction, Replay, Upstream, Zone};
+use testkit::upstream::{Act, Asked, Exchange, Reaction, Replay, Upstream};
 use wire::Transport;
 
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(10);
-
-fn zone() -> Zone {
-    Zone::new([
-        "www.outside.test. 120 IN A 198.51.100.10",
-        "www.outside.test. 120 IN AAAA 2001:db8::10",
-        "alias.outside.test. 60 IN CNAME www.outside.test.",
-        "loop.outside.test. 60 IN CNAME loop.outside.test.",
-    ])
-}
-
-#[tokio::test]
-async fn a_zone_answers_over_both_transports() {
-    let upstream = Upstream::start(zone().handler()).await;
-    let query = Query::new("Alias.outside.test.", "A");
-    for answer in [
-        client::ask(upstream.addr(), &query).await,
-        client::ask_tcp(upstream.addr(), &query).await,
-    ] {
-        let shown: Vec<String> = answer.answer.iter().map(ToString::to_string).collect();
-        let expected = [
-            "Alias.outside.test. 60 IN CNAME www.outside.test.",
-            "www.outside.test. 120 IN A 198.51.100.10",
-        ];
-        assert_eq!(shown, expected);
-    }
-    assert_eq!(upstream.count_of("alias.outside.test.", "A"), 2);
-    let transports: Vec<Transport> = upstream
-        .asked()
-        .iter()
-        .map(|asked| asked.transport)
-        .collect();
-    assert_eq!(transports, [Transport::Udp, Transport::Tcp]);
-    upstream.forget();
-    assert_eq!(upstream.count(), 0);
-}
-
-#[tokio::test]
-async fn scripted_zone_distinguishes_nodata_and_nxdomain() {
-    let upstream = Upstream::start(zone().handler()).await;
-    for (name, rtype, rcode, answers) in [
-        ("www.outside.test.", "MX", "NOERROR", 0),
-        ("nowhere.outside.test.", "A", "NXDOMAIN", 0),
-        ("loop.outside.test.", "A", "NOERROR", 5),
-    ] {
-        let answer = client::ask(upstream.addr(), &Query::new(name, rtype)).await;
-        assert_eq!(
-            (answer.rcode_name().as_str(), answer.answer.len()),
-            (rcode, answers),
-            "{name} {rtype}"
-        );
-    }
-}
 
 #[tokio::test]
 async fn it_misbehaves_as_told() {
@@ -108,46 +56,6 @@ async fn it_misbehaves_as_told() {
     ));
     assert!(matches!(
         client::tcp(addr, &query("close."), LONG).await,
-        Err(AskError::Closed)
-    ));
-}
-
-#[tokio::test]
-async fn it_can_refuse_tcp() {
-    let upstream = Upstream::start_udp_only(zone().handler()).await;
-    let query = Query::new("www.outside.test.", "A");
-    assert_eq!(
-        client::ask(upstream.addr(), &query).await.answer_data("A"),
-        ["198.51.100.10"]
-    );
-    assert!(matches!(
-        client::tcp(upstream.addr(), &query.wire(), LONG).await,
-        Err(AskError::Io(_))
-    ));
-}
-
-#[tokio::test]
-async fn pipelined_questions_are_answered_on_one_connection() {
-    let upstream = Upstream::start(zone().handler()).await;
-    let mut connection = TcpConnection::open(upstream.addr())
-        .await
-        .expect("a connection");
-    for id in 1..=20 {
-        connection
-            .send(&Query::new("www.outside.test.", "A").id(id).wire())
-            .await
-            .expect("sent");
-    }
-    connection
-        .finish_sending()
-        .await
-        .expect("closed for sending");
-    for id in 1..=20 {
-        let answer = connection.receive(LONG).await.expect("an answer");
-        assert_eq!(Message::parse(&answer).expect("a message").id, id);
-    }
-    assert!(matches!(
-        connection.receive(LONG).await,
         Err(AskError::Closed)
     ));
 }

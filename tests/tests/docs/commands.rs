@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use testkit::table;
 use tests::docs::commands::Command;
 use tests::repository;
 
@@ -160,24 +161,21 @@ fn commands_have_a_prompt() {
     }
 }
 
+/// Commands with a fault, and the fault.
+const FAULTY: &str = "
+    make tets                                             | no target tets
+    cargo test -p skydsn                                  | no crate skydsn
+    cargo test -p tests --test podd                       | no test podd
+    kubectl -n kube-system logs deploy/kube-dns -c nanny  | no container nanny
+    kubectl exec deploy/kube-dns -- /kube-dns explian web | no subcommand explian
+    kubectl apply -f manifests/bse                        | no manifests/bse
+    dig @127.0.0.1 -p 5353 web                            | no port 5353
+";
+
 #[test]
 fn command_naming_missing_object_is_found() {
     let targets = targets_of_make();
-    for (command, fault) in [
-        ("make tets", "no target tets"),
-        ("cargo test -p skydsn", "no crate skydsn"),
-        ("cargo test -p tests --test podd", "no test podd"),
-        (
-            "kubectl -n kube-system logs deploy/kube-dns -c nanny",
-            "no container nanny",
-        ),
-        (
-            "kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns explian web",
-            "no subcommand explian",
-        ),
-        ("kubectl apply -f manifests/bse", "no manifests/bse"),
-        ("dig @127.0.0.1 -p 5353 web", "no port 5353"),
-    ] {
+    for [command, fault] in table::rows(FAULTY) {
         assert_eq!(faults(command, &targets), [fault], "{command}");
     }
 }

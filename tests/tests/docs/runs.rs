@@ -9,7 +9,7 @@ use std::path::Path;
 use testkit::ports::free_port;
 use testkit::process::binary;
 use testkit::query::Query;
-use testkit::{client, eventually};
+use testkit::{client, eventually, table};
 use tests::docs::commands::Command;
 use tests::e2e::{PATIENCE, Pod, Ports};
 use tests::repository;
@@ -17,211 +17,72 @@ use tokio::time::{Duration, sleep};
 
 use crate::commands::{Listed, listed};
 
-use Instead::{Because, Test};
-
-/// The reason why a command does not run here.
-enum Instead {
-    /// Another test runs the command: the file and the function.
-    Test(&'static str, &'static str),
-    /// No test runs the command, for this reason.
-    Because(&'static str),
-}
-
-const BUILDS: Instead = Because("builds or tests the project: `make test` does the same");
-const CLUSTER: Instead = Because("needs a cluster with nodes and pods");
-const DRY_RUN: Instead =
-    Because("needs an API server with dry runs; tests/tests/manifests.rs renders the manifests");
-const REGISTRY: Instead = Because("needs the images in a registry");
-const RELEASED: Instead = Because("needs a published release");
-const ROLES: Instead = Because("needs an API server with RBAC");
-const TYPED: Instead =
-    Because("is the beginning of a command line; tests/tests/docs/flags.rs knows its flags");
-const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
-const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
-const ANOTHER_CLUSTER: Instead =
-    Because("needs a cluster of this provider or tool; was not tried, as the page says");
-const TRANSFER: Instead = Test(
-    "crates/kubedns/tests/api/transfer.rs",
-    "transfer_needs_key_and_address",
-);
-
-/// The commands that do not run here. Each row has a page (empty: any page), a section or a part of
-/// the command, and the reason. The first matching row applies.
-const ELSEWHERE: &[(&str, &str, Instead)] = &[
-    ("", "make test", BUILDS),
-    ("", "make images", BUILDS),
-    ("", "make release", BUILDS),
-    ("", "cargo ", BUILDS),
-    ("", "podman ", BUILDS),
-    (
-        "",
-        "helm template",
-        Test("tests/tests/chart.rs", "each_value_does_what_it_says"),
-    ),
-    ("", "helm install", CLUSTER),
-    ("", "kubectl diff", DRY_RUN),
-    ("", "port-forward", CLUSTER),
-    ("", "kubectl exec client", CLUSTER),
-    ("", " logs deploy/", CLUSTER),
-    ("", "REGISTRY=", REGISTRY),
-    (
-        "README.md",
-        "make run",
-        Test("tests/tests/e2e.rs", "guide_commands_work_when_pasted"),
-    ),
-    ("RELEASING.md", "cosign verify", RELEASED),
-    ("RELEASING.md", "gh attestation", RELEASED),
-    ("charts/kube-dns-rs/README.md", "delete deployment", CLUSTER),
-    (
-        "docs/configmap.md",
-        "openssl",
-        Because("asks a public resolver"),
-    ),
-    ("docs/etcd.md", "kube-dns --etcd-zone", TYPED),
-    (
-        "docs/etcd.md",
-        "etcdctl",
-        Test(
-            "crates/kubedns/tests/api/etcd.rs",
-            "etcd_zones_are_served_beside_cluster",
-        ),
-    ),
-    (
-        "docs/explain.md",
-        "$ kube-dns explain",
-        Test(
-            "crates/explain/src/tests/transcript.rs",
-            "documentation_matches_output",
-        ),
-    ),
-    ("docs/migrating.md", "> kube-dns-before.yaml", GOING_BACK),
-    (
-        "docs/migrating.md",
-        "> kube-dns-others-before.yaml",
-        GOING_BACK,
-    ),
-    ("docs/migrating.md", "kube-dns-before.yaml", GOING_BACK),
-    (
-        "docs/migrating.md",
-        "kube-dns-others-before.yaml",
-        GOING_BACK,
-    ),
-    (
-        "docs/migrating.md",
-        "From 1.6 and later",
-        Test("tests/tests/migrating.rs", "from_1_36"),
-    ),
-    (
-        "docs/migrating.md",
-        "Without a lost query",
-        Test("tests/tests/migrating.rs", "from_1_36_loses_no_query"),
-    ),
-    (
-        "docs/migrating.md",
-        "From 1.5",
-        Test("tests/tests/migrating.rs", "from_1_5"),
-    ),
-    (
-        "docs/migrating.md",
-        "From 1.4",
-        Test("tests/tests/migrating.rs", "from_1_4"),
-    ),
-    (
-        "docs/migrating.md",
-        "From before 1.4",
-        Because("needs etcd with its second API, and its third"),
-    ),
-    ("docs/migrating.md", "Going back", ON_A_KUBELET),
-    ("docs/migrating.md", "To a pod on each node", ON_A_KUBELET),
-    ("docs/migrating.md", "get deploy,rc", CLUSTER),
-    (
-        "docs/migrating.md",
-        "make run",
-        Test("tests/tests/e2e.rs", "guide_commands_work_when_pasted"),
-    ),
-    (
-        "docs/migrating.md",
-        "Trying it beside the old one",
-        ON_A_KUBELET,
-    ),
-    ("docs/places.md", "GKE Standard", ANOTHER_CLUSTER),
-    ("docs/places.md", "kops", ANOTHER_CLUSTER),
-    ("docs/places.md", "RKE1", ANOTHER_CLUSTER),
-    ("docs/places.md", "Addon manager", ANOTHER_CLUSTER),
-    (
-        "docs/search.md",
-        "get pod web-0",
-        Because("needs an API server with admission policies; was run on a kubelet"),
-    ),
-    (
-        "docs/topologies.md",
-        "EDE",
-        Test(
-            "crates/skydns/tests/forward/cache.rs",
-            "server_serves_stale_external_names",
-        ),
-    ),
-    (
-        "docs/extended-errors.md",
-        "EDE",
-        Test(
-            "crates/skydns/tests/server/extended_errors.rs",
-            "extended_error_names_cause",
-        ),
-    ),
-    ("docs/transfer.md", "kube-dns --transfer-to", TYPED),
-    ("docs/transfer.md", "dig", TRANSFER),
-    ("docs/troubleshooting.md", "get pods", CLUSTER),
-    ("docs/troubleshooting.md", "describe pods", CLUSTER),
-    ("docs/troubleshooting.md", "get events", CLUSTER),
-    ("docs/troubleshooting.md", "rbac.yaml", ROLES),
-    (
-        "docs/troubleshooting.md",
-        "patch configmap",
-        Because("names servers that are not there"),
-    ),
-    (
-        "docs/troubleshooting.md",
-        "tap --rcode=SERVFAIL",
-        Because("needs upstreams that fail"),
-    ),
-    (
-        "docs/troubleshooting.md",
-        "hello.default",
-        Test("tests/tests/e2e.rs", "guide_commands_work_when_pasted"),
-    ),
-    ("docs/queries.md", "create clusterrole", ROLES),
-    (
-        "docs/troubleshooting.md",
-        "kubedns_forward_(tls",
-        Because("needs an upstream over TLS; crates/kubedns/tests has one"),
-    ),
-];
+/// The commands that do not run here. Each row has a page (`*`: any page), a section or a part of the
+/// command, and the test that runs the command, as `file::function`, or the reason why no test does.
+/// The first matching row applies.
+const ELSEWHERE: &str = "
+    *                            | make test                     | builds or tests the project: `make test` does the same
+    *                            | make images                   | builds or tests the project: `make test` does the same
+    *                            | make release                  | builds or tests the project: `make test` does the same
+    *                            | cargo                         | builds or tests the project: `make test` does the same
+    *                            | podman                        | builds or tests the project: `make test` does the same
+    *                            | helm template                 | tests/tests/chart.rs::each_value_does_what_it_says
+    *                            | helm install                  | needs a cluster with nodes and pods
+    *                            | kubectl diff                  | needs an API server with dry runs; tests/tests/manifests.rs renders the manifests
+    *                            | port-forward                  | needs a cluster with nodes and pods
+    *                            | kubectl exec client           | needs a cluster with nodes and pods
+    *                            |  logs deploy/                 | needs a cluster with nodes and pods
+    *                            | REGISTRY=                     | needs the images in a registry
+    README.md                    | make run                      | tests/tests/e2e.rs::guide_commands_work_when_pasted
+    RELEASING.md                 | cosign verify                 | needs a published release
+    RELEASING.md                 | gh attestation                | needs a published release
+    charts/kube-dns-rs/README.md | delete deployment             | needs a cluster with nodes and pods
+    docs/configmap.md            | openssl                       | asks a public resolver
+    docs/etcd.md                 | kube-dns --etcd-zone          | is the beginning of a command line; tests/tests/docs/flags.rs knows its flags
+    docs/etcd.md                 | etcdctl                       | crates/kubedns/tests/api/etcd.rs::etcd_zones_are_served_beside_cluster
+    docs/explain.md              | $ kube-dns explain            | crates/explain/src/tests/transcript.rs::documentation_matches_output
+    docs/migrating.md            | > kube-dns-before.yaml        | tests/tests/migrating.rs::going_back
+    docs/migrating.md            | > kube-dns-others-before.yaml | tests/tests/migrating.rs::going_back
+    docs/migrating.md            | kube-dns-before.yaml          | tests/tests/migrating.rs::going_back
+    docs/migrating.md            | kube-dns-others-before.yaml   | tests/tests/migrating.rs::going_back
+    docs/migrating.md            | From 1.6 and later            | tests/tests/migrating.rs::from_1_36
+    docs/migrating.md            | Without a lost query          | tests/tests/migrating.rs::from_1_36_loses_no_query
+    docs/migrating.md            | From 1.5                      | tests/tests/migrating.rs::from_1_5
+    docs/migrating.md            | From 1.4                      | tests/tests/migrating.rs::from_1_4
+    docs/migrating.md            | From before 1.4               | needs etcd with its second API, and its third
+    docs/migrating.md            | Going back                    | needs a cluster to migrate; was run on a kubelet
+    docs/migrating.md            | To a pod on each node         | needs a cluster to migrate; was run on a kubelet
+    docs/migrating.md            | get deploy,rc                 | needs a cluster with nodes and pods
+    docs/migrating.md            | make run                      | tests/tests/e2e.rs::guide_commands_work_when_pasted
+    docs/migrating.md            | Trying it beside the old one  | needs a cluster to migrate; was run on a kubelet
+    docs/places.md               | GKE Standard                  | needs a cluster of this provider or tool; was not tried, as the page says
+    docs/places.md               | kops                          | needs a cluster of this provider or tool; was not tried, as the page says
+    docs/places.md               | RKE1                          | needs a cluster of this provider or tool; was not tried, as the page says
+    docs/places.md               | Addon manager                 | needs a cluster of this provider or tool; was not tried, as the page says
+    docs/search.md               | get pod web-0                 | needs an API server with admission policies; was run on a kubelet
+    docs/topologies.md           | EDE                           | crates/skydns/tests/forward/cache.rs::server_serves_stale_external_names
+    docs/extended-errors.md      | EDE                           | crates/skydns/tests/server/extended_errors.rs::extended_error_names_cause
+    docs/transfer.md             | kube-dns --transfer-to        | is the beginning of a command line; tests/tests/docs/flags.rs knows its flags
+    docs/transfer.md             | dig                           | crates/kubedns/tests/api/transfer.rs::transfer_needs_key_and_address
+    docs/troubleshooting.md      | get pods                      | needs a cluster with nodes and pods
+    docs/troubleshooting.md      | describe pods                 | needs a cluster with nodes and pods
+    docs/troubleshooting.md      | get events                    | needs a cluster with nodes and pods
+    docs/troubleshooting.md      | rbac.yaml                     | needs an API server with RBAC
+    docs/troubleshooting.md      | patch configmap               | names servers that are not there
+    docs/troubleshooting.md      | tap --rcode=SERVFAIL          | needs upstreams that fail
+    docs/troubleshooting.md      | hello.default                 | tests/tests/e2e.rs::guide_commands_work_when_pasted
+    docs/queries.md              | create clusterrole            | needs an API server with RBAC
+    docs/troubleshooting.md      | kubedns_forward_(tls          | needs an upstream over TLS; crates/kubedns/tests has one
+";
 
 /// The commands whose output depends on a state that the test pod does not have. Only the presence
 /// of some output is checked. Each row has a page, a part of the command, and the state.
-const OTHER_STATE: &[(&str, &str, &str)] = &[
-    (
-        "docs/troubleshooting.md",
-        "check cluster",
-        "a server of dnsmasq that is slow",
-    ),
-    (
-        "docs/troubleshooting.md",
-        "8081/readiness",
-        "before the first lists",
-    ),
-    (
-        "docs/troubleshooting.md",
-        "kubedns_forward_",
-        "an upstream that is silent",
-    ),
-    (
-        "docs/troubleshooting.md",
-        "watch_connected",
-        "no watch of Endpoints",
-    ),
-];
+const OTHER_STATE: &str = "
+    docs/troubleshooting.md | check cluster    | a server of dnsmasq that is slow
+    docs/troubleshooting.md | 8081/readiness   | before the first lists
+    docs/troubleshooting.md | kubedns_forward_ | an upstream that is silent
+    docs/troubleshooting.md | watch_connected  | no watch of Endpoints
+";
 
 fn fits(page: &str, part: &str, listed: &Listed) -> bool {
     let Listed {
@@ -230,36 +91,39 @@ fn fits(page: &str, part: &str, listed: &Listed) -> bool {
         command,
     } = listed;
     let typed = format!("$ {}", command.text);
-    (page.is_empty() || page == its_page) && (part == section || typed.contains(part))
+    (page == "*" || page == its_page) && (part == section || typed.contains(part))
 }
 
 fn elsewhere(listed: &Listed) -> Option<usize> {
-    ELSEWHERE
-        .iter()
-        .position(|(page, part, _)| fits(page, part, listed))
+    let rows = table::rows(ELSEWHERE);
+    rows.into_iter()
+        .position(|[page, part, _]| fits(page, part, listed))
+}
+
+fn has_other_state(listed: &Listed) -> bool {
+    let rows = table::rows(OTHER_STATE);
+    rows.into_iter()
+        .any(|[page, part, _]| fits(page, part, listed))
 }
 
 #[test]
 fn unrun_commands_have_a_reason() {
     let all = listed();
     let used: Vec<Option<usize>> = all.iter().map(elsewhere).collect();
-    for (at, (page, part, instead)) in ELSEWHERE.iter().enumerate() {
+    for (at, [page, part, instead]) in table::rows(ELSEWHERE).into_iter().enumerate() {
         assert!(
             used.contains(&Some(at)),
-            "no command of {page:?} needs the row {part:?}"
+            "no command of {page} needs the row {part:?}"
         );
-        match instead {
-            Test(file, name) => {
-                let text = std::fs::read_to_string(repository().join(file)).unwrap_or_default();
-                assert!(
-                    text.contains(&format!("fn {name}(")),
-                    "{file} has no test {name}"
-                );
-            }
-            Because(reason) => assert!(reason.contains(' '), "{page:?}, {part:?}: why?"),
+        if let Some((file, name)) = instead.split_once("::") {
+            let text = std::fs::read_to_string(repository().join(file)).unwrap_or_default();
+            assert!(
+                text.contains(&format!("fn {name}(")),
+                "{file} has no test {name}"
+            );
         }
     }
-    for (page, part, state) in OTHER_STATE {
+    for [page, part, state] in table::rows(OTHER_STATE) {
         let is_it = |listed: &Listed| elsewhere(listed).is_none() && fits(page, part, listed);
         assert!(
             all.iter().any(is_it),
@@ -281,27 +145,23 @@ fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
 }
 
 /// Words in the pages, and their replacements for the test pod.
-const READERS: &[(&str, &str)] = &[
-    (
-        "kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns",
-        "kube-dns",
-    ),
-    (
-        "kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny",
-        "dnsmasq-nanny",
-    ),
-    ("--server=http://127.0.0.1:5305 ", ""),
-    ("POD-ADDRESS", "127.0.0.1"),
-    ("@10.96.0.10", "@127.0.0.1"),
-    ("--client=10.244.0.9", "--client=127.0.0.1"),
-    ("NAME", "web.default"),
-    ("--seconds=10", "--seconds=2"),
-];
+const READERS: &str = "
+    kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns      | kube-dns
+    kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny | dnsmasq-nanny
+    --server=http://127.0.0.1:5305                                           |
+    POD-ADDRESS                                                              | 127.0.0.1
+    @10.96.0.10                                                              | @127.0.0.1
+    --client=10.244.0.9                                                      | --client=127.0.0.1
+    NAME                                                                     | web.default
+    --seconds=10                                                             | --seconds=2
+";
 
 /// Adapts a command to the test pod.
 fn typed_here(command: &str, ports: &Ports) -> String {
-    let replace = |text: String, (page, here): &(&str, &str)| text.replace(page, here);
-    let text = READERS.iter().fold(command.to_owned(), replace);
+    let replace = |text: String, [page, here]: [&str; 2]| text.replace(page, here);
+    let text = table::rows(READERS)
+        .into_iter()
+        .fold(command.to_owned(), replace);
     with_programs(&with_ports(&text, ports), ports)
 }
 
@@ -376,9 +236,6 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
         Command::first_words(&lines),
         Command::first_words(&listed.command.output),
     );
-    let other_state = OTHER_STATE
-        .iter()
-        .any(|(page, part, _)| fits(page, part, listed));
     let lacks: Vec<&str> = shown
         .iter()
         .copied()
@@ -386,7 +243,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
         .collect();
     // A command may fail only if the page shows its output.
     let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
-    if printed.is_empty() || !(as_shown || other_state) {
+    if printed.is_empty() || !(as_shown || has_other_state(listed)) {
         return Err(format!(
             "{}: {text}\n{}, lacks {lacks:?}:\n{printed}",
             listed.page, output.status
@@ -425,50 +282,16 @@ async fn pod(page: &str) -> Pod {
     Pod::start_with(args).await
 }
 
-/// The required programs that are not installed. Prints a line for each.
-#[allow(
-    clippy::print_stderr,
-    reason = "a skipped test must not look like a passed one"
-)]
-fn missing() -> Vec<&'static str> {
-    let path = std::env::var("PATH").unwrap();
-    let is_missing = |program: &&str| {
-        !path
-            .split(':')
-            .any(|directory| Path::new(directory).join(program).exists())
-    };
-    let missing: Vec<&str> = ["curl", "dig", "kubectl"]
-        .into_iter()
-        .filter(is_missing)
-        .collect();
-    for program in &missing {
-        eprintln!(
-            "SKIPPED: {program} is not installed, so the commands of the pages with it are NOT run"
-        );
-    }
-    missing
-}
-
 #[tokio::test]
 async fn documented_commands_print_as_shown() {
-    let missing = missing();
     let mut by_page: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
-    for listed in listed()
+    let here = listed()
         .into_iter()
-        .filter(|listed| elsewhere(listed).is_none())
-    {
-        if !missing
-            .iter()
-            .any(|program| listed.command.text.contains(program))
-        {
-            by_page.entry(listed.page.clone()).or_default().push(listed);
-        }
+        .filter(|listed| elsewhere(listed).is_none());
+    for listed in here {
+        by_page.entry(listed.page.clone()).or_default().push(listed);
     }
-    assert!(
-        by_page.len() > 5 || !missing.is_empty(),
-        "{:?}",
-        by_page.keys()
-    );
+    assert!(by_page.len() > 5, "{:?}", by_page.keys());
     for (page, commands) in by_page {
         let (pod, directory) = (pod(&page).await, tempfile::tempdir().unwrap());
         for name in ["examples", "manifests"] {

@@ -1,11 +1,9 @@
 use super::*;
 
-use dnsclient::DnsAnswer;
-use hickory_proto::op::Query;
-use hickory_proto::rr::RecordType;
+use testkit::client::{ask, ask_tcp};
+use testkit::query::Query;
+use testkit::table;
 use tokio::task::JoinSet;
-use wire::ServerAddr;
-use wire::Transport;
 
 struct Running {
     address: SocketAddr,
@@ -26,104 +24,47 @@ async fn start(offline: bool) -> Running {
     }
 }
 
-async fn answer(
-    server: SocketAddr,
-    transport: Transport,
-    name: &str,
-    record_type: RecordType,
-) -> DnsAnswer {
-    let server = ServerAddr::new(&server.ip().to_string(), server.port());
-    let question = Query::query(Name::from_ascii(name).unwrap(), record_type);
-    dnsclient::query_server(&server, transport, &question, PATIENCE)
-        .await
-        .unwrap()
-}
-
-/// The response as "RCODE: data, data".
-async fn ask(server: SocketAddr, name: &str, record_type: RecordType) -> String {
-    let response = answer(server, Transport::Udp, name, record_type)
-        .await
-        .message;
-    assert!(
-        response.metadata.recursion_available,
-        "{name}: dnsmasq warns of upstreams without RA"
-    );
-    let data: Vec<String> = response
-        .answers
-        .iter()
-        .map(|record| record.data.to_string())
-        .collect();
-    format!("{:?}: {}", response.metadata.response_code, data.join(", "))
+/// Checks the answers of a table over UDP and over TCP: name, type, RCODE, and the data of the
+/// answer records.
+async fn hold(server: SocketAddr, answers: &str) {
+    for [name, rtype, rcode, expected] in table::rows(answers) {
+        let query = Query::new(name, rtype);
+        for answer in [ask(server, &query).await, ask_tcp(server, &query).await] {
+            let data: Vec<&str> = answer.answer.iter().map(|record| &*record.data).collect();
+            assert_eq!(answer.rcode_name(), rcode, "{name} {rtype}");
+            assert_eq!(data.join(", "), expected, "{name} {rtype}");
+            // dnsmasq warns about an upstream without RA.
+            assert!(answer.has("ra"), "{name} {rtype}");
+        }
+    }
 }
 
 #[tokio::test]
-async fn questions_and_answers() {
-    let running = start(false).await;
-    for (name, record_type, expected) in [
-        (
-            "payments.acme.example.",
-            RecordType::A,
-            "NoError: 192.0.2.80",
-        ),
-        (
-            "Payments.ACME.example.",
-            RecordType::AAAA,
-            "NoError: 2001:db8::80",
-        ),
-        (
-            "www.acme.example.",
-            RecordType::A,
-            "NoError: payments.acme.example., 192.0.2.80",
-        ),
-        (
-            "www.acme.example.",
-            RecordType::CNAME,
-            "NoError: payments.acme.example.",
-        ),
-        ("git.acme.example.", RecordType::AAAA, "NoError: "),
-        ("acme.example.", RecordType::A, "NoError: "),
-        (
-            "acme.example.",
-            RecordType::TXT,
-            "NoError: answered by localpod's example upstream",
-        ),
-        ("missing.acme.example.", RecordType::A, "NXDomain: "),
-        ("other.example.", RecordType::A, "Refused: "),
-    ] {
-        assert_eq!(
-            ask(running.address, name, record_type).await,
-            expected,
-            "{name} {record_type}"
-        );
-    }
+async fn example_names_answer_until_stopped() {
+    let mut running = start(false).await;
+    let answers = r#"
+        payments.acme.example. | A     | NOERROR  | 192.0.2.80
+        Payments.ACME.example. | AAAA  | NOERROR  | 2001:db8::80
+        www.acme.example.      | A     | NOERROR  | payments.acme.example., 192.0.2.80
+        www.acme.example.      | CNAME | NOERROR  | payments.acme.example.
+        git.acme.example.      | AAAA  | NOERROR  |
+        acme.example.          | A     | NOERROR  |
+        acme.example.          | TXT   | NOERROR  | "answered by localpod's example upstream"
+        missing.acme.example.  | A     | NXDOMAIN |
+        other.example.         | A     | REFUSED  |
+    "#;
+    hold(running.address, answers).await;
+
+    running.stop.cancel();
+    assert!(running.tasks.join_next().await.unwrap().unwrap().is_ok());
 }
 
 #[tokio::test]
 async fn offline_upstream_denies_other_names() {
     let running = start(true).await;
-    assert_eq!(
-        ask(running.address, "other.example.", RecordType::A).await,
-        "NXDomain: "
-    );
-    assert_eq!(
-        ask(running.address, "git.acme.example.", RecordType::A).await,
-        "NoError: 192.0.2.22"
-    );
-}
-
-#[tokio::test]
-async fn tcp_matches_udp_and_stops() {
-    let mut running = start(false).await;
-    let [udp, tcp] = [Transport::Udp, Transport::Tcp].map(|transport| {
-        answer(
-            running.address,
-            transport,
-            "payments.acme.example.",
-            RecordType::A,
-        )
-    });
-    assert_eq!(tcp.await.message.answers, udp.await.message.answers);
-
-    running.stop.cancel();
-    assert!(running.tasks.join_next().await.unwrap().unwrap().is_ok());
+    let answers = "
+        other.example.    | A | NXDOMAIN |
+        git.acme.example. | A | NOERROR  | 192.0.2.22
+    ";
+    hold(running.address, answers).await;
 }
