@@ -1,4 +1,5 @@
-//! Parsers for the pages in `docs/`, and for the `--help` and metrics of the binaries.
+//! Parsers for the pages in `docs/` and for the metrics of the binaries, and the flags of the
+//! binaries.
 //!
 //! The tests in `tests/tests/docs/` compare the parsed pages with the binaries.
 
@@ -10,6 +11,6 @@
 
 pub mod commands;
 pub mod exposition;
-pub mod help;
+pub mod flags;
 pub mod markdown;
 pub mod metrics;

@@ -11,13 +11,10 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use testkit::kubectl::is_missing;
-use testkit::process::binary;
-use tests::manifests::command_lines::{
-    ACCEPTED_SILENTLY, listed, port_faults, service_faults, used,
-};
-use tests::manifests::pod::Pod;
-use tests::manifests::render::{combine, documents, label, names, render, root};
+use tests::docs::flags;
+use tests::manifests::command_lines::{port_faults, service_faults, used};
+use tests::manifests::pod::{Container, Pod};
+use tests::manifests::render::{self, combine, documents, label, names};
 use tests::manifests::replacing::{grace_faults, rollout_faults, snapshot_faults};
 use tests::manifests::{confinement, difference, schema};
 
@@ -44,16 +41,20 @@ const HARDENED: &[&str] = &["alone", "direct", "ha", "hardened", "node", "nodelo
 /// The addon of Kubernetes 1.36, as published.
 const STOCK: &str = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
 
-fn skip() -> bool {
-    is_missing("the manifests were")
-}
-
 fn rendered(name: &str) -> Vec<Value> {
-    render(&root().join(name)).unwrap()
+    render::rendered(name).unwrap()
 }
 
 fn pods(documents: &[Value]) -> Vec<Pod> {
     documents.iter().filter_map(Pod::of).collect()
+}
+
+/// The pods of these directories, each with the name of its directory.
+fn pods_of<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> impl Iterator<Item = (N, Pod)> {
+    names.into_iter().map(|name| {
+        let [pod] = pods(&rendered(name.as_ref())).try_into().unwrap();
+        (name, pod)
+    })
 }
 
 /// The stock manifest with its placeholders filled in as in the base.
@@ -70,9 +71,6 @@ fn set(words: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn every_directory_renders_valid_objects() {
-    if skip() {
-        return;
-    }
     assert_eq!(names(), EXPECTED);
     for name in names() {
         let documents = rendered(&name);
@@ -94,65 +92,19 @@ fn every_directory_renders_valid_objects() {
 
 #[test]
 fn manifest_flags_exist() {
-    if skip() {
-        return;
-    }
-    let help = |program: &str| {
-        let output = Command::new(binary(program))
-            .arg("--help")
-            .output()
-            .unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        listed(&String::from_utf8_lossy(&text))
-    };
-    let known = ["kubedns", "nanny", "sidecar"].map(|program| (program, help(program)));
-    for name in names() {
-        for pod in pods(&rendered(&name)) {
-            assert_eq!(
-                pod.containers.len(),
-                if ["alone", "node"].contains(&name.as_str()) {
-                    2
-                } else {
-                    3
-                },
-                "{name}"
-            );
-            for (program, known) in &known {
-                let Some(container) = pod.container(program) else {
-                    continue;
-                };
-                let mut unknown = used(&container.args);
-                unknown.retain(|flag| {
-                    !known.contains(flag) && !ACCEPTED_SILENTLY.contains(&flag.as_str())
-                });
-                assert_eq!(
-                    unknown,
-                    BTreeSet::new(),
-                    "{name}: {program} does not have these flags"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn ignored_manifest_flags_are_accepted() {
-    for flag in ACCEPTED_SILENTLY {
-        for program in ["kubedns", "sidecar"] {
-            let output = Command::new(binary(program))
-                .args([&format!("--{flag}"), "--version"])
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{program} --{flag}: {output:?}");
+    for (name, pod) in pods_of(names()) {
+        let has_dnsmasq = !["alone", "node"].contains(&name.as_str());
+        assert_eq!(pod.container("nanny").is_some(), has_dnsmasq, "{name}");
+        assert_eq!(pod.containers.len(), 2 + usize::from(has_dnsmasq), "{name}");
+        for Container { program, args, .. } in &pod.containers {
+            let unknown = &used(args) - &flags::accepted(program);
+            assert_eq!(unknown, BTreeSet::new(), "{name}: flags of {program}");
         }
     }
 }
 
 #[test]
 fn dnsmasq_accepts_its_arguments() {
-    if skip() {
-        return;
-    }
     let dnsmasq = ["/usr/sbin/dnsmasq", "/usr/local/sbin/dnsmasq"]
         .into_iter()
         .find(|path| Path::new(path).exists());
@@ -171,27 +123,22 @@ fn dnsmasq_accepts_its_arguments() {
         !check(&["--no-such-option".to_owned()]).status.success(),
         "the check finds mistakes"
     );
-    for name in names() {
-        for pod in pods(&rendered(&name)) {
-            let Some(nanny) = pod.container("nanny") else {
-                continue;
-            };
-            assert!(!nanny.dnsmasq.is_empty(), "{name}");
-            let output = check(&nanny.dnsmasq);
-            assert!(
-                output.status.success(),
-                "{name}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
+    for (name, pod) in pods_of(names()) {
+        let Some(nanny) = pod.container("nanny") else {
+            continue;
+        };
+        assert!(!nanny.dnsmasq.is_empty(), "{name}");
+        let output = check(&nanny.dnsmasq);
+        assert!(
+            output.status.success(),
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
 #[test]
 fn ports_probes_and_times_fit() {
-    if skip() {
-        return;
-    }
     for name in names() {
         let documents = rendered(&name);
         let pods = pods(&documents);
@@ -213,13 +160,8 @@ fn ports_probes_and_times_fit() {
 
 #[test]
 fn hardened_pods_are_confined() {
-    if skip() {
-        return;
-    }
-    for name in HARDENED {
-        for pod in pods(&rendered(name)) {
-            assert_eq!(confinement::faults(&pod), Vec::<String>::new(), "{name}");
-        }
+    for (name, pod) in pods_of(HARDENED) {
+        assert_eq!(confinement::faults(&pod), Vec::<String>::new(), "{name}");
     }
     // The base is as permissive as the stock addon, so the check must find these faults.
     let found = pods(&rendered("base"))
@@ -242,14 +184,9 @@ fn hardened_pods_are_confined() {
 /// rollout, and the answers of a kubedns that restarts without an API server.
 #[test]
 fn hardened_rollout_loses_no_query() {
-    if skip() {
-        return;
-    }
-    for name in HARDENED {
-        for pod in pods(&rendered(name)) {
-            assert_eq!(rollout_faults(&pod), Vec::<String>::new(), "{name}");
-            assert_eq!(snapshot_faults(&pod), Vec::<String>::new(), "{name}");
-        }
+    for (name, pod) in pods_of(HARDENED) {
+        assert_eq!(rollout_faults(&pod), Vec::<String>::new(), "{name}");
+        assert_eq!(snapshot_faults(&pod), Vec::<String>::new(), "{name}");
     }
     // The base keeps these settings of the stock addon, so the checks must find faults.
     for pod in pods(&rendered("base")) {
@@ -285,9 +222,6 @@ const UNLIKE_STOCK: &[&str] = &[
 
 #[test]
 fn base_differs_from_stock_as_listed() {
-    if skip() {
-        return;
-    }
     let stock = documents(&stock()).unwrap();
     assert_eq!(stock.len(), 4);
     let mut base = rendered("base");
@@ -300,9 +234,6 @@ fn base_differs_from_stock_as_listed() {
 
 #[test]
 fn stock_overlay_changes_images_alone() {
-    if skip() {
-        return;
-    }
     let stock = documents(&stock()).unwrap();
     assert_eq!(
         difference::paths(&rendered("stock-1.36"), &stock),
@@ -313,9 +244,6 @@ fn stock_overlay_changes_images_alone() {
 /// All manifests but those of published addons have a role of their own, for what their flags need.
 #[test]
 fn manifests_have_own_role() {
-    if skip() {
-        return;
-    }
     for name in names() {
         let objects = rendered(&name);
         let mut granted = BTreeSet::new();
@@ -362,9 +290,6 @@ fn granted_resources(role: &Value) -> BTreeSet<String> {
 /// before its predecessor goes.
 #[test]
 fn node_has_pod_of_its_own() {
-    if skip() {
-        return;
-    }
     let objects = rendered("node");
     let find = |wanted: &str| {
         objects
@@ -403,9 +328,6 @@ fn node_has_pod_of_its_own() {
 
 #[test]
 fn images_component_changes_images_alone() {
-    if skip() {
-        return;
-    }
     let before = documents(&stock()).unwrap();
     for registry in [
         "registry.k8s.io/dns/",
@@ -442,9 +364,6 @@ fn images_component_changes_images_alone() {
 
 #[test]
 fn components_combine_in_their_order() {
-    if skip() {
-        return;
-    }
     for chosen in 0_u32..1 << 4 {
         let optional = ["hardened", "direct", "alone", "ha"]
             .into_iter()
@@ -495,37 +414,31 @@ fn components_combine_in_their_order() {
 /// the ConfigMap.
 #[test]
 fn nanny_and_kubedns_agree_on_upstreams() {
-    if skip() {
-        return;
-    }
     let mut caches = Vec::new();
-    for name in names() {
-        for pod in pods(&rendered(&name)) {
-            let kubedns = pod.container("kubedns").unwrap();
-            let Some(nanny) = pod.container("nanny") else {
-                continue;
-            };
-            let is_cache = nanny.args.contains(&"-forward=kubedns".to_owned());
-            assert_eq!(
-                is_cache,
-                kubedns.args.contains(&"--topology=cache".to_owned()),
-                "{name}"
+    for (name, pod) in pods_of(names()) {
+        let kubedns = pod.container("kubedns").unwrap();
+        let Some(nanny) = pod.container("nanny") else {
+            continue;
+        };
+        let is_cache = nanny.args.contains(&"-forward=kubedns".to_owned());
+        assert_eq!(
+            is_cache,
+            kubedns.args.contains(&"--topology=cache".to_owned()),
+            "{name}"
+        );
+        if is_cache {
+            assert!(
+                used(&kubedns.args).contains("config-dir"),
+                "{name}: kubedns has to know the upstreams"
             );
-            if is_cache {
-                assert!(
-                    used(&kubedns.args).contains("config-dir"),
-                    "{name}: kubedns has to know the upstreams"
-                );
-                let other = |word: &&String| {
-                    word.starts_with("--server=") && !word.starts_with("--server=/")
-                };
-                assert_eq!(
-                    nanny.dnsmasq.iter().find(other),
-                    None,
-                    "{name}: asked beside kubedns"
-                );
-                caches.push(name.clone());
-            }
+            let other =
+                |word: &&String| word.starts_with("--server=") && !word.starts_with("--server=/");
+            assert_eq!(
+                nanny.dnsmasq.iter().find(other),
+                None,
+                "{name}: asked beside kubedns"
+            );
+            caches.push(name.clone());
         }
     }
     assert_eq!(caches, ["base", "hardened", "trial"]);
@@ -534,48 +447,40 @@ fn nanny_and_kubedns_agree_on_upstreams() {
 /// In the direct topology kubedns answers the clients, and dnsmasq answers only kubedns.
 #[test]
 fn direct_dnsmasq_is_behind_kubedns() {
-    if skip() {
-        return;
-    }
-    for name in ["direct", "ha", "nodelocal"] {
-        for pod in pods(&rendered(name)) {
-            let (kubedns, nanny) = (
-                pod.container("kubedns").unwrap(),
-                pod.container("nanny").unwrap(),
-            );
-            assert!(
-                kubedns
-                    .args
-                    .contains(&"--nameservers=127.0.0.1:10153".to_owned()),
-                "{name}"
-            );
-            let direct = kubedns.args.contains(&"--topology=direct".to_owned());
-            let configured = used(&kubedns.args).contains("config-dir");
-            assert!(
-                direct || !configured,
-                "{name}: upstreamNameservers would bypass dnsmasq"
-            );
-            assert!(
-                nanny
-                    .dnsmasq
-                    .contains(&"--listen-address=127.0.0.1".to_owned()),
-                "{name}"
-            );
-            assert_eq!(nanny.spec.get("ports"), None, "{name}");
-            let back = nanny
+    for (name, pod) in pods_of(["direct", "ha", "nodelocal"]) {
+        let (kubedns, nanny) = (
+            pod.container("kubedns").unwrap(),
+            pod.container("nanny").unwrap(),
+        );
+        assert!(
+            kubedns
+                .args
+                .contains(&"--nameservers=127.0.0.1:10153".to_owned()),
+            "{name}"
+        );
+        let direct = kubedns.args.contains(&"--topology=direct".to_owned());
+        let configured = used(&kubedns.args).contains("config-dir");
+        assert!(
+            direct || !configured,
+            "{name}: upstreamNameservers would bypass dnsmasq"
+        );
+        assert!(
+            nanny
                 .dnsmasq
-                .iter()
-                .any(|word| word.starts_with("--server"));
-            assert!(!back, "{name}: dnsmasq sends nothing back to kubedns");
-        }
+                .contains(&"--listen-address=127.0.0.1".to_owned()),
+            "{name}"
+        );
+        assert_eq!(nanny.spec.get("ports"), None, "{name}");
+        let back = nanny
+            .dnsmasq
+            .iter()
+            .any(|word| word.starts_with("--server"));
+        assert!(!back, "{name}: dnsmasq sends nothing back to kubedns");
     }
 }
 
 #[test]
 fn node_cache_image_is_stock() {
-    if skip() {
-        return;
-    }
     let (_, after) = STOCK.split_once("k8s-dns-kube-dns:").unwrap();
     let release = after.lines().next().unwrap();
     let images: Vec<Value> = rendered("nodelocal")
@@ -593,9 +498,6 @@ fn node_cache_image_is_stock() {
 /// Without a dnsmasq, kubedns answers the clients, and forwards to the upstreams of the ConfigMap.
 #[test]
 fn alone_has_two_containers() {
-    if skip() {
-        return;
-    }
     let pods = pods(&rendered("alone"));
     let pod = pods.first().unwrap();
     let names: Vec<&str> = pod
@@ -647,17 +549,13 @@ fn alone_has_two_containers() {
 /// manifests of published addons do not.
 #[test]
 fn sidecar_knows_its_node() {
-    if skip() {
-        return;
-    }
-    for name in names() {
-        for pod in pods(&rendered(&name)) {
-            let sidecar = pod.container("sidecar");
-            let variable = sidecar.and_then(|sidecar| sidecar.spec.pointer("/env/0"));
-            let field = json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
-            let as_published = name == "stock-1.36" || name.starts_with("legacy-");
-            assert_eq!(variable, (!as_published).then_some(&field), "{name}");
-        }
+    for (name, pod) in pods_of(names()) {
+        let sidecar = pod.container("sidecar");
+        let variable = sidecar.and_then(|sidecar| sidecar.spec.pointer("/env/0"));
+        let field =
+            json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+        let as_published = name == "stock-1.36" || name.starts_with("legacy-");
+        assert_eq!(variable, (!as_published).then_some(&field), "{name}");
     }
 }
 
@@ -665,9 +563,6 @@ fn sidecar_knows_its_node() {
 /// Service of kube-dns does not select the trial pod.
 #[test]
 fn trial_deployment_is_not_selected() {
-    if skip() {
-        return;
-    }
     let trial = rendered("trial");
     let labels: Vec<String> = trial.iter().map(label).collect();
     assert_eq!(labels, ["Deployment/kube-dns-trial"]);

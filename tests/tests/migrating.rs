@@ -14,7 +14,6 @@ use std::process::Command;
 
 use apiserver::{Options, Resource, RunningApiServer};
 use serde_json::{Value, json};
-use testkit::kubectl::is_missing;
 use testkit::objects::{mk_cluster_ip, mk_config_map};
 use tests::docs::markdown::Page;
 use tests::manifests::difference;
@@ -57,9 +56,6 @@ const NO_SERVER: &str = "http://no-server.invalid";
 
 #[test]
 fn from_1_4() {
-    if skip() {
-        return;
-    }
     let ours = ours("legacy-1.4");
     let after = run("From 1.4", &as_stored(patched(&ours, "before-1.4.yaml"))).to_string();
     // The page creates a second ReplicationController with another name.
@@ -75,9 +71,6 @@ fn from_1_4() {
 
 #[test]
 fn from_1_5() {
-    if skip() {
-        return;
-    }
     let ours = ours("legacy-1.5");
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
@@ -86,9 +79,6 @@ fn from_1_5() {
 /// of exechealthz.
 #[test]
 fn from_1_5_keeps_probes() {
-    if skip() {
-        return;
-    }
     let before = patched(&ours("legacy-1.5"), "before-1.5.yaml");
     let script = commands("From 1.5", "dnsmasq-metrics");
     let after = type_in(&script, &before, NO_SERVER).0;
@@ -132,9 +122,6 @@ fn containers(workload: &Value) -> Vec<Value> {
 
 #[test]
 fn from_1_6_and_1_9() {
-    if skip() {
-        return;
-    }
     for (manifest, images) in [("legacy-1.6", IMAGES_OF_1_6), ("legacy-1.9", IMAGES_OF_1_9)] {
         let ours = ours(manifest);
         same(
@@ -148,9 +135,6 @@ fn from_1_6_and_1_9() {
 /// published manifests.
 #[test]
 fn from_1_36() {
-    if skip() {
-        return;
-    }
     let stock = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
     let stock = stock
         .replace("dns_domain", "cluster.local")
@@ -165,9 +149,6 @@ fn from_1_36() {
 /// after the Service no longer selects them.
 #[test]
 fn from_1_36_loses_no_query() {
-    if skip() {
-        return;
-    }
     let section = "Without a lost query";
     let script = [
         commands(section, "rollout pause"),
@@ -198,9 +179,6 @@ fn from_1_36_loses_no_query() {
 /// The commands restore the saved objects, even if the objects have changed since.
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back() {
-    if skip() {
-        return;
-    }
     let server = RunningApiServer::start(Options::default());
     let store = &server.store;
     store
@@ -386,8 +364,4 @@ fn with_images(object: &Value, images: &str) -> Value {
         );
     }
     serde_json::from_str(&text).unwrap()
-}
-
-fn skip() -> bool {
-    is_missing("docs/migrating.md was")
 }

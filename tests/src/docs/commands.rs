@@ -68,38 +68,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_ends_where_shell_ends() {
-        let text = "$ a | b   # why\nout 1\n  more\n$ c \\\n    -d\n$ e |\n  f\n$ g 'x\n y'\n$ for h in i; do\nj\ndone\nlast\n";
-        let block = Block {
-            section: String::new(),
-            info: "console".to_owned(),
-            text: text.to_owned(),
-        };
-        let commands = Command::all(&block);
-        let texts: Vec<&str> = commands
-            .iter()
-            .map(|command| command.text.as_str())
-            .collect();
-        assert_eq!(
-            texts,
-            [
-                "a | b",
-                "c \\\n-d",
-                "e |\nf",
-                "g 'x\ny'",
-                "for h in i; do\nj\ndone"
-            ]
-        );
-        assert_eq!(
-            (&commands[0].output[..], &commands[4].output[..]),
-            (
-                &["out 1".to_owned(), "more".to_owned()][..],
-                &["last".to_owned()][..]
-            )
-        );
-    }
-
-    #[test]
     fn stable_first_words_are_kept() {
         let output = [
             "kubedns_synced 1",

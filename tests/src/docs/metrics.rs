@@ -131,27 +131,6 @@ mod tests {
     const LINE: &str = "Type **counter** · labels `a`, `b` · since new · exported always";
 
     #[test]
-    fn entry_inherits_section_introduction() {
-        let section = format!(
-            "Title\n\nIntroduction.\n\n### `x_total`\n\n{LINE}\n\nCounts.\n\n**When it moves:** Look.\n"
-        );
-        let [(name, entry)] = &entries(&section).collect::<Vec<_>>()[..] else {
-            panic!("{section}")
-        };
-        let labels: Vec<&str> = entry.labels.iter().map(String::as_str).collect();
-        assert_eq!(
-            (*name, entry.kind.as_str(), labels),
-            ("x_total", "counter", vec!["a", "b"])
-        );
-        assert_eq!((entry.old, entry.is_always_there()), (false, true));
-        assert!(
-            entry.text.contains("Introduction.") && entry.text.ends_with("Look."),
-            "{}",
-            entry.text
-        );
-    }
-
-    #[test]
     fn incomplete_entry_is_noticed() {
         for (entry, fault) in [
             (

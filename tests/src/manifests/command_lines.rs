@@ -5,18 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::pod::Pod;
-use crate::docs::help::flags;
-
-/// Flags that are accepted for old manifests but not listed in `--help`, as in kube-dns.
-pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
-
-/// The names of the flags in a `--help` text, without dashes.
-pub fn listed(help: &str) -> BTreeSet<String> {
-    flags(help)
-        .keys()
-        .map(|name| name.trim_start_matches('-').to_owned())
-        .collect()
-}
 
 /// The names of the flags in a command line, without dashes.
 pub fn used(args: &[String]) -> BTreeSet<String> {
@@ -131,17 +119,6 @@ mod tests {
     }
 
     const PROBE: &str = "--probe=kubedns,127.0.0.1:10053,a,5,A";
-
-    #[test]
-    fn consistent_pod_has_no_faults() {
-        let pod = pod(
-            &["--dns-port=10053"],
-            &["-v=2", "--", "-k"],
-            &[PROBE],
-            &json!({}),
-        );
-        assert_eq!(port_faults(&pod), Vec::<String>::new());
-    }
 
     #[test]
     fn unserved_port_is_found() {

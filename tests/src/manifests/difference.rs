@@ -43,29 +43,3 @@ fn walk(value: &Value, path: String, leaves: &mut BTreeMap<String, Value>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn changed_fields_are_differences() {
-        let document =
-            |spec: Value| json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
-        let ours =
-            document(json!({"containers": [{"name": "x", "image": "ours"}], "hostNetwork": true}));
-        let theirs =
-            document(json!({"containers": [{"name": "x", "image": "theirs", "tty": true}]}));
-        let found = paths(std::slice::from_ref(&ours), &[theirs]);
-        let expected = ["containers[x].image", "containers[x].tty", "hostNetwork"];
-        assert_eq!(
-            found,
-            expected.map(|path| format!("Pod/a.spec.{path}")).into()
-        );
-        assert_eq!(
-            paths(std::slice::from_ref(&ours), std::slice::from_ref(&ours)),
-            BTreeSet::new()
-        );
-    }
-}

@@ -28,6 +28,16 @@ pub fn names() -> Vec<String> {
     names
 }
 
+/// The objects of a directory of `manifests/`. The chart has most directories in rendered form, which
+/// saves runs of kubectl: a test of the chart compares its files with the directories.
+pub fn rendered(name: &str) -> Result<Vec<Value>, String> {
+    let shape = format!("charts/kube-dns-rs/shapes/{name}.yaml");
+    match fs::read_to_string(crate::repository().join(shape)) {
+        Ok(text) => documents(&text),
+        Err(_) => render(&root().join(name)),
+    }
+}
+
 /// Renders a directory with `kubectl kustomize`.
 pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
     let output = Command::new("kubectl")

@@ -35,6 +35,7 @@ pub(crate) fn page(path: &Path) -> Page {
 
 #[test]
 fn links_lead_somewhere() {
+    let mut count = 0;
     let mut dead = Vec::new();
     for path in pages() {
         for link in page(&path)
@@ -42,6 +43,7 @@ fn links_lead_somewhere() {
             .iter()
             .filter(|link| !link.contains("://"))
         {
+            count += 1;
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() {
                 path.clone()
@@ -56,6 +58,7 @@ fn links_lead_somewhere() {
         }
     }
     assert_eq!(dead, Vec::<String>::new());
+    assert!(count > 200, "{count} links");
 }
 
 /// All files with the address of the repository have the address in `repository` of Cargo.toml.

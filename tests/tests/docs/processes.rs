@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process and the port of its metrics.
 pub(crate) struct Alone {
-    pub(crate) process: Process,
+    _process: Process,
     pub(crate) dns: u16,
     metrics: u16,
 }
@@ -36,13 +36,7 @@ impl Alone {
                 "--lameduck=0s",
             ])
             .env("PROMETHEUS_PORT", metrics.to_string());
-        Self {
-            process: program.start(),
-            dns,
-            metrics,
-        }
-        .ready()
-        .await
+        Self::running(program, dns, metrics).await
     }
 
     /// The nanny with a dnsmasq that has no servers.
@@ -62,13 +56,7 @@ impl Alone {
                 "--bind-interfaces",
             ])
             .args(["--listen-address=127.0.0.1", &format!("--port={dns}")]);
-        Self {
-            process: program.start(),
-            dns,
-            metrics,
-        }
-        .ready()
-        .await
+        Self::running(program, dns, metrics).await
     }
 
     /// The sidecar without probes and without dnsmasq.
@@ -84,21 +72,19 @@ impl Alone {
                 "--kubedns-metrics=",
                 "--nanny-status=",
             ]);
+        Self::running(program, dns, metrics).await
+    }
+
+    async fn running(program: Program, dns: u16, metrics: u16) -> Self {
+        let mut process = program.start();
+        process
+            .until("served /metrics", PATIENCE, || get(metrics, "/metrics"))
+            .await;
         Self {
-            process: program.start(),
+            _process: process,
             dns,
             metrics,
         }
-        .ready()
-        .await
-    }
-
-    async fn ready(mut self) -> Self {
-        let metrics = self.metrics;
-        self.process
-            .until("served /metrics", PATIENCE, || get(metrics, "/metrics"))
-            .await;
-        self
     }
 
     /// The current metrics of the process.

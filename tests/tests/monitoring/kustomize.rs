@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
-use tests::manifests::render::{combine, label, render, root};
+use tests::manifests::render::{combine, label, render, rendered, root};
 
 const DEPLOYMENT: &str = "Deployment/kube-dns";
 const MONITOR: &str = "PodMonitor/kube-dns";
@@ -84,7 +84,7 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 fn pod_monitor_ports_exist_without_dnsmasq() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     for (directory, workload) in [("alone", DEPLOYMENT), ("node", "DaemonSet/kube-dns")] {
-        let pods = &by_label(render(&root().join(directory)).unwrap())[workload];
+        let pods = &by_label(rendered(directory).unwrap())[workload];
         assert_eq!(
             scraped(pods, monitor),
             ports(&[("kubedns", 10055), ("sidecar", 10054)]),
@@ -104,7 +104,7 @@ fn pod_monitor_ports_exist_in_topologies() {
         "ha",
         "nodelocal",
     ] {
-        let plain = &by_label(render(&root().join(topology)).unwrap())[DEPLOYMENT];
+        let plain = &by_label(rendered(topology).unwrap())[DEPLOYMENT];
         assert_eq!(
             scraped(plain, monitor),
             ports(&[("kubedns", 10055), ("sidecar", 10054)]),
