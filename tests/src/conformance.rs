@@ -10,7 +10,6 @@
 //! * [`difference`]: our deliberate differences (`tests/conformance/differences`).
 //! * [`verdict`], [`report`]: the result of each question, and a table of the results by category.
 //! * [`wire`]: runs the suite against a server process over real sockets.
-//!   `tests/tests/conformance_in_process.rs` runs the suite inside one process, which is faster.
 
 pub mod answer;
 pub mod difference;

@@ -185,28 +185,3 @@ async fn shuffled_questions_answer_without_cache_effects() {
 async fn negative_cache_changes_no_answer() {
     orders(Negatives::Cached).await;
 }
-
-/// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV
-/// query of a Service's name. A cached CNAME of the SRV name would make these ports 0.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn srv_ports_survive_address_queries() {
-    for kind in KINDS.iter().filter(|kind| kind.has_ports) {
-        let behind = Behind::start(kind, 1, Negatives::Dropped.flags()).await;
-        let ask = |name, rtype| Question { name, rtype }.query(0);
-        let srv = [ask("_http._tcp.web", "SRV")];
-        let fresh = behind.fresh(&srv).await;
-        assert!(
-            fresh.iter().all(|answer| answer.contains(" 80 ")),
-            "{}: {fresh:?}",
-            kind.name
-        );
-        for before in [
-            ("_http._tcp.web", "A"),
-            ("_http._tcp.web", "AAAA"),
-            ("web", "SRV"),
-        ] {
-            behind.cached(&[ask(before.0, before.1)]).await;
-        }
-        assert_eq!(behind.cached(&srv).await, fresh, "{}", kind.name);
-    }
-}

@@ -30,8 +30,6 @@ pub(crate) struct Kind {
     /// Names that are answered with the CNAME of an ExternalName Service: the Service, wildcards
     /// and the namespace.
     alias_names: &'static [&'static str],
-    /// Whether `_http._tcp.web` has SRV records with port 80.
-    pub(crate) has_ports: bool,
     /// Whether the target of the ExternalName Service `ext` does not exist.
     pub(crate) leads_nowhere: bool,
 }
@@ -58,7 +56,6 @@ const COMMON: Kind = Kind {
     objects: |_, _| Vec::new(),
     names: PLAIN,
     alias_names: &[],
-    has_ports: true,
     leads_nowhere: false,
 };
 
@@ -78,7 +75,6 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "ClusterIP, port without a name",
         objects: |ns, n| vec![mk_cluster_ip(ns, "web", &[&v4(n)], &[":80"])],
-        has_ports: false,
         ..COMMON
     },
     Kind {
@@ -103,7 +99,6 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "headless, port without a name",
         objects: |ns, n| headless(ns, "web", &[format!("{} web-0", v4(n))], ":80").into(),
         names: MEMBERS,
-        has_ports: false,
         ..COMMON
     },
     Kind {
@@ -151,7 +146,6 @@ pub(crate) const KINDS: &[Kind] = &[
         objects: |ns, _| vec![mk_external_name(ns, "ext", &format!("{ns}.outside.test"))],
         names: &["ext"],
         alias_names: OF_ALIASES,
-        has_ports: false,
         ..COMMON
     },
     Kind {
@@ -165,7 +159,6 @@ pub(crate) const KINDS: &[Kind] = &[
         },
         names: &["ext", "gone"],
         alias_names: OF_ALIASES,
-        has_ports: false,
         leads_nowhere: true,
     },
 ];

@@ -1,9 +1,17 @@
 //! Compares the objects parsed as types of k8s-openapi with the same objects parsed as our smaller
 //! types. Both must have the same names, addresses, ports and readiness.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
 use std::net::IpAddr;
 
-use cluster::objects::{EndpointSlice, Endpoints, FromApi, ObjectKey, Service, ServiceKind};
+use cluster::objects::{
+    EndpointPort, EndpointSlice, Endpoints, FromApi, ObjectKey, Service, ServiceKind,
+};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -210,15 +218,7 @@ fn slim_endpoints(json: &str) -> EndpointsView {
         let hostname =
             |name: &Option<_>| name.as_ref().map(ToString::to_string).unwrap_or_default();
         let found = all.map(|(address, ready)| (address.ip, hostname(&address.hostname), ready));
-        let ports = subset.ports.iter();
-        let ports = ports.map(|p| {
-            (
-                p.name.to_string(),
-                p.protocol.as_str().to_owned(),
-                p.port.into(),
-            )
-        });
-        (found.collect(), ports.collect())
+        (found.collect(), slim_ports(&subset.ports))
     });
     (endpoints.key.clone(), subsets.collect())
 }
@@ -269,18 +269,21 @@ fn slim_slice(json: &str) -> SliceView {
             states,
         )
     });
-    let ports = slice.ports.iter();
-    let ports = ports.map(|p| {
+    (
+        slice.key.clone(),
+        slice.service.to_string(),
+        endpoints.collect(),
+        slim_ports(&slice.ports),
+    )
+}
+
+fn slim_ports(ports: &[EndpointPort]) -> Vec<Port> {
+    let port = |p: &EndpointPort| {
         (
             p.name.to_string(),
             p.protocol.as_str().to_owned(),
             p.port.into(),
         )
-    });
-    (
-        slice.key.clone(),
-        slice.service.to_string(),
-        endpoints.collect(),
-        ports.collect(),
-    )
+    };
+    ports.iter().map(port).collect()
 }
