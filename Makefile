@@ -44,7 +44,7 @@ release: images ## Gather images, lists of components, manifests and checksums i
 
 soak: dnsmasq ## Run the release build for 30 minutes under load and change, watch for growth (MINUTES=5, ARGS="--direct")
 	cargo build --release --workspace --bins
-	$(dir $(BIN))release/soak --minutes=$(or $(MINUTES),30) --csv=soak.csv $(ARGS)
+	$(dir $(BIN))release/soak --minutes=$(or $(MINUTES),30) $(ARGS)
 
 fmt: ## Format the code
 	cargo fmt --all

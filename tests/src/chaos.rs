@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 
 use apiserver::{Faults, Resource};
 use serde_json::Value;
+use testkit::objects::mk_config_map;
 use testkit::processes::{Pid, descendants};
 use testkit::upstream::Upstream;
 
@@ -24,8 +25,8 @@ use crate::conformance::wire::cluster::Cluster;
 use crate::e2e::Pod;
 use crate::steady::Question;
 
-pub use cluster::{DOMAIN, objects, questions};
-pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
+pub use cluster::{objects, questions};
+pub use outside::{Mood, Outside, corporate, names_outside, names_outside_of_kubedns, zone};
 
 /// The order in which kubedns and dnsmasq receive queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,9 +117,23 @@ impl Rig {
         self.cluster.set(object).expect("an object");
     }
 
+    /// Replaces the data of the pod's `ConfigMap`.
+    pub fn configure(&self, data: &[(&str, &str)]) {
+        self.set(mk_config_map("kube-system", "kube-dns", data));
+    }
+
     /// Deletes an object.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) {
         self.cluster.delete(resource, namespace, name);
+    }
+
+    /// Waits until `dig` shows this address for a name, asked from the pod as its clients do.
+    pub async fn resolves(&self, name: &str, address: &str) {
+        let dig = self.pod.dig();
+        testkit::eventually(crate::e2e::PATIENCE, || async {
+            dig.short(name).await == [address]
+        })
+        .await;
     }
 
     /// The process ID of dnsmasq itself, not of the nanny that started it.

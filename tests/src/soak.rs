@@ -12,11 +12,11 @@ mod summary;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use testkit::processes::{Pid, udp_drops};
+use testkit::processes::udp_drops;
 use tokio::time::Instant;
 
 use self::churn::Churn;
-use self::samples::Samples;
+use self::samples::{Process, watch};
 use crate::chaos::{Rig, Topology, names_outside_of_kubedns};
 use crate::steady::Steady;
 
@@ -49,8 +49,7 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
         Topology::DropIn
     };
     let rig = Rig::start(topology, &[]).await;
-    let processes = processes(&rig).await;
-    let mut samples = Samples::create(options.csv.as_deref(), &processes)?;
+    let mut processes = processes(&rig).await;
     let churn = Churn::start(&rig).await;
     let mut questions = rig.questions();
     questions.extend(churn.questions());
@@ -62,9 +61,10 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let steady = Steady::start(questions, options.rate);
 
     let begun = Instant::now();
+    let length = Duration::from_mins(1) * options.minutes;
     tokio::select! {
         failed = churn.go_on(options.changes) => return Err(failed.context(last_words(&rig))),
-        watched = samples.watch(begun, Duration::from_mins(1) * options.minutes, EVERY) => watched.with_context(|| last_words(&rig))?,
+        watched = watch(&mut processes, begun, length, EVERY) => watched.with_context(|| last_words(&rig))?,
     }
     let report = steady.stop().await;
     let restarts = rig
@@ -77,7 +77,7 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let drops = udp_drops(rig.pod.ports.dnsmasq);
     Ok(Summary {
         report,
-        samples,
+        processes,
         elapsed: begun.elapsed(),
         restarts,
         drops,
@@ -95,11 +95,11 @@ fn last_words(rig: &Rig) -> String {
 }
 
 /// The processes whose resources are sampled: those of the pod, but not localpod.
-async fn processes(rig: &Rig) -> Vec<(&'static str, Pid)> {
+async fn processes(rig: &Rig) -> Vec<Process> {
     vec![
-        ("kubedns", rig.pod.container("kubedns").await),
-        ("nanny", rig.pod.container("dnsmasq").await),
-        ("dnsmasq", rig.dnsmasq().await),
-        ("sidecar", rig.pod.container("sidecar").await),
+        Process::new("kubedns", rig.pod.container("kubedns").await),
+        Process::new("nanny", rig.pod.container("dnsmasq").await),
+        Process::new("dnsmasq", rig.dnsmasq().await),
+        Process::new("sidecar", rig.pod.container("sidecar").await),
     ]
 }

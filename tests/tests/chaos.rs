@@ -25,13 +25,16 @@ mod rolling;
 #[path = "chaos/upstreams.rs"]
 mod upstreams;
 
+use nix::sys::signal::Signal;
 use testkit::eventually;
 use testkit::objects::mk_cluster_ip;
+use testkit::processes::send;
 use tests::chaos::Rig;
 use tests::e2e::{Dig, PATIENCE};
+use tests::steady::Steady;
 
 /// Queries of the steady client per second.
-const RATE: u32 = 120;
+const RATE: u32 = 240;
 
 /// Number of right answers on each path that a test waits for during a fault.
 const WHILE: u64 = 60;
@@ -40,6 +43,21 @@ const WHILE: u64 = 60;
 fn add_service(rig: &Rig, name: &str, address: &str) -> String {
     rig.set(mk_cluster_ip("shop", name, &[address], &["http:80"]));
     format!("{name}.shop.svc.cluster.local")
+}
+
+/// Kills dnsmasq, and then freezes dnsmasq until the nanny replaces it. The paths may fail
+/// meanwhile.
+async fn kill_and_freeze_dnsmasq(rig: &Rig, steady: &Steady, paths: &[&'static str]) {
+    for (signal, why) in [
+        (Signal::SIGKILL, "dnsmasq was killed"),
+        (Signal::SIGSTOP, "dnsmasq was frozen"),
+    ] {
+        let before = rig.dnsmasq().await;
+        let excuse = steady.excuse(paths, why);
+        send(before, signal);
+        eventually(PATIENCE, || async { rig.dnsmasq().await != before }).await;
+        excuse.ends().await;
+    }
 }
 
 /// Waits until kubedns answers with this address.

@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
+use testkit::table;
 
 use crate::steady::Question;
-
-/// The cluster domain.
-pub const DOMAIN: &str = "cluster.local";
 
 /// Number of the Services `web-0`, `web-1`, ...
 const WEBS: u8 = 6;
@@ -31,51 +29,33 @@ pub fn objects() -> Vec<Value> {
     all
 }
 
+/// Queries about the objects that are not numbered, and the answers.
+const OTHERS: &str = "
+    db.shop.svc.cluster.local.                       | A   | NOERROR 10.244.0.1 10.244.0.2 10.244.0.3
+    db-1.db.shop.svc.cluster.local.                  | A   | NOERROR 10.244.0.2
+    storefront.shop.svc.cluster.local.               | A   | NOERROR -> web-0.shop.svc.cluster.local. 10.96.1.0
+    _https._tcp.kubernetes.default.svc.cluster.local. | SRV | NOERROR 10 100 443 kubernetes.default.svc.cluster.local.
+    missing.shop.svc.cluster.local.                  | A   | NXDOMAIN
+    # A resolver sends such a query when it completes an external name with its search list.
+    www.example.com.shop.svc.cluster.local.          | A   | NXDOMAIN
+";
+
 /// Queries for these objects to one port of 127.0.0.1. Every sixth query is sent over TCP.
 pub fn questions(path: &'static str, port: u16) -> Vec<Question> {
-    let ask = |name: &str, rtype: &'static str, right: &str| {
-        Question::new(path, port, name, rtype, right)
-    };
-    let inside = |name: &str| format!("{name}.svc.{DOMAIN}.");
+    let ask = |name: &str, rtype, right: &str| Question::new(path, port, name, rtype, right);
     let mut all = Vec::new();
     for n in 0..WEBS {
-        let web = inside(&format!("web-{n}.shop"));
+        let web = format!("web-{n}.shop.svc.cluster.local.");
+        let reverse = format!("{n}.1.96.10.in-addr.arpa.");
         all.push(ask(&web, "A", &format!("NOERROR 10.96.1.{n}")));
         all.push(ask(&web, "AAAA", &format!("NOERROR fd00:96::1:{n}")));
-        all.push(ask(
-            &format!("{n}.1.96.10.in-addr.arpa."),
-            "PTR",
-            &format!("NOERROR {web}"),
-        ));
+        all.push(ask(&reverse, "PTR", &format!("NOERROR {web}")));
     }
-    all.push(ask(
-        &inside("db.shop"),
-        "A",
-        "NOERROR 10.244.0.1 10.244.0.2 10.244.0.3",
-    ));
-    all.push(ask(&inside("db-1.db.shop"), "A", "NOERROR 10.244.0.2"));
-    let web_0 = inside("web-0.shop");
-    all.push(ask(
-        &inside("storefront.shop"),
-        "A",
-        &format!("NOERROR -> {web_0} 10.96.1.0"),
-    ));
-    all.push(ask(&inside("_https._tcp.kubernetes.default"), "SRV", &{
-        format!("NOERROR 10 100 443 {}", inside("kubernetes.default"))
-    }));
-    all.push(ask(&inside("missing.shop"), "A", "NXDOMAIN"));
-    // A resolver sends such a query when it completes an external name with its search list.
-    all.push(ask(
-        &format!("www.example.com.shop.svc.{DOMAIN}."),
-        "A",
-        "NXDOMAIN",
-    ));
-    let every_sixth = |(n, question): (usize, Question)| {
-        if n % 6 == 5 {
-            question.over_tcp()
-        } else {
-            question
-        }
-    };
-    all.into_iter().enumerate().map(every_sixth).collect()
+    let others = table::rows(OTHERS).into_iter();
+    all.extend(others.map(|[name, rtype, right]| ask(name, rtype, right)));
+
+    for question in all.iter_mut().skip(5).step_by(6) {
+        question.tcp = true;
+    }
+    all
 }

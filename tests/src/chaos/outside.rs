@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Handler, Reaction, Zone};
+use testkit::upstream::{Asked, Handler, Reaction, Upstream, Zone};
 use wire::Transport;
 
 use crate::steady::Question;
@@ -73,6 +73,11 @@ impl Outside {
     }
 }
 
+/// The server of a stub domain: `host.corp.test` has the address 192.0.2.7.
+pub async fn corporate() -> Upstream {
+    Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await
+}
+
 /// The external names and their records.
 pub fn zone() -> Zone {
     Zone::new(records().iter().map(String::as_str))
@@ -115,14 +120,12 @@ fn names(path: &'static str, port: u16, prefix: &str) -> Vec<Question> {
     let hosts = (0..HOSTS).map(|n| ask(&n.to_string(), &format!("NOERROR 198.51.100.{n}")));
     let alias = format!("NOERROR -> {prefix}-0.outside.test. 198.51.100.0");
     let others = [ask("www", &alias), ask("missing", "NXDOMAIN")];
-    let every_fifth = |(n, question): (usize, Question)| {
-        if n % 5 == 4 {
-            question.over_tcp()
-        } else {
-            question
-        }
-    };
-    hosts.chain(others).enumerate().map(every_fifth).collect()
+    let mut all: Vec<Question> = hosts.chain(others).collect();
+
+    for question in all.iter_mut().skip(4).step_by(5) {
+        question.tcp = true;
+    }
+    all
 }
 
 /// The next name in a CNAME loop.

@@ -8,12 +8,12 @@ use anyhow::{Error, ensure};
 use apiserver::Resource;
 use serde_json::json;
 use testkit::client;
-use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless};
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::query::Query;
-use testkit::upstream::{Upstream, Zone};
+use testkit::upstream::Upstream;
 use tokio::time::{Instant, interval, sleep};
 
-use crate::chaos::Rig;
+use crate::chaos::{Rig, corporate};
 use crate::lab::in_a_line;
 use crate::steady::Question;
 
@@ -74,8 +74,7 @@ impl Stage {
 
 impl<'a> Churn<'a> {
     pub(super) async fn start(rig: &'a Rig) -> Self {
-        let corporate =
-            Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+        let corporate = corporate().await;
         rig.set(mk_headless(NAMESPACE, "pods", &["http:80"]));
         Self {
             rig,
@@ -161,11 +160,7 @@ impl<'a> Churn<'a> {
         } else {
             "{}"
         };
-        self.rig.set(mk_config_map(
-            "kube-system",
-            "kube-dns",
-            &[("stubDomains", entry)],
-        ));
+        self.rig.configure(&[("stubDomains", entry)]);
         self.counts.borrow_mut().edits += 1;
     }
 

@@ -1,7 +1,5 @@
 //! The soak test's command line.
 
-use std::path::PathBuf;
-
 use clap::Parser;
 
 /// Runs a pod under a mixed load while its cluster keeps changing, and watches its processes for
@@ -21,7 +19,4 @@ pub struct Options {
     /// kubedns in front of dnsmasq
     #[arg(long)]
     pub direct: bool,
-    /// File for the samples
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
 }

@@ -1,98 +1,49 @@
 //! Samples of the resources that the processes use.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use testkit::processes::{Pid, Usage};
 use tokio::time::{Instant, interval_at};
 
-pub(super) struct Samples {
-    processes: Vec<Process>,
-    csv: Option<File>,
-}
-
+/// A process with its samples so far.
 pub(super) struct Process {
     pub(super) name: &'static str,
     pid: Pid,
     pub(super) usages: Vec<Usage>,
 }
 
-impl Samples {
-    /// Prepares to sample these processes. Writes the samples to the CSV file `csv` as well, if
-    /// there is one.
-    pub(super) fn create(
-        csv: Option<&Path>,
-        processes: &[(&'static str, Pid)],
-    ) -> anyhow::Result<Self> {
-        let create = |path: &Path| {
-            let mut file = File::create(path)?;
-            writeln!(
-                file,
-                "seconds,process,resident_kib,peak_kib,descriptors,threads,cpu_seconds"
-            )?;
-            anyhow::Ok(file)
-        };
-        let csv = csv
-            .map(|path| create(path).with_context(|| path.display().to_string()))
-            .transpose()?;
-        let process = |&(name, pid): &(&'static str, Pid)| Process {
+impl Process {
+    pub(super) fn new(name: &'static str, pid: Pid) -> Self {
+        Self {
             name,
             pid,
             usages: Vec::new(),
-        };
-        Ok(Self {
-            processes: processes.iter().map(process).collect(),
-            csv,
-        })
+        }
     }
 
-    /// Takes a sample each `every` until `length` has passed since `begun`. Fails if a process has
-    /// ended.
-    pub(super) async fn watch(
-        &mut self,
-        begun: Instant,
-        length: Duration,
-        every: Duration,
-    ) -> anyhow::Result<()> {
-        let mut ticks = interval_at(begun + every, every);
-        while begun.elapsed() < length {
-            ticks.tick().await;
-            self.take(begun.elapsed())?;
-        }
+    fn take_sample(&mut self) -> anyhow::Result<()> {
+        let usage = Usage::of(self.pid);
+        let usage = usage.with_context(|| format!("{} has ended", self.name))?;
+        self.usages.push(usage);
         Ok(())
     }
+}
 
-    fn take(&mut self, at: Duration) -> anyhow::Result<()> {
-        for process in &mut self.processes {
-            let (name, pid) = (process.name, process.pid);
-            let usage =
-                Usage::of(pid).with_context(|| format!("{name} (process {pid}) has ended"))?;
-            if let Some(csv) = &mut self.csv {
-                let Usage {
-                    resident,
-                    peak,
-                    descriptors,
-                    threads,
-                    cpu,
-                    ..
-                } = usage;
-                let (seconds, cpu) = (at.as_secs_f64(), cpu.as_secs_f64());
-                writeln!(
-                    csv,
-                    "{seconds:.1},{name},{resident},{peak},{descriptors},{threads},{cpu:.2}"
-                )?;
-            }
-            process.usages.push(usage);
-        }
-        Ok(())
+/// Samples the processes each `every` until `length` has passed since `begun`. Fails if a process has
+/// ended.
+pub(super) async fn watch(
+    processes: &mut [Process],
+    begun: Instant,
+    length: Duration,
+    every: Duration,
+) -> anyhow::Result<()> {
+    let mut ticks = interval_at(begun + every, every);
+    while begun.elapsed() < length {
+        ticks.tick().await;
+        processes.iter_mut().try_for_each(Process::take_sample)?;
     }
-
-    pub(super) fn processes(&self) -> &[Process] {
-        &self.processes
-    }
+    Ok(())
 }
 
 /// The medians of a quantity in the first, second and last third of the test.

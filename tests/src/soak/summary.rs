@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::processes::Usage;
 
 use super::churn::Counts;
-use super::samples::{Process, Samples, Thirds};
+use super::samples::{Process, Thirds};
 use crate::steady::Report;
 
 /// Maximum growth of resident memory from the second third of the test to the last: percent plus
@@ -21,7 +21,7 @@ const THREADS: (u32, u32) = (0, 1);
 /// The results of a soak test.
 pub struct Summary {
     pub(super) report: Report,
-    pub(super) samples: Samples,
+    pub(super) processes: Vec<Process>,
     pub(super) elapsed: Duration,
     pub(super) restarts: u32,
     /// Datagrams that the kernel dropped before dnsmasq read them.
@@ -47,15 +47,10 @@ impl Summary {
     }
 
     fn complaints(&self) -> Vec<String> {
-        let mut complaints = Vec::new();
-        for (path, line) in &self.report.lines {
-            if line.answered == 0 || line.answered + line.lost != line.sent {
-                complaints.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
-            }
-        }
+        let mut complaints = self.report.faults();
         // dnsmasq has a receive buffer of the default size. On a busy machine, the kernel drops
         // queries beyond it.
-        let lost: u64 = self.report.lines.values().map(|line| line.lost).sum();
+        let lost = self.report.lost();
         if lost > self.drops {
             complaints.push(format!(
                 "{lost} questions lost, the kernel dropped {} before dnsmasq",
@@ -68,7 +63,7 @@ impl Summary {
         if self.churn.delays.is_empty() {
             complaints.push("no change was waited for".to_owned());
         }
-        for process in self.samples.processes() {
+        for process in &self.processes {
             complaints.extend(
                 QUANTITIES
                     .iter()
@@ -136,11 +131,11 @@ impl fmt::Display for Summary {
             "\n| process | quantity | first third | second third | last third | peak |"
         )?;
         writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
-        for process in self.samples.processes() {
+        for process in &self.processes {
             write_process(f, process)?;
         }
         writeln!(f)?;
-        for process in self.samples.processes() {
+        for process in &self.processes {
             writeln!(
                 f,
                 "* {}: {:.1} % of a core",

@@ -79,13 +79,6 @@ impl Question {
         }
     }
 
-    /// Sets the transport to TCP.
-    #[must_use]
-    pub fn over_tcp(mut self) -> Self {
-        self.tcp = true;
-        self
-    }
-
     /// Replaces the servers to query.
     #[must_use]
     pub fn follows(mut self, endpoints: &Endpoints) -> Self {

@@ -49,24 +49,28 @@ impl Report {
     pub fn check(&self, title: &str) {
         let text = format!("{title}\n{self}");
         println!("{text}");
+        assert_eq!(self.faults(), Vec::<String>::new(), "{text}");
+        assert_eq!(self.lost(), 0, "{text}");
+    }
+
+    /// The paths that have no right answer, a wrong answer, or a failed query outside of excuses, and
+    /// the excuses that have not ended.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
         for (path, line) in &self.lines {
-            assert!(
-                line.answered > 0,
-                "nothing was answered on the path {path}: {text}"
-            );
-            assert_eq!(
-                (line.wrong, line.lost, line.failed),
-                (0, 0, 0),
-                "wrong, lost, failed: {text}"
-            );
-            let accounted = line.answered + line.excused_lost + line.excused_failed;
-            assert_eq!(
-                line.sent, accounted,
-                "every question is accounted for: {text}"
-            );
-            let open = line.excuses.iter().find(|(_, held)| held.is_none());
-            assert!(open.is_none(), "the excuse {open:?} has not ended: {text}");
+            let accounted = line.answered + line.excused_lost + line.excused_failed + line.lost;
+            if line.answered == 0 || line.sent != accounted {
+                faults.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
+            }
+            let open = line.excuses.iter().filter(|(_, held)| held.is_none());
+            faults.extend(open.map(|(why, _)| format!("{path}: the excuse {why:?} has not ended")));
         }
+        faults
+    }
+
+    /// The number of queries without an answer, outside of excuses.
+    pub fn lost(&self) -> u64 {
+        self.lines.values().map(|line| line.lost).sum()
     }
 }
 

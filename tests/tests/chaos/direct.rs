@@ -3,18 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use testkit::client::{self, TcpConnection};
-use testkit::eventually;
 use testkit::message::Message;
-use testkit::processes::send;
 use testkit::query::Query;
 use tests::chaos::{Mood, Rig, Topology};
 use tests::e2e::{PATIENCE, get};
 use tests::lab::in_a_line;
 use tests::steady::Steady;
 
-use super::{RATE, WHILE, add_service};
+use super::{RATE, WHILE, add_service, kill_and_freeze_dnsmasq};
 
 /// Number of concurrent TCP connections: ten times the limit of dnsmasq.
 const CONNECTIONS: usize = 200;
@@ -28,17 +25,7 @@ async fn dnsmasq_faults_lose_no_cluster_query() {
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;
 
-    let first = rig.dnsmasq().await;
-    let excuse = steady.excuse(&["outside"], "dnsmasq was killed");
-    send(first, Signal::SIGKILL);
-    eventually(PATIENCE, || async { rig.dnsmasq().await != first }).await;
-    excuse.ends().await;
-
-    let excuse = steady.excuse(&["outside"], "dnsmasq was frozen");
-    let second = rig.dnsmasq().await;
-    send(second, Signal::SIGSTOP);
-    eventually(PATIENCE, || async { rig.dnsmasq().await != second }).await;
-    excuse.ends().await;
+    kill_and_freeze_dnsmasq(&rig, &steady, &["outside"]).await;
 
     let excuse = steady.excuse(&["outside"], "the upstream was silent");
     rig.outside.is(Mood::Silent);

@@ -1,11 +1,7 @@
 //! Many edits of the ConfigMap in a row, with valid and invalid values.
 
 use serde_json::json;
-use testkit::eventually;
-use testkit::objects::mk_config_map;
-use testkit::upstream::{Upstream, Zone};
-use tests::chaos::{Rig, Topology};
-use tests::e2e::PATIENCE;
+use tests::chaos::{Rig, Topology, corporate};
 use tests::steady::Steady;
 
 use super::RATE;
@@ -29,13 +25,10 @@ async fn alone_topology_edit_storm_loses_nothing() {
 }
 
 async fn storm(topology: Topology) {
-    let corporate =
-        Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    let corporate = corporate().await;
     let rig = Rig::start(topology, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
-    let edit = |key: &str, value: &str| {
-        rig.set(mk_config_map("kube-system", "kube-dns", &[(key, value)]));
-    };
+    let edit = |key: &str, value: &str| rig.configure(&[(key, value)]);
     for number in 0..EDITS {
         let nowhere = json!({"corp.test": [format!("127.0.0.1:{}", 1000 + number)]}).to_string();
         match number % 4 {
@@ -56,11 +49,7 @@ async fn storm(topology: Topology) {
         "stubDomains",
         &json!({"corp.test": [corporate.addr().to_string()]}).to_string(),
     );
-    let dig = rig.pod.dig();
-    eventually(PATIENCE, || async {
-        dig.short("host.corp.test").await == ["192.0.2.7"]
-    })
-    .await;
+    rig.resolves("host.corp.test", "192.0.2.7").await;
     steady.answered(20).await;
     rig.assert_no_restarts();
     steady

@@ -7,7 +7,7 @@ use tests::chaos::{Rig, Topology};
 use tests::e2e::PATIENCE;
 use tests::steady::Steady;
 
-use super::{RATE, WHILE};
+use super::{RATE, WHILE, kill_and_freeze_dnsmasq, resolves};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_dnsmasq_costs_no_direct_query() {
@@ -15,17 +15,7 @@ async fn dead_dnsmasq_costs_no_direct_query() {
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;
 
-    let first = rig.dnsmasq().await;
-    let excuse = steady.excuse(&["cluster", "outside"], "dnsmasq was killed");
-    send(first, Signal::SIGKILL);
-    eventually(PATIENCE, || async { rig.dnsmasq().await != first }).await;
-    excuse.ends().await;
-
-    let excuse = steady.excuse(&["cluster", "outside"], "dnsmasq was frozen");
-    let second = rig.dnsmasq().await;
-    send(second, Signal::SIGSTOP);
-    eventually(PATIENCE, || async { rig.dnsmasq().await != second }).await;
-    excuse.ends().await;
+    kill_and_freeze_dnsmasq(&rig, &steady, &["cluster", "outside"]).await;
 
     steady.answered(WHILE).await;
     assert_eq!(
@@ -75,9 +65,17 @@ async fn killed_kubedns_serves_its_snapshot() {
         directory.path().display()
     );
     let rig = Rig::start(Topology::DropIn, &[&flag]).await;
+    // kubedns writes the file when it ends. While it runs, it writes ten seconds after a change.
+    let first = rig.pod.container("kubedns").await;
+    send(first, Signal::SIGTERM);
+    eventually(PATIENCE, || async {
+        rig.pod.container("kubedns").await != first
+    })
+    .await;
+    assert!(directory.path().join("kubedns.snapshot").exists());
+    resolves(&rig, "web-1.shop.svc.cluster.local", "10.96.1.1").await;
     let steady = Steady::start(rig.questions(), RATE);
-    let file = directory.path().join("kubedns.snapshot");
-    eventually(PATIENCE, || async { file.exists() }).await;
+    steady.answered(1).await;
 
     rig.api().down();
     let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was killed");

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use testkit::message::Message;
-use testkit::objects::mk_config_map;
 use testkit::query::Query;
-use testkit::upstream::{Upstream, Zone};
+use testkit::upstream::Upstream;
 use testkit::{client, eventually};
-use tests::chaos::{Mood, Outside, Rig, Topology, names_outside_of_kubedns};
+use tests::chaos::{Mood, Outside, Rig, Topology, corporate, names_outside_of_kubedns};
 use tests::e2e::{PATIENCE, get};
 use tests::steady::{Question, Steady};
 use tokio::task::JoinSet;
@@ -39,13 +38,19 @@ fn circles(path: &'static str, port: u16) -> Vec<Question> {
     ]
 }
 
+/// A pod with two upstreams. [`Rig::outside`] changes the first; the second stays honest.
+async fn rig_with_bad_upstream(topology: Topology) -> (Rig, Upstream) {
+    let outside = Outside::default();
+    let bad = Upstream::start(outside.handler()).await;
+    let good = Upstream::start(Outside::default().handler()).await;
+    let addresses = [bad.addr(), good.addr()];
+    let rig = Rig::with(topology, &[], &[], outside, bad, &addresses).await;
+    (rig, good)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_upstream_costs_kubedns_no_answer() {
-    let (outside, honest) = (Outside::default(), Outside::default());
-    let bad = Upstream::start(outside.handler()).await;
-    let good = Upstream::start(honest.handler()).await;
-    let addresses = [bad.addr(), good.addr()];
-    let rig = Rig::with(Topology::DropIn, &[], &[], outside.clone(), bad, &addresses).await;
+    let (rig, _good) = rig_with_bad_upstream(Topology::DropIn).await;
     rig.set(testkit::objects::mk_external_name(
         "shop",
         "spin",
@@ -69,12 +74,12 @@ async fn bad_upstream_costs_kubedns_no_answer() {
         "alias circles, from kubedns",
         rig.pod.ports.kubedns,
     ));
-    let steady = Steady::start(questions, RATE * 2);
+    let steady = Steady::start(questions, RATE);
     for (mood, why) in MOODS {
         let excuse = steady.excuse(&["outside"], why);
-        outside.is(mood);
+        rig.outside.is(mood);
         steady.answered_on("outside, from kubedns", WHILE).await;
-        outside.is(Mood::Honest);
+        rig.outside.is(Mood::Honest);
         excuse.ends().await;
     }
     steady
@@ -91,7 +96,7 @@ async fn bad_upstreams_cost_no_cluster_name() {
         "outside, from kubedns",
         rig.pod.ports.kubedns,
     ));
-    let steady = Steady::start(questions, RATE * 2);
+    let steady = Steady::start(questions, RATE);
     for (mood, why) in MOODS {
         let excuse = steady.excuse(&["outside", "outside, from kubedns"], why);
         rig.outside.is(mood);
@@ -119,23 +124,19 @@ const AT_ONCE: u16 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cache_topology_survives_bad_upstream() {
-    let (outside, honest) = (Outside::default(), Outside::default());
-    let bad = Upstream::start(outside.handler()).await;
-    let good = Upstream::start(honest.handler()).await;
-    let addresses = [bad.addr(), good.addr()];
-    let rig = Rig::with(Topology::Cache, &[], &[], outside.clone(), bad, &addresses).await;
+    let (rig, _good) = rig_with_bad_upstream(Topology::Cache).await;
     let mut questions = rig.questions();
     questions.extend(names_outside_of_kubedns(
         "outside, whatever the upstream",
         rig.pod.ports.dns,
     ));
-    let steady = Steady::start(questions, RATE * 2);
+    let steady = Steady::start(questions, RATE);
     for (mood, _) in MOODS {
-        outside.is(mood);
+        rig.outside.is(mood);
         steady
             .answered_on("outside, whatever the upstream", WHILE)
             .await;
-        outside.is(Mood::Honest);
+        rig.outside.is(Mood::Honest);
     }
     steady.stop().await.check(
         "cache, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
@@ -178,57 +179,32 @@ async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
     assert_eq!(said, vec!["SERVFAIL"; usize::from(HANGING)]);
 
     rig.outside.is(Mood::Honest);
-    let dig = rig.pod.dig();
-    eventually(PATIENCE, || async {
-        dig.short("host-1.outside.test").await == ["198.51.100.1"]
-    })
-    .await;
+    rig.resolves("host-1.outside.test", "198.51.100.1").await;
     rig.assert_no_restarts();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cache_topology_drops_looping_upstreams() {
-    let corporate =
-        Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    let corporate = corporate().await;
     let rig = Rig::start(Topology::Cache, &[]).await;
     let name = super::add_service(&rig, "ns", "127.0.0.1");
     let stubs = json!({"corp.test": [format!("{name}:{}", corporate.addr().port())]}).to_string();
     let own = json!([format!("127.0.0.1:{}", rig.pod.ports.dns)]).to_string();
-    let dig = rig.pod.dig();
-    let is = |name: &'static str, expected: &'static [&'static str]| {
-        let dig = &dig;
-        eventually(PATIENCE, move || async move {
-            dig.short(name).await == expected
-        })
-    };
-    rig.set(mk_config_map(
-        "kube-system",
-        "kube-dns",
-        &[("stubDomains", &stubs), ("upstreamNameservers", &own)],
-    ));
-    is("host.corp.test", &["192.0.2.7"]).await;
-    let loops = || async {
-        get(rig.pod.ports.kubedns_metrics, "/metrics")
-            .await
-            .unwrap()
-            .body
-    };
+    rig.configure(&[("stubDomains", &stubs), ("upstreamNameservers", &own)]);
+    rig.resolves("host.corp.test", "192.0.2.7").await;
     eventually(PATIENCE, || async {
-        loops().await.contains("\nkubedns_forward_loops 1\n")
+        let metrics = get(rig.pod.ports.kubedns_metrics, "/metrics").await;
+        metrics.unwrap().metric("kubedns_forward_loops") == Some(1.0)
     })
     .await;
     assert_eq!(
-        dig.status("host-3.outside.test").await.as_deref(),
+        rig.pod.dig().status("host-3.outside.test").await.as_deref(),
         Some("SERVFAIL")
     );
-    is("host.corp.test", &["192.0.2.7"]).await;
+    rig.resolves("host.corp.test", "192.0.2.7").await;
 
-    rig.set(mk_config_map(
-        "kube-system",
-        "kube-dns",
-        &[("stubDomains", &stubs)],
-    ));
-    is("host-3.outside.test", &["198.51.100.3"]).await;
+    rig.configure(&[("stubDomains", &stubs)]);
+    rig.resolves("host-3.outside.test", "198.51.100.3").await;
 }
 
 /// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only
@@ -241,20 +217,11 @@ async fn kubedns_queries_servers_dnsmasq_cannot() {
         Topology::Direct,
         Topology::Alone,
     ] {
-        let corporate =
-            Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+        let corporate = corporate().await;
         let rig = Rig::start(topology, &[]).await;
         let stubs = json!({"corp.test": [format!("tcp://{}", corporate.addr())]}).to_string();
-        rig.set(mk_config_map(
-            "kube-system",
-            "kube-dns",
-            &[("stubDomains", &stubs)],
-        ));
-        let dig = rig.pod.dig();
-        eventually(PATIENCE, || async {
-            dig.short("host.corp.test").await == ["192.0.2.7"]
-        })
-        .await;
+        rig.configure(&[("stubDomains", &stubs)]);
+        rig.resolves("host.corp.test", "192.0.2.7").await;
         let asked = corporate.asked();
         assert!(
             asked.iter().all(|asked| asked.transport == Transport::Tcp),
