@@ -13,14 +13,12 @@
 
 mod dig;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::eventually;
@@ -32,6 +30,7 @@ use tokio::time::timeout;
 pub use crate::conformance::wire::place::write_kubeconfig;
 pub use dig::Dig;
 pub use localpod::ports::Ports;
+use localpod::status::StatusFile;
 pub use testkit::kubectl::Kubectl;
 
 /// Timeout of every wait for the pod, long enough for a busy machine.
@@ -55,30 +54,6 @@ pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
         testkit::http::get((Ipv4Addr::LOCALHOST, port).into(), path),
     )
     .await?
-}
-
-/// The file that `localpod --status-file` writes.
-#[derive(Debug, Deserialize)]
-pub struct Status {
-    /// All containers are ready.
-    pub ready: bool,
-    /// Port numbers by purpose.
-    pub ports: Ports,
-    /// The directory that the containers mount as the `ConfigMap`.
-    pub config_dir: PathBuf,
-    /// The process ID of localpod.
-    pub pid: Pid,
-    /// The containers by name.
-    pub containers: BTreeMap<String, ContainerStatus>,
-}
-
-/// The process of one container.
-#[derive(Debug, Deserialize)]
-pub struct ContainerStatus {
-    /// The process ID; `None` while the container waits for its restart.
-    pub pid: Option<Pid>,
-    /// Number of restarts.
-    pub restarts: u32,
 }
 
 /// A running pod. Dropping the pod stops all its processes.
@@ -145,6 +120,8 @@ impl Pod {
         let mut process = program
             .env("TMPDIR", directory.path())
             .args(["--port-base", "0"])
+            // With the interval of the manifest, a pod is ready only after some seconds.
+            .args(["--probe-interval", "1"])
             .args([OsStr::new("--status-file"), status_file.as_os_str()])
             .args(args)
             .start();
@@ -159,7 +136,7 @@ impl Pod {
     }
 
     /// Reads the status file.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> StatusFile {
         read_status(&self.directory.path().join("status.json"))
             .expect("localpod keeps its status file")
     }
@@ -221,6 +198,6 @@ fn show(log: &[String]) {
     eprintln!("the pod's log:\n{}", log.join("\n"));
 }
 
-fn read_status(file: &Path) -> Option<Status> {
+fn read_status(file: &Path) -> Option<StatusFile> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }

@@ -14,77 +14,44 @@ use tempfile::TempDir;
 use testkit::eventually;
 use testkit::process::{Process, Program};
 use testkit::processes::{Pid, descendants, is_running, send};
+use testkit::table;
 use testkit::upstream::{Upstream, Zone};
 use tests::e2e::{PATIENCE, Pod, example_cluster, write_kubeconfig};
 
-/// Queries about the example cluster, and the output of `dig +short`.
-const ANSWERS: &[(&str, &[&str])] = &[
-    // A and AAAA of cluster IPs
-    ("web.default.svc.cluster.local A", &["10.96.12.80"]),
-    ("web.default.svc.cluster.local AAAA", &["fd00:10:96::c80"]),
-    ("cart.shop.svc.cluster.local A", &["10.96.44.7"]),
-    ("cart.shop.svc.cluster.local AAAA", &[]),
-    ("kubernetes.default.svc.cluster.local A", &["10.96.0.1"]),
-    // Headless Services, and a pod by its hostname
-    (
-        "db.shop.svc.cluster.local A",
-        &["10.244.1.31", "10.244.1.32", "10.244.2.31"],
-    ),
-    ("db-1.db.shop.svc.cluster.local A", &["10.244.2.31"]),
-    ("workers.shop.svc.cluster.local A", &["10.244.2.41"]),
-    // SRV of named ports
-    (
-        "_grpc._tcp.cart.shop.svc.cluster.local SRV",
-        &["10 100 9000 cart.shop.svc.cluster.local."],
-    ),
-    (
-        "_https._tcp.web.default.svc.cluster.local SRV",
-        &["10 50 443 web.default.svc.cluster.local."],
-    ),
-    (
-        "_dns._udp.kube-dns.kube-system.svc.cluster.local SRV",
-        &["10 100 53 kube-dns.kube-system.svc.cluster.local."],
-    ),
-    (
-        "_postgresql._tcp.db.shop.svc.cluster.local SRV",
-        &[
-            "10 33 5432 db-0.db.shop.svc.cluster.local.",
-            "10 33 5432 db-1.db.shop.svc.cluster.local.",
-            "10 33 5432 db-2.db.shop.svc.cluster.local.",
-        ],
-    ),
-    // PTR of a Service (IPv4 and IPv6), and of a pod with a hostname
-    ("-x 10.96.12.80", &["web.default.svc.cluster.local."]),
-    ("-x fd00:10:96::c80", &["web.default.svc.cluster.local."]),
-    ("-x 10.244.2.31", &["db-1.db.shop.svc.cluster.local."]),
-    // ExternalName Services with a target in the cluster, and with a target in the stub domain
-    (
-        "storefront.shop.svc.cluster.local CNAME",
-        &["web.default.svc.cluster.local."],
-    ),
-    (
-        "storefront.shop.svc.cluster.local A",
-        &["10.96.12.80", "web.default.svc.cluster.local."],
-    ),
-    (
-        "payments.shop.svc.cluster.local A",
-        &["192.0.2.80", "payments.acme.example."],
-    ),
-    // pods by address, and wildcards
-    ("10-244-1-31.shop.pod.cluster.local A", &["10.244.1.31"]),
-    ("web.*.svc.cluster.local A", &["10.96.12.80"]),
-    (
-        "*.db.shop.svc.cluster.local A",
-        &["10.244.1.31", "10.244.1.32", "10.244.2.31"],
-    ),
-    // the stub domain, and names that do not exist
-    (
-        "www.acme.example A",
-        &["192.0.2.80", "payments.acme.example."],
-    ),
-    ("missing.shop.svc.cluster.local A", &[]),
-    ("db-7.db.shop.svc.cluster.local A", &[]),
-];
+/// Queries about the example cluster, and the lines of `dig +short`.
+const ANSWERS: &str = "
+    # A and AAAA of cluster IPs
+    web.default.svc.cluster.local A                      | 10.96.12.80
+    web.default.svc.cluster.local AAAA                   | fd00:10:96::c80
+    cart.shop.svc.cluster.local A                        | 10.96.44.7
+    cart.shop.svc.cluster.local AAAA                     |
+    kubernetes.default.svc.cluster.local A               | 10.96.0.1
+    # Headless Services, and a pod by its hostname
+    db.shop.svc.cluster.local A                          | 10.244.1.31, 10.244.1.32, 10.244.2.31
+    db-1.db.shop.svc.cluster.local A                     | 10.244.2.31
+    workers.shop.svc.cluster.local A                     | 10.244.2.41
+    # SRV of named ports
+    _grpc._tcp.cart.shop.svc.cluster.local SRV           | 10 100 9000 cart.shop.svc.cluster.local.
+    _https._tcp.web.default.svc.cluster.local SRV        | 10 50 443 web.default.svc.cluster.local.
+    _dns._udp.kube-dns.kube-system.svc.cluster.local SRV | 10 100 53 kube-dns.kube-system.svc.cluster.local.
+    _postgresql._tcp.db.shop.svc.cluster.local SRV       | 10 33 5432 db-0.db.shop.svc.cluster.local., 10 33 5432 db-1.db.shop.svc.cluster.local., 10 33 5432 db-2.db.shop.svc.cluster.local.
+    # PTR of a Service (IPv4 and IPv6), and of a pod with a hostname
+    -x 10.96.12.80                                       | web.default.svc.cluster.local.
+    -x fd00:10:96::c80                                   | web.default.svc.cluster.local.
+    -x 10.244.2.31                                       | db-1.db.shop.svc.cluster.local.
+    # ExternalName Services with a target in the cluster, and with a target in the stub domain
+    storefront.shop.svc.cluster.local CNAME              | web.default.svc.cluster.local.
+    storefront.shop.svc.cluster.local A                  | 10.96.12.80, web.default.svc.cluster.local.
+    payments.shop.svc.cluster.local A                    | 192.0.2.80, payments.acme.example.
+    # pods by address, and wildcards
+    10-244-1-31.shop.pod.cluster.local A                 | 10.244.1.31
+    web.*.svc.cluster.local A                            | 10.96.12.80
+    *.db.shop.svc.cluster.local A                        | 10.244.1.31, 10.244.1.32, 10.244.2.31
+    # the stub domain, and names that do not exist
+    www.acme.example A                                   | 192.0.2.80, payments.acme.example.
+    missing.shop.svc.cluster.local A                     |
+    db-7.db.shop.svc.cluster.local A                     |
+";
 
 #[tokio::test]
 async fn dig_answers_over_udp_and_tcp() {
@@ -107,12 +74,9 @@ async fn dig_answers_over_udp_and_tcp() {
         2
     );
     for transport in ["+notcp", "+tcp"] {
-        for (question, expected) in ANSWERS {
-            assert_eq!(
-                dig.short(&format!("{transport} {question}")).await,
-                *expected,
-                "{transport} {question}"
-            );
+        for [question, expected] in table::rows(ANSWERS) {
+            let lines = dig.short(&format!("{transport} {question}")).await;
+            assert_eq!(lines.join(", "), expected, "{transport} {question}");
         }
         for missing in [
             "missing.shop.svc.cluster.local",
@@ -408,7 +372,7 @@ async fn unknown_container_argument_ends_the_pod() {
 
 #[tokio::test]
 async fn start_logs_at_most_twenty_lines() {
-    let mut pod = Pod::start().await;
+    let mut pod = Pod::start_with(&["--sidecar-arg=--dnsmasq-poll-interval-ms=500"]).await;
     pod.process
         .line_with("reading dnsmasq's counters", PATIENCE)
         .await;

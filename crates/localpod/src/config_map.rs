@@ -20,7 +20,7 @@ pub const NAMESPACE: &str = "kube-system";
 pub const NAME: &str = "kube-dns";
 
 /// Timeout of the first read, long enough for a slow API server.
-const FIRST: Duration = Duration::from_secs(10);
+const FIRST: Duration = Duration::from_secs(5);
 /// The first pause after an error.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after errors.

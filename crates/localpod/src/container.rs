@@ -1,7 +1,6 @@
 //! Keeps one container running, as a kubelet does: starts the process, shows its log, restarts the
 //! process when it ends, and kills its child processes.
 
-mod backoff;
 mod log;
 
 use std::io;
@@ -9,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use daemon::backoff::Backoff;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -21,8 +21,6 @@ use crate::pod::Container;
 use crate::status::Status;
 use crate::stop::Stop;
 
-use backoff::Backoff;
-
 /// The time to wait for the last log lines of an ended process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -30,6 +28,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const USAGE: i32 = 2;
 /// A first run that ends sooner than this with status [`USAGE`] is not restarted.
 const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// The pause before the second restart in a row; the first restart has none.
+const SECOND_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause. A kubelet waits 10 s to 5 min, too long for a laptop.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A container that ran this long counts as healthy: its next restart has no pause.
+const HEALTHY: Duration = Duration::from_mins(1);
 
 /// Keeps containers running.
 pub(crate) struct Keeper<'a> {
@@ -58,7 +63,8 @@ impl Keeper<'_> {
     /// Must be polled on the main thread: the kernel sends the parent-death signal to a process
     /// when the spawning thread ends.
     pub(crate) async fn keep(&self, container: &Container) -> Result<()> {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::after_none(SECOND_PAUSE);
+        let mut restarts = 0_u32;
         loop {
             let mut running = self.start(container)?;
             let ended = tokio::select! {
@@ -71,17 +77,21 @@ impl Keeper<'_> {
             };
             let ran = running.since.elapsed();
             running.finish().await;
-            if backoff.is_first() && ran < AT_ONCE && is_usage(&ended) {
+            if restarts == 0 && ran < AT_ONCE && is_usage(&ended) {
                 bail!(
                     "{} does not accept its arguments: its last line says why",
                     container.name
                 );
             }
-            let (restart, delay) = backoff.after(ran);
+            if ran >= HEALTHY {
+                backoff.reset();
+            }
+            let pause = backoff.pause(LONGEST_PAUSE);
+            restarts = restarts.saturating_add(1);
             self.status.ended(container.name);
-            self.say_ended(container.name, &ended, restart, delay);
+            self.say_ended(container.name, &ended, restarts, pause);
             tokio::select! {
-                () = tokio::time::sleep(delay) => (),
+                () = tokio::time::sleep(pause) => (),
                 () = self.stop.asked() => return Ok(()),
             }
         }
@@ -142,15 +152,15 @@ impl Keeper<'_> {
         let _ = running.child.wait().await;
     }
 
-    fn say_ended(&self, name: &str, ended: &io::Result<ExitStatus>, restart: u32, delay: Duration) {
+    fn say_ended(&self, name: &str, ended: &io::Result<ExitStatus>, restart: u32, pause: Duration) {
         let how = match ended {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let when = if delay.is_zero() {
+        let when = if pause.is_zero() {
             "now".to_owned()
         } else {
-            format!("in {} s", delay.as_secs())
+            format!("in {:.1} s", pause.as_secs_f64())
         };
         self.console
             .say(&format!("{name} ended ({how}); restart {restart} {when}"));

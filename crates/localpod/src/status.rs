@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nix::unistd::Pid;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ports::Ports;
 
@@ -15,32 +15,37 @@ use crate::ports::Ports;
 #[derive(Clone)]
 pub struct Status {
     file: Option<PathBuf>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StatusFile>>,
 }
 
-#[derive(Serialize)]
-struct State {
+/// The content of the file.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StatusFile {
     /// All checks have passed.
-    ready: bool,
-    ports: Ports,
+    pub ready: bool,
+    /// The ports.
+    pub ports: Ports,
     /// The directory that the containers mount as the `ConfigMap`.
-    config_dir: PathBuf,
+    pub config_dir: PathBuf,
     /// Process id of localpod itself.
-    pid: u32,
-    containers: BTreeMap<&'static str, ContainerState>,
+    pub pid: u32,
+    /// The containers by name.
+    pub containers: BTreeMap<String, ContainerState>,
 }
 
-#[derive(Default, Serialize)]
-struct ContainerState {
+/// The process of a container.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct ContainerState {
     /// `None` while the container waits for its restart.
-    pid: Option<i32>,
-    restarts: u32,
+    pub pid: Option<u32>,
+    /// Number of restarts.
+    pub restarts: u32,
 }
 
 impl Status {
     /// Writes `file` (if any) for the first time, so that an error shows early.
     pub fn create(file: Option<PathBuf>, ports: Ports, config_dir: &Path) -> io::Result<Self> {
-        let state = State {
+        let state = StatusFile {
             ready: false,
             ports,
             config_dir: config_dir.to_owned(),
@@ -61,20 +66,22 @@ impl Status {
     }
 
     /// Records a started process.
-    pub(crate) fn started(&self, name: &'static str, pid: Pid) {
-        self.change(|state| state.containers.entry(name).or_default().pid = Some(pid.as_raw()));
+    pub(crate) fn started(&self, name: &str, pid: Pid) {
+        self.change(|state| {
+            state.containers.entry(name.to_owned()).or_default().pid = pid.as_raw().try_into().ok();
+        });
     }
 
     /// Records an ended process, which waits for its restart.
-    pub(crate) fn ended(&self, name: &'static str) {
+    pub(crate) fn ended(&self, name: &str) {
         self.change(|state| {
-            let container = state.containers.entry(name).or_default();
+            let container = state.containers.entry(name.to_owned()).or_default();
             container.pid = None;
             container.restarts = container.restarts.saturating_add(1);
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut StatusFile)) {
         let mut state = self.state.lock();
         change(&mut state);
         if let Err(error) = self.write(&state) {
@@ -83,7 +90,7 @@ impl Status {
     }
 
     /// Replaces the file as a whole, so that a reader sees a complete state.
-    fn write(&self, state: &State) -> io::Result<()> {
+    fn write(&self, state: &StatusFile) -> io::Result<()> {
         let Some(file) = &self.file else {
             return Ok(());
         };

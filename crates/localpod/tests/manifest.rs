@@ -117,6 +117,7 @@ fn compare(Shape { is_cache, is_alone }: Shape, manifest: &BTreeMap<String, Mani
         nameservers: &[],
         is_cache,
         is_alone,
+        probe_interval: 5,
         verbosity: 2,
         extra: &ExtraArgs::default(),
     };

@@ -16,7 +16,7 @@ use super::RATE;
 const ROLLS: usize = 10;
 
 /// The time until clients stop using a terminating pod.
-const PROPAGATION: Duration = Duration::from_millis(800);
+const PROPAGATION: Duration = Duration::from_millis(400);
 
 /// The lameduck time is longer than [`PROPAGATION`], and shorter than the default of five seconds.
 const LAMEDUCK: [&str; 2] = ["--kubedns-arg=--lameduck=2s", "--nanny-arg=--lameduck=2s"];
@@ -50,7 +50,7 @@ fn dns(pod: &Pod) -> SocketAddr {
     ([127, 0, 0, 1], pod.ports.dns).into()
 }
 
-/// Sends SIGTERM to a pod. The pod must become unready at once, and must later exit by itself with
+/// Sends SIGTERM to a pod. The pod must become unready, and must later exit by itself with
 /// success. Clients use the pod for a while after it has become unready.
 async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, roll: usize) {
     let readiness = leaving.ports.readiness;
