@@ -65,6 +65,15 @@ mod tests {
     }
 
     #[test]
+    fn performance_page_matches_its_data() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let data = std::fs::read_to_string(docs.join("performance.json")).unwrap();
+        let page = std::fs::read_to_string(docs.join("performance.md")).unwrap();
+        let report: Report = serde_json::from_str(&data).unwrap();
+        assert_eq!(replaced(&page, &report.to_markdown()).unwrap(), page);
+    }
+
+    #[test]
     fn update_replaces_measured_sections_alone() {
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("performance.md");

@@ -1,56 +1,37 @@
 //! The tables in Markdown.
 
-use std::fmt::Write as _;
-
 use super::goals::{
     CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, READ, RESIDENT, SLOW_READERS,
     megabytes,
 };
-use super::{Change, Churn, Cost, Machine, Outside, Pages, PagesRow, Real, Report, Start};
+use super::{Change, Churn, Cost, Machine, Outside, Pages, PagesRow, Real, RealRow, Report, Start};
 use crate::distribution::Distribution;
 use crate::questions::Kind;
 
 impl Report {
     /// All tables.
     pub fn to_markdown(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String does not fail.
-        let _ = self.write(&mut text);
-        text
-    }
-
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        self.machine.write(text)?;
-        if let Some(cost) = &self.cost {
-            cost.write(text)?;
-        }
-        if let Some(start) = &self.start {
-            start.write(text, FIRST_ANSWER, RESIDENT)?;
-        }
-        if let Some(large) = &self.large {
-            large.write(text, LARGE_FIRST_ANSWER, LARGE_RESIDENT)?;
-        }
-        if let Some(change) = &self.change {
-            change.write(text)?;
-        }
-        if let Some(churn) = &self.churn {
-            write_churn(text, churn)?;
-        }
-        if let Some(outside) = &self.outside {
-            outside.write(text)?;
-        }
-        if let Some(pages) = &self.pages {
-            pages.write(text)?;
-        }
-        if let Some(real) = &self.real {
-            real.write(text)?;
-        }
-        Ok(())
+        let parts = [
+            Some(self.machine.to_markdown()),
+            self.cost.as_ref().map(Cost::to_markdown),
+            self.start
+                .as_ref()
+                .map(|start| start.to_markdown(FIRST_ANSWER, RESIDENT)),
+            self.large
+                .as_ref()
+                .map(|large| large.to_markdown(LARGE_FIRST_ANSWER, LARGE_RESIDENT)),
+            self.change.as_ref().map(Change::to_markdown),
+            self.churn.as_ref().map(|rows| churn_to_markdown(rows)),
+            self.outside.as_ref().map(Outside::to_markdown),
+            self.pages.as_ref().map(Pages::to_markdown),
+            self.real.as_ref().map(Real::to_markdown),
+        ];
+        parts.into_iter().flatten().collect()
     }
 }
 
 impl Machine {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn to_markdown(&self) -> String {
         let Self {
             date,
             processor,
@@ -58,154 +39,114 @@ impl Machine {
             kernel,
             load,
         } = self;
-        writeln!(
-            text,
-            "Measured on {date}: {cores} cores of {processor}, Linux {kernel}, load average {load} before the run."
+        format!(
+            "Measured on {date}: {cores} cores of {processor}, Linux {kernel}, load average {load} before the run.\n"
         )
     }
 }
 
 impl Cost {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "\n### CPU time per query\n")?;
-        writeln!(
-            text,
-            "Microseconds, and in brackets the multiple of the echo in the same run.\n"
-        )?;
-        write!(text, "| server |")?;
-        Kind::ALL
-            .iter()
-            .try_for_each(|kind| write!(text, " {} |", kind.title()))?;
-        write!(text, "\n| --- |{}", " --- |".repeat(Kind::ALL.len()))?;
-        for server in &self.servers {
-            write!(text, "\n| {server} |")?;
-            for kind in Kind::ALL {
-                match self
-                    .prices
-                    .iter()
-                    .find(|price| price.server == *server && price.kind == kind)
-                {
-                    Some(price) => {
-                        write!(text, " {:.2} ({:.2}) |", price.microseconds, price.ratio)?;
-                    }
-                    None => write!(text, " |")?,
-                }
+    fn to_markdown(&self) -> String {
+        let titles: String = Kind::ALL
+            .map(|kind| format!(" {} |", kind.title()))
+            .concat();
+        let rules = " --- |".repeat(Kind::ALL.len());
+        let rows: String = self.servers.iter().map(|server| self.row(server)).collect();
+        let goals = Kind::ALL.map(|kind| match kind.goal() {
+            Some(goal) => format!(" ({goal:.2}) |"),
+            None => " |".to_owned(),
+        });
+        format!(
+            "\n### CPU time per query\n\n\
+             Microseconds, and in brackets the multiple of the echo in the same run.\n\n\
+             | server |{titles}\n\
+             | --- |{rules}\n\
+             {rows}\
+             | goal |{}\n",
+            goals.concat()
+        )
+    }
+
+    fn row(&self, server: &str) -> String {
+        let cells = Kind::ALL.map(|kind| {
+            let is_cell = |price: &&super::Price| price.server == server && price.kind == kind;
+            match self.prices.iter().find(is_cell) {
+                Some(price) => format!(" {:.2} ({:.2}) |", price.microseconds, price.ratio),
+                None => " |".to_owned(),
             }
-        }
-        write!(text, "\n| goal |")?;
-        for kind in Kind::ALL {
-            match kind.goal() {
-                Some(goal) => write!(text, " ({goal:.2}) |")?,
-                None => write!(text, " |")?,
-            }
-        }
-        writeln!(text)
+        });
+        format!("| {server} |{}\n", cells.concat())
     }
 }
 
 impl Start {
-    fn write(&self, text: &mut String, first_answer: f64, resident: f64) -> std::fmt::Result {
-        writeln!(
-            text,
-            "\n### Start and memory with {} Services, {} addresses\n",
-            self.services, self.addresses
-        )?;
-        writeln!(text, "| | measured | goal |\n| --- | --- | --- |")?;
-        writeln!(
-            text,
-            "| first right answer after process start | {:.2} s | {first_answer} s |",
-            self.first_answer
-        )?;
-        writeln!(
-            text,
-            "| resident after the first lists | {:.1} MB | {resident} MB |",
-            megabytes(self.resident)
-        )?;
+    fn to_markdown(&self, first_answer: f64, resident: f64) -> String {
         let most = PEAK * megabytes(self.resident);
-        for (title, peak) in [
-            ("during the first lists", self.peak_first_lists),
-            ("during three relists", self.peak_relists),
-            ("under load", self.peak_load),
-        ] {
-            writeln!(
-                text,
-                "| peak {title} | {:.1} MB | {most:.1} MB |",
-                megabytes(peak)
-            )?;
-        }
-        writeln!(
-            text,
-            "| resident after three relists | {:.1} MB | |",
-            megabytes(self.resident_after_relists)
+        format!(
+            "\n### Start and memory with {services} Services, {addresses} addresses\n\n\
+             | | measured | goal |\n\
+             | --- | --- | --- |\n\
+             | first right answer after process start | {first:.2} s | {first_answer} s |\n\
+             | resident after the first lists | {now:.1} MB | {resident} MB |\n\
+             | peak during the first lists | {lists:.1} MB | {most:.1} MB |\n\
+             | peak during three relists | {relists:.1} MB | {most:.1} MB |\n\
+             | peak under load | {load:.1} MB | {most:.1} MB |\n\
+             | resident after three relists | {after:.1} MB | |\n",
+            services = self.services,
+            addresses = self.addresses,
+            first = self.first_answer,
+            now = megabytes(self.resident),
+            lists = megabytes(self.peak_first_lists),
+            relists = megabytes(self.peak_relists),
+            load = megabytes(self.peak_load),
+            after = megabytes(self.resident_after_relists),
         )
     }
 }
 
 impl Change {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn to_markdown(&self) -> String {
         let Distribution {
             count,
             p50,
             p99,
             max,
         } = self.latency;
-        writeln!(
-            text,
-            "\n### From a change at the API server to the answer\n"
-        )?;
-        writeln!(
-            text,
-            "{count} changes, 100 a second, Services and slices in turn; milliseconds.\n"
-        )?;
-        writeln!(
-            text,
-            "| p50 | p99 | goal for p99 | max | CPU |\n| --- | --- | --- | --- | --- |"
-        )?;
-        writeln!(
-            text,
-            "| {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |",
+        format!(
+            "\n### From a change at the API server to the answer\n\n\
+             {count} changes, 100 a second, Services and slices in turn; milliseconds.\n\n\
+             | p50 | p99 | goal for p99 | max | CPU |\n\
+             | --- | --- | --- | --- | --- |\n\
+             | {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |\n",
             100.0 * self.cpu_share
         )
     }
 }
 
-fn write_churn(text: &mut String, rows: &[Churn]) -> std::fmt::Result {
-    writeln!(text, "\n### Churn\n")?;
-    writeln!(
-        text,
-        "CPU as a fraction of one core, 1,000 queries a second for cluster names included; milliseconds.\n"
-    )?;
-    writeln!(
-        text,
-        "| | CPU | p50 | p99 | max | lost | resident |\n| --- | --- | --- | --- | --- | --- | --- |"
-    )?;
-    for row in rows {
+fn churn_to_markdown(rows: &[Churn]) -> String {
+    let row = |row: &Churn| {
         let Distribution { p50, p99, max, .. } = row.latency;
         let (cpu, resident) = (100.0 * row.cpu_share, megabytes(row.resident));
-        writeln!(
-            text,
-            "| {} | {cpu:.1} % | {p50:.2} | {p99:.2} | {max:.1} | {} | {resident:.1} MB |",
+        format!(
+            "| {} | {cpu:.1} % | {p50:.2} | {p99:.2} | {max:.1} | {} | {resident:.1} MB |\n",
             row.title, row.lost
-        )?;
-    }
-    Ok(())
+        )
+    };
+    format!(
+        "\n### Churn\n\n\
+         CPU as a fraction of one core, 1,000 queries a second for cluster names included; milliseconds.\n\n\
+         | | CPU | p50 | p99 | max | lost | resident |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n\
+         {}",
+        rows.iter().map(row).collect::<String>()
+    )
 }
 
 impl Outside {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(
-            text,
-            "\n### Cluster names while 10,000 queries for external names hang on a dead upstream\n"
-        )?;
-        writeln!(text, "| | p50 | p99 | max |\n| --- | --- | --- | --- |")?;
-        for (title, Distribution { p50, p99, max, .. }) in
-            [("without", self.without), ("with", self.with)]
-        {
-            writeln!(
-                text,
-                "| {title} | {p50:.2} ms | {p99:.2} ms | {max:.1} ms |"
-            )?;
-        }
+    fn to_markdown(&self) -> String {
+        let row = |title, Distribution { p50, p99, max, .. }: Distribution| {
+            format!("| {title} | {p50:.2} ms | {p99:.2} ms | {max:.1} ms |\n")
+        };
         let Self {
             lost,
             asked,
@@ -213,90 +154,92 @@ impl Outside {
             longest,
             ..
         } = self;
-        let peak = megabytes(self.peak);
-        writeln!(
-            text,
-            "\nCluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
+        format!(
+            "\n### Cluster names while 10,000 queries for external names hang on a dead upstream\n\n\
+             | | p50 | p99 | max |\n\
+             | --- | --- | --- | --- |\n\
+             {}{}\n\
+             Cluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, \
+             the last answer after {longest:.1} s. Peak memory: {:.1} MB.\n",
+            row("without", self.without),
+            row("with", self.with),
+            megabytes(self.peak)
         )
     }
 }
 
 impl Pages {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "\n### While clients read `/explain` and `/cache`\n")?;
-        writeln!(
-            text,
-            "A hundred changes a second at the API server, and a thousand forwarded queries a second; milliseconds. Goal: with readers, changes take at most {READ} times as long (p50).\n"
-        )?;
-        writeln!(
-            text,
-            "| | pages read | change p50 | p99 | forwarded p50 | p99 | lost |"
-        )?;
-        writeln!(text, "| --- | --- | --- | --- | --- | --- | --- |")?;
-        for PagesRow {
+    fn to_markdown(&self) -> String {
+        let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
+        format!(
+            "\n### While clients read `/explain` and `/cache`\n\n\
+             A hundred changes a second at the API server, and a thousand forwarded queries a second; milliseconds. \
+             Goal: with readers, changes take at most {READ} times as long (p50).\n\n\
+             | | pages read | change p50 | p99 | forwarded p50 | p99 | lost |\n\
+             | --- | --- | --- | --- | --- | --- | --- |\n\
+             {}\n\
+             Two clients that read `/cache` slowly take {taken:.2} MB of memory. Goal: {SLOW_READERS} MB.\n",
+            self.rows
+                .iter()
+                .map(PagesRow::to_markdown)
+                .collect::<String>()
+        )
+    }
+}
+
+impl PagesRow {
+    fn to_markdown(&self) -> String {
+        let Self {
             title,
             read,
             change,
             forwarded,
             lost,
-        } in &self.rows
-        {
-            writeln!(
-                text,
-                "| {title} | {read} | {:.1} | {:.1} | {:.2} | {:.2} | {lost} |",
-                change.p50, change.p99, forwarded.p50, forwarded.p99
-            )?;
-        }
-        let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
-        writeln!(
-            text,
-            "\nTwo clients that read `/cache` slowly take {taken:.2} MB of memory. Goal: {SLOW_READERS} MB."
+        } = self;
+        format!(
+            "| {title} | {read} | {:.1} | {:.1} | {:.2} | {:.2} | {lost} |\n",
+            change.p50, change.p99, forwarded.p50, forwarded.p99
         )
     }
 }
 
 impl Real {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn to_markdown(&self) -> String {
         let Self {
             version,
             services,
             addresses,
-            ..
+            rows,
         } = self;
-        writeln!(
-            text,
-            "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n"
-        )?;
-        writeln!(text, "A start, the median of five:\n")?;
-        writeln!(
-            text,
-            "| `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |"
-        )?;
-        writeln!(text, "| --- | --- | --- | --- | --- | --- |")?;
-        for row in &self.rows {
-            let (octets, resident) = (row.octets / 1e6, megabytes(row.resident));
-            writeln!(
-                text,
-                "| {} | {:.2} s | {:.2} s | {:.2} s | {octets:.2} MB | {resident:.1} MB |",
-                row.source, row.first_answer, row.own_cpu, row.api_cpu
-            )?;
-        }
-        writeln!(
-            text,
-            "\n10,000 changes of a slice and its Endpoints, one by one, and fifty instances that start at once:\n"
-        )?;
-        writeln!(
-            text,
-            "| `--endpoints-source` | received for each | own CPU for each | all fifty answer after |"
-        )?;
-        writeln!(text, "| --- | --- | --- | --- |")?;
-        for row in &self.rows {
-            writeln!(
-                text,
-                "| {} | {:.0} bytes | {:.0} µs | {:.1} s |",
-                row.source, row.octets_each, row.cpu_each, row.storm
-            )?;
-        }
-        Ok(())
+        format!(
+            "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
+             A start, the median of five:\n\n\
+             | `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |\n\
+             | --- | --- | --- | --- | --- | --- |\n\
+             {}\n\
+             10,000 changes of a slice and its Endpoints, one by one, and fifty instances that start at once:\n\n\
+             | `--endpoints-source` | received for each | own CPU for each | all fifty answer after |\n\
+             | --- | --- | --- | --- |\n\
+             {}",
+            rows.iter().map(RealRow::of_start).collect::<String>(),
+            rows.iter().map(RealRow::of_changes).collect::<String>()
+        )
+    }
+}
+
+impl RealRow {
+    fn of_start(&self) -> String {
+        let (octets, resident) = (self.octets / 1e6, megabytes(self.resident));
+        format!(
+            "| {} | {:.2} s | {:.2} s | {:.2} s | {octets:.2} MB | {resident:.1} MB |\n",
+            self.source, self.first_answer, self.own_cpu, self.api_cpu
+        )
+    }
+
+    fn of_changes(&self) -> String {
+        format!(
+            "| {} | {:.0} bytes | {:.0} µs | {:.1} s |\n",
+            self.source, self.octets_each, self.cpu_each, self.storm
+        )
     }
 }
