@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
-use testkit::process::Process;
 use tests::chaos::{Rollout, names_outside, questions};
 use tests::e2e::{PATIENCE, Pod, get};
 use tests::steady::{Endpoints, Question, Steady};
+use tokio::task::JoinSet;
 
 use super::RATE;
 
@@ -18,8 +18,9 @@ const ROLLS: usize = 10;
 /// The time until clients stop using a terminating pod.
 const PROPAGATION: Duration = Duration::from_millis(400);
 
-/// The lameduck time is longer than [`PROPAGATION`], and shorter than the default of five seconds.
-const LAMEDUCK: [&str; 2] = ["--kubedns-arg=--lameduck=2s", "--nanny-arg=--lameduck=2s"];
+/// A pod becomes unready after half of the lameduck time. The other half is longer than
+/// [`PROPAGATION`], and the whole is shorter than the default of five seconds.
+const LAMEDUCK: [&str; 2] = ["--kubedns-arg=--lameduck=3s", "--nanny-arg=--lameduck=3s"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_rolling_replacements_lose_nothing() {
@@ -33,12 +34,17 @@ async fn ten_rolling_replacements_lose_nothing() {
         .map(|question: Question| question.follows(&endpoints))
         .collect();
     let steady = Steady::start(followed, RATE);
+    let mut ends = JoinSet::new();
     for roll in 0..ROLLS {
         let next = rollout.pod(&LAMEDUCK).await;
         endpoints.set(&[dns(&pod), dns(&next)]);
         let leaving = std::mem::replace(&mut pod, next);
-        leaves(leaving, &endpoints, dns(&pod), roll).await;
+        unready(&leaving).await;
+        tokio::time::sleep(PROPAGATION).await;
+        endpoints.set(&[dns(&pod)]);
+        ends.spawn(ends_by_itself(leaving, roll));
     }
+    ends.join_all().await;
     steady.answered(30).await;
     steady
         .stop()
@@ -50,9 +56,8 @@ fn dns(pod: &Pod) -> SocketAddr {
     ([127, 0, 0, 1], pod.ports.dns).into()
 }
 
-/// Sends SIGTERM to a pod. The pod must become unready, and must later exit by itself with
-/// success. Clients use the pod for a while after it has become unready.
-async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, roll: usize) {
+/// Sends SIGTERM to a pod, and waits until it is unready.
+async fn unready(leaving: &Pod) {
     let readiness = leaving.ports.readiness;
     leaving.process.signal(Signal::SIGTERM);
     eventually(PATIENCE, || async {
@@ -69,11 +74,11 @@ async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, 
             })
     })
     .await;
-    tokio::time::sleep(PROPAGATION).await;
-    endpoints.set(&[remaining]);
-    let process: &mut Process = &mut leaving.process;
-    let status = process.wait(PATIENCE).await;
-    let log = process.stderr();
+}
+
+async fn ends_by_itself(mut leaving: Pod, roll: usize) {
+    let status = leaving.process.wait(PATIENCE).await;
+    let log = leaving.process.stderr();
     assert!(status.success(), "replacement {roll}: {status}");
     assert!(
         !log.iter().any(|line| line.contains("killed")),
