@@ -9,7 +9,7 @@ use testkit::query::Query;
 use testkit::upstream::{Upstream, Zone};
 
 use super::cluster::{PATIENCE, with_web};
-use super::process::{Kubedns, program};
+use super::process::{Kubedns, assert_ends_with_one_error, program};
 use super::transfer::dig;
 
 const RAILS: &str = "rails.east.skydns.local.";
@@ -364,14 +364,6 @@ async fn contradiction_alone_is_one_line() {
             .env(SERVICE_HOST, service_host)
             .env("KUBERNETES_SERVICE_PORT", "443")
             .start();
-        let status = process.wait(PATIENCE).await;
-        let log = process.stderr();
-        let errors: Vec<&String> = log
-            .iter()
-            .filter(|line| line.starts_with(['E', 'F']))
-            .collect();
-        assert_eq!(status.code(), Some(255), "{flags:?}: {log:#?}");
-        assert_eq!(errors.len(), 1, "{flags:?}: {log:#?}");
-        assert!(errors[0].contains(expected), "{flags:?}: {log:#?}");
+        assert_ends_with_one_error(&mut process, flags, expected).await;
     }
 }

@@ -21,7 +21,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually, http};
 
 use super::cluster::{PATIENCE, with_web};
-use super::process::{Kubedns, program};
+use super::process::{Kubedns, assert_ends_with_one_error, program};
 
 const WEB: &str = "web.apps.svc.cluster.local.";
 const DB_0: &str = "db-0.db.apps.svc.cluster.local.";
@@ -496,15 +496,7 @@ async fn flag_mistake_exits_with_255() {
         (&["--kubecfg-file=/"], "cannot"),
     ] {
         let mut process = program(flags).start();
-        let status = process.wait(PATIENCE).await;
-        let log = process.stderr();
-        let errors: Vec<&String> = log
-            .iter()
-            .filter(|line| line.starts_with(['E', 'F']))
-            .collect();
-        assert_eq!(status.code(), Some(255), "{flags:?}: {log:#?}");
-        assert_eq!(errors.len(), 1, "{flags:?}: {log:#?}");
-        assert!(errors[0].contains(expected), "{flags:?}: {log:#?}");
+        let log = assert_ends_with_one_error(&mut process, flags, expected).await;
         for trace in ["panicked", "backtrace"] {
             assert!(!log.iter().any(|line| line.contains(trace)), "{log:#?}");
         }

@@ -160,3 +160,22 @@ pub(crate) fn program(flags: &[&str]) -> Program {
     ];
     Program::named("kubedns").args(ours).args(flags)
 }
+
+/// Asserts that a start with `flags` ends with status 255 and one line of an error, which contains `expected`.
+/// Returns the log.
+pub(crate) async fn assert_ends_with_one_error(
+    process: &mut Process,
+    flags: &[&str],
+    expected: &str,
+) -> Vec<String> {
+    let status = process.wait(PATIENCE).await;
+    let log = process.stderr();
+    let errors: Vec<&String> = log
+        .iter()
+        .filter(|line| line.starts_with(['E', 'F']))
+        .collect();
+    assert_eq!(status.code(), Some(255), "{flags:?}: {log:#?}");
+    assert_eq!(errors.len(), 1, "{flags:?}: {log:#?}");
+    assert!(errors[0].contains(expected), "{flags:?}: {log:#?}");
+    log
+}
