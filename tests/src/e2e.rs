@@ -135,6 +135,14 @@ impl Pod {
         }
     }
 
+    /// Waits until the guide has been printed, and returns its lines.
+    pub async fn guide(&mut self) -> Vec<String> {
+        self.process
+            .printed_line_with("Ctrl-C stops everything", PATIENCE)
+            .await;
+        self.process.stdout()
+    }
+
     /// Reads the status file.
     pub fn status(&self) -> StatusFile {
         read_status(&self.directory.path().join("status.json"))

@@ -92,9 +92,10 @@ async fn dig_answers_over_udp_and_tcp() {
 /// Runs every command that localpod prints, with an editor that changes nothing.
 #[tokio::test]
 async fn guide_commands_work_when_pasted() {
-    let pod = Pod::start().await;
+    let mut pod = Pod::start().await;
     let home = tempfile::tempdir().unwrap();
-    let guide = pod.process.stdout();
+    // The pod is ready before its last line has been read.
+    let guide = pod.guide().await;
     let commands: Vec<&str> = guide
         .iter()
         .filter_map(|line| line.strip_prefix("  "))
@@ -108,7 +109,11 @@ async fn guide_commands_work_when_pasted() {
             .env("HOME", home.path());
         let output = shell.output().await.unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{command}: {output:?}");
+        assert!(
+            output.status.success(),
+            "{command}: {output:?}\n{:#?}",
+            pod.process.stderr()
+        );
         if command.starts_with("dig") && !command.contains("+short") {
             assert!(
                 text.contains("status: NOERROR") && text.contains("ANSWER SECTION"),

@@ -54,6 +54,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
             "the sidecar's probe of dnsmasq",
             http(ports.sidecar, "/healthcheck/dnsmasq"),
         ));
+        checks.push(("the nanny's status page", http(ports.nanny, "/healthz")));
     }
     checks
 }

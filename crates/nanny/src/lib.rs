@@ -48,6 +48,7 @@ pub mod dnsmasq {
 
 pub mod flags;
 mod kubedns_poller;
+mod page_listener;
 mod report;
 mod router;
 mod run;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::http::Server;
 use daemon::klog::LogFormat;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
@@ -33,6 +32,7 @@ use crate::dnsmasq::supervisor::Supervisor;
 use crate::dnsmasq::version::DnsmasqVersion;
 use crate::flags::Flags;
 use crate::kubedns_poller::KubednsPoller;
+use crate::page_listener::PageListener;
 use crate::report::Report;
 use crate::router::{Router, RouterInputs, RouterRequests, RouterSettings};
 use crate::state_dir::{StateDir, StateDirError};
@@ -299,16 +299,7 @@ impl NannyStart {
             warn!(address, "-statusAddr: no host:port, so no status page");
             return;
         };
-        // A port that is taken must not stop DNS.
-        let server = match Server::bind(host, port).await {
-            Ok(server) => server,
-            Err(error) => {
-                warn!(%error, "no status page");
-                return;
-            }
-        };
 
-        info!(address = %server.local_addr(), "status and metrics pages");
         let queries = queries.clone();
         let open_tap = move |request: &querylog::TapRequest| {
             queries
@@ -317,8 +308,11 @@ impl NannyStart {
         };
         let tap_page = querylog::serve::tap_route(open_tap, self.stop_tasks.clone());
         let pages = self.report.pages().or(tap_page).unify();
+
+        // Listening before dnsmasq starts: whoever finds dnsmasq answering finds the pages, too.
+        let listener = PageListener::open(host, port).await;
         self.tasks
-            .lasting("status pages", server.run(pages, self.stop_tasks.clone()));
+            .lasting("status pages", listener.run(pages, self.stop_tasks.clone()));
     }
 
     fn finish(

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::future::ready;
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -165,6 +166,11 @@ impl Lines {
     fn all(&self) -> Vec<String> {
         self.0.lock().iter().cloned().collect()
     }
+
+    fn line_with(&self, text: &str) -> Option<String> {
+        let lines = self.0.lock();
+        lines.iter().find(|line| line.contains(text)).cloned()
+    }
 }
 
 /// A started program. The process is killed when this value is dropped.
@@ -198,10 +204,21 @@ impl Process {
     /// Panics with the log if `patience` passes or the process ends first.
     pub async fn line_with(&mut self, text: &str, patience: Duration) -> String {
         let stderr = self.stderr.clone();
-        let found =
-            || std::future::ready(stderr.all().into_iter().find(|line| line.contains(text)));
-        self.until(&format!("logged {text:?}"), patience, found)
-            .await
+        self.until(&format!("logged {text:?}"), patience, || {
+            ready(stderr.line_with(text))
+        })
+        .await
+    }
+
+    /// Waits for the first line on standard output that contains `text`.
+    ///
+    /// Panics with the log if `patience` passes or the process ends first.
+    pub async fn printed_line_with(&mut self, text: &str, patience: Duration) -> String {
+        let stdout = self.stdout.clone();
+        self.until(&format!("printed {text:?}"), patience, || {
+            ready(stdout.line_with(text))
+        })
+        .await
     }
 
     /// Calls `probe` until the outcome is settled, and returns the value.

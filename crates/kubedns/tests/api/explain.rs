@@ -35,10 +35,19 @@ async fn starting(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     Kubedns::start(cluster, &[&["--nameservers=192.0.2.53"], flags].concat()).await
 }
 
-/// Starts kubedns and waits until it is ready.
+/// Starts kubedns and waits until it is ready, and its watches are open: while a watch is not, every
+/// explanation warns.
 async fn ready(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     let kubedns = starting(cluster, flags).await;
     kubedns.until_ready().await;
+    eventually(PATIENCE, || async {
+        let metrics = kubedns.metrics().await;
+        ["services", "endpoints"].into_iter().all(|kind| {
+            let series = format!("kubedns_watch_connected{{kind=\"{kind}\"}} 1");
+            metrics.lines().any(|line| line == series)
+        })
+    })
+    .await;
     kubedns
 }
 

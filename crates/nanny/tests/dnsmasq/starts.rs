@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
 use serde_json::Value;
+use testkit::eventually;
 use testkit::http;
 use testkit::ports::{free_port, ipv6_is_here};
 use testkit::process::Program;
@@ -112,6 +113,12 @@ async fn missing_directory_or_taken_port_is_tolerated() {
         )),
         "{line}"
     );
+
+    drop(taken);
+    eventually(PATIENCE, || async {
+        http::get(address, "/healthz").await.is_ok()
+    })
+    .await;
     rig.end().await;
 }
 
