@@ -43,7 +43,7 @@ mod text;
 
 pub use command::{Options as CommandOptions, command};
 pub use explainer::{Explainer, ReadServerState};
-pub use facts::server_state::{LostZone, ServerState};
+pub use facts::server_state::{FailingCause, FailingUpstream, LostZone, ServerState};
 pub use facts::topology::DnsmasqTopology;
 
 #[cfg(test)]

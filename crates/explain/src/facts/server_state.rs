@@ -25,6 +25,30 @@ pub struct ServerState {
     pub config: ConfigState,
     /// Whether there are upstream servers in the configuration, `--nameservers` or resolv.conf.
     pub has_upstreams: bool,
+    /// The upstream servers that give no answers now.
+    pub failing: Vec<FailingUpstream>,
+}
+
+/// A server of a route of kubedns that gives no answers now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingUpstream {
+    /// The stub domain of the route, in lower case; `None` stands for external names.
+    pub domain: Option<Name>,
+    /// The server, as the configuration names it.
+    pub server: String,
+    /// The reason why the server gives no answers.
+    pub cause: FailingCause,
+}
+
+/// Reason why an upstream server gives no answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailingCause {
+    /// The last queries to the server failed.
+    Down,
+    /// The server is this kubedns, or forwards back to it, and is left out.
+    Loop,
+    /// The name of the server has no address, and the server is left out.
+    WithoutAddress,
 }
 
 /// A further zone whose watch is not open.

@@ -1,4 +1,6 @@
-//! Warnings that an answer may be outdated or incomplete.
+//! Warnings that an answer may be outdated or incomplete, or that its servers fail.
+
+mod upstreams;
 
 use cluster::index::SyncProgress;
 use cluster::objects::{EndpointsSource, Kind};
@@ -12,6 +14,8 @@ use crate::facts::name_kind::further_zone;
 use crate::facts::objects::FoundObjects;
 use crate::facts::server_state::{LostZone, ServerState};
 use crate::moment::Moment;
+
+pub(crate) use self::upstreams::warn_of_upstreams;
 
 /// Warnings that an answer made of `objects` may be outdated or incomplete at `now`.
 pub(crate) fn warn_of_state(

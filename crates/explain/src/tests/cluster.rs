@@ -78,6 +78,7 @@ impl Cluster {
                 lost_zones: Vec::new(),
                 config,
                 has_upstreams: true,
+                failing: Vec::new(),
             },
             topology: DnsmasqTopology::DropIn,
             hosts: PathBuf::new(),

@@ -1,13 +1,15 @@
 //! Warnings that an answer may be outdated or incomplete.
 
 use cluster::index::SyncProgress;
-use cluster::objects::{Change, Event, Kind, ObjectKey};
+use cluster::objects::{Change, EndpointsSource, Event, Kind, ObjectKey};
 use dnsconfig::ConfigRejection;
-use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use serde_json::json;
+use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_headless};
+use wire::Name;
 
-use super::cluster::Cluster;
-use crate::DnsmasqTopology;
+use super::cluster::{Cluster, mk_unready};
 use crate::document::{DnsmasqAsks, LookupOutcome, NameRoute};
+use crate::{DnsmasqTopology, FailingCause, FailingUpstream};
 
 const WEB: &str = "web.apps.svc.cluster.local. A";
 
@@ -240,4 +242,102 @@ fn cache_topology_sends_all_to_kubedns() {
         assert!(text.contains(&way), "{text}");
         assert!(!text.contains("if kubedns were asked"), "{text}");
     }
+}
+
+fn mk_failing(domain: Option<&str>, server: &str, cause: FailingCause) -> FailingUpstream {
+    FailingUpstream {
+        domain: domain.map(|domain| Name::parse(domain).unwrap()),
+        server: server.to_owned(),
+        cause,
+    }
+}
+
+#[test]
+fn failing_upstream_of_name_is_named() {
+    let mut cluster = Cluster::with_everything();
+    cluster.topology = DnsmasqTopology::Cache;
+    cluster.server.failing = vec![
+        mk_failing(None, "192.0.2.53:53", FailingCause::Down),
+        mk_failing(None, "192.0.2.54:53", FailingCause::Loop),
+        mk_failing(
+            Some("acme.test"),
+            "ns.acme.test:53",
+            FailingCause::WithoutAddress,
+        ),
+    ];
+    let down = |name: &str| {
+        format!(
+            "no upstream of {name} answers now (192.0.2.53:53): the name does not resolve until one does, unless it is \
+             cached"
+        )
+    };
+    let left_out =
+        "upstream 192.0.2.54:53 is left out: it is kubedns itself, or forwards back to it";
+    let unresolved = "upstream ns.acme.test:53 is left out: its name has no address, see the log for the failed look-up";
+    for (words, first, second) in [
+        ("www.example.com. A", left_out, down("www.example.com.")),
+        ("docs.apps A", left_out, down("docs.example.com.")),
+        ("wbe.apps A", left_out, down("wbe.apps.")),
+        ("x.acme.test. A", unresolved, String::new()),
+        ("web.apps A", "", String::new()),
+        ("10.96.0.10", "", String::new()),
+    ] {
+        let pointers = ["/warnings/0/text", "/warnings/1/text"];
+        cluster.expect(pointers, &[(words, [first, &second])]);
+    }
+}
+
+#[test]
+fn upstreams_that_answer_are_left() {
+    let mut cluster = Cluster::with_everything();
+    let mut config = (*cluster.server.config.config).clone();
+    config.upstream_nameservers = ["192.0.2.53", "192.0.2.54"]
+        .map(|server| server.parse().unwrap())
+        .into();
+    cluster.server.config.config = config.into();
+    cluster.server.failing = vec![
+        mk_failing(None, "192.0.2.53:53", FailingCause::Down),
+        // dnsmasq has no such server.
+        mk_failing(None, "192.0.2.55:53", FailingCause::Down),
+    ];
+    let text = "upstream 192.0.2.53:53 does not answer now: others are asked first";
+    let pointers = ["/warnings/0/code", "/warnings/0/text", "/warnings/1/text"];
+    cluster.expect(
+        pointers,
+        &[("www.example.com. A", ["upstream_down", text, ""])],
+    );
+}
+
+#[test]
+fn lack_of_endpoints_has_command() {
+    let mut cluster = Cluster::with_everything();
+    let unready = mk_unready(("prod", "redis-master"), &[], &["10.244.1.9"], "redis:6379");
+    let pointers = ["/detail/reasons/0/code", "/detail/reasons/1/text"];
+    let none = "see kubectl -n prod get service redis-master -o wide; kubectl -n prod get pods --show-labels";
+    let of_queue = "see kubectl -n apps get endpoints queue -o yaml";
+    let of_redis = "see kubectl -n prod get endpoints redis-master -o yaml";
+    cluster.expect(
+        pointers,
+        &[("redis-master.prod A", ["nobody_behind", none])],
+    );
+    cluster.expect(
+        pointers,
+        &[("queue.apps A", ["no_ready_endpoints", of_queue])],
+    );
+    cluster.endpoints(&unready);
+    cluster.index.publish();
+    cluster.expect(
+        pointers,
+        &[("redis-master.prod A", ["nobody_behind", of_redis])],
+    );
+
+    let mut cluster = Cluster::new();
+    cluster.source = EndpointsSource::EndpointSlices;
+    cluster.service(&mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]));
+    let mut slice = mk_endpoint_slice("apps", "web", "0", &["10.244.1.5"], &["http:80"]);
+    slice["endpoints"][0]["conditions"]["ready"] = json!(false);
+    cluster.slice(&slice);
+    cluster.sync();
+    let slices = "see kubectl -n apps describe endpointslices -l kubernetes.io/service-name=web";
+    cluster.expect(pointers, &[(WEB, ["nobody_behind", slices])]);
 }

@@ -325,6 +325,6 @@ fn federated_alias_needs_no_endpoints() {
     );
     assert_eq!(
         cluster.reasons("redis-master.prod.svc.cluster.local. A"),
-        ["nobody_behind"]
+        ["nobody_behind", "endpoints_command"]
     );
 }

@@ -119,8 +119,8 @@ pub struct InForce {
     pub probed_routes: BTreeSet<ForwardingRoute>,
     /// The names of stub servers to look up.
     pub server_names: BTreeSet<String>,
-    /// Number of `server_names` without an address.
-    pub unresolved_names: usize,
+    /// Those of `server_names` that have no address.
+    pub unresolved_names: BTreeSet<String>,
     /// Servers that `zone` leaves out because they are this server itself.
     pub own_servers: Vec<Upstream>,
     /// Number of servers that `zone` leaves out because they forward back to this server.
@@ -158,14 +158,16 @@ impl InForce {
 
         // Until a name has an address, its server is not used.
         let server_names = servers::server_names(config, flags.topology);
-        let unresolved = server_names
+        let unresolved_names = server_names
             .iter()
-            .filter(|name| inputs.names.addresses(name).is_empty());
+            .filter(|name| inputs.names.addresses(name).is_empty())
+            .cloned()
+            .collect();
         Self {
             version: config.version(),
             is_known: inputs.knowledge == ConfigKnowledge::Known,
             federations: config.federations.clone(),
-            unresolved_names: unresolved.count(),
+            unresolved_names,
             looping_servers: loops::count_upstreams(inputs.loops),
             zone,
             servers,

@@ -19,7 +19,7 @@ pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force
     metrics.info.set(&state.version.to_string());
     metrics
         .unresolved
-        .set(gauge_value(in_force.unresolved_names));
+        .set(gauge_value(in_force.unresolved_names.len()));
     metrics
         .forward_loops
         .set(gauge_value(in_force.looping_servers));

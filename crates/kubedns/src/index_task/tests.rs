@@ -547,6 +547,7 @@ fn stopping_explainer(
             lost_zones: Vec::new(),
             config: dnsconfig::ConfigState::new(dnsconfig::Config::default()),
             has_upstreams: true,
+            failing: Vec::new(),
         }
     };
     let explainer = explain::Explainer::new(

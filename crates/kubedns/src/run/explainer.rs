@@ -5,9 +5,11 @@ use std::sync::Arc;
 use cluster::index::{Index, SyncProgress};
 use cluster::objects::Kind;
 use cluster::watch::WatchMetrics;
-use explain::{Explainer, LostZone, ServerState};
+use dnsconfig::Config;
+use explain::{Explainer, FailingCause, FailingUpstream, LostZone, ServerState};
+use skydns::forward::Forwarder;
 use tokio::sync::watch;
-use wire::Name;
+use wire::{Name, ServerAddr, Upstream};
 
 use crate::config::{Configuration, InForce};
 use crate::etcd::LostZones;
@@ -19,6 +21,7 @@ use crate::status::Status;
 struct StateSources {
     config: watch::Receiver<dnsconfig::ConfigState>,
     in_force: watch::Receiver<Arc<InForce>>,
+    forwarder: Arc<Forwarder>,
     status: Status,
     watch: WatchMetrics,
     /// The domain of the cluster set.
@@ -30,6 +33,7 @@ struct StateSources {
 pub(super) fn new(
     options: &Options,
     configuration: &Configuration,
+    forwarder: &Arc<Forwarder>,
     status: &Status,
     index: &Index,
     metrics: &Metrics,
@@ -38,6 +42,7 @@ pub(super) fn new(
     let sources = StateSources {
         config: configuration.state(),
         in_force: configuration.subscribe(),
+        forwarder: Arc::clone(forwarder),
         status: status.clone(),
         watch: metrics.watch.clone(),
         clusterset: options.clusterset_domain.0.first().map(Domain::name),
@@ -64,13 +69,16 @@ impl StateSources {
         let mut lost_zones = self.lost.zones();
         lost_zones.extend(self.lost_clusterset());
 
+        let config = self.config.borrow().clone();
+        let in_force = Arc::clone(&self.in_force.borrow());
         ServerState {
             progress,
             draining: self.status.is_draining(),
-            config: self.config.borrow().clone(),
+            failing: failing_upstreams(&in_force, &config.config, &self.forwarder),
+            config,
             lost,
             lost_zones,
-            has_upstreams: !self.in_force.borrow().servers.upstreams.is_empty(),
+            has_upstreams: !in_force.servers.upstreams.is_empty(),
         }
     }
 
@@ -90,3 +98,78 @@ impl StateSources {
         })
     }
 }
+
+/// The upstream servers of all routes that give no answers now.
+fn failing_upstreams(
+    in_force: &InForce,
+    config: &Config,
+    forwarder: &Forwarder,
+) -> Vec<FailingUpstream> {
+    let usable = &in_force.zone.upstreams;
+    let mut failing = failing_servers(None, &in_force.servers.upstreams, usable, forwarder);
+
+    for (domain, servers) in &in_force.servers.stub_domains {
+        let Ok(domain) = Name::parse(domain) else {
+            continue;
+        };
+        let mut stub_domains = in_force.zone.stub_domains.iter();
+        let usable = stub_domains.find(|(known, _)| *known == domain);
+        let usable = usable.map_or(&[][..], |(_, usable)| usable);
+        let domain = Some(domain.to_lowercase());
+        failing.extend(failing_servers(domain, servers, usable, forwarder));
+    }
+
+    failing.extend(servers_without_address(in_force, config));
+    failing
+}
+
+/// Those of the `servers` of a route that are down or left out. `usable` are not left out.
+fn failing_servers(
+    domain: Option<Name>,
+    servers: &[Upstream],
+    usable: &[Upstream],
+    forwarder: &Forwarder,
+) -> Vec<FailingUpstream> {
+    let mut failing = Vec::new();
+    for server in servers {
+        let cause = if !usable.contains(server) {
+            FailingCause::Loop
+        } else if forwarder.is_down(server) {
+            FailingCause::Down
+        } else {
+            continue;
+        };
+        failing.push(FailingUpstream {
+            domain: domain.clone(),
+            server: server.to_string(),
+            cause,
+        });
+    }
+    failing
+}
+
+/// The stub servers given by name whose name has no address.
+fn servers_without_address(in_force: &InForce, config: &Config) -> Vec<FailingUpstream> {
+    let mut failing = Vec::new();
+    for (domain, servers) in &config.stub_domains {
+        let Ok(domain) = Name::parse(domain) else {
+            continue;
+        };
+        for server in servers {
+            let ServerAddr::Name { name, .. } = server else {
+                continue;
+            };
+            if in_force.unresolved_names.contains(name) {
+                failing.push(FailingUpstream {
+                    domain: Some(domain.to_lowercase()),
+                    server: server.to_string(),
+                    cause: FailingCause::WithoutAddress,
+                });
+            }
+        }
+    }
+    failing
+}
+
+#[cfg(test)]
+mod tests;

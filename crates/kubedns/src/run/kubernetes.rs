@@ -90,6 +90,7 @@ impl BoundKubedns {
         let explainer = explainer::new(
             options,
             &server.configuration,
+            &server.dns.forwarder,
             &status,
             &index,
             &metrics,

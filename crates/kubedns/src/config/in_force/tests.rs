@@ -359,7 +359,7 @@ fn show(in_force: &InForce) -> Vec<String> {
     }
     if !in_force.server_names.is_empty() {
         let names: Vec<&str> = in_force.server_names.iter().map(String::as_str).collect();
-        let unresolved = in_force.unresolved_names;
+        let unresolved = in_force.unresolved_names.len();
         lines.push(format!("{unresolved} unresolved of {}", names.join(" ")));
     }
     for server in &in_force.own_servers {
