@@ -116,7 +116,7 @@ fn failing_upstreams(
         let usable = stub_domains.find(|(known, _)| *known == domain);
         let usable = usable.map_or(&[][..], |(_, usable)| usable);
         let domain = Some(domain.to_lowercase());
-        failing.extend(failing_servers(domain, servers, usable, forwarder));
+        failing.extend(failing_servers(domain.as_ref(), servers, usable, forwarder));
     }
 
     failing.extend(servers_without_address(in_force, config));
@@ -125,7 +125,7 @@ fn failing_upstreams(
 
 /// Those of the `servers` of a route that are down or left out. `usable` are not left out.
 fn failing_servers(
-    domain: Option<Name>,
+    domain: Option<&Name>,
     servers: &[Upstream],
     usable: &[Upstream],
     forwarder: &Forwarder,
@@ -140,7 +140,7 @@ fn failing_servers(
             continue;
         };
         failing.push(FailingUpstream {
-            domain: domain.clone(),
+            domain: domain.cloned(),
             server: server.to_string(),
             cause,
         });
