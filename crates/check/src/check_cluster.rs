@@ -8,6 +8,7 @@ mod names;
 mod page;
 mod pod;
 mod report;
+mod upstreams;
 
 use std::ffi::OsString;
 use std::time::Duration;

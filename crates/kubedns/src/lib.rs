@@ -5,6 +5,7 @@ pub mod config;
 mod descriptors;
 pub mod etcd;
 mod forget;
+mod idle_upstreams;
 pub mod index_task;
 pub mod loops;
 pub mod metrics;

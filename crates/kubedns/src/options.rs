@@ -233,6 +233,13 @@ pub struct Options {
     /// separated by commas, each the SHA-256 of a public key
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_tls_pin: Pins,
+    /// time without a usable answer after which a server is probed; 0 for never
+    #[arg(long, value_name = "duration", default_value = "5s")]
+    pub upstream_probe_period: GoPeriod,
+    /// external name that probes of servers ask for in turn with the name servers of the root, which
+    /// some servers refuse
+    #[arg(long, value_name = "string", default_value = "example.com", value_parser = Name::parse)]
+    pub upstream_probe_name: Name,
     /// dnstap reader that receives each query and its response, `unix:///PATH` or
     /// `tcp://HOST:PORT`; empty for none
     #[arg(long, value_name = "string", default_value = "")]

@@ -12,7 +12,8 @@ use skydns::forward::Forwarder;
 use wire::Upstream;
 
 const NAME: &str = "kubedns_forward_upstream_up";
-const HELP: &str = "0 while the last queries to this upstream of this route failed, within the last minute; else 1.";
+const HELP: &str =
+    "0 while this upstream of this route is silent, or gives no usable answers; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 
 /// Bound of the exported series. The number of stub domains and servers has no bound.

@@ -58,6 +58,8 @@ pub enum FindingKind {
     StubDomainDown,
     /// Some upstreams do not answer.
     UpstreamDown,
+    /// No upstream for external names has given a usable answer to a probe yet.
+    UpstreamsUnproven,
     /// The TLS certificate of an upstream is not trusted.
     UpstreamNotTrusted,
     /// An upstream forwards back to the pod.
@@ -129,7 +131,7 @@ impl FindingFacts {
 }
 
 /// All kinds, in the order of the enum.
-const FINDINGS: [FindingFacts; 18] = [
+const FINDINGS: [FindingFacts; 19] = [
     FindingFacts::down(
         FindingKind::KubednsSilent,
         FindingGroup::Pod,
@@ -178,6 +180,13 @@ const FINDINGS: [FindingFacts; 18] = [
         "upstream_down",
         "upstream-down",
         "Ask it with dig from the node; the other servers answer meanwhile.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::UpstreamsUnproven,
+        FindingGroup::Upstreams,
+        "upstreams_unproven",
+        "upstream-down",
+        "Ask them with dig from the node; name a name that they know in --upstream-probe-name.",
     ),
     FindingFacts::degraded(
         FindingKind::UpstreamNotTrusted,

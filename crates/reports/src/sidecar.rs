@@ -219,6 +219,8 @@ pub struct DnsmasqUpstream {
     pub condition: UpstreamCondition,
     /// The time of the last change of the condition, in milliseconds since 1970.
     pub since: u64,
+    /// The upstream has given a usable answer to a probe since the sidecar started.
+    pub has_answered: bool,
     /// Latency of the last successful probe.
     pub latency_ms: Option<f64>,
     /// The error of the last probe; empty if it succeeded.
@@ -240,8 +242,7 @@ pub enum UpstreamCondition {
     Waiting,
     /// The upstream answers.
     Answers,
-    /// The upstream answers REFUSED for names that dnsmasq forwards to it, or SERVFAIL for its stub
-    /// domain.
+    /// The upstream answers SERVFAIL or REFUSED.
     Fails,
     /// The upstream does not answer.
     #[serde(other)]

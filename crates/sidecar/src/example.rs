@@ -40,6 +40,7 @@ pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> DnsmasqUp
             UpstreamCondition::Silent
         },
         since: 1_795_208_000_000,
+        has_answered: true,
         latency_ms: error.is_empty().then_some(4.25),
         error: error.to_owned(),
         probes: 9,

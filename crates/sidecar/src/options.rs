@@ -5,10 +5,11 @@ use std::time::Duration;
 use daemon::flags::int;
 use daemon::klog::LogFlags;
 use daemon::metrics::NamePrefix;
+use hickory_proto::rr::Name;
 use wire::ServerAddr;
 
 use crate::nslookup::NslookupCommand;
-use crate::spec::ProbeSpec;
+use crate::spec::{ProbeSpec, fully_qualified};
 
 /// The help text of `--probe`: the text of kube-dns, with additions.
 const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
@@ -47,8 +48,11 @@ pub struct Options {
     #[arg(long, value_name = "string", help = PROBE)]
     pub probe: Vec<ProbeSpec>,
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
-    #[arg(long, value_name = "int", default_value = "10000", value_parser = int::<u64>)]
+    #[arg(long, value_name = "int", default_value = "5000", value_parser = int::<u64>)]
     pub upstream_probe_interval_ms: u64,
+    /// external name that probes of these servers ask for if they refuse the name servers of the root
+    #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
+    pub upstream_probe_name: Name,
     /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed
     /// name is answered)
     #[arg(long, value_name = "string", value_enum, default_value_t)]

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::peers::ReportPeers;
 use crate::probe::{Probe, probed_part};
 use crate::spec::ProbeSpec;
-use crate::upstreams::UpstreamProbes;
+use crate::upstreams::{ProbeSettings, UpstreamProbes};
 use crate::verdict::Verdicts;
 
 /// State that the tasks and the routes share.
@@ -131,11 +131,15 @@ impl Dnsmasq {
         let interval = options.dnsmasq_poll_interval();
         let counters = CounterReader::new(server.clone(), interval, namespace, metrics)?;
 
+        let settings = ProbeSettings {
+            interval: Duration::from_millis(options.upstream_probe_interval_ms),
+            probe_name: options.upstream_probe_name.clone(),
+        };
         let upstreams = UpstreamProbes::new(
             server,
             others,
             Arc::clone(peers),
-            Duration::from_millis(options.upstream_probe_interval_ms),
+            settings,
             namespace,
             metrics,
         )?;

@@ -6,13 +6,16 @@
 //! per interval. A server with a probe of its own, such as kubedns, is left out.
 //!
 //! The nanny reports which names an upstream serves. For a stub domain, the query is the SOA of
-//! that domain; otherwise the query is the NS of the root. SERVFAIL for a stub domain is a failure.
-//! SERVFAIL for the root counts as an answer: a resolver without access to the root may answer
-//! other names. REFUSED is a failure, unless the names that the upstream serves are unknown.
-//! REFUSED for the root is no outage in the verdict, because the upstream may serve other names.
+//! that domain; otherwise the query is the NS of the root and, if that is refused, the address of a
+//! name of the operator's choice. SERVFAIL and REFUSED are failures. A failed probe is repeated at
+//! once.
+//!
+//! An upstream that has never given a usable answer may serve private names alone. The verdict tells
+//! such an upstream from one that has answered before.
 
 mod listed;
 mod metrics;
+mod probe;
 mod purpose;
 mod trouble;
 mod upstream;
@@ -23,18 +26,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{DnsAnswer, ExchangeError, query_server};
-use hickory_proto::op::Query;
+use hickory_proto::rr::Name;
 use parking_lot::Mutex;
 use reports::nanny::NannyStatus;
 use reports::sidecar::DnsmasqUpstream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
-use wire::{ServerAddr, Transport};
+use wire::ServerAddr;
 
 use self::listed::{ListedUpstream, list_upstreams};
 use self::metrics::UpstreamMetrics;
+use self::probe::{ProbeOutcome, UpstreamProbe};
 use self::purpose::UpstreamPurpose;
 use self::upstream::ProbedUpstream;
 use crate::peers::ReportPeers;
@@ -44,10 +47,17 @@ use crate::time::{Now, repeat};
 const MAX_UPSTREAMS: usize = 64;
 /// The minimum interval of the probes.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout of a probe: long enough for a resolver that answers SERVFAIL after its own timeouts.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay before the first round: dnsmasq may still be starting.
 const FIRST_DELAY: Duration = Duration::from_secs(2);
+
+/// The flags of the probes.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeSettings {
+    /// The interval of the probes; zero disables them.
+    pub(crate) interval: Duration,
+    /// An external name.
+    pub(crate) probe_name: Name,
+}
 
 /// Probes of the upstreams of one dnsmasq.
 #[derive(Debug)]
@@ -56,18 +66,18 @@ pub(crate) struct UpstreamProbes {
     /// Servers that need no probe as upstreams.
     others: Vec<ServerAddr>,
     peers: Arc<ReportPeers>,
-    interval: Duration,
+    settings: ProbeSettings,
     metrics: UpstreamMetrics,
     known: Mutex<BTreeMap<SocketAddr, ProbedUpstream>>,
 }
 
 impl UpstreamProbes {
-    /// Starts without results. `others` are not probed; an `interval` of zero disables the probes.
+    /// Starts without results. `others` are not probed.
     pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,
         peers: Arc<ReportPeers>,
-        interval: Duration,
+        settings: ProbeSettings,
         namespace: &str,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
@@ -75,7 +85,7 @@ impl UpstreamProbes {
             dnsmasq,
             others,
             peers,
-            interval,
+            settings,
             metrics: UpstreamMetrics::new(namespace, metrics)?,
             known: Mutex::default(),
         })
@@ -92,12 +102,13 @@ impl UpstreamProbes {
     }
 
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        if self.interval.is_zero() {
+        let interval = self.settings.interval;
+        if interval.is_zero() {
             return stop.cancelled().await;
         }
 
         let first = Instant::now() + FIRST_DELAY;
-        let ticks = interval_at(first, self.interval.max(MIN_INTERVAL));
+        let ticks = interval_at(first, interval.max(MIN_INTERVAL));
         repeat(ticks, stop, || Arc::clone(&self).probe_all()).await;
     }
 
@@ -107,12 +118,13 @@ impl UpstreamProbes {
 
         // A silent upstream must not delay the others.
         let mut probes = JoinSet::new();
-        for (address, question) in self.questions() {
+        for (address, probe) in self.next_probes() {
             let this = Arc::clone(&self);
             probes.spawn(async move {
-                let server = ServerAddr::from(address);
-                let asked = query_server(&server, Transport::Udp, &question, TIMEOUT).await;
-                this.record(address, asked);
+                let outcome = probe.clone().run(address).await;
+                if this.record(address, outcome) {
+                    this.record(address, probe.run(address).await);
+                }
             });
         }
         probes.join_all().await;
@@ -132,11 +144,11 @@ impl UpstreamProbes {
         }
     }
 
-    fn questions(&self) -> Vec<(SocketAddr, Query)> {
+    fn next_probes(&self) -> Vec<(SocketAddr, UpstreamProbe)> {
         let known = self.known.lock();
         known
             .iter()
-            .map(|(address, upstream)| (*address, upstream.purpose.question.clone()))
+            .map(|(address, upstream)| (*address, upstream.next_probe()))
             .collect()
     }
 
@@ -165,8 +177,9 @@ impl UpstreamProbes {
         for (address, queries) in &wanted {
             let upstream = known
                 .entry(*address)
-                .or_insert_with(|| ProbedUpstream::new(*address, self.metrics.series_of(*address)));
-            upstream.update(UpstreamPurpose::in_routes(*address, nanny), *queries);
+                .or_insert_with(|| self.new_upstream(*address));
+            let purpose = UpstreamPurpose::in_routes(*address, nanny, &self.settings.probe_name);
+            upstream.update(purpose, *queries);
         }
 
         // The list is read in each round; most of the time it is the same.
@@ -184,12 +197,18 @@ impl UpstreamProbes {
             || self.others.contains(&ServerAddr::from(address))
     }
 
-    fn record(&self, address: SocketAddr, asked: Result<DnsAnswer, ExchangeError>) {
+    fn new_upstream(&self, address: SocketAddr) -> ProbedUpstream {
+        let purpose = UpstreamPurpose::unknown(&self.settings.probe_name);
+        ProbedUpstream::new(address, purpose, self.metrics.series_of(address))
+    }
+
+    /// Records the outcome of a probe. Returns whether to repeat the probe at once.
+    fn record(&self, address: SocketAddr, outcome: ProbeOutcome) -> bool {
         // The upstream may have left the list meanwhile.
-        if let Some(upstream) = self.known.lock().get_mut(&address) {
-            let outcome = upstream.purpose.judge(asked);
-            upstream.record(outcome, Now::read());
-        }
+        let mut known = self.known.lock();
+        known
+            .get_mut(&address)
+            .is_some_and(|upstream| upstream.record(outcome, Now::read()))
     }
 }
 

@@ -22,7 +22,8 @@
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer: at once when no upstream is left to wait
 //!   for.
-//! * Dead upstreams are tried last until they answer a probe or a query (`health`).
+//! * Dead upstreams are tried last until they answer a probe or a query (`health`). Upstreams
+//!   without queries are probed by [`Forwarder::probe_idle`].
 //! * The rest of the question is our own (`query`): the name in lower case, an OPT record with our
 //!   UDP size. Clients whose questions are the same to an upstream share one query, which is sent
 //!   once (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its
@@ -103,11 +104,14 @@ use health::UpstreamHealth;
 use in_flight::{
     ForwardOutcome, InFlightKey, InFlightQueries, JoinOutcome, OutcomeWaiter, QueryOwner,
 };
-use key::QueryKey;
+use key::{QueryKey, UpstreamList};
 use loops::LoopProbes;
 use pool::ConnectionPool;
 use tls::TlsClient;
 use wire::{Transport, name::Name};
+
+/// Tries of a probe of an upstream without queries: one packet may be lost.
+const IDLE_PROBE_TRIES: u32 = 2;
 
 /// Shortest time between two log lines that name a client with too many queries.
 const WARN_EVERY: Duration = Duration::from_secs(10);
@@ -409,8 +413,23 @@ impl Forwarder {
         (came_back || replied).then_some(came_back)
     }
 
-    /// Whether an upstream is failing: dead, or failed several times in a row. Failures older than
-    /// a minute do not count.
+    /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`, all at
+    /// once and in tasks of their own, each in one at a time. A probe without a reply is repeated
+    /// once. Each probe asks another question: one that the upstream has answered before, then
+    /// those listed beside the upstream.
+    pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
+        let now = Instant::now();
+        for (upstream, queries) in upstreams {
+            let questions = probe_questions(upstream, queries);
+            let health = &self.state.health;
+            if let Some(question) = health.begin_idle_probe(upstream, &questions, idle, now) {
+                attempts::spawn_probe(&self.state, upstream, question, IDLE_PROBE_TRIES);
+            }
+        }
+    }
+
+    /// Whether an upstream is failing: dead, answering SERVFAIL or REFUSED to everything, or failed
+    /// several times in a row. Failures older than a minute do not count.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.state.health.is_down(upstream, Instant::now())
     }
@@ -429,6 +448,15 @@ impl Forwarder {
         self.state.tasks.close();
         self.state.tasks.wait().await;
     }
+}
+
+fn probe_questions(upstream: &Upstream, queries: &[UpstreamQuery]) -> Vec<Arc<QueryKey>> {
+    let upstreams: UpstreamList = [upstream.clone()].into();
+    let keys = queries.iter().map(|query| QueryKey {
+        query: query.clone(),
+        upstreams: Arc::clone(&upstreams),
+    });
+    keys.map(Arc::new).collect()
 }
 
 /// The error of a caller that cannot wait for the upstreams.

@@ -2,15 +2,15 @@
 
 use futures::future::join_all;
 use reports::finding::{FindingGroup, FindingKind, PodFinding};
-use reports::kubedns::{KubednsReport, RouteServer};
-use reports::sidecar::{DnsmasqUpstream, ProbeStatus, SidecarStatus, UpstreamCondition};
+use reports::sidecar::{ProbeStatus, SidecarStatus};
 
 use super::Options;
 use super::page::read_page;
 use super::report::{CheckLine, milliseconds};
+use super::upstreams;
 
 const GROUP: &str = "pod";
-const UPSTREAMS: &str = "upstreams";
+const UPSTREAMS: &str = upstreams::GROUP;
 const CONFIGURATION: &str = "configuration";
 /// Bound of a page in octets, except for the sidecar's status.
 const MAX_PAGE: usize = 64 << 10;
@@ -70,7 +70,7 @@ pub(super) async fn check_status(
     let mut checks = check_probes(&options.sidecar, status).await;
     checks.extend(check_nanny(status));
     checks.extend(findings_in(status, FindingGroup::Pod));
-    checks.extend(check_upstreams(status));
+    checks.extend(check_upstreams(options, status).await);
     checks.extend(check_configuration(status));
     checks
 }
@@ -156,21 +156,13 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> CheckLine {
         .with_advice(finding.action.as_str(), finding.section())
 }
 
-/// Checks each upstream, and appends the sidecar's findings about upstreams.
-fn check_upstreams(status: &SidecarStatus) -> Vec<CheckLine> {
-    let mut checks = Vec::new();
-    if let Some(dnsmasq) = &status.dnsmasq {
-        // An upstream that serves no known name is one of dnsmasq's arguments.
-        let serving = dnsmasq.upstreams.iter().filter(|up| !up.serves.is_empty());
-        checks.extend(serving.map(check_dnsmasq_upstream));
-    }
-    // dnsmasq may have kubedns as its only server, or be absent.
-    if let Some(kubedns) = &status.kubedns.known
-        && status.forwards_by_kubedns()
-    {
-        let servers = kubedns.routes.iter();
-        checks.extend(servers.map(|server| check_route_server(kubedns, server)));
-    }
+/// Asks each upstream, and appends the sidecar's findings about upstreams.
+async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<CheckLine> {
+    let routes = upstreams::list_upstreams(status);
+    let asked = routes
+        .iter()
+        .map(|route| route.check(&options.external_name));
+    let mut checks = join_all(asked).await;
     if checks.is_empty() {
         let text = "there are none, or they are not known yet";
         checks.push(CheckLine::warning(UPSTREAMS, text));
@@ -185,64 +177,6 @@ fn check_upstreams(status: &SidecarStatus) -> Vec<CheckLine> {
         ));
     }
     checks
-}
-
-fn check_dnsmasq_upstream(upstream: &DnsmasqUpstream) -> CheckLine {
-    let address = &upstream.address;
-    let names: Vec<String> = upstream
-        .serves
-        .iter()
-        .map(|domain| route_names(domain))
-        .collect();
-    let names = names.join(", ");
-
-    // A silent upstream is a warning: other servers may answer for its names.
-    match upstream.condition {
-        UpstreamCondition::Answers => {
-            let time = match upstream.latency_ms {
-                Some(time) => format!(" in {time:.1} ms"),
-                None => String::new(),
-            };
-            CheckLine::passed(UPSTREAMS, format!("{address} answers{time}, for {names}"))
-        }
-        UpstreamCondition::Waiting => CheckLine::skipped(
-            UPSTREAMS,
-            format!("{address} has not been probed yet, for {names}"),
-        ),
-        UpstreamCondition::Fails | UpstreamCondition::Silent => {
-            CheckLine::warning(UPSTREAMS, format!("{address} does not answer, for {names}"))
-                .with_detail(upstream.error.as_str())
-        }
-    }
-}
-
-fn check_route_server(kubedns: &KubednsReport, server: &RouteServer) -> CheckLine {
-    let address = &server.address;
-    let names = route_names(&server.route);
-    if !server.is_up {
-        let text = format!("kubedns: {address} does not answer, for {names}");
-        return CheckLine::warning(UPSTREAMS, text);
-    }
-
-    // Only the busiest upstreams have a latency.
-    let mut upstreams = kubedns.upstreams.iter();
-    let upstream = upstreams.find(|upstream| upstream.address == *address);
-    let time = match upstream.and_then(|upstream| upstream.mean_ms) {
-        Some(time) => format!(" in {time:.1} ms on average"),
-        None => String::new(),
-    };
-    CheckLine::passed(
-        UPSTREAMS,
-        format!("kubedns: {address} answers{time}, for {names}"),
-    )
-}
-
-fn route_names(route: &str) -> String {
-    if route == "." {
-        "external names".to_owned()
-    } else {
-        format!("names of {route}")
-    }
 }
 
 /// The findings about the configuration, or that the newest version is in force.

@@ -17,6 +17,7 @@ use super::http::HttpServers;
 use crate::config::{ConfigFeed, ConfigFlags, Configuration};
 use crate::etcd::EtcdZones;
 use crate::forget;
+use crate::idle_upstreams::IdleUpstreams;
 use crate::loops::LoopFinder;
 use crate::metrics::ConfigMetrics;
 use crate::options::{DnsmasqTopology, Domain, Exposition, Options, TransferTo};
@@ -142,7 +143,15 @@ impl<B: Backend> BoundServer<B> {
         self.dns.start(tasks, start.changes, stop);
 
         // The configuration, and what follows its edits.
-        if self.options.topology == DnsmasqTopology::Direct {
+        let options = self.options;
+        let idle_upstreams = IdleUpstreams::new(
+            &forwarder,
+            in_force.clone(),
+            options.upstream_probe_period.duration(),
+            options.upstream_probe_name.to_lowercase(),
+        );
+        tasks.lasting("probing idle upstreams", idle_upstreams.run(stop.clone()));
+        if options.topology == DnsmasqTopology::Direct {
             let emptying = forget::empty_cache_on_edits(forwarder, in_force, stop.clone());
             tasks.lasting("emptying the cache after edits", emptying);
         }

@@ -103,13 +103,13 @@ fn healthy_pod_is_shown_well() {
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
              2 restarts last end: signal 9",
             "sidecar running for 1 h 2 min, health mode: self",
-            "kubedns \u{2713} answers (55 s); kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
+            "kubedns \u{2713} answers for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
             "version 00ff in force since 2026-11-21T01:00:00Z",
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
             "none was rejected",
             "Upstreams of dnsmasq address for state latency queries failed probes \
-             192.0.2.9:53 everything else \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
+             192.0.2.9:53 everything else \u{2713} answers for 55 s 4.25 ms 17 0 of 9",
             "192.0.2.9:53 \u{2713} answers 5 1 12.3 ms",
         ],
     );
@@ -243,9 +243,9 @@ fn failing_upstreams_are_listed_twice() {
         &page,
         &[
             "\u{26a0} upstreams that do not answer: 192.0.2.1:53 \u{26a0} upstreams that fail: 192.0.2.2:53",
-            "192.0.2.1:53 everything else \u{2717} does not answer (55 s) i/o timeout - 17 2 of 9",
-            "192.0.2.2:53 acme.local, beta.local \u{2717} fails (55 s) REFUSED for acme.local. SOA - 17 2 of 9",
-            "192.0.2.3:53 from the arguments of dnsmasq \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
+            "192.0.2.1:53 everything else \u{2717} does not answer for 55 s i/o timeout - 17 2 of 9",
+            "192.0.2.2:53 acme.local, beta.local \u{2717} fails for 55 s REFUSED for acme.local. SOA - 17 2 of 9",
+            "192.0.2.3:53 from the arguments of dnsmasq \u{2713} answers for 55 s 4.25 ms 17 0 of 9",
         ],
     );
     status.dnsmasq.as_mut().unwrap().upstreams.clear();

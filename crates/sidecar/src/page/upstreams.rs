@@ -43,7 +43,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, now: u64) -> Markup {
             td data-label="address" { (upstream.address) }
             td data-label="for" { (served_names(upstream)) }
             td data-label="state" class=(class) {
-                (words) " (" (age) ")"
+                (words) " for " (age)
                 @if !upstream.error.is_empty() { code { (upstream.error) } }
             }
             td.n data-label="latency" { (latency(upstream.latency_ms)) }
@@ -117,8 +117,11 @@ fn state_cell(kubedns: &KubednsReport, upstream: &KubednsUpstream) -> Markup {
             "\u{2717} not asked: its TLS certificate is not trusted",
         ),
         (_, Some(true)) if upstream.requests == 0.0 => ("waiting", "\u{2013} not asked yet"),
+        (_, Some(true)) if upstream.errors >= upstream.requests => {
+            ("waiting", "\u{2013} no usable answer yet")
+        }
         (_, Some(true)) => ("ok", "\u{2713} answers"),
-        (_, Some(false)) => ("failed", "\u{2717} does not answer"),
+        (_, Some(false)) => ("failed", "\u{2717} gives no usable answers"),
         (_, None) => ("waiting", "\u{2013} not in use"),
     };
     html! { td data-label="state" class=(class) { (words) } }

@@ -2,12 +2,12 @@
 //! is bounded.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::trouble::{TroubleCause, UpstreamTrouble};
+use super::probe::ProbeOutcome;
+use super::trouble::TroubleCause;
 use crate::metric_name::metric_name;
 
 /// Histogram buckets of the latency, in seconds.
@@ -100,10 +100,10 @@ impl UpstreamMetrics {
 }
 
 impl UpstreamSeries {
-    pub(super) fn count_probe(&self, outcome: &Result<Duration, UpstreamTrouble>) {
+    pub(super) fn count_probe(&self, outcome: &ProbeOutcome) {
         self.probes.inc();
         match outcome {
-            Ok(latency) => self.duration.observe(latency.as_secs_f64()),
+            Ok(answer) => self.duration.observe(answer.latency.as_secs_f64()),
             Err(trouble) => {
                 for (cause, errors) in &self.errors {
                     if *cause == trouble.cause {

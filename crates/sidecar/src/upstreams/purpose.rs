@@ -1,5 +1,4 @@
-//! The names that an upstream serves. The served names determine the query of the probe, and which
-//! responses are failures.
+//! The names that an upstream serves. The served names determine the queries of the probe.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,81 +10,82 @@ use reports::nanny::NannyStatus;
 
 use super::trouble::{TroubleCause, UpstreamTrouble};
 
-/// The query of a probe, and the names that the upstream serves.
+/// The queries of a probe, and the names that the upstream serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpstreamPurpose {
     /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if
     /// unknown.
     pub(super) domains: Vec<String>,
-    pub(super) question: Query,
-    /// SERVFAIL for the query is a failure. False for queries for the root, because a server of
-    /// private names may be unable to answer them.
-    must_know: bool,
+    /// The queries, in the order in which they are tried until one has a usable answer.
+    pub(super) questions: Vec<Query>,
 }
 
 impl UpstreamPurpose {
-    /// The purpose of an upstream with unknown names. The query is for the name servers of the
-    /// root.
-    pub(super) fn unknown() -> Self {
+    /// The purpose of an upstream with unknown names. The queries are those for external names.
+    pub(super) fn unknown(probe_name: &Name) -> Self {
         Self {
             domains: Vec::new(),
-            question: Query::query(Name::root(), RecordType::NS),
-            must_know: false,
+            questions: external_questions(probe_name),
         }
     }
 
     /// The purpose of this server in the nanny's routes. The purpose is unknown for servers from
     /// dnsmasq's command line.
-    pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus) -> Self {
+    pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus, probe_name: &Name) -> Self {
         let address = address.to_string();
         let routes = &nanny.routes;
-        let mut this = Self::unknown();
 
-        for (domain, servers) in &routes.stub_domains {
-            if !servers.contains(&address) {
-                continue;
-            }
+        let serves = |servers: &[String]| servers.contains(&address);
+        let mut domains: Vec<String> = routes
+            .stub_domains
+            .iter()
+            .filter(|(_, servers)| serves(servers))
+            .map(|(domain, _)| domain.clone())
+            .collect();
+        let stub_domain = domains
+            .iter()
+            .find_map(|domain| Name::from_ascii(format!("{domain}.")).ok());
 
-            // The query is for the first stub domain.
-            if this.domains.is_empty()
-                && let Ok(name) = Name::from_ascii(format!("{domain}."))
-            {
-                this.question = Query::query(name, RecordType::SOA);
-                this.must_know = true;
-            }
-            this.domains.push(domain.clone());
-        }
-
-        if routes.upstreams.contains(&address) {
-            this.question = Self::unknown().question;
-            this.must_know = false;
-            this.domains.push(".".to_owned());
-        }
-        this
-    }
-
-    /// The latency of the answer, or the failure.
-    pub(super) fn judge(
-        &self,
-        asked: Result<DnsAnswer, ExchangeError>,
-    ) -> Result<Duration, UpstreamTrouble> {
-        let answer = asked.map_err(|error| UpstreamTrouble::of_error(&error))?;
-
-        let rcode = answer.message.metadata.response_code;
-        // A resolver without access to the root may still answer other names, and one whose names
-        // are unknown may rightly refuse the root.
-        let cause = match rcode {
-            ResponseCode::ServFail if self.must_know => TroubleCause::Servfail,
-            ResponseCode::Refused if !self.domains.is_empty() => TroubleCause::Refused,
-            _ => return Ok(answer.latency),
+        // A server of external names is one of the two kinds that clients miss first.
+        let is_external = serves(&routes.upstreams);
+        let questions = match stub_domain {
+            Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],
+            _ => external_questions(probe_name),
         };
-
-        let rcode = rcode_name(rcode);
-        let name = self.question.name();
-        let kind = self.question.query_type();
-        Err(UpstreamTrouble {
-            cause,
-            text: format!("{rcode} for {name} {kind}"),
-        })
+        if is_external {
+            domains.push(".".to_owned());
+        }
+        Self { domains, questions }
     }
+}
+
+/// The queries to a server of external names. A resolver without access to the root may answer other
+/// names.
+fn external_questions(probe_name: &Name) -> Vec<Query> {
+    vec![
+        Query::query(Name::root(), RecordType::NS),
+        Query::query(probe_name.clone(), RecordType::A),
+    ]
+}
+
+/// The latency of a usable answer, or the failure.
+pub(super) fn judge(
+    question: &Query,
+    asked: Result<DnsAnswer, ExchangeError>,
+) -> Result<Duration, UpstreamTrouble> {
+    let answer = asked.map_err(|error| UpstreamTrouble::of_error(&error))?;
+    let rcode = answer.message.metadata.response_code;
+    let cause = match rcode {
+        ResponseCode::ServFail => TroubleCause::Servfail,
+        ResponseCode::Refused => TroubleCause::Refused,
+        _ => return Ok(answer.latency),
+    };
+
+    let rcode = rcode_name(rcode);
+    let name = question.name();
+    let kind = question.query_type();
+    Err(UpstreamTrouble {
+        cause,
+        text: format!("{rcode} for {name} {kind}"),
+    })
 }

@@ -1,6 +1,6 @@
 //! Probes of the upstreams that a scripted dnsmasq lists.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream as Server};
@@ -43,10 +43,11 @@ impl Lab {
         let status = directory.path().join("status.json");
         std::fs::write(&status, nanny).unwrap();
         let metrics = Metrics::new("x").unwrap();
-        let (dnsmasq_at, every) = (ServerAddr::from(dnsmasq.addr()), Duration::from_secs(10));
+        let dnsmasq_at = ServerAddr::from(dnsmasq.addr());
         let peers = Arc::new(ReportPeers::without_ranking("", status.to_str().unwrap()));
         let upstreams =
-            UpstreamProbes::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
+            UpstreamProbes::new(dnsmasq_at, others, peers, settings(10), "kubedns", &metrics)
+                .unwrap();
         Self {
             _dnsmasq: dnsmasq,
             upstreams: Arc::new(upstreams),
@@ -106,6 +107,14 @@ impl Lab {
     }
 }
 
+/// Probes each `seconds` seconds.
+fn settings(seconds: u64) -> ProbeSettings {
+    ProbeSettings {
+        interval: Duration::from_secs(seconds),
+        probe_name: Name::from_ascii("chosen.test.").unwrap(),
+    }
+}
+
 fn text(server: SocketAddr, queries: u64) -> String {
     format!("{}#{} {queries} 0", server.ip(), server.port())
 }
@@ -142,7 +151,7 @@ async fn query_depends_on_served_names() {
         (&stub, "acme.local. 6"),
         (&outside, ". 2"),
         (&both, ". 2"),
-        (&typed, ". 2"),
+        (&typed, ". 2, chosen.test. 1, . 2, chosen.test. 1"),
     ] {
         let asked: Vec<String> = server
             .asked()
@@ -152,7 +161,7 @@ async fn query_depends_on_served_names() {
                 format!("{} {}", question.name, question.rtype)
             })
             .collect();
-        assert_eq!(asked, [expected]);
+        assert_eq!(asked.join(", "), expected);
     }
     let mut said = lab.said();
     said.sort();
@@ -160,26 +169,26 @@ async fn query_depends_on_served_names() {
         said,
         [
             "Answers [.] 0 of 1, asked 7",
-            "Answers [] 0 of 1, asked 7",
             "Answers [acme.local] 0 of 1, asked 7",
             "Answers [beta.local .] 0 of 1, asked 7",
+            "Fails [] 2 of 2, asked 7 REFUSED for . NS",
         ],
     );
 }
 
 #[tokio::test]
-async fn trouble_shows_after_two_probes() {
+async fn failed_probe_is_repeated_at_once() {
     let silent = Server::start(|_: &Asked| Reaction::silence()).await;
+    let servfail = answering("SERVFAIL").await;
     let refused = answering("REFUSED").await;
     let dead: SocketAddr = ([127, 0, 0, 1], testkit::ports::free_port()).into();
     for (server, condition, error, cause) in [
         (silent.addr(), "Silent", "i/o timeout", "timeout"),
         (dead, "Silent", "connection refused", "unreachable"),
+        (servfail.addr(), "Fails", "SERVFAIL for . NS", "servfail"),
         (refused.addr(), "Fails", "REFUSED for . NS", "refused"),
     ] {
         let lab = Lab::of_upstream(server).await;
-        lab.rounds(1).await;
-        assert_eq!(lab.said(), [format!("Waiting [.] 1 of 1, asked 0 {error}")]);
         lab.rounds(1).await;
         let twice = format!("{condition} [.] 2 of 2, asked 0 {error}");
         assert_eq!(lab.said(), [twice]);
@@ -188,50 +197,72 @@ async fn trouble_shows_after_two_probes() {
             lab.exported(server),
             [errors, "probes_total{} 2".to_owned()]
         );
+        let has_answered = lab.upstreams.status()[0].has_answered;
+        assert!(!has_answered);
     }
 }
 
+/// A stub domain has one query. Other servers have a second one, with a name of the operator.
 #[tokio::test]
-async fn servfail_fails_only_stub_domains() {
-    let servfail = answering("SERVFAIL").await;
-    let of_stub_domain = routes(&[("acme.local", servfail.addr())], &[]);
-    let of_all = routes(&[], &[servfail.addr()]);
-    let in_stub_domain = ["Waiting [acme.local] 1 of 1", "Fails [acme.local] 2 of 2"]
-        .map(|said| format!("{said}, asked 0 SERVFAIL for acme.local. SOA"));
-    let answers = |serves: &str| {
-        ["1", "2"].map(|probes| format!("Answers [{serves}] 0 of {probes}, asked 0"))
+async fn refused_root_leaves_second_query() {
+    let picky = || {
+        Server::start(|asked: &Asked| {
+            let rcode = if asked.name() == "chosen.test." {
+                "NXDOMAIN"
+            } else {
+                "REFUSED"
+            };
+            Reply::to(&asked.packet).rcode(rcode).into()
+        })
     };
-    for (nanny, expected) in [
-        (of_stub_domain.as_str(), in_stub_domain),
-        (&of_all, answers(".")),
-        ("{}", answers("")),
+    for (serves, expected) in [
+        (
+            "acme.local",
+            "Fails [acme.local] 2 of 2, asked 0 REFUSED for acme.local. SOA",
+        ),
+        (".", "Answers [.] 0 of 1, asked 0"),
+        ("", "Answers [] 0 of 1, asked 0"),
     ] {
-        let lab = Lab::start(&[text(servfail.addr(), 0)], nanny, Vec::new()).await;
-        for said in expected {
-            lab.rounds(1).await;
-            assert_eq!(lab.said(), [said], "{nanny}");
+        let server = picky().await;
+        let nanny = match serves {
+            "" => "{}".to_owned(),
+            "." => routes(&[], &[server.addr()]),
+            domain => routes(&[(domain, server.addr())], &[]),
+        };
+        let lab = Lab::start(&[text(server.addr(), 0)], &nanny, Vec::new()).await;
+        lab.rounds(1).await;
+        assert_eq!(lab.said(), [expected], "{serves}");
+        if serves == "acme.local" {
+            continue;
         }
+
+        // The next probe begins with the query that was answered.
+        lab.rounds(1).await;
+        assert_eq!(server.count_of("chosen.test.", "A"), 2, "{serves}");
+        assert_eq!(server.count_of(".", "NS"), 1, "{serves}");
     }
 }
 
 /// A resolver without access to the root answers SERVFAIL after three seconds.
 #[tokio::test]
-async fn late_servfail_is_an_answer() {
+async fn late_servfail_is_no_silence() {
     let late = Server::start(|asked: &Asked| {
         Reaction::from(Reply::to(&asked.packet).rcode("SERVFAIL")).after(Duration::from_secs(3))
     })
     .await;
     let lab = Lab::of_upstream(late.addr()).await;
     lab.rounds(1).await;
-    assert_eq!(lab.said(), ["Answers [.] 0 of 1, asked 0"]);
+    assert_eq!(lab.said(), ["Fails [.] 2 of 2, asked 0 SERVFAIL for . NS"]);
 }
 
 #[tokio::test]
 async fn single_lost_packet_changes_no_condition() {
-    let silent = Arc::new(AtomicBool::new(false));
-    let state = Arc::clone(&silent);
+    let lost = Arc::new(AtomicU64::new(0));
+    let to_lose = Arc::clone(&lost);
     let server = Server::start(move |asked: &Asked| {
-        if state.load(Ordering::Relaxed) {
+        let lose_one = |left: u64| left.checked_sub(1);
+        let lost = to_lose.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose_one);
+        if lost.is_ok() {
             Reaction::silence()
         } else {
             Reply::to(&asked.packet).rcode("NOERROR").into()
@@ -239,22 +270,22 @@ async fn single_lost_packet_changes_no_condition() {
     })
     .await;
     let lab = Lab::of_upstream(server.addr()).await;
-    for (is_silent, expected) in [
-        (false, "Answers [.] 0 of 1, asked 0"),
-        (true, "Answers [.] 1 of 2, asked 0 i/o timeout"),
-        (true, "Silent [.] 2 of 3, asked 0 i/o timeout"),
-        (false, "Answers [.] 2 of 4, asked 0"),
+    for (packets, expected) in [
+        (0, "Answers [.] 0 of 1, asked 0"),
+        (1, "Answers [.] 1 of 3, asked 0"),
+        (2, "Silent [.] 3 of 5, asked 0 i/o timeout"),
+        (0, "Answers [.] 3 of 6, asked 0"),
     ] {
-        silent.store(is_silent, Ordering::Relaxed);
+        lost.store(packets, Ordering::Relaxed);
         lab.rounds(1).await;
         assert_eq!(lab.said(), [expected]);
     }
     assert_eq!(
         lab.exported(server.addr()),
         [
-            "errors_total{cause=\"timeout\",} 2",
-            "probe_duration_seconds_count{} 2",
-            "probes_total{} 4"
+            "errors_total{cause=\"timeout\",} 3",
+            "probe_duration_seconds_count{} 3",
+            "probes_total{} 6"
         ],
     );
 }
@@ -341,7 +372,7 @@ async fn zero_interval_disables_probes() {
         dnsmasq,
         Vec::new(),
         Arc::new(ReportPeers::without_ranking("", "")),
-        Duration::ZERO,
+        settings(0),
         "kubedns",
         &metrics,
     )

@@ -44,6 +44,11 @@ impl TroubleCause {
         }
     }
 
+    /// Whether the upstream answered, although not usably.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, Self::Servfail | Self::Refused)
+    }
+
     pub(super) fn condition(self) -> UpstreamCondition {
         match self {
             Self::Timeout | Self::Unreachable => UpstreamCondition::Silent,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use reports::sidecar::{DnsmasqUpstream, UpstreamCondition};
 
 use super::metrics::UpstreamSeries;
+use super::probe::{ProbeOutcome, UpstreamProbe, UsableAnswer};
 use super::purpose::UpstreamPurpose;
 use super::trouble::UpstreamTrouble;
 use crate::monotonic::Monotonic;
@@ -13,11 +14,19 @@ use crate::time::{Now, milliseconds};
 
 /// Failures in a row that change the condition. A single lost packet does not change the condition.
 const FAILURES_IN_A_ROW: u32 = 2;
+/// Timeout of each query to an upstream that has answered before. With one repetition and the
+/// default interval, an upstream that falls silent is found within ten seconds.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of each query to another upstream: long enough for a resolver that answers SERVFAIL after
+/// its own timeouts.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of one upstream.
 #[derive(Debug)]
 pub(super) struct ProbedUpstream {
     pub(super) purpose: UpstreamPurpose,
+    /// The position of the query that the upstream answered last.
+    preferred: usize,
     pub(super) status: DnsmasqUpstream,
     since: Instant,
     failures_in_a_row: u32,
@@ -26,13 +35,18 @@ pub(super) struct ProbedUpstream {
 }
 
 impl ProbedUpstream {
-    pub(super) fn new(address: SocketAddr, series: UpstreamSeries) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        purpose: UpstreamPurpose,
+        series: UpstreamSeries,
+    ) -> Self {
         let status = DnsmasqUpstream {
             address: address.to_string(),
             ..DnsmasqUpstream::default()
         };
         Self {
-            purpose: UpstreamPurpose::unknown(),
+            purpose,
+            preferred: 0,
             status,
             since: Instant::now(),
             failures_in_a_row: 0,
@@ -54,15 +68,35 @@ impl ProbedUpstream {
         self.series.add_queries(self.queries.increase(queries));
         self.status.queries = queries;
         self.status.serves.clone_from(&purpose.domains);
-        self.purpose = purpose;
+        if self.purpose != purpose {
+            self.preferred = 0;
+            self.purpose = purpose;
+        }
     }
 
-    /// Records the outcome of a probe.
-    pub(super) fn record(&mut self, outcome: Result<Duration, UpstreamTrouble>, now: Now) {
+    /// The next probe.
+    pub(super) fn next_probe(&self) -> UpstreamProbe {
+        // One that has answered before is silent sooner: its answers to these queries are fast.
+        let timeout = if self.status.has_answered {
+            TIMEOUT
+        } else {
+            FIRST_TIMEOUT
+        };
+        UpstreamProbe {
+            questions: self.purpose.questions.clone(),
+            first: self.preferred,
+            timeout,
+        }
+    }
+
+    /// Records the outcome of a probe. Returns whether to repeat the probe at once: one packet may
+    /// have been lost.
+    pub(super) fn record(&mut self, outcome: ProbeOutcome, now: Now) -> bool {
         self.status.probes += 1;
         self.series.count_probe(&outcome);
+        let is_failure = outcome.is_err();
         let condition = match outcome {
-            Ok(latency) => self.record_answer(latency),
+            Ok(answer) => self.record_answer(answer),
             Err(trouble) => self.record_trouble(trouble),
         };
 
@@ -71,11 +105,14 @@ impl ProbedUpstream {
             self.log_change(before, now);
             self.since = now.clock;
         }
+        is_failure && self.failures_in_a_row < FAILURES_IN_A_ROW
     }
 
-    fn record_answer(&mut self, latency: Duration) -> UpstreamCondition {
+    fn record_answer(&mut self, answer: UsableAnswer) -> UpstreamCondition {
         self.failures_in_a_row = 0;
-        self.status.latency_ms = Some(milliseconds(latency));
+        self.preferred = answer.question;
+        self.status.has_answered = true;
+        self.status.latency_ms = Some(milliseconds(answer.latency));
         self.status.error.clear();
         UpstreamCondition::Answers
     }

@@ -4,15 +4,25 @@ use std::collections::BTreeMap;
 
 use reports::finding::FindingKind;
 use reports::kubedns::KubednsReport;
-use reports::sidecar::{DnsmasqReport, SidecarStatus, UpstreamCondition};
+use reports::sidecar::{DnsmasqReport, DnsmasqUpstream, SidecarStatus, UpstreamCondition};
 
 use super::PodFault;
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
 
-/// Route -> server -> whether the server answers.
-type RouteServers = BTreeMap<String, BTreeMap<String, bool>>;
+/// The state of a server of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerState {
+    Up,
+    /// The server refuses probes for external names, and has never given a usable answer. It may
+    /// serve private names alone.
+    Unproven,
+    Down,
+}
+
+/// Route -> server -> state.
+type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
 
 /// Faults of upstreams.
 pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
@@ -46,36 +56,35 @@ fn add_dnsmasq_routes(dnsmasq: &DnsmasqReport, routes: &mut RouteServers) {
 
         for domain in domains {
             let servers = routes.entry(domain.clone()).or_default();
-            let is_up = serves_domain(upstream.condition, domain);
-            servers.insert(upstream.address.clone(), is_up);
+            servers.insert(upstream.address.clone(), state_for(upstream, domain));
         }
     }
 }
 
-fn serves_domain(condition: UpstreamCondition, domain: &str) -> bool {
-    match condition {
-        UpstreamCondition::Waiting | UpstreamCondition::Answers => true,
-        // A server that refuses the query for the root may serve other names. So such a server
-        // counts as up for external names.
-        UpstreamCondition::Fails => domain == EXTERNAL_NAMES,
-        UpstreamCondition::Silent => false,
+fn state_for(upstream: &DnsmasqUpstream, domain: &str) -> ServerState {
+    let may_be_private = domain == EXTERNAL_NAMES && !upstream.has_answered;
+    match upstream.condition {
+        UpstreamCondition::Waiting | UpstreamCondition::Answers => ServerState::Up,
+        UpstreamCondition::Fails if may_be_private => ServerState::Unproven,
+        UpstreamCondition::Fails | UpstreamCondition::Silent => ServerState::Down,
     }
 }
 
 fn add_kubedns_routes(kubedns: &KubednsReport, routes: &mut RouteServers) {
     for server in &kubedns.routes {
         let servers = routes.entry(server.route.clone()).or_default();
-        servers.insert(server.address.clone(), server.is_up);
+        let state = if server.is_up {
+            ServerState::Up
+        } else {
+            ServerState::Down
+        };
+        servers.insert(server.address.clone(), state);
     }
 }
 
-fn route_fault(route: &str, servers: &BTreeMap<String, bool>) -> Option<PodFault> {
-    let down: Vec<&str> = servers
-        .iter()
-        .filter(|(_, is_up)| !**is_up)
-        .map(|(server, _)| server.as_str())
-        .collect();
-    let count = down.len();
+fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<PodFault> {
+    let down = list_servers(servers, ServerState::Down);
+    let unproven = list_servers(servers, ServerState::Unproven);
     let all = servers.len();
     let list = down.join(", ");
 
@@ -88,7 +97,15 @@ fn route_fault(route: &str, servers: &BTreeMap<String, bool>) -> Option<PodFault
     };
 
     // A route without any server that answers is an outage of its names.
-    let (kind, text) = if count == 0 {
+    let count = down.len();
+    let has_proven = count + unproven.len() < all;
+    let (kind, text) = if !has_proven && !unproven.is_empty() {
+        let list = unproven.join(", ");
+        (
+            FindingKind::UpstreamsUnproven,
+            format!("no upstream has given a usable answer for {names} yet: {list}"),
+        )
+    } else if count == 0 {
         return None;
     } else if count < all {
         let verb = if count == 1 { "does" } else { "do" };
@@ -99,13 +116,20 @@ fn route_fault(route: &str, servers: &BTreeMap<String, bool>) -> Option<PodFault
     } else if is_external {
         (
             FindingKind::UpstreamsDown,
-            format!("{names} are not answered: no upstream answers ({list})"),
+            format!("{names} are not answered: no upstream gives usable answers ({list})"),
         )
     } else {
         (
             FindingKind::StubDomainDown,
-            format!("{names} are not answered: none of their servers answers ({list})"),
+            format!(
+                "{names} are not answered: none of their servers gives usable answers ({list})"
+            ),
         )
     };
     Some(PodFault::new(kind, route, text))
+}
+
+fn list_servers(servers: &BTreeMap<String, ServerState>, state: ServerState) -> Vec<&str> {
+    let of_state = servers.iter().filter(|(_, known)| **known == state);
+    of_state.map(|(server, _)| server.as_str()).collect()
 }

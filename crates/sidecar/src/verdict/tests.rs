@@ -144,23 +144,51 @@ fn upstreams_are_judged_per_route() {
         condition: UpstreamCondition::Fails,
         ..silent(address, serves)
     };
-    let none =
-        "upstreams_down: external names are not answered: no upstream answers (192.0.2.2:53)";
+    let none = "upstreams_down: external names are not answered: no upstream gives usable answers (192.0.2.2:53)";
     let one = "upstream_down: 1 of 2 upstreams for external names does not answer: 192.0.2.2:53";
-    let stub = "stub_domain_down: names of acme.local are not answered: none of their servers answers (192.0.2.2:53)";
+    let stub = "stub_domain_down: names of acme.local are not answered: none of their servers gives usable answers (192.0.2.2:53)";
+    let unproven = "upstreams_unproven: no upstream has given a usable answer for external names yet: 192.0.2.2:53";
+    let refuses_from_start = |serves: &[&str]| DnsmasqUpstream {
+        has_answered: false,
+        ..fails(other, serves)
+    };
     let live_and = |second| forwarding(vec![upstream(live, &["."], ""), second]);
     let only = |upstream| forwarding(vec![upstream]);
     let acme = ["acme.local"];
     let dead = (".", other, 0);
     let up = (".", live, 1);
     let dead_stub = ("acme.local", other, 0);
-    for (case, status, expected) in [
+    for (case, status, expected) in vec![
         ("the only one", only(silent(other, &["."])), Some(none)),
         ("of unknown purpose", only(silent(other, &[])), Some(none)),
         ("one of two", live_and(silent(other, &["."])), Some(one)),
         ("a stub domain", live_and(silent(other, &acme)), Some(stub)),
         ("a stub domain fails", only(fails(other, &acme)), Some(stub)),
-        ("the root is refused", only(fails(other, &["."])), None),
+        (
+            "refused after answers",
+            only(fails(other, &["."])),
+            Some(none),
+        ),
+        (
+            "one of two refused after answers",
+            live_and(fails(other, &["."])),
+            Some(one),
+        ),
+        (
+            "refused from the start",
+            only(refuses_from_start(&["."])),
+            Some(unproven),
+        ),
+        (
+            "unknown names refused from the start",
+            only(refuses_from_start(&[])),
+            Some(unproven),
+        ),
+        (
+            "one of two refused from the start",
+            live_and(refuses_from_start(&[])),
+            None,
+        ),
         ("the only one of kubedns", routes(&[dead]), Some(none)),
         ("one of two of kubedns", routes(&[up, dead]), Some(one)),
         (

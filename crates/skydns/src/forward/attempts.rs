@@ -27,6 +27,9 @@ use super::{ForwardError, ForwarderState, UpstreamReply};
 /// Minimum time before the next upstream is tried, for any number of upstreams.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// Tries of a probe that confirms what clients' queries have shown.
+const SINGLE_PROBE: u32 = 1;
+
 /// The attempt to get a reply from one upstream.
 #[derive(Clone)]
 struct UpstreamAttempt {
@@ -89,7 +92,7 @@ impl UpstreamAttempts {
         // Dead upstreams are probed while there are queries for them.
         for probe in order.probes {
             let question = probe.question.unwrap_or_else(|| Arc::clone(key));
-            spawn_probe(&state, &probe.upstream, question);
+            spawn_probe(&state, &probe.upstream, question, SINGLE_PROBE);
         }
 
         Self {
@@ -318,6 +321,11 @@ async fn run_attempt(
             state
                 .health
                 .record_answer(upstream, &query.key, reply.rcode, now);
+            if is_refusal(reply)
+                && let Some(question) = state.health.record_refusal(upstream, &query.key, now)
+            {
+                spawn_probe(&state, upstream, question, SINGLE_PROBE);
+            }
         }
         Err(failure) => record_failure(&state, &query.key, &attempt, *failure),
     }
@@ -347,7 +355,7 @@ fn record_failure(
             .health
             .record_silence(upstream, key, attempt.asked, now)
     {
-        spawn_probe(state, upstream, question);
+        spawn_probe(state, upstream, question, SINGLE_PROBE);
     }
 }
 
@@ -365,10 +373,15 @@ fn record_in_health(
     }
 }
 
-/// Probes an upstream with the query `question`, in a separate task.
-fn spawn_probe(state: &Arc<ForwarderState>, upstream: &Upstream, question: Arc<QueryKey>) {
-    let asked = Instant::now();
-    let probe = probe_upstream(Arc::clone(state), upstream.clone(), question, asked);
+/// Probes an upstream with the query `question`, in a separate task. Without a reply, the probe is
+/// sent `tries` times.
+pub(super) fn spawn_probe(
+    state: &Arc<ForwarderState>,
+    upstream: &Upstream,
+    question: Arc<QueryKey>,
+    tries: u32,
+) {
+    let probe = probe_upstream(Arc::clone(state), upstream.clone(), question, tries);
     state.tasks.spawn(probe);
 }
 
@@ -376,50 +389,57 @@ async fn probe_upstream(
     state: Arc<ForwarderState>,
     upstream: Upstream,
     question: Arc<QueryKey>,
-    asked: Instant,
+    tries: u32,
 ) {
-    let metrics = state.metrics.upstream(&upstream);
-    let exchange = UpstreamExchange {
-        query: &question.query,
-        upstream: &upstream,
-        over_tcp: false,
-        edns: state.health.knows_edns(&upstream, asked),
-        deadline: asked + state.limits.budget,
-        limits: &state.limits,
-        health: &state.health,
-        pool: &state.pool,
-        metrics: &metrics,
-    };
-    // A shutdown says nothing about the upstream.
-    let Some(result) = state
-        .stop
-        .run_until_cancelled(exchange_probe(exchange))
-        .await
-    else {
-        return;
-    };
+    let asked = Instant::now();
+    let health = &state.health;
+    for tried in 1..=tries {
+        // A shutdown says nothing about the upstream.
+        let exchange = exchange_probe(&state, &upstream, &question);
+        let Some(result) = state.stop.run_until_cancelled(exchange).await else {
+            return;
+        };
 
-    let now = Instant::now();
-    match result {
-        Ok(reply) => {
-            state
-                .health
-                .record_answer(&upstream, &question, reply.rcode, now);
-        }
-        Err(failure) => {
-            metrics.count_failure(failure);
-            record_in_health(&state, &upstream, failure, now);
-            state
-                .health
-                .record_probe_failure(&upstream, asked, now, failure.means_dead());
+        let now = Instant::now();
+        match result {
+            Ok(reply) => {
+                health.record_answer(&upstream, &question, reply.rcode, now);
+                if is_refusal(&reply) {
+                    health.record_refused_probe(&upstream, now);
+                }
+                return;
+            }
+            Err(failure) => {
+                state.metrics.upstream(&upstream).count_failure(failure);
+                record_in_health(&state, &upstream, failure, now);
+                if tried == tries {
+                    health.record_probe_failure(&upstream, asked, now, failure.means_dead());
+                }
+            }
         }
     }
 }
 
-/// Queries an upstream that was silent. An upstream that has never answered a query with an OPT
+/// Queries an upstream for a probe. An upstream that has never answered a query with an OPT
 /// record, and is silent to this one, is queried without: a device on the way to it may drop such
 /// queries.
-async fn exchange_probe(exchange: UpstreamExchange<'_>) -> Result<UpstreamReply, UpstreamFailure> {
+async fn exchange_probe(
+    state: &ForwarderState,
+    upstream: &Upstream,
+    question: &QueryKey,
+) -> Result<UpstreamReply, UpstreamFailure> {
+    let now = Instant::now();
+    let exchange = UpstreamExchange {
+        query: &question.query,
+        upstream,
+        over_tcp: false,
+        edns: state.health.knows_edns(upstream, now),
+        deadline: now + state.limits.budget,
+        limits: &state.limits,
+        health: &state.health,
+        pool: &state.pool,
+        metrics: &state.metrics.upstream(upstream),
+    };
     let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp))
         .await
         .unwrap_or(Err(UpstreamFailure::Timeout));

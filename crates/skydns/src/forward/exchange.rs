@@ -52,6 +52,8 @@ impl UpstreamExchange<'_> {
         if reply.rcode == rcode::SERVFAIL {
             self.metrics.count_servfail();
             reply = self.retry_after_servfail(reply).await?;
+        } else if reply.rcode == rcode::REFUSED {
+            self.metrics.count_refused();
         }
 
         self.metrics.observe_duration(asked.elapsed());

@@ -6,6 +6,14 @@
 //! that does not answer the probe is dead. Dead upstreams are tried last, and probed every
 //! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
 //! query waits for a probe. The first answer makes the upstream alive again.
+//!
+//! An upstream may be alive and of no use: it answers SERVFAIL or REFUSED, whatever it is asked.
+//! Such an upstream is probed after refusals of two names without a usable answer (NOERROR,
+//! NXDOMAIN) in between. If the probe is refused as well, the upstream is refusing until it gives a
+//! usable answer. It keeps its place in the order, but counts as down.
+//!
+//! An upstream without queries is probed, too ([`UpstreamHealth::begin_idle_probe`]), so that its
+//! state is known before clients need it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,6 +55,13 @@ struct HealthState {
     silent_to: Option<Arc<QueryKey>>,
     probing: bool,
     dead: Option<DeadSince>,
+    last_usable: Option<Instant>,
+    /// The first query that was answered with SERVFAIL or REFUSED since the last usable answer.
+    refused: Option<Arc<QueryKey>>,
+    /// Whether a probe was refused after such refusals.
+    refusing: bool,
+    /// Idle probes since the last usable answer: each asks another question.
+    idle_probes: usize,
     /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a
     /// name may be slow to resolve.
     failures: u32,
@@ -146,8 +161,82 @@ impl UpstreamHealth {
         state.failures = 0;
         // Other RCODEs may depend on the name, so such a query is no good probe.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
+            if state.refusing {
+                tracing::info!(%upstream, "upstream server gives usable answers again");
+            }
             state.known = Some(Arc::clone(question));
+            state.last_usable = Some(now);
+            state.refused = None;
+            state.refusing = false;
+            state.idle_probes = 0;
         }
+    }
+
+    /// Records that the upstream answered a client's query with SERVFAIL or REFUSED. If a probe is
+    /// due, returns the query for the probe; the caller must then call
+    /// [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
+    pub(super) fn record_refusal(
+        &self,
+        upstream: &Upstream,
+        question: &Arc<QueryKey>,
+        now: Instant,
+    ) -> Option<Arc<QueryKey>> {
+        let mut states = self.0.lock();
+        let state = state_of(&mut states, upstream, now);
+        if state.refusing {
+            state.last_failure = Some(now);
+            return None;
+        }
+
+        // One name may fail everywhere, for example for its DNSSEC signatures.
+        let first = state.refused.get_or_insert_with(|| Arc::clone(question));
+        if state.probing || first.query.name() == question.query.name() {
+            return None;
+        }
+        state.probing = true;
+        Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
+    }
+
+    /// Records that the upstream answered a probe with SERVFAIL or REFUSED.
+    pub(super) fn record_refused_probe(&self, upstream: &Upstream, now: Instant) {
+        let mut states = self.0.lock();
+        let state = state_of(&mut states, upstream, now);
+        // A server of private names alone may rightly refuse a probe for other names.
+        if state.known.is_none() && state.refused.is_none() {
+            return;
+        }
+
+        if !state.refusing {
+            tracing::warn!(%upstream, "upstream server answers SERVFAIL or REFUSED, whatever it is asked");
+        }
+        state.refusing = true;
+        state.last_failure = Some(now);
+    }
+
+    /// Begins a probe of an upstream that has given no usable answer for `idle`, unless one is
+    /// under way. Of `questions`, after the query that the upstream answered before, each such
+    /// probe has the next. The caller must then call [`UpstreamHealth::record_answer`] or
+    /// [`UpstreamHealth::record_probe_failure`].
+    pub(super) fn begin_idle_probe(
+        &self,
+        upstream: &Upstream,
+        questions: &[Arc<QueryKey>],
+        idle: Duration,
+        now: Instant,
+    ) -> Option<Arc<QueryKey>> {
+        let mut states = self.0.lock();
+        let state = state_of(&mut states, upstream, now);
+        let is_recent = |usable| now.saturating_duration_since(usable) < idle;
+        if state.probing || state.last_usable.is_some_and(is_recent) {
+            return None;
+        }
+
+        let questions: Vec<&Arc<QueryKey>> = state.known.iter().chain(questions).collect();
+        let turn = state.idle_probes.checked_rem(questions.len())?;
+        let question = Arc::clone(questions.get(turn)?);
+        state.idle_probes += 1;
+        state.probing = true;
+        Some(question)
     }
 
     /// Records that the upstream gave no reply. `silent` is true for a timeout.
@@ -163,11 +252,13 @@ impl UpstreamHealth {
         }
     }
 
-    /// Whether the upstream is failing: dead, or failed several times in a row, with the last
-    /// failure within a minute.
+    /// Whether the upstream is failing: dead, refusing, or failed several times in a row, with the
+    /// last failure within a minute.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
-        self.0.lock().get(upstream).is_some_and(|state| {
-            state.failed_recently(now) && (state.dead.is_some() || state.failures >= IN_A_ROW)
+        let states = self.0.lock();
+        states.get(upstream).is_some_and(|state| {
+            let is_failing = state.dead.is_some() || state.refusing || state.failures >= IN_A_ROW;
+            is_failing && state.failed_recently(now)
         })
     }
 

@@ -182,6 +182,10 @@ impl UpstreamMetrics {
         self.count_error("servfail");
     }
 
+    pub(super) fn count_refused(&self) {
+        self.count_error("rcode_refused");
+    }
+
     pub(super) fn count_tcp_retry(&self) {
         self.tcp_retries.inc();
     }

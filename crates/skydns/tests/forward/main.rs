@@ -15,6 +15,7 @@ mod faults;
 #[path = "../support/fixed.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]
 mod fixed;
+mod idle;
 mod one_key;
 mod order;
 mod passing;

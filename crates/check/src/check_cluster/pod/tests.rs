@@ -18,37 +18,16 @@ fn lines(checks: &[CheckLine]) -> Vec<(CheckOutcome, &str)> {
 
 #[test]
 fn findings_of_upstreams_keep_their_advice() {
-    let dnsmasq = |condition: &str, error: &str| json!({"address": "192.0.2.9:53", "serves": ["."], "condition": condition, "latencyMs": 4.25, "error": error});
-    let well = status(json!({"dnsmasq": {"upstreams": [dnsmasq("answers", "")]}}));
-    assert_eq!(
-        lines(&check_upstreams(&well)),
-        [
-            (
-                CheckOutcome::Passed,
-                "192.0.2.9:53 answers in 4.2 ms, for external names"
-            ),
-            (CheckOutcome::Passed, "none forwards back to this pod"),
-        ]
-    );
     let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "runbook#upstream-down"});
-    let dead = status(json!({
-        "dnsmasq": {"upstreams": [dnsmasq("silent", "i/o timeout")]}, "verdict": {"findings": [finding]}
-    }));
-    let checks = check_upstreams(&dead);
+    let down = status(json!({"verdict": {"findings": [finding]}}));
+    let checks = findings_in(&down, FindingGroup::Upstreams);
     assert_eq!(
-        lines(&checks)[..2],
-        [
-            (
-                CheckOutcome::Warning,
-                "192.0.2.9:53 does not answer, for external names"
-            ),
-            (CheckOutcome::Failed, "external names are not answered"),
-        ]
+        lines(&checks),
+        [(CheckOutcome::Failed, "external names are not answered")]
     );
-    assert_eq!(checks[0].detail, "i/o timeout");
-    assert_eq!(checks[1].action, "Ask.");
+    assert_eq!(checks[0].action, "Ask.");
     let runbook = format!("{}upstream-down", daemon::version::RUNBOOKS);
-    assert_eq!(checks[1].runbook, runbook);
+    assert_eq!(checks[0].runbook, runbook);
 }
 
 #[test]
@@ -61,27 +40,6 @@ fn any_number_is_a_latency() {
         let status = status(json!({"probes": [{"label": "dnsmasq", "latencyMs": latency_ms}]}));
         assert_eq!(status.probes[0].latency(), expected, "{latency_ms}");
     }
-}
-
-#[test]
-fn without_dnsmasq_kubedns_has_the_upstreams() {
-    let known = json!({"routes": [[".", "192.0.2.1:53", true], ["acme.example", "192.0.2.2:53", false]],
-                       "upstreams": [{"address": "192.0.2.1:53", "meanMs": 2.5}]});
-    let alone = status(json!({"dnsmasq": null, "kubedns": {"known": known}}));
-    assert_eq!(
-        lines(&check_upstreams(&alone))[..2],
-        [
-            (
-                CheckOutcome::Passed,
-                "kubedns: 192.0.2.1:53 answers in 2.5 ms on average, for external names"
-            ),
-            (
-                CheckOutcome::Warning,
-                "kubedns: 192.0.2.2:53 does not answer, for names of acme.example"
-            ),
-        ]
-    );
-    assert_eq!(alone.stub_domains(), ["acme.example"]);
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! Asks the upstreams of the pod, each over its own transport.
+//!
+//! The status of the sidecar names them. An upstream over TLS is not asked: kubedns alone has its
+//! certificate authorities and pins, so what kubedns says of it is repeated.
+
+use std::time::Duration;
+
+use dnsclient::{DnsAnswer, query_server, rcode_name};
+use hickory_proto::op::{Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
+use reports::sidecar::SidecarStatus;
+use wire::{ServerAddr, Transport, Upstream, UpstreamProtocol};
+
+use super::report::{CheckLine, milliseconds};
+
+pub(super) const GROUP: &str = "upstreams";
+
+/// The route of all names outside stub domains.
+const EXTERNAL_NAMES: &str = ".";
+/// Bound of the upstreams that are asked, all at once.
+const MAX_ASKED: usize = 64;
+/// Timeout of a query.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// An upstream and the names that it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RouteUpstream {
+    /// Whether kubedns forwards to it, not dnsmasq.
+    of_kubedns: bool,
+    /// The address, with a scheme for TCP and TLS.
+    address: String,
+    /// The stub domains; `.` for all other names.
+    domains: Vec<String>,
+    /// Whether the pod holds it for usable.
+    is_up: bool,
+}
+
+/// The upstreams in a status, with the names that they serve.
+pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
+    let mut upstreams: Vec<RouteUpstream> = Vec::new();
+    if let Some(dnsmasq) = &status.dnsmasq {
+        for upstream in &dnsmasq.upstreams {
+            // An upstream that serves no known name is one of dnsmasq's arguments, for any names.
+            if upstream.serves.is_empty() {
+                continue;
+            }
+            upstreams.push(RouteUpstream {
+                of_kubedns: false,
+                address: upstream.address.clone(),
+                domains: upstream.serves.clone(),
+                is_up: upstream.error.is_empty(),
+            });
+        }
+    }
+
+    // dnsmasq may have kubedns as its only server, or be absent.
+    if let Some(kubedns) = &status.kubedns.known
+        && status.forwards_by_kubedns()
+    {
+        for server in &kubedns.routes {
+            upstreams.push(RouteUpstream {
+                of_kubedns: true,
+                address: server.address.clone(),
+                domains: vec![server.route.clone()],
+                is_up: server.is_up,
+            });
+        }
+    }
+    upstreams.truncate(MAX_ASKED);
+    upstreams
+}
+
+impl RouteUpstream {
+    /// Asks the upstream: for the SOA record of its stub domain, or for the name servers of the root
+    /// and, if they are refused, for `external_name`.
+    pub(super) async fn check(&self, external_name: &str) -> CheckLine {
+        let names = self.served_names();
+        let subject = if self.of_kubedns {
+            format!("kubedns: {}", self.address)
+        } else {
+            self.address.clone()
+        };
+        let Ok(upstream) = self.address.parse::<Upstream>() else {
+            return CheckLine::skipped(GROUP, format!("{subject} is unknown here, for {names}"));
+        };
+        let transport = match upstream.protocol {
+            UpstreamProtocol::Udp => Transport::Udp,
+            UpstreamProtocol::Tcp => Transport::Tcp,
+            UpstreamProtocol::Tls => return self.repeat_state(&subject, &names),
+        };
+
+        let server = ServerAddr::from(upstream.socket_addr());
+        let mut refusals = Vec::new();
+        for question in self.questions(external_name) {
+            let answer = match query_server(&server, transport, &question, TIMEOUT).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    let text = format!("{subject} does not answer, for {names}");
+                    return CheckLine::warning(GROUP, text).with_detail(error.to_string());
+                }
+            };
+            if is_usable(&answer) {
+                let time = milliseconds(answer.latency);
+                let text = format!("{subject} answers in {time}, for {names}");
+                return CheckLine::passed(GROUP, text);
+            }
+            let rcode = rcode_name(answer.message.metadata.response_code);
+            let (name, kind) = (question.name(), question.query_type());
+            refusals.push(format!("{rcode} for {name} {kind}"));
+        }
+
+        let text = format!("{subject} gives no usable answer, for {names}");
+        CheckLine::warning(GROUP, text).with_detail(refusals.join(", "))
+    }
+
+    /// The state that kubedns reports: dnsmasq has no upstreams over TLS.
+    fn repeat_state(&self, subject: &str, names: &str) -> CheckLine {
+        if self.is_up {
+            CheckLine::passed(GROUP, format!("{subject} is in use, for {names}"))
+        } else {
+            let text = format!("{subject} gives kubedns no usable answer, for {names}");
+            CheckLine::warning(GROUP, text)
+        }
+    }
+
+    fn served_names(&self) -> String {
+        let mut names = Vec::with_capacity(self.domains.len());
+        for domain in &self.domains {
+            names.push(match domain.as_str() {
+                EXTERNAL_NAMES => "external names".to_owned(),
+                domain => format!("names of {domain}"),
+            });
+        }
+        names.join(", ")
+    }
+
+    fn questions(&self, external_name: &str) -> Vec<Query> {
+        let is_external = self.domains.iter().any(|domain| domain == EXTERNAL_NAMES);
+        if !is_external && let Some(domain) = self.domains.iter().find_map(|name| absolute(name)) {
+            return vec![Query::query(domain, RecordType::SOA)];
+        }
+
+        let mut questions = vec![Query::query(Name::root(), RecordType::NS)];
+        let external_name = Some(external_name).filter(|name| !name.is_empty());
+        if let Some(name) = external_name.and_then(absolute) {
+            questions.push(Query::query(name, RecordType::A));
+        }
+        questions
+    }
+}
+
+fn absolute(name: &str) -> Option<Name> {
+    let name = name.trim_end_matches('.');
+    Name::from_ascii(format!("{name}.")).ok()
+}
+
+fn is_usable(answer: &DnsAnswer) -> bool {
+    let rcode = answer.message.metadata.response_code;
+    !matches!(rcode, ResponseCode::ServFail | ResponseCode::Refused)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use futures::future::join_all;
+use serde_json::json;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Upstream as Server};
+
+use super::super::report::CheckOutcome;
+use super::*;
+
+/// Starts a server that answers `name` with NOERROR, and all else with `rcode`.
+async fn knowing(name: &'static str, rcode: &'static str) -> Server {
+    Server::start(move |asked: &Asked| {
+        let rcode = if asked.name() == name {
+            "NOERROR"
+        } else {
+            rcode
+        };
+        Reply::to(&asked.packet).rcode(rcode).into()
+    })
+    .await
+}
+
+/// Outcome, text without the time, and detail of the check of each upstream.
+async fn checked(document: serde_json::Value) -> Vec<String> {
+    let status: SidecarStatus = serde_json::from_value(document).unwrap();
+    let upstreams = list_upstreams(&status);
+    let checks = join_all(upstreams.iter().map(|upstream| upstream.check("www.test"))).await;
+
+    let mut told = Vec::new();
+    for check in checks {
+        let outcome = match check.outcome {
+            CheckOutcome::Passed => "passed",
+            CheckOutcome::Warning => "warning",
+            CheckOutcome::Failed => "failed",
+            CheckOutcome::Skipped => "skipped",
+        };
+        let text = match check.text.split_once(" in ") {
+            Some((start, rest)) => match rest.split_once(" ms") {
+                Some((_, end)) => format!("{start}{end}"),
+                None => check.text.clone(),
+            },
+            None => check.text.clone(),
+        };
+        let detail = check.detail.rsplit(": ").next().unwrap_or_default();
+        told.push(format!("{outcome}: {text} [{detail}]"));
+    }
+    told
+}
+
+#[tokio::test]
+async fn upstreams_of_dnsmasq_are_asked() {
+    let root = knowing(".", "SERVFAIL").await;
+    let private = knowing("www.test.", "REFUSED").await;
+    let broken = knowing("none.", "SERVFAIL").await;
+    let stub = knowing("acme.test.", "REFUSED").await;
+    let closed = std::net::SocketAddr::from(([127, 0, 0, 1], testkit::ports::free_port()));
+    let addresses = [
+        root.addr(),
+        private.addr(),
+        broken.addr(),
+        stub.addr(),
+        closed,
+    ];
+    let serves = [".", ".", ".", "acme.test", "."];
+
+    let listed = addresses.iter().zip(serves).map(|(address, serves)| {
+        // The sidecar's last probe is of no importance.
+        json!({"address": address.to_string(), "serves": [serves], "condition": "answers"})
+    });
+    let listed: Vec<_> = listed.collect();
+    let [root, private, broken, stub, closed] = addresses;
+    assert_eq!(
+        checked(json!({"dnsmasq": {"upstreams": listed}})).await,
+        [
+            format!("passed: {root} answers, for external names []"),
+            format!("passed: {private} answers, for external names []"),
+            format!(
+                "warning: {broken} gives no usable answer, for external names \
+                 [SERVFAIL for . NS, SERVFAIL for www.test. A]"
+            ),
+            format!("passed: {stub} answers, for names of acme.test []"),
+            format!("warning: {closed} does not answer, for external names [connection refused]"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn upstreams_of_kubedns_are_asked() {
+    let stub = knowing("none.", "SERVFAIL").await;
+    let tcp = knowing(".", "REFUSED").await;
+    let [stub, tcp] = [stub.addr(), tcp.addr()];
+    let routes = json!([
+        [".", format!("tcp://{tcp}"), false],
+        [".", "tls://192.0.2.1:853#dns.test", true],
+        [".", "tls://192.0.2.2:853", false],
+        ["acme.test", stub.to_string(), true],
+    ]);
+    assert_eq!(
+        checked(json!({"dnsmasq": null, "kubedns": {"known": {"routes": routes}}})).await,
+        [
+            format!("passed: kubedns: tcp://{tcp} answers, for external names []"),
+            "passed: kubedns: tls://192.0.2.1:853#dns.test is in use, for external names []".to_owned(),
+            "warning: kubedns: tls://192.0.2.2:853 gives kubedns no usable answer, for external names []".to_owned(),
+            format!(
+                "warning: kubedns: {stub} gives no usable answer, for names of acme.test \
+                 [SERVFAIL for acme.test. SOA]"
+            ),
+        ]
+    );
+}

@@ -1,0 +1,98 @@
+//! Probes upstreams that have no queries, so that their state is known before clients need them.
+//!
+//! An upstream that answers clients is never probed. The probe of a stub domain's server is for the
+//! SOA record of the domain. A server for external names gets the NS records of the root, or, since
+//! some resolvers refuse the root, a name of the operator's choice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skydns::forward::{Forwarder, UpstreamQuery};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+use wire::{Name, Upstream, rtype};
+
+use crate::config::InForce;
+
+/// The root in wire format.
+const ROOT: [u8; 1] = [0];
+/// Bound of the probed upstreams.
+const MAX_PROBED: usize = 64;
+/// Bound of the questions of one upstream, which may serve many stub domains.
+const MAX_QUESTIONS: usize = 4;
+/// Parts of the period at which upstreams are looked at. The age of the last usable answer is then
+/// known to this part of the period.
+const LOOKS: u32 = 5;
+
+/// The task that probes upstreams without queries.
+pub(crate) struct IdleUpstreams {
+    forwarder: Arc<Forwarder>,
+    in_force: watch::Receiver<Arc<InForce>>,
+    period: Duration,
+    probe_name: Name,
+}
+
+impl IdleUpstreams {
+    /// Creates a task that probes the upstreams in use after `period` without a usable answer.
+    /// `probe_name` is an external name.
+    pub(crate) fn new(
+        forwarder: &Arc<Forwarder>,
+        in_force: watch::Receiver<Arc<InForce>>,
+        period: Duration,
+        probe_name: Name,
+    ) -> Self {
+        Self {
+            forwarder: Arc::clone(forwarder),
+            in_force,
+            period,
+            probe_name,
+        }
+    }
+
+    /// Probes until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.probe_repeatedly()).await;
+    }
+
+    async fn probe_repeatedly(self) {
+        let look_every = self.period / LOOKS;
+        let idle = self.period.saturating_sub(look_every);
+        // The first queries of clients may come before.
+        let mut ticks = interval_at(Instant::now() + self.period, look_every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
+        loop {
+            ticks.tick().await;
+            let upstreams = self.upstreams();
+            self.forwarder.probe_idle(&upstreams, idle);
+        }
+    }
+
+    /// The upstreams in use, each with the questions of its probes.
+    fn upstreams(&self) -> Vec<(Upstream, Vec<UpstreamQuery>)> {
+        let in_force = self.in_force.borrow();
+        let zone = &in_force.zone;
+        let mut questions: BTreeMap<&Upstream, Vec<UpstreamQuery>> = BTreeMap::new();
+
+        for upstream in zone.upstreams.iter() {
+            let questions = questions.entry(upstream).or_default();
+            questions.push(UpstreamQuery::new(ROOT, rtype::NS));
+            questions.push(UpstreamQuery::new(self.probe_name.wire(), rtype::A));
+        }
+        for (domain, servers) in &zone.stub_domains {
+            let soa = UpstreamQuery::new(domain.wire(), rtype::SOA);
+            for upstream in servers.iter() {
+                questions.entry(upstream).or_default().push(soa.clone());
+            }
+        }
+
+        let mut upstreams = Vec::new();
+        for (upstream, mut questions) in questions.into_iter().take(MAX_PROBED) {
+            questions.truncate(MAX_QUESTIONS);
+            upstreams.push((upstream.clone(), questions));
+        }
+        upstreams
+    }
+}

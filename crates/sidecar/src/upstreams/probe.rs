@@ -1,0 +1,68 @@
+//! One probe of an upstream: its queries, in turn, until one has a usable answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dnsclient::query_server;
+use hickory_proto::op::Query;
+use wire::{ServerAddr, Transport};
+
+use super::purpose::judge;
+use super::trouble::{TroubleCause, UpstreamTrouble};
+
+/// A probe to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct UpstreamProbe {
+    pub(super) questions: Vec<Query>,
+    /// The position of the query to begin with.
+    pub(super) first: usize,
+    /// The timeout of each query.
+    pub(super) timeout: Duration,
+}
+
+/// A usable answer: neither SERVFAIL nor REFUSED.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsableAnswer {
+    pub(super) latency: Duration,
+    /// The position of the query that was answered.
+    pub(super) question: usize,
+}
+
+pub(super) type ProbeOutcome = Result<UsableAnswer, UpstreamTrouble>;
+
+impl UpstreamProbe {
+    /// Sends the queries until one has a usable answer. The failure is that of the first query.
+    pub(super) async fn run(self, address: SocketAddr) -> ProbeOutcome {
+        let server = ServerAddr::from(address);
+        let mut first_trouble = None;
+
+        for turn in 0..self.questions.len() {
+            let position = (self.first + turn) % self.questions.len();
+            let Some(question) = self.questions.get(position) else {
+                continue;
+            };
+            let asked = query_server(&server, Transport::Udp, question, self.timeout).await;
+            let trouble = match judge(question, asked) {
+                Ok(latency) => {
+                    return Ok(UsableAnswer {
+                        latency,
+                        question: position,
+                    });
+                }
+                Err(trouble) => trouble,
+            };
+
+            // A silent server is not asked a second time.
+            let is_silent = !trouble.cause.is_refusal();
+            let trouble = first_trouble.get_or_insert(trouble);
+            if is_silent {
+                return Err(trouble.clone());
+            }
+        }
+
+        Err(first_trouble.unwrap_or(UpstreamTrouble {
+            cause: TroubleCause::Unreachable,
+            text: "no query".to_owned(),
+        }))
+    }
+}

@@ -1,0 +1,198 @@
+//! Upstreams that clients do not ask, or that answer without being of use.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use skydns::forward::{ForwardLimits, UpstreamQuery};
+use testkit::upstream::{Asked, Reaction, Upstream};
+use wire::rtype;
+
+use crate::clock::StoppedClock;
+use crate::support::{GOOD, Subject, good, refuses, servfail, unused_address};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Age of the last usable answer at which an upstream is probed. The tests look each second.
+const IDLE: Duration = Duration::from_secs(4);
+/// Seconds after which a fault, or its end, must be known.
+const BOUND: u32 = 10;
+
+/// A fault of an upstream.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Refuses,
+    Servfails,
+    Silent,
+}
+
+impl Fault {
+    fn react(self, asked: &Asked) -> Reaction {
+        match self {
+            Self::Refuses => refuses("REFUSED")(asked),
+            Self::Servfails => servfail(asked),
+            Self::Silent => Reaction::silence(),
+        }
+    }
+}
+
+/// Starts an upstream that answers while the switch is off, and has the fault while it is on.
+async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
+    let switch = Arc::new(AtomicBool::new(false));
+    let is_faulty = Arc::clone(&switch);
+    let upstream = Upstream::start(move |asked: &Asked| {
+        if is_faulty.load(Ordering::Relaxed) {
+            fault.react(asked)
+        } else {
+            good(asked)
+        }
+    })
+    .await;
+    (upstream, switch)
+}
+
+/// Probes the upstream as kubedns does, once.
+fn look(subject: &Subject, address: SocketAddr) {
+    let root = UpstreamQuery::new([0], rtype::NS);
+    let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
+    let upstreams = [(address.into(), vec![root, other])];
+    subject.forwarder.probe_idle(&upstreams, IDLE);
+}
+
+/// Looks each second until the state of the upstream is `is_down`. Returns the number of seconds.
+async fn seconds_until(
+    subject: &Subject,
+    address: SocketAddr,
+    is_down: bool,
+    clock: &StoppedClock,
+) -> u32 {
+    for seconds in 0..60 {
+        if subject.forwarder.is_down(&address.into()) == is_down {
+            return seconds;
+        }
+        look(subject, address);
+        for _ in 0..5 {
+            clock.turn().await;
+        }
+        clock.advance(SECOND).await;
+        clock.turn().await;
+    }
+    panic!("not within a minute");
+}
+
+#[tokio::test]
+async fn idle_upstream_fault_is_known_soon() {
+    for fault in [Fault::Refuses, Fault::Servfails, Fault::Silent] {
+        let subject = Subject::new(ForwardLimits::default());
+        let (upstream, switch) = start_faulty(fault).await;
+        let address = upstream.addr();
+        assert_eq!(subject.ask_a("x.test.", &[address]).await, GOOD);
+
+        let clock = StoppedClock::stop();
+        switch.store(true, Ordering::Relaxed);
+        let found = seconds_until(&subject, address, true, &clock).await;
+        assert!(found <= BOUND, "{fault:?} was found after {found} s");
+
+        // Nobody asks for minutes: the fault stays known.
+        for _ in 0..180 {
+            look(&subject, address);
+            clock.turn().await;
+            clock.advance(SECOND).await;
+            assert!(subject.forwarder.is_down(&address.into()), "{fault:?}");
+        }
+
+        switch.store(false, Ordering::Relaxed);
+        let ended = seconds_until(&subject, address, false, &clock).await;
+        assert!(ended <= BOUND, "{fault:?} ended after {ended} s");
+    }
+}
+
+#[tokio::test]
+async fn closed_port_without_queries_is_down() {
+    let subject = Subject::new(ForwardLimits::default());
+    let address = unused_address();
+    let clock = StoppedClock::stop();
+    assert!(seconds_until(&subject, address, true, &clock).await <= BOUND);
+}
+
+#[tokio::test]
+async fn busy_upstream_is_not_probed() {
+    let subject = Subject::new(ForwardLimits::default());
+    let upstream = Upstream::start(good).await;
+    let clock = StoppedClock::stop();
+    for n in 0..10 {
+        subject
+            .ask_a(&format!("n{n}.test."), &[upstream.addr()])
+            .await;
+        look(&subject, upstream.addr());
+        clock.turn().await;
+        clock.advance(SECOND).await;
+    }
+    assert_eq!(upstream.count(), 10);
+}
+
+/// A server of private names refuses the root and the name of the operator. Probes alone are no
+/// evidence against it, and the name that a client asked for is the better probe.
+#[tokio::test]
+async fn server_of_private_names_stays_up() {
+    let subject = Subject::new(ForwardLimits::default());
+    let upstream = Upstream::start(|asked: &Asked| {
+        if asked.name().ends_with("corp.test.") {
+            good(asked)
+        } else {
+            refuses("REFUSED")(asked)
+        }
+    })
+    .await;
+    let address = upstream.addr();
+    let clock = StoppedClock::stop();
+
+    for asks in [false, true] {
+        if asks {
+            assert_eq!(subject.ask_a("www.corp.test.", &[address]).await, GOOD);
+        }
+        for _ in 0..60 {
+            look(&subject, address);
+            clock.turn().await;
+            clock.advance(SECOND).await;
+            assert!(!subject.forwarder.is_down(&address.into()), "{asks}");
+        }
+    }
+}
+
+/// Names that a client asks for, and whether the upstream then is down.
+const REFUSED_NAMES: &[(&[&str], bool)] = &[
+    (&["a.test.", "a.test.", "a.test."], false),
+    (&["a.test.", "b.test."], true),
+    (&["a.test.", "fine.test.", "b.test."], false),
+];
+
+#[tokio::test]
+async fn refusals_of_two_names_are_checked() {
+    for (names, is_down) in REFUSED_NAMES {
+        let subject = Subject::new(ForwardLimits::default());
+        let upstream = Upstream::start(|asked: &Asked| {
+            if asked.name() == "fine.test." {
+                good(asked)
+            } else {
+                servfail(asked)
+            }
+        })
+        .await;
+        let address = upstream.addr();
+        for name in *names {
+            subject.ask_a(name, &[address]).await;
+        }
+
+        // The probe, if there is one, has ended.
+        let clock = StoppedClock::stop();
+        for _ in 0..10 {
+            clock.turn().await;
+        }
+        assert_eq!(
+            subject.forwarder.is_down(&address.into()),
+            *is_down,
+            "{names:?}"
+        );
+    }
+}
