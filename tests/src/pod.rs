@@ -10,9 +10,7 @@
 //! own podman storage and networks. [`cleanup`] removes everything at the end of the test, even if
 //! the test is killed.
 //!
-//! `images/build` builds the images from the binaries of the tests and their shared libraries. If
-//! the environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that
-//! directory are used instead.
+//! All tests share the [`images`], which the first of them makes.
 
 #![allow(
     clippy::panic,
@@ -23,6 +21,7 @@
 
 pub mod cleanup;
 pub mod container;
+pub mod images;
 pub mod kubelet;
 pub mod manifest;
 pub mod means;

@@ -73,7 +73,7 @@ fn alone() {
     plays("alone");
 }
 
-/// Runs all older generations in one test, because preparing the images takes long.
+/// Runs all older generations in one place, one after the other.
 #[test]
 fn older_generations() {
     if !means::are_there() {

@@ -58,7 +58,8 @@ pub fn address(line: &str) -> SocketAddr {
     }
 }
 
-fn beside_the_test(name: &str) -> Option<PathBuf> {
+/// The path of a file or directory beside the test executables (`target/debug`).
+pub fn beside_the_test(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
     let directory = test.parent()?;
     let directory = if directory.ends_with("deps") {

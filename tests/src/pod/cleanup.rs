@@ -14,7 +14,6 @@ const SCRIPT: &str = r#"
 cat >/dev/null
 $PODMAN pod rm --all --force --time 0
 $PODMAN rm --all --force --time 0
-$PODMAN rmi --all --force
 for namespace in $NAMESPACES; do
     # Kills what still runs in the namespace, such as conmon if the podman commands above failed.
     for pid in $(ip netns pids "$namespace"); do kill -KILL "$pid"; done

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::cleanup::Cleanup;
+use super::images::SharedImages;
 use super::netns::NetNs;
 use super::node::Node;
 use super::podman::Podman;
@@ -20,11 +21,14 @@ pub struct Place {
     /// The podman that runs in the network namespace of the node.
     pub podman: Podman,
     work: PathBuf,
+    // Dropped last: the containers run from these images.
+    _images: SharedImages,
 }
 
 impl Place {
-    /// Creates the node and prepares the images.
+    /// Creates the node, after the images have been made.
     pub fn make() -> Self {
+        let images = SharedImages::take();
         let work = tempfile::Builder::new()
             .prefix("kube-dns-pod-")
             .tempdir()
@@ -35,7 +39,7 @@ impl Place {
         let (process, place) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
         let name = |end: &str| format!("kube-dns-{process}-{place}-{end}");
         let (node, client) = (name("node"), name("client"));
-        let podman = Podman::new(&work, &NetNs::named(&node));
+        let podman = Podman::new(&work, &NetNs::named(&node)).with_images(&SharedImages::root());
         let cleanup = Cleanup::of(&podman.command_line(), &work, &[&node, &client]);
         let node = Node::start(&node, &client);
         podman.prepare();
@@ -44,6 +48,7 @@ impl Place {
             node,
             podman,
             work,
+            _images: images,
         }
     }
 

@@ -5,15 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use nix::sys::resource::{Resource, getrlimit};
-use testkit::process::binary;
 
 use super::means::say;
 use super::netns::NetNs;
-use crate::repository;
-
-/// The environment variable that names a directory with `kubedns.tar`, `nanny.tar` and
-/// `sidecar.tar`. If it is set, these images are used, and none are built.
-const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
 
 /// The addresses of the pods.
 const SUBNET: &str = "10.77.0.0/24";
@@ -55,6 +49,14 @@ impl Podman {
         }
     }
 
+    /// The same podman, which also has the images of a read-only store.
+    #[must_use]
+    pub fn with_images(mut self, root: &Path) -> Self {
+        let store = format!("additionalimagestore={}", root.display());
+        self.words.extend(["--storage-opt".to_owned(), store]);
+        self
+    }
+
     /// The command line of podman for a shell, without a subcommand.
     pub fn command_line(&self) -> String {
         self.words.join(" ")
@@ -93,14 +95,10 @@ impl Podman {
             .expect("podman can be run")
     }
 
-    /// Loads or builds the images, selects a container runtime that works, and creates the network.
+    /// Selects a container runtime that works, and creates the network.
     pub fn prepare(&self) {
         std::fs::create_dir_all(self.work.join("networks")).expect("a directory");
         self.configure(None);
-        match std::env::var_os(IMAGES) {
-            Some(directory) => self.load(Path::new(&directory)),
-            None => self.build(),
-        }
         let (runtime, refused) = self.runtime();
         self.configure(Some(runtime));
         self.run([
@@ -142,29 +140,6 @@ impl Podman {
             .into_owned()
     }
 
-    fn load(&self, directory: &Path) {
-        for image in ["kubedns", "nanny", "sidecar"] {
-            let archive = directory
-                .join(image)
-                .with_extension("tar")
-                .display()
-                .to_string();
-            self.run(["load", "--quiet", "--input", &archive]);
-        }
-        say(&format!("the images are those in {}", directory.display()));
-    }
-
-    fn build(&self) {
-        let programs = binary("kubedns").parent().expect("a directory").to_owned();
-        let output = Command::new(repository().join("images/build"))
-            .args([&programs, &self.work.join("roots")])
-            .env("PODMAN", self.command_line())
-            .output()
-            .expect("images/build can be run");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "images/build: {text}");
-    }
-
     /// Selects a container runtime: crun, or runc if crun fails. Newer systems have no runc, and
     /// crun rejects some control group hierarchies. Returns the reasons of failures, too.
     fn runtime(&self) -> (&'static str, String) {
@@ -185,7 +160,8 @@ impl Podman {
         panic!("podman can start no container:{refused}")
     }
 
-    fn configure(&self, runtime: Option<&str>) {
+    /// Writes podman's settings.
+    pub fn configure(&self, runtime: Option<&str>) {
         let file = self.work.join("containers.conf");
         std::fs::write(file, settings(runtime)).expect("podman's settings");
     }

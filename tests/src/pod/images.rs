@@ -1,0 +1,169 @@
+//! The images of the pods. They are made once for all tests, in a read-only store of podman beside
+//! the tests' executables, and made again when what they consist of has changed.
+//!
+//! `images/build` builds the images from the binaries of the tests and their shared libraries. If
+//! the environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that
+//! directory are used instead.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::UNIX_EPOCH;
+
+use testkit::process::{beside_the_test, binary};
+
+use super::cleanup::Cleanup;
+use super::means::say;
+use super::netns::{NetNs, run_in_a_new_one};
+use super::podman::Podman;
+use crate::repository;
+
+/// The environment variable that names a directory with `kubedns.tar`, `nanny.tar` and
+/// `sidecar.tar`. If it is set, these images are used, and none are built.
+const ARCHIVES: &str = "KUBE_DNS_RS_IMAGES";
+
+const IMAGES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
+
+/// The images in their store. They do not change while this value exists.
+#[derive(Debug)]
+pub struct SharedImages {
+    /// Locked, shared with the other tests. A test that makes the images locks it alone.
+    _lock: File,
+}
+
+impl SharedImages {
+    /// Takes the images that an earlier test has made, or makes them.
+    pub fn take() -> Self {
+        let directory = directory();
+        fs::create_dir_all(&directory).expect("a directory");
+        let lock = File::create(directory.join("lock")).expect("a file");
+        let inputs = inputs();
+
+        loop {
+            lock.lock_shared().expect("a lock");
+            if are_made_from(&inputs) {
+                return Self { _lock: lock };
+            }
+
+            // Another test may have made them before this one has the lock.
+            lock.unlock().expect("no lock");
+            lock.lock().expect("a lock");
+            if !are_made_from(&inputs) {
+                make(&inputs);
+            }
+            lock.unlock().expect("no lock");
+        }
+    }
+
+    /// The root directory of the store.
+    pub fn root() -> PathBuf {
+        directory().join("store/root")
+    }
+}
+
+fn directory() -> PathBuf {
+    beside_the_test("pod-images").expect("the directory of the tests' executables")
+}
+
+/// The file in the store that lists the inputs of its images.
+fn inputs_file() -> PathBuf {
+    directory().join("store/inputs")
+}
+
+fn are_made_from(inputs: &str) -> bool {
+    fs::read_to_string(inputs_file()).is_ok_and(|made_from| made_from == inputs)
+}
+
+/// The files that the images are made from, each with its length and the time of its last change.
+fn inputs() -> String {
+    let mut files = match std::env::var_os(ARCHIVES) {
+        Some(directory) => IMAGES
+            .map(|image| archive(Path::new(&directory), image))
+            .into(),
+        None => files_of_a_build(),
+    };
+    files.sort();
+
+    files.iter().map(|file| input(file)).collect()
+}
+
+fn archive(directory: &Path, image: &str) -> PathBuf {
+    directory.join(image).with_extension("tar")
+}
+
+/// The programs, and all that `images/build` reads beside them.
+fn files_of_a_build() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = IMAGES.map(binary).into();
+    let scripts = fs::read_dir(repository().join("images")).expect("the directory of the scripts");
+    files.extend(scripts.map(|entry| entry.expect("a script").path()));
+    files.extend(["Cargo.toml", "Cargo.lock"].map(|name| repository().join(name)));
+
+    let found = Command::new("sh")
+        .args(["-c", "PATH=$PATH:/usr/sbin:/sbin; command -v dnsmasq"])
+        .output()
+        .expect("a shell");
+    let dnsmasq = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    files.push(dnsmasq.into());
+    files
+}
+
+fn input(file: &Path) -> String {
+    let name = file.display();
+    let metadata = fs::metadata(file).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let changed = metadata.modified().expect("the time of a change");
+    let nanoseconds = changed
+        .duration_since(UNIX_EPOCH)
+        .expect("a time after 1970")
+        .as_nanos();
+    format!("{name} {} {nanoseconds}\n", metadata.len())
+}
+
+/// Makes a store. A test that is killed meanwhile leaves none.
+fn make(inputs: &str) {
+    let store = directory().join("store");
+    let work = directory().join("new");
+    for directory in [&store, &work] {
+        if directory.exists() {
+            fs::remove_dir_all(directory).expect("the directory can be removed");
+        }
+    }
+    fs::create_dir_all(&work).expect("a directory");
+
+    run_in_a_new_one(|| {
+        let podman = Podman::new(&work, &NetNs::at("/proc/self/ns/net".into()));
+        let _cleanup = Cleanup::of(&podman.command_line(), &work, &[]);
+        podman.configure(None);
+        match std::env::var_os(ARCHIVES) {
+            Some(directory) => load(&podman, Path::new(&directory)),
+            None => build(&podman, &work.join("roots")),
+        }
+
+        // podman keeps its storage mounted. Without the overlay driver it does not.
+        let _ = Command::new("umount")
+            .arg(work.join("root/overlay"))
+            .output();
+        fs::create_dir_all(&store).expect("a directory");
+        fs::rename(work.join("root"), SharedImages::root()).expect("the storage can be moved");
+    });
+    fs::write(inputs_file(), inputs).expect("the list of inputs");
+}
+
+fn load(podman: &Podman, directory: &Path) {
+    for image in IMAGES {
+        let archive = archive(directory, image).display().to_string();
+        podman.run(["load", "--quiet", "--input", &archive]);
+    }
+    say(&format!("the images are those in {}", directory.display()));
+}
+
+fn build(podman: &Podman, roots: &Path) {
+    let kubedns = binary("kubedns");
+    let programs = kubedns.parent().expect("a directory");
+    let output = Command::new(repository().join("images/build"))
+        .args([programs, roots])
+        .env("PODMAN", podman.command_line())
+        .output()
+        .expect("images/build can be run");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "images/build: {text}");
+}
