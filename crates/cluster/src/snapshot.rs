@@ -9,13 +9,10 @@ mod pod;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use skydns::{Backend, Host, Pointer, ServiceRecord, Zone, Zones};
+use skydns::{Host, Pointer, PublishedView, ServiceRecord, Zone, Zones};
 use smol_str::SmolStr;
-use tokio::sync::watch;
 use treecache::{Map, TreeCache};
 use wire::Name;
 
@@ -25,6 +22,9 @@ use crate::records::{ExternalName, ServiceNode};
 pub use external::ExternalZone;
 pub(crate) use owner_names::each_entry;
 pub use pod::parse_address as parse_pod_address;
+
+/// The current snapshot, as a backend of the DNS server.
+pub type Published = PublishedView<Snapshot>;
 
 /// All records at one point in time. `clone` only increments reference counts.
 #[derive(Debug, Clone)]
@@ -152,64 +152,6 @@ impl ExternalName {
             other => other.clone(),
         };
         ServiceRecord::new(host, &self.base)
-    }
-}
-
-/// The current snapshot. Readers load it atomically, without a lock.
-#[derive(Debug)]
-pub struct Published {
-    current: ArcSwap<Snapshot>,
-    /// Signals each new snapshot.
-    changes: watch::Sender<()>,
-}
-
-impl Published {
-    /// Publishes the first snapshot.
-    pub fn new(snapshot: Snapshot) -> Self {
-        Self {
-            current: ArcSwap::from_pointee(snapshot),
-            changes: watch::Sender::new(()),
-        }
-    }
-
-    /// Replaces the snapshot.
-    pub fn set(&self, snapshot: Snapshot) {
-        self.current.store(Arc::new(snapshot));
-        self.changes.send_replace(());
-    }
-
-    /// Subscribes to replacements of the snapshot.
-    pub fn changes(&self) -> watch::Receiver<()> {
-        self.changes.subscribe()
-    }
-
-    /// The current snapshot.
-    pub fn get(&self) -> Arc<Snapshot> {
-        self.current.load_full()
-    }
-}
-
-impl Backend for Published {
-    type View = Snapshot;
-    type Guard = SnapshotGuard;
-
-    fn view(&self) -> Self::Guard {
-        SnapshotGuard(self.current.load())
-    }
-
-    fn keep(guard: Self::Guard) -> Arc<Snapshot> {
-        arc_swap::Guard::into_inner(guard.0)
-    }
-}
-
-/// Holds the snapshot that a query reads.
-pub struct SnapshotGuard(arc_swap::Guard<Arc<Snapshot>>);
-
-impl Deref for SnapshotGuard {
-    type Target = Snapshot;
-
-    fn deref(&self) -> &Snapshot {
-        &self.0
     }
 }
 

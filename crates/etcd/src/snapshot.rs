@@ -2,13 +2,12 @@
 //! [`EtcdSnapshot`], and [`EtcdBackend`], from which readers load the current snapshot.
 
 use std::net::IpAddr;
-use std::ops::Deref;
-use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use skydns::{Backend, EntryVisit, FurtherZone, Lookup, Pointer, Records, View, Zone, Zones};
-use tokio::sync::watch;
+use skydns::{EntryVisit, FurtherZone, Lookup, Pointer, PublishedView, Records, View, Zone, Zones};
 use wire::Name;
+
+/// The current snapshot, as a backend of the DNS server.
+pub type EtcdBackend = PublishedView<EtcdSnapshot>;
 
 /// All zones at one point in time, and the settings of the server. `clone` only increments
 /// reference counts.
@@ -26,6 +25,24 @@ impl EtcdSnapshot {
         Self {
             zone,
             zones: Zones::none(),
+        }
+    }
+
+    /// The same zones with these settings.
+    #[must_use]
+    pub fn with_settings(&self, zone: Zone) -> Self {
+        Self {
+            zone,
+            zones: self.zones.clone(),
+        }
+    }
+
+    /// The same settings and zones, and this zone. It replaces the zone with the same domain.
+    #[must_use]
+    pub fn with_zone(&self, zone: FurtherZone) -> Self {
+        Self {
+            zone: self.zone.clone(),
+            zones: self.zones.with(zone),
         }
     }
 
@@ -64,77 +81,5 @@ impl View for EtcdSnapshot {
 
     fn zones(&self) -> &Zones {
         &self.zones
-    }
-}
-
-/// The current snapshot. Readers load it atomically, without a lock.
-#[derive(Debug)]
-pub struct EtcdBackend {
-    current: ArcSwap<EtcdSnapshot>,
-    /// Signals each new snapshot.
-    changes: watch::Sender<()>,
-}
-
-impl EtcdBackend {
-    /// Publishes the first snapshot.
-    pub fn new(snapshot: EtcdSnapshot) -> Self {
-        Self {
-            current: ArcSwap::from_pointee(snapshot),
-            changes: watch::Sender::new(()),
-        }
-    }
-
-    /// Replaces the settings.
-    pub fn set_settings(&self, zone: Zone) {
-        let zones = self.get().zones.clone();
-        self.publish(EtcdSnapshot { zone, zones });
-    }
-
-    /// Adds a zone, or replaces the zone with the same domain.
-    pub fn set_zone(&self, zone: FurtherZone) {
-        let current = self.get();
-        self.publish(EtcdSnapshot {
-            zone: current.zone.clone(),
-            zones: current.zones.with(zone),
-        });
-    }
-
-    /// The current snapshot.
-    pub fn get(&self) -> Arc<EtcdSnapshot> {
-        self.current.load_full()
-    }
-
-    /// Subscribes to replacements of the snapshot.
-    pub fn changes(&self) -> watch::Receiver<()> {
-        self.changes.subscribe()
-    }
-
-    fn publish(&self, snapshot: EtcdSnapshot) {
-        self.current.store(Arc::new(snapshot));
-        self.changes.send_replace(());
-    }
-}
-
-impl Backend for EtcdBackend {
-    type View = EtcdSnapshot;
-    type Guard = EtcdSnapshotGuard;
-
-    fn view(&self) -> Self::Guard {
-        EtcdSnapshotGuard(self.current.load())
-    }
-
-    fn keep(guard: Self::Guard) -> Arc<EtcdSnapshot> {
-        arc_swap::Guard::into_inner(guard.0)
-    }
-}
-
-/// Holds the snapshot that a query reads.
-pub struct EtcdSnapshotGuard(arc_swap::Guard<Arc<EtcdSnapshot>>);
-
-impl Deref for EtcdSnapshotGuard {
-    type Target = EtcdSnapshot;
-
-    fn deref(&self) -> &EtcdSnapshot {
-        &self.0
     }
 }

@@ -37,7 +37,7 @@ impl ZonesTask {
         loop {
             tokio::select! {
                 zone = self.contents.recv() => match zone {
-                    Some(zone) => self.backend.set_zone(zone),
+                    Some(zone) => self.backend.set(self.backend.get().with_zone(zone)),
                     None if stop.is_cancelled() => return Ok(()),
                     None => return Err(FeedsEnded),
                 },
@@ -53,7 +53,8 @@ impl ZonesTask {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let zone = in_force.zone.apply_to(&self.zone);
         // Before the publication, because the line is for upstreams other than the published ones.
-        log_servers(&in_force, &zone, &self.backend.get().zone);
-        self.backend.set_settings(zone);
+        let current = self.backend.get();
+        log_servers(&in_force, &zone, &current.zone);
+        self.backend.set(current.with_settings(zone));
     }
 }

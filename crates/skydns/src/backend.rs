@@ -1,6 +1,7 @@
 //! Interface between the query engine and the store of records. Like SkyDNS's backend interface,
 //! but with immutable views.
 
+pub mod published;
 mod search_list;
 pub mod zones;
 

@@ -43,6 +43,7 @@ pub mod transfer;
 pub mod udp;
 
 pub use ask::ask;
+pub use backend::published::PublishedView;
 pub use backend::zones::{Authority, FurtherZone, Zones};
 pub use backend::{
     Backend, Entry, EntryVisit, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone,

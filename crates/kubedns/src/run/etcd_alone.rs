@@ -30,7 +30,7 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
 
     // The zones are served from the start, and are SERVFAIL until they are loaded.
     for zone in server.etcd.zones() {
-        backend.set_zone(zone);
+        backend.set(backend.get().with_zone(zone));
     }
     let (zones, contents) = mpsc::channel(QUEUE);
     let mut zones_task = ZonesTask {
