@@ -8,6 +8,7 @@ use fnv::FnvHasher;
 use wire::{ServerAddr, Upstream};
 
 use crate::alias::AliasTarget;
+use crate::external_rules::ExternalRules;
 use crate::hosts::Hosts;
 use crate::query_log::QueryLog;
 
@@ -33,6 +34,9 @@ pub struct Config {
     pub hosts: Hosts,
     /// Names with a Service or another name as target (`aliases`).
     pub aliases: BTreeMap<String, AliasTarget>,
+    /// Rules by which kubedns answers external names itself (`filterTypes`, `deniedNames`,
+    /// `bogusPriv`).
+    pub external_rules: ExternalRules,
 }
 
 impl Config {
@@ -44,6 +48,12 @@ impl Config {
     /// Whether `hosts` or `aliases` define any name.
     pub fn has_own_names(&self) -> bool {
         self.own_names().next().is_some()
+    }
+
+    /// Whether kubedns has to answer or forward every query for an external name, because of a rule
+    /// that dnsmasq does not have in this form.
+    pub fn has_external_rules(&self) -> bool {
+        self.external_rules.have_effect()
     }
 
     /// A hash of all values except the query log, on which no answer depends. Equal values have the
@@ -74,6 +84,11 @@ impl Config {
         }
         for (alias, target) in &self.aliases {
             hash_field(&mut hash, 't', &[alias, &target.to_string()]);
+        }
+
+        for (tag, parts) in self.external_rules.version_fields() {
+            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+            hash_field(&mut hash, tag, &parts);
         }
 
         ConfigVersion(hash.finish())

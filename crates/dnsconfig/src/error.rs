@@ -5,6 +5,7 @@ use std::fmt::Display;
 use wire::{AddressError, shorten};
 
 use crate::alias::AliasError;
+use crate::external_rules::RuleError;
 use crate::federation::FederationError;
 use crate::hosts::HostsError;
 use crate::query_log::QueryLogError;
@@ -76,6 +77,8 @@ pub(crate) enum Reason {
     Hosts(#[from] HostsError),
     #[error(transparent)]
     Alias(#[from] AliasError),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
     /// The name is a host and an alias.
     #[error("{0:?} is in both keys, hosts and aliases")]
     InBoth(String),

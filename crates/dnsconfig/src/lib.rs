@@ -11,6 +11,7 @@ mod alias;
 mod config;
 mod edit_distance;
 mod error;
+mod external_rules;
 pub mod federation;
 pub mod hosts;
 pub mod nameservers;
@@ -22,6 +23,7 @@ pub use alias::AliasTarget;
 pub use config::{Config, ConfigVersion};
 pub use edit_distance::edit_distance;
 pub use error::ConfigError;
+pub use external_rules::{AddressType, DeniedAnswer, ExternalRules};
 pub use hosts::Hosts;
 pub use parse::{ConfigKey, RawData, UnknownKey, parse, parse_for, unknown_keys};
 pub use source::{

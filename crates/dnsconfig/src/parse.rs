@@ -11,6 +11,7 @@ use crate::alias::{self, AliasTarget};
 use crate::config::Config;
 use crate::edit_distance::edit_distance;
 use crate::error::{ConfigError, MAX_SHOWN_CHARS, Reason};
+use crate::external_rules::{self, AddressType, DeniedAnswer};
 use crate::federation;
 use crate::hosts::{Hosts, first_within};
 use crate::query_log::{QueryLog, QueryLogFields};
@@ -37,8 +38,14 @@ const MAX_UNKNOWN: usize = 16;
 pub enum ConfigKey {
     /// `aliases`
     Aliases,
+    /// `bogusPriv`
+    BogusPriv,
+    /// `deniedNames`
+    DeniedNames,
     /// `federations`
     Federations,
+    /// `filterTypes`
+    FilterTypes,
     /// `queryLog`
     QueryLog,
     /// `hosts`
@@ -50,9 +57,12 @@ pub enum ConfigKey {
 }
 
 impl ConfigKey {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Aliases,
+        Self::BogusPriv,
+        Self::DeniedNames,
         Self::Federations,
+        Self::FilterTypes,
         Self::Hosts,
         Self::QueryLog,
         Self::StubDomains,
@@ -63,7 +73,10 @@ impl ConfigKey {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Aliases => "aliases",
+            Self::BogusPriv => "bogusPriv",
+            Self::DeniedNames => "deniedNames",
             Self::Federations => "federations",
+            Self::FilterTypes => "filterTypes",
             Self::QueryLog => "queryLog",
             Self::Hosts => "hosts",
             Self::StubDomains => "stubDomains",
@@ -97,7 +110,12 @@ impl ConfigKey {
             Self::Hosts => {
                 "lines as in /etc/hosts: an IP address, and names outside the cluster domain"
             }
+            Self::BogusPriv => "true or false",
+            Self::DeniedNames => "a JSON object of domain -> NXDOMAIN or NODATA",
             Self::Federations => "name=domain, several separated by commas",
+            Self::FilterTypes => {
+                "a JSON object of domain (. for all names) -> list of types, each A or AAAA"
+            }
             Self::QueryLog => {
                 "a JSON object with any of name, client, rcode, type (each a text, several values \
                  separated by commas), rate, seconds and until"
@@ -170,7 +188,7 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
 }
 
 /// Parses and validates the data for a cluster with these domains (lower case, no trailing dot).
-/// Names in `hosts` and `aliases` must not be in a cluster domain.
+/// Names in `hosts`, `aliases` and `deniedNames` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
     // Names are checked across keys, so after all values are parsed.
     let config = parse_keys(data)?;
@@ -183,7 +201,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
     Err(key.error(&value, reason))
 }
 
-/// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of
+/// The reason why a name in `hosts`, `aliases` or `deniedNames` is rejected, with its key; the first one of
 /// several.
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
@@ -194,6 +212,15 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
     }
     if let Some(name) = first_within(aliases.keys(), domains) {
         return Some((ConfigKey::Aliases, Reason::InClusterDomain(name.clone())));
+    }
+
+    // Names of the cluster are never denied: the rule would have no effect.
+    let denied = &config.external_rules.denied_names;
+    if let Some(name) = first_within(denied.keys(), domains) {
+        return Some((
+            ConfigKey::DeniedNames,
+            Reason::InClusterDomain(name.clone()),
+        ));
     }
 
     // One name with two meanings: which of the two wins would be a guess.
@@ -209,7 +236,14 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
         match ConfigKey::from_name(name) {
             Some(ConfigKey::Aliases) => config.aliases = parse_aliases(text)?,
             Some(ConfigKey::Hosts) => config.hosts = parse_hosts(text)?,
+            Some(ConfigKey::BogusPriv) => config.external_rules.bogus_priv = parse_truth(text)?,
+            Some(ConfigKey::DeniedNames) => {
+                config.external_rules.denied_names = parse_denied_names(text)?;
+            }
             Some(ConfigKey::Federations) => config.federations = parse_federations(text)?,
+            Some(ConfigKey::FilterTypes) => {
+                config.external_rules.filter_types = parse_filter_types(text)?;
+            }
             Some(ConfigKey::QueryLog) => config.query_log = parse_query_log(text)?,
             Some(ConfigKey::StubDomains) => config.stub_domains = parse_stub_domains(text)?,
             Some(ConfigKey::UpstreamNameservers) => {
@@ -268,6 +302,25 @@ fn parse_aliases(text: &str) -> Result<BTreeMap<String, AliasTarget>, ConfigErro
     let raw: Option<BTreeMap<String, String>> = parse_json(key, text)?;
     alias::parse_aliases(raw.unwrap_or_default())
         .map_err(|error| key.error(text, Reason::Alias(error)))
+}
+
+fn parse_truth(text: &str) -> Result<bool, ConfigError> {
+    external_rules::parse_truth(text)
+        .map_err(|error| ConfigKey::BogusPriv.error(text, Reason::Rule(error)))
+}
+
+fn parse_denied_names(text: &str) -> Result<BTreeMap<String, DeniedAnswer>, ConfigError> {
+    let key = ConfigKey::DeniedNames;
+    let raw: Option<BTreeMap<String, String>> = parse_json(key, text)?;
+    external_rules::parse_denied_names(raw.unwrap_or_default())
+        .map_err(|error| key.error(text, Reason::Rule(error)))
+}
+
+fn parse_filter_types(text: &str) -> Result<BTreeMap<String, BTreeSet<AddressType>>, ConfigError> {
+    let key = ConfigKey::FilterTypes;
+    let raw: Option<BTreeMap<String, Vec<String>>> = parse_json(key, text)?;
+    external_rules::parse_filter_types(raw.unwrap_or_default())
+        .map_err(|error| key.error(text, Reason::Rule(error)))
 }
 
 fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {

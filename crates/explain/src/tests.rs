@@ -2,6 +2,7 @@
 
 mod aliases;
 mod cluster;
+mod external_rules;
 mod members;
 mod options;
 mod own_names;

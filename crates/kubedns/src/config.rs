@@ -17,6 +17,7 @@
 //! ends after one turn.
 
 mod configmap;
+mod external_rules;
 mod feed;
 mod in_force;
 mod own_names;

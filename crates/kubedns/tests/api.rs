@@ -8,6 +8,7 @@ mod api {
     mod etcd;
     mod etcd_alone;
     mod explain;
+    mod external_rules;
     mod idle_upstreams;
     mod life;
     mod loops;

@@ -17,7 +17,7 @@ use wire::Nameserver;
 use crate::config::arguments::DnsmasqArguments;
 use crate::config::loops::ListenAddresses;
 use crate::config::routes::{
-    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, Routes, needs_kubedns,
+    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, Routes, asks_kubedns,
 };
 use crate::kubedns_poller::KubednsRoutes;
 use crate::report::Report;
@@ -133,8 +133,7 @@ impl Router {
         resolve::set_wanted_names(&self.requests.names, config);
 
         // What kubedns has in force matters if dnsmasq forwards any names to it.
-        let asks_kubedns =
-            !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
+        let asks_kubedns = !forwards || asks_kubedns(&state.config);
         self.requests
             .kubedns
             .send_if_modified(|wanted| std::mem::replace(wanted, asks_kubedns) != asks_kubedns);
@@ -178,7 +177,7 @@ impl Router {
         // A kubedns that follows no configuration reports the version of the empty configuration.
         // So equal versions are a proof only if the configuration has one of these settings, which
         // the empty configuration lacks.
-        let is_proof = needs_kubedns(&state.config) || state.config.has_own_names();
+        let is_proof = asks_kubedns(&state.config);
         drop(state);
 
         if reported.as_ref() == Some(&own_version) && is_proof {

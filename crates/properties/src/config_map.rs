@@ -19,13 +19,16 @@ static LISTENING: LazyLock<ListenAddresses> = LazyLock::new(|| {
 });
 
 /// The keys of the values in the input, in order.
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 9] = [
     "stubDomains",
     "upstreamNameservers",
     "federations",
     "other",
     "hosts",
     "aliases",
+    "filterTypes",
+    "deniedNames",
+    "bogusPriv",
 ];
 
 /// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted configuration stays
@@ -95,9 +98,39 @@ fn written_again(config: &Config) {
             serde_json::to_vec(&aliases).unwrap_or_default(),
         ),
     ]);
+    let data: RawData = data.into_iter().chain(rules(config)).collect();
     let again = dnsconfig::parse(&data);
     assert_eq!(again.as_ref(), Ok(config), "written as {data:?}");
     assert_eq!(again.map(|config| config.version()), Ok(config.version()));
+}
+
+/// The keys of the rules for external names.
+fn rules(config: &Config) -> RawData {
+    let rules = &config.external_rules;
+    let filter_types: BTreeMap<_, Vec<String>> = rules
+        .filter_types
+        .iter()
+        .map(|(domain, types)| (domain, types.iter().map(ToString::to_string).collect()))
+        .collect();
+    let denied_names: BTreeMap<_, String> = rules
+        .denied_names
+        .iter()
+        .map(|(domain, answer)| (domain, answer.to_string()))
+        .collect();
+    RawData::from([
+        (
+            "filterTypes".to_owned(),
+            serde_json::to_vec(&filter_types).unwrap_or_default(),
+        ),
+        (
+            "deniedNames".to_owned(),
+            serde_json::to_vec(&denied_names).unwrap_or_default(),
+        ),
+        (
+            "bogusPriv".to_owned(),
+            rules.bogus_priv.to_string().into_bytes(),
+        ),
+    ])
 }
 
 /// The value of the key `hosts`: one address with its names per line.
@@ -177,6 +210,10 @@ fn expected(
     servfail_server: Nameserver,
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
+    // kubedns applies the rules for external names, so dnsmasq forwards all of them to it.
+    if config.has_external_rules() {
+        return BTreeSet::from([(None, kubedns)]);
+    }
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = wire::reverse::name_of_address(*address);
         name.trim_end_matches('.').to_owned()

@@ -625,7 +625,11 @@ pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32;
     if let Some(serials) = serials {
         return serials.current_soa_numbers(domain);
     }
-    // The serial and the three times are those of SkyDNS.
+    default_soa_numbers()
+}
+
+/// SERIAL, REFRESH, RETRY and EXPIRE of a zone that is not transferred: those of SkyDNS.
+pub(crate) fn default_soa_numbers() -> [u32; 4] {
     let now = serial::now();
     [
         u32::try_from(now - now % 3600).unwrap_or(u32::MAX),

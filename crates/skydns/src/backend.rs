@@ -16,6 +16,7 @@ use wire::{
 };
 
 use self::zones::Zones;
+use crate::external_rules::{ExternalRules, RuleAnswer};
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
@@ -183,6 +184,8 @@ pub struct Zone {
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
+    /// Rules for external names from the configuration, if any.
+    pub external_rules: Option<Arc<ExternalRules>>,
     /// Serials of this zone and the further zones, if zones are transferred. Without transfers the
     /// serial is the current hour, and AXFR and IXFR are ordinary query types.
     pub serials: Option<Arc<ZoneSerials>>,
@@ -218,6 +221,7 @@ impl Zone {
             stub_domains: StubDomains::default(),
             search: None,
             own_names: None,
+            external_rules: None,
             serials: None,
         }
     }
@@ -300,6 +304,13 @@ impl Zone {
     /// Target of a name (wire format, lower case) if it is one of [`own_names`](Self::own_names).
     pub fn own(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         self.own_names.as_ref()?.find(name)
+    }
+
+    /// The answer of a rule for an external name (wire format, lower case); `None` if its upstreams
+    /// are asked.
+    pub fn rule_answer<'a>(&'a self, name: &'a [u8], qtype: u16) -> Option<RuleAnswer<'a>> {
+        let rules = self.external_rules.as_ref()?;
+        rules.answer_for(name, qtype, self.servers_for(name).1.is_some())
     }
 
     pub(crate) fn ttl(&self) -> u32 {

@@ -11,12 +11,13 @@ use wire::{
 };
 
 use crate::backend::Zone;
+use crate::external_rules::RuleKey;
 use crate::forward::{ForwardError, UpstreamFailure};
 
 /// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;
 
-/// Reason for an error response.
+/// Reason for an error response, or for an answer without records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The first lists from the API server are not complete yet.
@@ -55,6 +56,8 @@ pub(crate) enum Cause {
     Alias,
     /// A name completed with the search list cannot be looked up.
     Completion,
+    /// A rule of the configuration answers for the external name.
+    Rule(RuleKey),
 }
 
 impl Cause {
@@ -89,6 +92,18 @@ impl Cause {
                 "an alias is part of a loop, of too long a chain, or has no target",
             ),
             Self::Completion => (info::OTHER, "a name of the search list cannot be looked up"),
+            Self::Rule(RuleKey::FilterTypes) => (
+                info::FILTERED,
+                "the key filterTypes of the ConfigMap filters this type of external names",
+            ),
+            Self::Rule(RuleKey::DeniedNames) => (
+                info::BLOCKED,
+                "the key deniedNames of the ConfigMap denies this name",
+            ),
+            Self::Rule(RuleKey::BogusPriv) => (
+                info::BLOCKED,
+                "the key bogusPriv of the ConfigMap keeps private reverse names here",
+            ),
             Self::Upstream(upstream, failure) => {
                 return (code_of(*failure), format!("{upstream}: {failure}").into());
             }

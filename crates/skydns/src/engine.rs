@@ -18,11 +18,12 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswers, ExternalQuery};
+use crate::external_rules::RuleKey;
 use crate::search::SearchList;
 
-use self::reply::reply_of_zone;
 pub use self::reply::{Reply, System};
 pub(crate) use self::reply::{answer_malformed, append_servfail, truncation_flag};
+use self::reply::{append_rule_answer, reply_of_zone};
 
 /// Outcome of one message of a client.
 #[derive(Debug, PartialEq, Eq)]
@@ -438,13 +439,23 @@ impl<'a, V: View> Engine<'a, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Forwards the query. A query that [must not be
+    /// Forwards the query, unless a rule of the configuration answers it. A query that [must not be
     /// forwarded](crate::backend::Zone::must_not_forward) gets SERVFAIL.
     fn forward_query(&self, out: &mut Vec<u8>) -> NameProgress {
         let zone = self.view.zone();
         let system = self.system_of_servers();
-        if zone.must_not_forward(self.query.lower()) {
+        let rule = zone.rule_answer(self.query.lower(), self.query.qtype);
+
+        // A denied name may have one label, like `wpad`.
+        let is_denied = rule
+            .as_ref()
+            .is_some_and(|rule| rule.key == RuleKey::DeniedNames);
+        if zone.must_not_forward(self.query.lower()) && !is_denied {
             let reply = append_servfail(zone, self.query, system, &Cause::OneLabel, out);
+            return NameProgress::Reply(reply);
+        }
+        if let Some(rule) = rule {
+            let reply = append_rule_answer(zone, self.query, system, &rule, out);
             return NameProgress::Reply(reply);
         }
         NameProgress::Pending(PendingAnswer::Forward(system))

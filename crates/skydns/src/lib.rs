@@ -28,6 +28,7 @@ mod client_shares;
 pub mod engine;
 mod expensive_queue;
 pub mod external;
+pub mod external_rules;
 pub mod forward;
 pub mod metrics;
 pub mod own_names;
@@ -48,6 +49,7 @@ pub use backend::zones::{Authority, FurtherZone, Zones};
 pub use backend::{
     Backend, Entry, EntryVisit, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone,
 };
+pub use external_rules::ExternalRules;
 pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};
 pub use search::Search;

@@ -6,6 +6,8 @@
     reason = "helpers of tests, shared with others"
 )]
 
+#[path = "engine/external_rules.rs"]
+mod external_rules;
 #[path = "support/fixed.rs"]
 mod fixed;
 #[path = "engine/mixed_names.rs"]

@@ -19,6 +19,7 @@ pub mod info {
     pub const STALE_ANSWER: u16 = 3;
     pub const NOT_READY: u16 = 14;
     pub const BLOCKED: u16 = 15;
+    pub const FILTERED: u16 = 17;
     pub const STALE_NXDOMAIN: u16 = 19;
     pub const NOT_SUPPORTED: u16 = 21;
     pub const NO_REACHABLE_AUTHORITY: u16 = 22;

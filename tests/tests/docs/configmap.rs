@@ -103,6 +103,19 @@ fn tls_example_names_its_servers() {
 }
 
 #[test]
+fn rules_example_is_accepted() {
+    let page = Page::read("configmap.md");
+    let mut blocks = page.blocks.iter();
+    let example = blocks
+        .find(|block| block.info == "yaml rules")
+        .expect("an example");
+    let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
+    let rules = config.external_rules;
+    let counts = [rules.filter_types.len(), rules.denied_names.len()];
+    assert_eq!((counts, rules.bogus_priv), ([3, 2], true));
+}
+
+#[test]
 fn bad_examples_fail_as_documented() {
     let page = Page::read("configmap.md");
     let (mut said, mut reasons, mut lines) = (Vec::new(), Vec::new(), Vec::new());
@@ -164,6 +177,9 @@ fn config_keys_match_the_table() {
         ConfigKey::Federations,
         ConfigKey::Hosts,
         ConfigKey::Aliases,
+        ConfigKey::FilterTypes,
+        ConfigKey::DeniedNames,
+        ConfigKey::BogusPriv,
     ];
     assert_eq!(documented, known.map(ConfigKey::as_str));
     // An unknown key is ignored, even if its value is invalid.

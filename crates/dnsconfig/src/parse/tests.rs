@@ -93,9 +93,12 @@ fn unknown_key_names_similar_key() {
         ("Federation", "did you mean federations?"),
         ("host", "did you mean hosts?"),
         ("Aliase", "did you mean aliases?"),
+        ("filter-types", "did you mean filterTypes?"),
+        ("bogus-priv", "did you mean bogusPriv?"),
         (
             "Corefile",
-            "the keys are aliases, federations, hosts, queryLog, stubDomains, upstreamNameservers",
+            "the keys are aliases, bogusPriv, deniedNames, federations, filterTypes, hosts, queryLog, \
+             stubDomains, upstreamNameservers",
         ),
     ] {
         let unknown: Vec<String> = unknown_keys(&data(&[(key, ""), ("stubDomains", "{}")]))
@@ -362,4 +365,72 @@ fn hosts_version_follows_addresses_and_order() {
         version("192.0.2.1 a b"),
         version("192.0.2.1 A. # b\n192.0.2.1 b")
     );
+}
+
+/// The rules for external names, or the error for the cluster domain `cluster.local`.
+fn external_rules(entries: &[(&str, &str)]) -> String {
+    let domains = BTreeSet::from(["cluster.local".to_owned()]);
+    let rules = match parse_for(&data(entries), &domains) {
+        Ok(config) => config.external_rules,
+        Err(error) => {
+            let line = error.to_string();
+            return line.split(" (key ").next().unwrap_or_default().to_owned();
+        }
+    };
+
+    let mut lines = Vec::new();
+    for (domain, types) in &rules.filter_types {
+        let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+        lines.push(format!("{domain}: no {}", types.join(" ")));
+    }
+    for (domain, answer) in &rules.denied_names {
+        lines.push(format!("{domain}: {answer}"));
+    }
+    if rules.bogus_priv {
+        lines.push("private reverse names".to_owned());
+    }
+    lines.join("; ")
+}
+
+const EXTERNAL_RULES: &str = r#"
+    filterTypes {".": ["AAAA"]} => .: no AAAA
+    filterTypes {".": ["AAAA", "A", "A"], "Corp.example.": []} => `.: no A AAAA; corp.example: no `
+    filterTypes null => ``
+    filterTypes {"a.example": ["MX"]} => type "MX" of "a.example": A and AAAA are accepted
+    filterTypes {"": ["A"]} => invalid domain name: ""
+    filterTypes {"*.a.example": ["A"]} => invalid domain name: "*.a.example"
+    filterTypes {"a": ["A"], "A.": ["A"]} => "a" is listed twice
+    filterTypes ["AAAA"] => invalid JSON: invalid type: sequence, expected a map at line 1 column 0
+    deniedNames {"ads.example": "NXDOMAIN", "wpad": "NODATA"} => ads.example: NXDOMAIN; wpad: NODATA
+    deniedNames {"ads.example": "REFUSED"} => answer "REFUSED" of "ads.example": NXDOMAIN and NODATA are accepted
+    deniedNames {".": "NXDOMAIN"} => invalid domain name: "."
+    deniedNames {"a.cluster.local": "NXDOMAIN"} => "a.cluster.local" is in the cluster domain, which is reserved for Services
+    bogusPriv true => private reverse names
+    bogusPriv false => ``
+    bogusPriv yes => neither true nor false: "yes"
+"#;
+
+#[test]
+fn external_rules_are_parsed() {
+    assert_outcomes(EXTERNAL_RULES, external_rules);
+    let many: Vec<String> = (0..4097).map(|n| format!("\"d{n}\": []")).collect();
+    let many = format!("{{{}}}", many.join(","));
+    let error = "too many domains: 4097, at most 4096 are accepted";
+    assert_eq!(external_rules(&[("filterTypes", &many)]), error);
+}
+
+#[test]
+fn version_follows_external_rules() {
+    let version = |key: &str, value: &str| parse(&data(&[(key, value)])).unwrap().version();
+    let versions = [
+        ("bogusPriv", "false"),
+        ("bogusPriv", "true"),
+        ("filterTypes", r#"{".": []}"#),
+        ("filterTypes", r#"{".": ["A"]}"#),
+        ("filterTypes", r#"{".": ["AAAA"]}"#),
+        ("deniedNames", r#"{"a": "NXDOMAIN"}"#),
+        ("deniedNames", r#"{"a": "NODATA"}"#),
+    ]
+    .map(|(key, value)| version(key, value).as_u64());
+    assert_eq!(BTreeSet::from(versions).len(), versions.len());
 }

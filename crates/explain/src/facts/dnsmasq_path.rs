@@ -85,8 +85,9 @@ impl DnsFront {
             return path_without_dnsmasq(route);
         }
         let kubedns_domain = self.kubedns_domain(name, domain);
-        // As a cache, dnsmasq has no other server than kubedns.
-        if self.topology == DnsmasqTopology::Cache {
+        // As a cache, dnsmasq has no other server than kubedns. With rules for external names
+        // neither.
+        if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
             return path_to_kubedns(kubedns_domain.as_ref());
         }
 

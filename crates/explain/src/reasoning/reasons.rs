@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 use cluster::objects::{EndpointsSource, ObjectKey};
 use cluster::snapshot::{PodNames, Snapshot};
+use skydns::external_rules::RuleKey;
+use wire::mnemonic::{parse_type, type_name};
 
 use self::service::{missing_external_name, missing_service_name};
 use self::shared::{namespace_not_served, no_such_type};
@@ -30,7 +32,8 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
         // Names of one label are not forwarded, so no upstream can be the reason.
         _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None],
         LookupOutcome::Forwarded => [
-            without_pointer(evidence, candidate),
+            rule_for_external_name(evidence, candidate)
+                .or_else(|| without_pointer(evidence, candidate)),
             without_servers(evidence, candidate),
         ],
         // The reason lies in the target, which a resolver follows.
@@ -277,6 +280,43 @@ fn backed_service_text(backed: &BackedService) -> String {
     }
 }
 
+/// A note that a rule of the `ConfigMap` answers a query for the name, in place of the upstreams.
+fn rule_for_external_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    // Rules do not apply to names in our zones that fall through.
+    let is_external = matches!(
+        candidate.kind,
+        NameKind::External | NameKind::Reverse { .. }
+    );
+    if !is_external || !candidate.dnsmasq.leads_to_kubedns() {
+        return None;
+    }
+
+    let lower = candidate.name.to_lowercase();
+    let zone = &evidence.snapshot.zone;
+    let answered = candidate
+        .answers
+        .iter()
+        .filter(|answer| answer.rcode.is_some());
+    let (qtype, rule) = answered
+        .filter_map(|answer| parse_type(&answer.qtype).ok())
+        .find_map(|qtype| Some((qtype, zone.rule_answer(lower.wire(), qtype)?)))?;
+
+    let text = match rule.key {
+        RuleKey::FilterTypes => format!(
+            "the key filterTypes of the ConfigMap filters {} records of external names: no \
+             upstream is asked for them",
+            type_name(qtype)
+        ),
+        RuleKey::DeniedNames => {
+            "the key deniedNames of the ConfigMap denies the name: no upstream is asked".to_owned()
+        }
+        RuleKey::BogusPriv => "the key bogusPriv of the ConfigMap keeps reverse names of private \
+                               addresses here: no upstream is asked"
+            .to_owned(),
+    };
+    Some(CodedNote::new("external_rule", text))
+}
+
 /// A note that kubedns would forward the name, but has no servers for it.
 fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let (NameRoute::Reverse { servers, .. }
@@ -330,7 +370,7 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         }
         NameKind::Namespace { namespace } => Some(without_service_label(namespace.as_deref())),
         NameKind::Formless => Some(formless_name(snapshot)),
-        NameKind::External => None,
+        NameKind::External => rule_for_external_name(evidence, candidate),
         NameKind::Zone {
             domain,
             synced: false,
@@ -358,8 +398,10 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         | NameKind::WellKnown
         | NameKind::Zone { .. }
         | NameKind::OwnName { target: None }
-        | NameKind::Federation { .. }
-        | NameKind::Reverse { .. } => Some(no_such_type(candidate)),
+        | NameKind::Federation { .. } => Some(no_such_type(candidate)),
+        NameKind::Reverse { .. } => Some(
+            rule_for_external_name(evidence, candidate).unwrap_or_else(|| no_such_type(candidate)),
+        ),
     }
 }
 

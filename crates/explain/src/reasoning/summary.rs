@@ -153,7 +153,12 @@ fn describe_missing(candidate: &NameCandidate) -> String {
     let text = match candidate.outcome() {
         LookupOutcome::NoData => {
             return describe_bare_alias(candidate).unwrap_or_else(|| {
-                format!("exists, and has no {} records", list_types(candidate))
+                // Whether an external name exists, only its upstreams know.
+                let verb = match candidate.kind {
+                    NameKind::External => "has",
+                    _ => "exists, and has",
+                };
+                format!("{verb} no {} records", list_types(candidate))
             });
         }
         LookupOutcome::NxDomain => "does not exist (NXDOMAIN)",

@@ -12,12 +12,13 @@ use dnsclient::resolv_conf::ResolvConf;
 use dnsclient::resolve::ResolvedNames;
 use dnsconfig::{Config, ConfigVersion, nameservers};
 use skydns::forward::is_own_address;
-use skydns::{OwnNames, Search, StubDomain, Zone};
+use skydns::{ExternalRules, OwnNames, Search, StubDomain, Zone};
 use wire::{Name, Upstream};
 
 use crate::loops::{self, ForwardingRoute, Loops};
 use crate::options::{DnsmasqTopology, Domain, Options, SearchFlags};
 
+use super::external_rules;
 use super::own_names;
 use super::servers::{self, ConfiguredServers};
 
@@ -142,6 +143,8 @@ pub struct ZoneSettings {
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases.
     pub own_names: Option<Arc<OwnNames>>,
+    /// Rules for external names.
+    pub external_rules: Option<Arc<ExternalRules>>,
 }
 
 impl InForce {
@@ -231,6 +234,7 @@ impl ZoneSettings {
             fallthrough: usable_fallthrough(inputs, servers),
             search: search.map(Arc::new),
             own_names: own_names::convert(inputs.config, &flags.service_domain),
+            external_rules: external_rules::convert(inputs.config),
         }
     }
 
@@ -242,6 +246,7 @@ impl ZoneSettings {
             fallthrough: Arc::clone(&self.fallthrough),
             search: self.search.clone(),
             own_names: self.own_names.clone(),
+            external_rules: self.external_rules.clone(),
             ..flags
                 .clone()
                 .with_stub_domains(self.stub_domains.iter().cloned())
@@ -291,7 +296,7 @@ fn usable_fallthrough(inputs: &ConfigInputs<'_>, servers: &ConfiguredServers) ->
 }
 
 /// The version of the configuration, the topology, and a hash of upstreams, stub domains, search
-/// list, hosts and aliases. Loops are no part of it: the nanny would empty the cache of dnsmasq
+/// list, hosts, aliases and rules. Loops are no part of it: the nanny would empty the cache of dnsmasq
 /// whenever a loop begins or ends.
 fn route_texts(
     inputs: &ConfigInputs<'_>,
@@ -307,6 +312,9 @@ fn route_texts(
     }
     if own_names::has_any(config) {
         (&config.hosts, &config.aliases).hash(&mut hash);
+    }
+    if config.has_external_rules() {
+        config.external_rules.hash(&mut hash);
     }
 
     let topology = inputs.flags.topology.to_possible_value();

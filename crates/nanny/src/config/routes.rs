@@ -123,6 +123,11 @@ impl Routes {
     /// Computes the routes, and the servers left out.
     pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
         match from.forward {
+            // A rule for external names acts where kubedns forwards. Until kubedns follows, dnsmasq
+            // forwards itself: a name without its rule is better than no name.
+            ForwardMode::Dnsmasq if from.has_rules_in_kubedns() => {
+                ComputedRoutes::through_kubedns(from)
+            }
             ForwardMode::Dnsmasq => ComputedRoutes::through_dnsmasq(from),
             ForwardMode::Kubedns => ComputedRoutes::through_kubedns(from),
         }
@@ -161,7 +166,7 @@ fn lacks_server(now: &[Nameserver], before: &[Nameserver]) -> bool {
 }
 
 impl ComputedRoutes {
-    /// With [`ForwardMode::Kubedns`], dnsmasq has a single server.
+    /// With [`ForwardMode::Kubedns`], or rules for external names, dnsmasq has a single server.
     fn through_kubedns(from: &RouteSources<'_>) -> Self {
         let server = if needs_kubedns(from.config) {
             from.kubedns_if_it_follows()
@@ -293,6 +298,11 @@ impl ComputedRoutes {
 }
 
 impl RouteSources<'_> {
+    /// Whether kubedns, behind dnsmasq, has rules for external names in force.
+    fn has_rules_in_kubedns(&self) -> bool {
+        self.kubedns_is_behind && self.kubedns_follows && self.config.has_external_rules()
+    }
+
     /// kubedns, or the SERVFAIL server until kubedns follows the same configuration: before that,
     /// kubedns could forward to servers that are not configured.
     fn kubedns_if_it_follows(&self) -> Nameserver {
@@ -311,6 +321,11 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
         name.trim_end_matches('.').to_owned()
     });
     config.own_names().cloned().chain(reverse)
+}
+
+/// Returns whether kubedns answers or forwards names outside the cluster domain for dnsmasq.
+pub fn asks_kubedns(config: &Config) -> bool {
+    needs_kubedns(config) || config.has_own_names() || config.has_external_rules()
 }
 
 /// Returns whether dnsmasq cannot query some of the servers, so that kubedns has to query them.

@@ -363,3 +363,36 @@ async fn own_names_are_forwarded_to_kubedns() {
     rig.until("db.acme.test.", "192.0.2.2").await;
     rig.end().await;
 }
+
+/// dnsmasq forwards to the upstreams until kubedns, behind it, has the rules for external names in
+/// force. From then on it forwards to kubedns alone.
+#[tokio::test]
+async fn external_rules_lead_dnsmasq_to_kubedns() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let other = Upstream::answering("192.0.2.99").await;
+    let config = [
+        ("filterTypes", r#"{".": ["AAAA"]}"#.to_owned()),
+        ("upstreamNameservers", only(&other)),
+    ];
+    let data = config
+        .clone()
+        .map(|(key, value)| (key.to_owned(), value.into_bytes()));
+    let version = dnsconfig::parse(&data.into())
+        .unwrap()
+        .version()
+        .to_string();
+    let plan = NannySetup::new().flag(kubedns.flag()).config(&config);
+    let rig = plan.start().await;
+    rig.until("www.acme.test.", "192.0.2.99").await;
+
+    kubedns.says(|said| {
+        *said = Said {
+            tells: true,
+            in_front: false,
+            configuration: version,
+            ..said.clone()
+        };
+    });
+    rig.until("www.acme.test.", "192.0.2.1").await;
+    rig.end().await;
+}

@@ -1,10 +1,12 @@
 //! Properties of an answer, for metrics and logs; answers without records.
 
-use wire::{Query, QueryError, ResponseWriter, Transport, flag, rcode};
+use wire::{Query, QueryError, ResponseWriter, Section, Transport, flag, rcode};
 
+use crate::answer::{ZoneSoa, default_soa_numbers};
 use crate::backend::Zone;
 use crate::backend::zones::Authority;
 use crate::cause::Cause;
+use crate::external_rules::RuleAnswer;
 
 /// The part of the server that answers a query. Most metrics have the part as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +90,38 @@ pub(crate) fn append_servfail(
         system,
         qtype: query.qtype,
         rcode: rcode::SERVFAIL,
+        truncated: false,
+        zone: None,
+    }
+}
+
+/// Appends the answer of a rule for an external name: no records, and an SOA record with the
+/// negative TTL of `zone`. The answer is not authoritative, like that of an upstream.
+pub(crate) fn append_rule_answer(
+    zone: &Zone,
+    query: &Query<'_>,
+    system: System,
+    answer: &RuleAnswer<'_>,
+    out: &mut Vec<u8>,
+) -> Reply {
+    let start = out.len();
+    let copied = query.header.flags & (flag::RD | flag::CD);
+    let soa = ZoneSoa {
+        domain: answer.soa_owner,
+        numbers: default_soa_numbers(),
+        ttl: zone.negative_ttl,
+        minimum: zone.negative_ttl,
+    };
+
+    let mut writer = ResponseWriter::new(query, out);
+    // The SOA is left out if it does not fit: the answer is complete without it.
+    let _ = soa.write(Section::Authority, &mut writer);
+    writer.finish(copied | flag::RA, answer.rcode);
+    Cause::Rule(answer.key).append_if_enabled(zone, query, start, out);
+    Reply {
+        system,
+        qtype: query.qtype,
+        rcode: answer.rcode,
         truncated: false,
         zone: None,
     }

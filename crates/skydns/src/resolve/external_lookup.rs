@@ -2,8 +2,8 @@
 
 use super::Resolver;
 use super::waiting::AdmittedAsk;
-use crate::backend::Backend;
 use crate::backend::zones::is_ours;
+use crate::backend::{Backend, View as _};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use crate::forward::{self, UpstreamFailure};
@@ -29,6 +29,19 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
+        // To the alias it makes no difference whether the target has no records, or none are
+        // answered.
+        if view
+            .zone()
+            .rule_answer(lower.wire(), question.qtype)
+            .is_some()
+        {
+            return Ok(ExternalLookup {
+                answer: ExternalAnswer::Records(Vec::new()),
+                stale: false,
+            });
+        }
+
         let query = forward::UpstreamQuery::new(lower.wire(), question.qtype);
 
         let reply = self

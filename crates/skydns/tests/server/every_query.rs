@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skydns::forward::CacheLimits;
-use skydns::{Backend, OwnNames};
-use wire::Name;
+use skydns::{Backend, ExternalRules, OwnNames};
+use wire::{Name, rcode, rtype};
 
 use super::fixed::{Fixed, RunningServer, start_backend};
 use super::*;
@@ -58,6 +58,7 @@ struct Options {
     forwards_all: bool,
     stub_domain: bool,
     own_names: bool,
+    external_rules: bool,
     further_zone: bool,
     caches: bool,
     upstreams: bool,
@@ -84,6 +85,7 @@ impl Options {
             forwards_all: random.bool(),
             stub_domain: random.bool(),
             own_names: random.bool(),
+            external_rules: random.bool(),
             further_zone: random.bool(),
             caches: random.bool(),
             upstreams: random.u8(..8) > 0,
@@ -128,6 +130,9 @@ impl Options {
         }
         if self.own_names {
             view = view.own_names(own_names());
+        }
+        if self.external_rules {
+            view = view.external_rules(external_rules());
         }
         if self.further_zone {
             let mut zone = Fixed::empty();
@@ -201,6 +206,18 @@ fn own_names() -> OwnNames {
         own.add_alias(&name(alias), &name(target));
     }
     own
+}
+
+/// Rules for external names, of each kind.
+fn external_rules() -> ExternalRules {
+    let name = |text: &str| Name::parse(text).expect("a name");
+    let mut rules = ExternalRules::new();
+    rules.filter_types(&name("."), &[rtype::AAAA]);
+    rules.filter_types(&name("stub.test."), &[]);
+    rules.deny_names(&name("refused.test."), rcode::NXDOMAIN);
+    rules.deny_names(&name("label."), rcode::NOERROR);
+    rules.deny_private_reverse();
+    rules
 }
 
 /// An upstream that answers, fails or is silent, by the first label of the name.

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use skydns::ExternalRules;
 use testkit::message::Edns;
 use testkit::ports::free_port;
+use wire::{Name, rcode, rtype};
 
 use super::*;
 
@@ -121,7 +123,33 @@ fn engine_cases() -> Vec<Case> {
             "no upstream servers for this name",
         )
         .view(|view| view.stub("stub.test", &[])),
+        error_case(
+            "a filtered type",
+            EXTERNAL,
+            17,
+            "this type of external names",
+        )
+        .view(|view| with_rule(view, |rules, root| rules.filter_types(root, &[rtype::A]))),
+        error_case("a denied name", ("wpad.", "A"), 15, "denies this name").view(|view| {
+            with_rule(view, |rules, _| {
+                rules.deny_names(&Name::parse("wpad").expect("a name"), rcode::NXDOMAIN);
+            })
+        }),
+        error_case(
+            "a private reverse name",
+            ("1.0.0.10.in-addr.arpa.", "PTR"),
+            15,
+            "keeps private reverse names here",
+        )
+        .view(|view| with_rule(view, |rules, _| rules.deny_private_reverse())),
     ]
+}
+
+/// The view with a rule for external names, which `add` adds. `add` also gets the root.
+fn with_rule(view: Fixed, add: impl FnOnce(&mut ExternalRules, &Name)) -> Fixed {
+    let mut rules = ExternalRules::new();
+    add(&mut rules, &Name::default());
+    view.external_rules(rules)
 }
 
 fn upstream_cases() -> Vec<Case> {

@@ -18,8 +18,8 @@ use skydns::tap::QueryTap;
 use skydns::top::TopQueries;
 use skydns::transfer::ZoneTransfers;
 use skydns::{
-    Backend, Entry, EntryVisit, FurtherZone, Host, Lookup, OwnNames, Pointer, Records, Search,
-    ServiceRecord, View, Zone, Zones,
+    Backend, Entry, EntryVisit, ExternalRules, FurtherZone, Host, Lookup, OwnNames, Pointer,
+    Records, Search, ServiceRecord, View, Zone, Zones,
 };
 use tokio_util::sync::CancellationToken;
 use wire::Name;
@@ -160,6 +160,12 @@ impl Fixed {
     /// Sets the hosts and aliases of the configuration.
     pub(crate) fn own_names(mut self, own: OwnNames) -> Self {
         self.zone.own_names = Some(Arc::new(own));
+        self
+    }
+
+    /// Sets the rules for external names.
+    pub(crate) fn external_rules(mut self, rules: ExternalRules) -> Self {
+        self.zone.external_rules = Some(Arc::new(rules));
         self
     }
 

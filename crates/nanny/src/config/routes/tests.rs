@@ -202,6 +202,43 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
     }
 }
 
+/// Computes the routes with rules for external names. The cases differ as above.
+#[test]
+fn external_rules_lead_to_kubedns() {
+    let names = ResolvedNames::default();
+    let listening = ListenAddresses::from_arguments(&local());
+    let resolv_conf = ["192.0.2.2".parse().unwrap()];
+    let without = "/acme.example/192.0.2.9; 192.0.2.2";
+    let kubedns = "127.0.0.1#10053";
+    for (key, rule, kubedns_follows, kubedns_is_behind, expected) in [
+        ("filterTypes", r#"{".": ["AAAA"]}"#, true, true, kubedns),
+        ("filterTypes", r#"{".": []}"#, true, true, without),
+        ("filterTypes", r#"{".": ["AAAA"]}"#, false, true, without),
+        ("filterTypes", r#"{".": ["AAAA"]}"#, true, false, without),
+        (
+            "deniedNames",
+            r#"{"wpad": "NXDOMAIN"}"#,
+            true,
+            true,
+            kubedns,
+        ),
+        ("bogusPriv", "true", true, true, kubedns),
+        ("bogusPriv", "false", true, true, without),
+    ] {
+        let stub_domains = ("stubDomains", r#"{"acme.example": ["192.0.2.9"]}"#);
+        let config = parse(&[stub_domains, (key, rule)]);
+        let from = route_sources(&config, &resolv_conf, &names, &listening);
+        let ComputedRoutes { routes, .. } = Routes::compute(&RouteSources {
+            kubedns_is_behind,
+            kubedns_follows,
+            ..from
+        });
+        let values = crate::dnsmasq::servers_file::server_values(&routes).join("; ");
+        let case = format!("{key} {rule} {kubedns_follows} {kubedns_is_behind}");
+        assert_eq!(values, expected, "{case}");
+    }
+}
+
 #[test]
 fn own_addresses_are_omitted_as_loops() {
     assert_eq!(

@@ -1,0 +1,205 @@
+//! Rules for external names: the keys `filterTypes`, `deniedNames` and `bogusPriv`.
+//!
+//! kubedns answers these queries itself, so that no upstream sees them. Names of the cluster and
+//! names in `hosts` and `aliases` are never subject to a rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use wire::rfc1123;
+
+/// Maximum number of domains of one key.
+const MAX_DOMAINS: usize = 4096;
+/// The key for all external names.
+const ALL_NAMES: &str = ".";
+
+/// Rules for external names. Domains are in lower case without a trailing dot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ExternalRules {
+    /// The types that get NODATA, by domain; `.` stands for all names. The longest domain that
+    /// holds a name applies, so that an empty set exempts a domain.
+    pub filter_types: BTreeMap<String, BTreeSet<AddressType>>,
+    /// The answer for the names in each domain, which upstreams never see.
+    pub denied_names: BTreeMap<String, DeniedAnswer>,
+    /// Whether reverse names of private addresses are answered here.
+    pub bogus_priv: bool,
+}
+
+/// A type in `filterTypes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressType {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+}
+
+/// The answer for a name in `deniedNames`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeniedAnswer {
+    /// The name does not exist.
+    NxDomain,
+    /// The name exists without records.
+    NoData,
+}
+
+/// An invalid rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RuleError {
+    /// The domain is not a domain name.
+    #[error("invalid domain name: {0:?}")]
+    Domain(String),
+    /// Two keys are equal apart from case and a trailing dot.
+    #[error("{0:?} is listed twice")]
+    Twice(String),
+    /// A type cannot be filtered.
+    #[error("type {1:?} of {0:?}: A and AAAA are accepted")]
+    Type(String, String),
+    /// The answer is unknown.
+    #[error("answer {1:?} of {0:?}: NXDOMAIN and NODATA are accepted")]
+    Answer(String, String),
+    /// The value is not a truth value.
+    #[error("neither true nor false: {0:?}")]
+    Truth(String),
+    /// There are more than [`MAX_DOMAINS`].
+    #[error("too many domains: {0}, at most {MAX_DOMAINS} are accepted")]
+    TooMany(usize),
+}
+
+impl ExternalRules {
+    /// Whether any query of an external name is answered by a rule.
+    pub fn have_effect(&self) -> bool {
+        let filters = self.filter_types.values().any(|types| !types.is_empty());
+        filters || !self.denied_names.is_empty() || self.bogus_priv
+    }
+
+    /// The values as tagged texts, for [`Config::version`](crate::Config::version).
+    pub(crate) fn version_fields(&self) -> Vec<(char, Vec<String>)> {
+        let mut fields = Vec::new();
+        for (domain, types) in &self.filter_types {
+            let mut parts = vec![domain.clone()];
+            parts.extend(types.iter().map(ToString::to_string));
+            fields.push(('y', parts));
+        }
+        for (domain, answer) in &self.denied_names {
+            fields.push(('d', vec![domain.clone(), answer.to_string()]));
+        }
+        if self.bogus_priv {
+            fields.push(('b', Vec::new()));
+        }
+        fields
+    }
+}
+
+/// Parses `filterTypes`: the types of each domain.
+pub(crate) fn parse_filter_types(
+    raw: BTreeMap<String, Vec<String>>,
+) -> Result<BTreeMap<String, BTreeSet<AddressType>>, RuleError> {
+    parse_domains(raw, |written, names| {
+        let types = names.into_iter().map(|name| {
+            name.parse()
+                .map_err(|()| RuleError::Type(written.to_owned(), name))
+        });
+        types.collect()
+    })
+}
+
+/// Parses `deniedNames`: the answer of each domain.
+pub(crate) fn parse_denied_names(
+    raw: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, DeniedAnswer>, RuleError> {
+    // Without any name there is nothing to resolve, so `.` is a mistake.
+    if raw.contains_key(ALL_NAMES) {
+        return Err(RuleError::Domain(ALL_NAMES.to_owned()));
+    }
+    parse_domains(raw, |written, answer| {
+        answer
+            .parse()
+            .map_err(|()| RuleError::Answer(written.to_owned(), answer))
+    })
+}
+
+/// Parses a truth value; a text without any word is false.
+pub(crate) fn parse_truth(text: &str) -> Result<bool, RuleError> {
+    match text.trim() {
+        "true" => Ok(true),
+        "" | "false" => Ok(false),
+        other => Err(RuleError::Truth(other.to_owned())),
+    }
+}
+
+/// Parses an object whose keys are domains. `parse_value` gets the domain as written.
+fn parse_domains<R, T>(
+    raw: BTreeMap<String, R>,
+    parse_value: impl Fn(&str, R) -> Result<T, RuleError>,
+) -> Result<BTreeMap<String, T>, RuleError> {
+    if raw.len() > MAX_DOMAINS {
+        return Err(RuleError::TooMany(raw.len()));
+    }
+
+    let mut domains = BTreeMap::new();
+    for (written, value) in raw {
+        let domain =
+            normalized_domain(&written).ok_or_else(|| RuleError::Domain(written.clone()))?;
+        let value = parse_value(&written, value)?;
+        // Two keys of the JSON object can be the same domain.
+        if domains.insert(domain, value).is_some() {
+            return Err(RuleError::Twice(written));
+        }
+    }
+    Ok(domains)
+}
+
+/// The domain in lower case without a trailing dot, or `.` for the root; `None` if it is not a
+/// domain.
+pub(crate) fn normalized_domain(written: &str) -> Option<String> {
+    if written == ALL_NAMES {
+        return Some(written.to_owned());
+    }
+    let domain = written.strip_suffix('.').unwrap_or(written);
+    let domain = domain.to_ascii_lowercase();
+    rfc1123::is_subdomain(&domain).then_some(domain)
+}
+
+impl FromStr for AddressType {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "A" => Ok(Self::A),
+            "AAAA" => Ok(Self::Aaaa),
+            _ => Err(()),
+        }
+    }
+}
+
+impl fmt::Display for AddressType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "A",
+            Self::Aaaa => "AAAA",
+        })
+    }
+}
+
+impl FromStr for DeniedAnswer {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "NXDOMAIN" => Ok(Self::NxDomain),
+            "NODATA" => Ok(Self::NoData),
+            _ => Err(()),
+        }
+    }
+}
+
+impl fmt::Display for DeniedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NxDomain => "NXDOMAIN",
+            Self::NoData => "NODATA",
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! Rules for external names, from the configuration: queries that this server answers itself
+//! although the name is an upstream's.
+//!
+//! Rules apply to queries that would be forwarded. Names in zones of ours, names that fall through
+//! from them, and own names are not subject to rules.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use wire::name::{MAX_NAME, Name, labels};
+use wire::{rcode, reverse};
+
+use crate::answer::HOSTMASTER;
+
+/// Rules for external names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExternalRules {
+    filters: DomainMap<Vec<u16>>,
+    denied: DomainMap<u16>,
+    /// The reverse zones of private networks; empty unless their names are answered here.
+    private_zones: DomainMap<()>,
+}
+
+/// The key of the configuration whose rule answers a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleKey {
+    /// `filterTypes`
+    FilterTypes,
+    /// `deniedNames`
+    DeniedNames,
+    /// `bogusPriv`
+    BogusPriv,
+}
+
+/// The answer of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleAnswer<'a> {
+    /// The key with the rule.
+    pub key: RuleKey,
+    /// NXDOMAIN, or NOERROR for a name without records of the type.
+    pub rcode: u16,
+    /// The owner of the SOA record, in wire format.
+    pub soa_owner: &'a [u8],
+}
+
+/// Values by domain, of which the longest around a name applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DomainMap<T> {
+    /// By domain in wire format and lower case.
+    domains: HashMap<Box<[u8]>, T, RandomState>,
+}
+
+impl RuleKey {
+    /// The key in the `ConfigMap`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FilterTypes => "filterTypes",
+            Self::DeniedNames => "deniedNames",
+            Self::BogusPriv => "bogusPriv",
+        }
+    }
+}
+
+impl ExternalRules {
+    /// Creates rules without effect.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers queries of these types for names in `domain` with NODATA. Without types, `domain` is
+    /// exempt from the filter of a shorter domain.
+    pub fn filter_types(&mut self, domain: &Name, types: &[u16]) {
+        self.filters.insert(domain, types.to_vec());
+    }
+
+    /// Answers queries for names in `domain` with NXDOMAIN, or with NODATA.
+    pub fn deny_names(&mut self, domain: &Name, rcode: u16) {
+        self.denied.insert(domain, rcode);
+    }
+
+    /// Answers queries for reverse names of private networks.
+    pub fn deny_private_reverse(&mut self) {
+        for zone in private_reverse_zones() {
+            if let Ok(zone) = Name::parse(&zone) {
+                self.private_zones.insert(&zone, ());
+            }
+        }
+    }
+
+    /// The answer of a rule for an external name (wire format, lower case); `None` if the query is
+    /// forwarded. `in_stub_domain` tells whether the name has upstreams of its own.
+    pub fn answer_for<'a>(
+        &'a self,
+        name: &'a [u8],
+        qtype: u16,
+        in_stub_domain: bool,
+    ) -> Option<RuleAnswer<'a>> {
+        if let Some((domain, rcode)) = self.denied.find(name) {
+            return Some(RuleAnswer {
+                key: RuleKey::DeniedNames,
+                rcode: *rcode,
+                soa_owner: soa_owner(domain),
+            });
+        }
+        // A stub domain in the reverse tree has the names of the operator's own network.
+        if let Some((zone, ())) = self.private_zones.find(name)
+            && !in_stub_domain
+        {
+            return Some(RuleAnswer {
+                key: RuleKey::BogusPriv,
+                rcode: rcode_of_reverse(name),
+                soa_owner: soa_owner(zone),
+            });
+        }
+
+        let (_, types) = self.filters.find(name)?;
+        types.contains(&qtype).then(|| RuleAnswer {
+            key: RuleKey::FilterTypes,
+            rcode: rcode::NOERROR,
+            soa_owner: soa_owner(name),
+        })
+    }
+}
+
+/// NXDOMAIN for a whole address. A name above it may have names of the cluster below it (RFC 8020),
+/// so it exists.
+fn rcode_of_reverse(name: &[u8]) -> u16 {
+    match reverse::address_of_name(name) {
+        Some(_) => rcode::NXDOMAIN,
+        None => rcode::NOERROR,
+    }
+}
+
+/// `name`, or as much of its end as leaves room for the names of an SOA record.
+fn soa_owner(name: &[u8]) -> &[u8] {
+    let mut owner = name;
+    while owner.len() + HOSTMASTER.len() > MAX_NAME {
+        let Some(parent) = parent(owner) else {
+            break;
+        };
+        owner = parent;
+    }
+    owner
+}
+
+/// The name without its first label; `None` for the root.
+fn parent(name: &[u8]) -> Option<&[u8]> {
+    let first = labels(name).next()?;
+    name.get(1 + first.len()..)
+}
+
+/// The reverse zones of private networks: those of RFC 6303 without the loopback and documentation
+/// networks, of which no host has a name elsewhere either.
+fn private_reverse_zones() -> Vec<String> {
+    let mut zones: Vec<String> = [
+        "10.in-addr.arpa",
+        "168.192.in-addr.arpa",
+        "254.169.in-addr.arpa",
+        "d.f.ip6.arpa",
+        "8.e.f.ip6.arpa",
+        "9.e.f.ip6.arpa",
+        "a.e.f.ip6.arpa",
+        "b.e.f.ip6.arpa",
+    ]
+    .map(str::to_owned)
+    .into();
+    zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));
+    zones
+}
+
+impl<T> DomainMap<T> {
+    fn insert(&mut self, domain: &Name, value: T) {
+        self.domains
+            .insert(domain.to_lowercase().wire().into(), value);
+    }
+
+    /// The longest domain that holds a name (wire format, lower case), with its value.
+    fn find<'a>(&'a self, name: &'a [u8]) -> Option<(&'a [u8], &'a T)> {
+        if self.domains.is_empty() {
+            return None;
+        }
+
+        // A name has at most 128 domains around it.
+        let mut domain = name;
+        loop {
+            if let Some(value) = self.domains.get(domain) {
+                return Some((domain, value));
+            }
+            domain = parent(domain)?;
+        }
+    }
+}
+
+impl<T> Default for DomainMap<T> {
+    fn default() -> Self {
+        Self {
+            domains: HashMap::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::rtype;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    fn mk_rules() -> ExternalRules {
+        let mut rules = ExternalRules::new();
+        rules.filter_types(&name("."), &[rtype::AAAA]);
+        rules.filter_types(&name("both.test"), &[rtype::A, rtype::AAAA]);
+        rules.filter_types(&name("free.test"), &[]);
+        rules.deny_names(&name("gone.test"), rcode::NXDOMAIN);
+        rules.deny_names(&name("Empty.gone.test"), rcode::NOERROR);
+        rules.deny_private_reverse();
+        rules
+    }
+
+    #[test]
+    fn longest_domain_of_rule_applies() {
+        let rules = mk_rules();
+        for (asked, qtype, expected) in [
+            (
+                "www.other.test",
+                rtype::AAAA,
+                "filterTypes 0 www.other.test.",
+            ),
+            ("www.other.test", rtype::A, "-"),
+            ("both.test", rtype::A, "filterTypes 0 both.test."),
+            ("notboth.test", rtype::A, "-"),
+            ("a.b.both.test", rtype::MX, "-"),
+            ("www.free.test", rtype::AAAA, "-"),
+            ("gone.test", rtype::MX, "deniedNames 3 gone.test."),
+            ("a.b.gone.test", rtype::AAAA, "deniedNames 3 gone.test."),
+            (
+                "a.empty.gone.test",
+                rtype::A,
+                "deniedNames 0 empty.gone.test.",
+            ),
+            (
+                "1.0.96.10.in-addr.arpa",
+                rtype::PTR,
+                "bogusPriv 3 10.in-addr.arpa.",
+            ),
+            (
+                "96.10.in-addr.arpa",
+                rtype::PTR,
+                "bogusPriv 0 10.in-addr.arpa.",
+            ),
+            (
+                "1.0.31.172.in-addr.arpa",
+                rtype::PTR,
+                "bogusPriv 3 31.172.in-addr.arpa.",
+            ),
+            ("1.0.32.172.in-addr.arpa", rtype::PTR, "-"),
+            ("1.1.1.1.in-addr.arpa", rtype::PTR, "-"),
+            (".", rtype::AAAA, "filterTypes 0 ."),
+        ] {
+            let asked_name = name(asked);
+            let found = rules.answer_for(asked_name.wire(), qtype, false);
+            let found = found.map_or("-".to_owned(), |answer| {
+                let owner = Name::from_wire(answer.soa_owner).unwrap();
+                format!("{} {} {owner}", answer.key.as_str(), answer.rcode)
+            });
+            assert_eq!(found, expected, "{asked} {qtype}");
+        }
+    }
+
+    #[test]
+    fn stub_domain_keeps_private_reverse_names() {
+        let asked = name("1.0.150.10.in-addr.arpa");
+        let rules = mk_rules();
+        assert_eq!(rules.answer_for(asked.wire(), rtype::PTR, true), None);
+    }
+
+    #[test]
+    fn soa_of_longest_name_has_room() {
+        let long = name(&[vec!["a".repeat(61); 4].join("."), "bcde".to_owned()].join("."));
+        assert_eq!(long.wire().len(), 254);
+        let rules = mk_rules();
+        let answer = rules.answer_for(long.wire(), rtype::AAAA, false).unwrap();
+        assert!(answer.soa_owner.len() + HOSTMASTER.len() <= MAX_NAME);
+        assert!(long.wire().ends_with(answer.soa_owner));
+    }
+}
