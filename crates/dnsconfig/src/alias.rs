@@ -5,7 +5,7 @@ use std::fmt;
 
 use wire::rfc1123;
 
-use crate::hosts::normalized_host;
+use crate::hosts::{normalized_host, normalized_own_name};
 
 /// Maximum number of aliases. Each alias is a `server=` line for dnsmasq.
 const MAX_ALIASES: usize = 4096;
@@ -41,7 +41,8 @@ pub(crate) enum AliasError {
     TooMany(usize),
 }
 
-/// Parses aliases. The keys of the result are lower-case names without a trailing dot.
+/// Parses aliases. The keys of the result are lower-case names without a trailing dot; the first
+/// label of a key may be the wildcard `*`.
 pub(crate) fn parse_aliases(
     raw: BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, AliasTarget>, AliasError> {
@@ -51,7 +52,8 @@ pub(crate) fn parse_aliases(
 
     let mut aliases = BTreeMap::new();
     for (written, target) in raw {
-        let alias = normalized_host(&written).ok_or_else(|| AliasError::Name(written.clone()))?;
+        let alias =
+            normalized_own_name(&written).ok_or_else(|| AliasError::Name(written.clone()))?;
         let target =
             AliasTarget::parse(&target).ok_or(AliasError::Target(written.clone(), target))?;
         // Two keys of the JSON object can be the same name.

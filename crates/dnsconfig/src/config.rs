@@ -9,7 +9,7 @@ use wire::{ServerAddr, Upstream};
 
 use crate::alias::AliasTarget;
 use crate::external_rules::ExternalRules;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, wildcard_domain};
 use crate::query_log::QueryLog;
 
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
@@ -40,9 +40,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// The names that the configuration defines: the names in `hosts`, and the aliases.
+    /// The names that the configuration defines: the names in `hosts`, and the aliases. The first
+    /// label of a name may be the wildcard `*`.
     pub fn own_names(&self) -> impl Iterator<Item = &String> {
         self.hosts.names().keys().chain(self.aliases.keys())
+    }
+
+    /// The domains that a server in front sends here for the names in `hosts` and the aliases: each
+    /// name, and the domain of each wildcard.
+    pub fn own_domains(&self) -> impl Iterator<Item = &str> {
+        self.own_names()
+            .map(|name| wildcard_domain(name).unwrap_or(name))
     }
 
     /// Whether `hosts` or `aliases` define any name.
@@ -80,6 +88,13 @@ impl Config {
             hash_field(&mut hash, 'a', &[&address.to_string()]);
             for name in names {
                 hash_field(&mut hash, 'h', &[name]);
+            }
+        }
+        let names = self.hosts.names().iter();
+        for (name, addresses) in names.filter(|(name, _)| wildcard_domain(name).is_some()) {
+            hash_field(&mut hash, 'w', &[name]);
+            for address in addresses {
+                hash_field(&mut hash, 'x', &[&address.to_string()]);
             }
         }
         for (alias, target) in &self.aliases {

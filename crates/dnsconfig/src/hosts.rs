@@ -13,7 +13,9 @@ const MAX_NAMES: usize = 4096;
 /// Maximum number of addresses of one name: they must fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;
 
-/// Names and their addresses. Names are in lower case without a trailing dot.
+/// Names and their addresses. Names are in lower case without a trailing dot. The first label of a
+/// name may be the wildcard `*`; such a name is in `names` alone, because an address has PTR records
+/// for whole names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Hosts {
     names: BTreeMap<String, Vec<IpAddr>>,
@@ -70,17 +72,19 @@ impl Hosts {
     }
 
     fn add_name(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
-        let name = normalized_host(written)
+        let name = normalized_own_name(written)
             .ok_or_else(|| HostsError::Name(line, shorten(written, MAX_SHOWN_CHARS)))?;
 
-        // Each pair of name and address is in both maps, or in neither.
+        // Each pair of whole name and address is in both maps, or in neither.
         let addresses = self.names.entry(name.clone()).or_default();
         let Err(at) = addresses.binary_search(&ip) else {
             return Ok(());
         };
         addresses.insert(at, ip);
         let address_count = addresses.len();
-        self.addresses.entry(ip).or_default().push(name);
+        if wildcard_domain(&name).is_none() {
+            self.addresses.entry(ip).or_default().push(name);
+        }
 
         // The limits are checked for each line, so that the error can name it.
         for (what, count, limit) in [
@@ -100,7 +104,7 @@ impl Hosts {
         &self.names
     }
 
-    /// The names of each address, in the order of the lines; the canonical name is first.
+    /// The whole names of each address, in the order of the lines; the canonical name is first.
     pub fn addresses(&self) -> &BTreeMap<IpAddr, Vec<String>> {
         &self.addresses
     }
@@ -122,6 +126,20 @@ pub(crate) fn normalized_host(written: &str) -> Option<String> {
         .unwrap_or(written)
         .to_ascii_lowercase();
     rfc1123::is_host(&name).then_some(name)
+}
+
+/// The name in lower case without a trailing dot; `None` if it is neither a host name, nor a host
+/// name after the label `*`.
+pub(crate) fn normalized_own_name(written: &str) -> Option<String> {
+    match wildcard_domain(written) {
+        Some(domain) => Some(format!("*.{}", normalized_host(domain)?)),
+        None => normalized_host(written),
+    }
+}
+
+/// The domain after the first label of a name, if this label is the wildcard `*`.
+pub fn wildcard_domain(name: &str) -> Option<&str> {
+    name.strip_prefix("*.")
 }
 
 /// The first name at or below one of `domains` (lower case, no trailing dot).
@@ -185,8 +203,18 @@ mod tests {
             ),
             ("192.0.2.1 a/b", r#"line 1: invalid domain name: "a/b""#),
             (
-                "192.0.2.1 *.example",
-                r#"line 1: invalid domain name: "*.example""#,
+                "192.0.2.1 *.Apps.example. b\n192.0.2.2 *.apps.example",
+                r#"{"*.apps.example": [192.0.2.1, 192.0.2.2], "b": [192.0.2.1]} {192.0.2.1: ["b"]}"#,
+            ),
+            ("192.0.2.1 *", r#"line 1: invalid domain name: "*""#),
+            ("192.0.2.1 *.", r#"line 1: invalid domain name: "*.""#),
+            (
+                "192.0.2.1 a.*.example",
+                r#"line 1: invalid domain name: "a.*.example""#,
+            ),
+            (
+                "192.0.2.1 *.*.example",
+                r#"line 1: invalid domain name: "*.*.example""#,
             ),
             (
                 "192.0.2.1 192.0.2.2",

@@ -104,11 +104,12 @@ impl ConfigKey {
     fn accepted(self) -> &'static str {
         match self {
             Self::Aliases => {
-                "a JSON object of name -> service.namespace, or name -> whole name (of three labels, \
-                 or with a dot at the end)"
+                "a JSON object of name (or *.domain) -> service.namespace, or name -> whole name (of \
+                 three labels, or with a dot at the end)"
             }
             Self::Hosts => {
-                "lines as in /etc/hosts: an IP address, and names outside the cluster domain"
+                "lines as in /etc/hosts: an IP address, and names (or *.domain) outside the cluster \
+                 domain"
             }
             Self::BogusPriv => "true or false",
             Self::DeniedNames => "a JSON object of domain -> NXDOMAIN or NODATA",

@@ -392,6 +392,18 @@ impl Options {
         identity
     }
 
+    /// The domains of all zones with records of our own.
+    pub fn own_zones(&self) -> Vec<Name> {
+        let etcd_zones = self.etcd.etcd_zone.iter().map(|flag| &flag.zone);
+        self.domain
+            .all()
+            .chain(&self.external_zone.0)
+            .chain(&self.clusterset_domain.0)
+            .chain(etcd_zones)
+            .map(Domain::name)
+            .collect()
+    }
+
     /// Options of the index. `own_node` is the node of this process, if a flag needs it.
     pub fn index_options(&self, scope: &Scope, own_node: Option<&str>) -> index::Options {
         let records = RecordOptions {

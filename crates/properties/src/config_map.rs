@@ -136,9 +136,18 @@ fn rules(config: &Config) -> RawData {
 /// The value of the key `hosts`: one address with its names per line.
 fn hosts(config: &Config) -> String {
     let lines = config.hosts.addresses().iter();
-    let lines: Vec<String> = lines
+    let mut lines: Vec<String> = lines
         .map(|(address, names)| format!("{address} {}\n", names.join(" ")))
         .collect();
+    // An address has no reverse names that are wildcards.
+    let names = config.hosts.names().iter();
+    for (name, addresses) in names.filter(|(name, _)| name.starts_with('*')) {
+        lines.extend(
+            addresses
+                .iter()
+                .map(|address| format!("{address} {name}\n")),
+        );
+    }
     lines.concat()
 }
 
@@ -218,7 +227,11 @@ fn expected(
         let name = wire::reverse::name_of_address(*address);
         name.trim_end_matches('.').to_owned()
     });
-    let own: BTreeSet<String> = config.own_names().cloned().chain(reverse).collect();
+    let own: BTreeSet<String> = config
+        .own_domains()
+        .map(str::to_owned)
+        .chain(reverse)
+        .collect();
     let mut lines: BTreeSet<_> = own
         .iter()
         .map(|name| (Some(name.clone()), kubedns))

@@ -4,13 +4,11 @@
 //! Rules apply to queries that would be forwarded. Names in zones of ours, names that fall through
 //! from them, and own names are not subject to rules.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-use wire::name::{MAX_NAME, Name, labels};
+use wire::name::{MAX_NAME, Name};
 use wire::{rcode, reverse};
 
 use crate::answer::HOSTMASTER;
+use crate::domain_map::{DomainMap, parent};
 
 /// Rules for external names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,13 +39,6 @@ pub struct RuleAnswer<'a> {
     pub rcode: u16,
     /// The owner of the SOA record, in wire format.
     pub soa_owner: &'a [u8],
-}
-
-/// Values by domain, of which the longest around a name applies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct DomainMap<T> {
-    /// By domain in wire format and lower case.
-    domains: HashMap<Box<[u8]>, T, RandomState>,
 }
 
 impl RuleKey {
@@ -143,12 +134,6 @@ fn soa_owner(name: &[u8]) -> &[u8] {
     owner
 }
 
-/// The name without its first label; `None` for the root.
-fn parent(name: &[u8]) -> Option<&[u8]> {
-    let first = labels(name).next()?;
-    name.get(1 + first.len()..)
-}
-
 /// The reverse zones of private networks: those of RFC 6303 without the loopback and documentation
 /// networks, of which no host has a name elsewhere either.
 fn private_reverse_zones() -> Vec<String> {
@@ -166,37 +151,6 @@ fn private_reverse_zones() -> Vec<String> {
     .into();
     zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));
     zones
-}
-
-impl<T> DomainMap<T> {
-    fn insert(&mut self, domain: &Name, value: T) {
-        self.domains
-            .insert(domain.to_lowercase().wire().into(), value);
-    }
-
-    /// The longest domain that holds a name (wire format, lower case), with its value.
-    fn find<'a>(&'a self, name: &'a [u8]) -> Option<(&'a [u8], &'a T)> {
-        if self.domains.is_empty() {
-            return None;
-        }
-
-        // A name has at most 128 domains around it.
-        let mut domain = name;
-        loop {
-            if let Some(value) = self.domains.get(domain) {
-                return Some((domain, value));
-            }
-            domain = parent(domain)?;
-        }
-    }
-}
-
-impl<T> Default for DomainMap<T> {
-    fn default() -> Self {
-        Self {
-            domains: HashMap::default(),
-        }
-    }
 }
 
 #[cfg(test)]

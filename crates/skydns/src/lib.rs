@@ -25,6 +25,7 @@ pub mod ask;
 pub mod backend;
 mod cause;
 mod client_shares;
+mod domain_map;
 pub mod engine;
 mod expensive_queue;
 pub mod external;

@@ -4,6 +4,9 @@
 //! An own name does not make a zone: other names, even below the own name, are not affected. Only
 //! `_port._protocol` below an alias is answered, too. An alias with a target in our zones has no
 //! CNAME: the answer has the records of the target, with the alias as owner.
+//!
+//! A wildcard answers for all names below its domain that are no own names themselves, and that no
+//! zone of ours and no longer stub domain holds.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,6 +14,8 @@ use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
 use wire::name::{Name, labels};
+
+use crate::domain_map::{DomainMap, parent};
 
 /// Maximum length of a chain of aliases.
 pub(crate) const MAX_CHAIN: usize = 8;
@@ -21,6 +26,12 @@ pub struct OwnNames {
     /// Hosts and aliases, by name in wire format and lower case.
     names: HashMap<Box<[u8]>, OwnName, RandomState>,
     addresses: HashMap<IpAddr, Vec<Name>, RandomState>,
+    /// Hosts and aliases whose first label is a wildcard, by the domain after this label.
+    wildcards: DomainMap<OwnName>,
+    /// Zones whose names match no wildcard.
+    zones: DomainMap<()>,
+    /// Domains whose names match only wildcards of a domain that is at least as long.
+    stub_domains: DomainMap<()>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,22 +73,51 @@ impl OwnNames {
         );
     }
 
+    /// Adds a host for all names below `domain`.
+    pub fn add_wildcard_host(&mut self, domain: &Name, addresses: &[IpAddr]) {
+        self.wildcards
+            .insert(domain, OwnName::Host(addresses.to_vec()));
+    }
+
+    /// Adds an alias for `target` for all names below `domain`.
+    pub fn add_wildcard_alias(&mut self, domain: &Name, target: &Name) {
+        self.wildcards
+            .insert(domain, OwnName::Alias(target.to_lowercase()));
+    }
+
+    /// Keeps the names of a zone of ours from wildcards.
+    pub fn add_zone(&mut self, zone: &Name) {
+        self.zones.insert(zone, ());
+    }
+
+    /// Keeps the names of a stub domain from wildcards of shorter domains.
+    pub fn add_stub_domain(&mut self, domain: &Name) {
+        self.stub_domains.insert(domain, ());
+    }
+
     /// Adds names of an address, for its PTR records.
     pub fn add_address(&mut self, address: IpAddr, names: impl IntoIterator<Item = Name>) {
         self.addresses.entry(address).or_default().extend(names);
     }
 
-    /// The number of hosts and aliases.
+    /// The number of hosts and aliases, with wildcards.
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.names.len() + self.wildcards.len()
     }
 
     /// Whether there are no hosts and aliases.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.len() == 0
     }
 
-    /// All own names in wire format, in any order. Each has its direct target, which may be another
+    /// The domains of all wildcards in wire format, in any order, with their direct targets.
+    pub fn wildcards(&self) -> impl Iterator<Item = (&[u8], OwnTarget<'_>)> {
+        self.wildcards
+            .iter()
+            .map(|(domain, own)| (domain, own.target()))
+    }
+
+    /// All own names without wildcards in wire format, in any order. Each has its direct target, which may be another
     /// alias.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], OwnTarget<'_>)> {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
@@ -113,10 +153,23 @@ impl OwnNames {
     }
 
     fn look_up(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
-        match self.names.get(name) {
-            Some(own) => Some(own.target()),
-            None => self.port_of_alias(name),
+        let exact = self.names.get(name).map(OwnName::target);
+        exact
+            .or_else(|| self.port_of_alias(name))
+            .or_else(|| self.match_wildcard(name).map(OwnName::target))
+    }
+
+    /// The host or alias of the wildcard with the longest domain that matches a name.
+    fn match_wildcard(&self, name: &[u8]) -> Option<&OwnName> {
+        if self.wildcards.len() == 0 {
+            return None;
         }
+
+        let (domain, own) = self.wildcards.find(parent(name)?)?;
+        let longer_stub = self.stub_domains.find(name);
+        let is_in_longer_stub = longer_stub.is_some_and(|(stub, ())| stub.len() > domain.len());
+        let is_in_zone = self.zones.find(name).is_some();
+        (!is_in_zone && !is_in_longer_stub).then_some(own)
     }
 
     /// The target of `_port._protocol` below an alias: the same two labels below the target of the
@@ -125,7 +178,8 @@ impl OwnNames {
         // RFC 2782: both labels begin with an underscore, so that no host has such a name.
         let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
         let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;
-        match self.names.get(alias)? {
+        let own = self.names.get(alias);
+        match own.or_else(|| self.match_wildcard(alias))? {
             OwnName::Alias(target) => Name::from_wire(&[port, target.wire()].concat())
                 .map(|name| OwnTarget::Name(Cow::Owned(name))),
             OwnName::Host(_) => None,
@@ -208,5 +262,53 @@ mod tests {
         let long = vec!["a".repeat(60); 4].join(".");
         own.add_alias(&name("short"), &name(&long));
         assert_eq!(own.find(name("_https._tcp.short").wire()), None);
+    }
+
+    #[test]
+    fn longest_wildcard_matches_names_below() {
+        let mut own = OwnNames::new();
+        own.add_wildcard_host(&name("apps.example"), &["192.0.2.1".parse().unwrap()]);
+        own.add_wildcard_host(&name("B.apps.example"), &["192.0.2.2".parse().unwrap()]);
+        own.add_host(&name("db.apps.example"), &["192.0.2.3".parse().unwrap()]);
+        own.add_wildcard_alias(&name("web.example"), &name("web.apps.svc.cluster.local"));
+        own.add_wildcard_alias(&name("loop.example"), &name("a.loop.example"));
+        own.add_wildcard_alias(&name("arpa"), &name("x.apps.example"));
+        own.add_wildcard_alias(&name("local"), &name("x.apps.example"));
+        for zone in ["cluster.local", "in-addr.arpa", "etcd.apps.example"] {
+            own.add_zone(&name(zone));
+        }
+        own.add_stub_domain(&name("stub.apps.example"));
+        own.add_stub_domain(&name("example"));
+        for (asked, expected) in [
+            ("x.apps.example", "192.0.2.1"),
+            ("x.y.apps.example", "192.0.2.1"),
+            ("x.db.apps.example", "192.0.2.1"),
+            ("db.apps.example", "192.0.2.3"),
+            ("b.apps.example", "192.0.2.1"),
+            ("x.b.apps.example", "192.0.2.2"),
+            ("apps.example", "-"),
+            ("xapps.example", "-"),
+            ("x.stub.apps.example", "-"),
+            ("stub.apps.example", "-"),
+            ("x.etcd.apps.example", "-"),
+            ("x.web.example", "web.apps.svc.cluster.local."),
+            (
+                "_http._tcp.x.web.example",
+                "_http._tcp.web.apps.svc.cluster.local.",
+            ),
+            ("_http._tcp.web.example", "web.apps.svc.cluster.local."),
+            ("b.loop.example", "nowhere"),
+            ("web.apps.svc.cluster.local", "-"),
+            ("other.local", "192.0.2.1"),
+            ("1.0.0.10.in-addr.arpa", "-"),
+        ] {
+            let found = match own.find(name(asked).wire()) {
+                None => "-".to_owned(),
+                Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
+                Some(OwnTarget::Name(target)) => target.to_string(),
+                Some(OwnTarget::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
+            };
+            assert_eq!(found, expected, "{asked}");
+        }
     }
 }

@@ -336,6 +336,10 @@ const OWN_NAMES: &str = r#"
     aliases {"a": "b.c", "A": "b.c"} => "a" is listed twice
     aliases {"a": ["b.c"]} => invalid JSON: invalid type: sequence, expected a string at line 1 column 6
     aliases {"a": "b.c" => unexpected end of JSON input
+    aliases {"*.Apps.example": "web.apps"} => `*.apps.example -> web.apps; `
+    aliases {"a": "*.b.example"} => invalid target of "a": "*.b.example"
+    aliases {"*.apps.svc.cluster.local": "b.c"} => "*.apps.svc.cluster.local" is in the cluster domain, which is reserved for Services
+    aliases {"*.cluster.local": "b.c"} => "*.cluster.local" is in the cluster domain, which is reserved for Services
     hosts 192.0.2.1 a web.apps.svc.Cluster.local => "web.apps.svc.cluster.local" is in the cluster domain, which is reserved for Services
     aliases {"cluster.local": "b.c"} => "cluster.local" is in the cluster domain, which is reserved for Services
     hosts 192.0.2.1 xcluster.local => ``
@@ -355,6 +359,8 @@ fn own_names_are_parsed() {
 #[test]
 fn hosts_version_follows_addresses_and_order() {
     let version = |hosts: &str| parse(&data(&[("hosts", hosts)])).unwrap().version();
+    assert_ne!(version("192.0.2.1 *.a"), version("192.0.2.2 *.a"));
+    assert_ne!(version("192.0.2.1 *.a"), version("192.0.2.1 a"));
     assert_ne!(version("192.0.2.1 a"), version("192.0.2.2 a"));
     assert_ne!(
         version("192.0.2.1 a b"),

@@ -124,7 +124,7 @@ impl DnsFront {
     fn kubedns_domain(&self, name: &Name, domain: &Name) -> Option<Name> {
         let own_names = self
             .config
-            .own_names()
+            .own_domains()
             .filter_map(|name| Name::parse(name).ok());
         reverse::reverse_trees()
             .chain([domain.clone()])
@@ -138,7 +138,7 @@ impl DnsFront {
         let mut longest: Option<StubDomain<'_>> = None;
         for (domain, servers) in &self.config.stub_domains {
             // A name in `hosts` or `aliases` overrides a stub domain of the same name.
-            let is_own_name = self.config.own_names().any(|own| own == domain);
+            let is_own_name = self.config.own_domains().any(|own| own == domain);
             if servers.is_empty() || is_own_name {
                 continue;
             }

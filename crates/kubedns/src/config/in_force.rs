@@ -31,6 +31,8 @@ pub struct ConfigFlags {
     pub domains: Vec<Domain>,
     /// The domain of the Services that aliases name.
     pub service_domain: Name,
+    /// The zones with records of our own: the cluster domains, and those of further flags.
+    pub zones: Vec<Name>,
     /// `--nameservers`.
     pub nameservers: Vec<Upstream>,
     /// The flags of the search list; `None` without a search list.
@@ -52,6 +54,7 @@ impl ConfigFlags {
             topology: options.topology,
             domains: options.domain.all().cloned().collect(),
             service_domain: options.domain.first.name(),
+            zones: options.own_zones(),
             nameservers: nameservers.good,
             // Contradictory flags have already ended the start.
             search: options.search().ok().flatten(),
@@ -233,7 +236,7 @@ impl ZoneSettings {
             stub_domains,
             fallthrough: usable_fallthrough(inputs, servers),
             search: search.map(Arc::new),
-            own_names: own_names::convert(inputs.config, &flags.service_domain),
+            own_names: own_names::convert(inputs.config, &flags.service_domain, &flags.zones),
             external_rules: external_rules::convert(inputs.config),
         }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use dnsconfig::Config;
+use dnsconfig::hosts::wildcard_domain;
 use skydns::OwnNames;
-use wire::Name;
+use wire::{Name, reverse};
 
 /// Whether the configuration has any host or alias.
 pub(super) fn has_any(config: &Config) -> bool {
@@ -12,17 +13,20 @@ pub(super) fn has_any(config: &Config) -> bool {
 }
 
 /// Converts hosts and aliases for the DNS server; `None` if there are none. The alias of a Service
-/// leads to its name in the cluster domain `domain`. Names that do not fit into a DNS message are
-/// left out.
-pub(super) fn convert(config: &Config, domain: &Name) -> Option<Arc<OwnNames>> {
+/// leads to its name in the cluster domain `domain`. `zones` have records of our own, which
+/// wildcards do not override. Names that do not fit into a DNS message are left out.
+pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<Arc<OwnNames>> {
     if !has_any(config) {
         return None;
     }
     let mut own = OwnNames::new();
 
     for (name, addresses) in config.hosts.names() {
-        if let Ok(name) = Name::parse(name) {
-            own.add_host(&name, addresses);
+        let domain = wildcard_domain(name);
+        match (domain, Name::parse(domain.unwrap_or(name))) {
+            (None, Ok(name)) => own.add_host(&name, addresses),
+            (Some(_), Ok(domain)) => own.add_wildcard_host(&domain, addresses),
+            (_, Err(_)) => {}
         }
     }
     for (address, names) in config.hosts.addresses() {
@@ -30,14 +34,36 @@ pub(super) fn convert(config: &Config, domain: &Name) -> Option<Arc<OwnNames>> {
         own.add_address(*address, names);
     }
 
-    let domain = domain.to_string();
+    let cluster = domain.to_string();
     for (alias, target) in &config.aliases {
         // A target that is too long below the cluster domain is not the name of a Service.
-        if let (Ok(alias), Ok(target)) = (Name::parse(alias), Name::parse(&target.name(&domain))) {
-            own.add_alias(&alias, &target);
+        let Ok(target) = Name::parse(&target.name(&cluster)) else {
+            continue;
+        };
+        let domain = wildcard_domain(alias);
+        match (domain, Name::parse(domain.unwrap_or(alias))) {
+            (None, Ok(alias)) => own.add_alias(&alias, &target),
+            (Some(_), Ok(domain)) => own.add_wildcard_alias(&domain, &target),
+            (_, Err(_)) => {}
         }
     }
+    exclude_from_wildcards(config, zones, &mut own);
     Some(Arc::new(own))
+}
+
+/// Keeps the names of zones and stub domains from wildcards.
+fn exclude_from_wildcards(config: &Config, zones: &[Name], own: &mut OwnNames) {
+    for zone in zones.iter().cloned().chain(reverse::reverse_trees()) {
+        own.add_zone(&zone);
+    }
+
+    // A stub domain without servers has no effect.
+    let stub_domains = config.stub_domains.iter();
+    for (domain, _) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
+        if let Ok(domain) = Name::parse(domain) {
+            own.add_stub_domain(&domain);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +86,7 @@ mod tests {
         let config = dnsconfig::parse(&data.into()).unwrap();
 
         let name = |text: &str| Name::parse(text).unwrap();
-        let own = convert(&config, &name("cluster.test.")).unwrap();
+        let own = convert(&config, &name("cluster.test."), &[]).unwrap();
 
         for (asked, expected) in [
             ("db.acme.example", "[192.0.2.1]"),
@@ -78,7 +104,7 @@ mod tests {
 
         let names = own.names_of("192.0.2.1".parse().unwrap()).unwrap();
         assert_eq!(names, [name("db.acme.example"), name("db")]);
-        assert!(convert(&Config::default(), &name("cluster.test")).is_none());
+        assert!(convert(&Config::default(), &name("cluster.test"), &[]).is_none());
     }
 
     /// One of three names, in several spellings.
@@ -138,7 +164,7 @@ mod tests {
             prop_assert_eq!(config.is_err(), twice || in_both);
 
             let Ok(config) = config else { return Ok(()) };
-            let own = convert(&config, &Name::parse("cluster.test").unwrap()).unwrap_or_default();
+            let own = convert(&config, &Name::parse("cluster.test").unwrap(), &[]).unwrap_or_default();
 
             let aliases: Vec<_> = targets.into_iter().collect();
             for asked in ["a.test", "b.test", "c", "x.a.test", "test"] {

@@ -314,13 +314,14 @@ impl RouteSources<'_> {
     }
 }
 
-/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
+/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. A wildcard
+/// has its domain here: dnsmasq then also sends the domain itself, and kubedns forwards it.
 pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = hickory_proto::rr::Name::from(*address).to_ascii();
         name.trim_end_matches('.').to_owned()
     });
-    config.own_names().cloned().chain(reverse)
+    config.own_domains().map(str::to_owned).chain(reverse)
 }
 
 /// Returns whether kubedns answers or forwards names outside the cluster domain for dnsmasq.

@@ -127,3 +127,42 @@ fn unsynced_cluster_fails_its_aliases_alone() {
     let view = Fixed::new(&[]).unsynced().own_names(own_names());
     assert_answers(&view, &ExternalAnswers::none(), table);
 }
+
+#[test]
+fn wildcards_answer_names_below() {
+    let mut own = own_names();
+    let addresses = ["192.0.2.5".parse().unwrap(), "2001:db8::5".parse().unwrap()];
+    own.add_wildcard_host(&name("apps.example"), &addresses);
+    own.add_wildcard_alias(
+        &name("web.apps.example"),
+        &name("web.apps.svc.cluster.local"),
+    );
+    own.add_wildcard_alias(&name("out.example"), &name("www.outside.test"));
+    own.add_wildcard_alias(&name("gone.example"), &name("gone.apps.svc.cluster.local"));
+    own.add_host(&name("x.web.apps.example"), &addresses[..1]);
+    own.add_stub_domain(&name("stub.apps.example"));
+    own.add_zone(&name("cluster.local"));
+    let view = Fixed::new(&[])
+        .port_at(&["svc", "apps", "web", "_tcp", "_http"], "web.apps.svc", 80)
+        .alias_at(&["svc", "apps", "back"], "any.apps.example")
+        .stub("stub.apps.example", &[])
+        .own_names(own);
+    let table = "
+        A.Apps.example A => NOERROR, qr aa rd ra: A.Apps.example. 30 IN A 192.0.2.5
+        a.b.apps.example AAAA => NOERROR, qr aa rd ra: a.b.apps.example. 30 IN AAAA 2001:db8::5
+        a.apps.example MX => NOERROR, qr aa rd ra:
+        apps.example A => forward/Recursive
+        xapps.example A => forward/Recursive
+        y.web.apps.example A => NOERROR, qr aa rd ra: y.web.apps.example. 30 IN A 10.96.0.9
+        _http._tcp.y.web.apps.example SRV => NOERROR, qr aa rd ra: _http._tcp.y.web.apps.example. 30 IN SRV 10 100 80 web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
+        # A whole name comes before a wildcard.
+        x.web.apps.example A => NOERROR, qr aa rd ra: x.web.apps.example. 30 IN A 192.0.2.5
+        y.gone.example A => NXDOMAIN, qr rd:
+        y.out.example A => asks for www.outside.test.
+        back.apps.svc.cluster.local A => NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME any.apps.example.; any.apps.example. 30 IN A 192.0.2.5
+        # A longer stub domain keeps its names.
+        a.stub.apps.example A => forward/Stub
+        5.2.0.192.in-addr.arpa PTR => forward/Recursive
+    ";
+    assert_answers(&view, &ExternalAnswers::none(), table);
+}

@@ -50,15 +50,23 @@ impl<'a> OtherRecords<'a> {
             zones.insert(zone.domain.to_string(), content);
         }
 
+        let mut own_names = Vec::new();
+        for (wire, target) in settings.own_names.iter().flat_map(|own| own.iter()) {
+            own_names.push((name::to_text(wire), target));
+        }
+        for (domain, target) in settings.own_names.iter().flat_map(|own| own.wildcards()) {
+            own_names.push((format!("*.{}", name::to_text(domain)), target));
+        }
+
         let mut hosts = BTreeMap::new();
         let mut aliases = BTreeMap::new();
-        for (wire, target) in settings.own_names.iter().flat_map(|own| own.iter()) {
+        for (name, target) in own_names {
             match target {
                 OwnTarget::Addresses(addresses) => {
-                    hosts.insert(name::to_text(wire), addresses);
+                    hosts.insert(name, addresses);
                 }
                 OwnTarget::Name(target) => {
-                    aliases.insert(name::to_text(wire), target.to_string());
+                    aliases.insert(name, target.to_string());
                 }
                 // A single step is always possible; only a whole chain may lead nowhere.
                 OwnTarget::Unresolvable => {}

@@ -169,8 +169,14 @@ fn kubedns_forwards_only_after_following_configuration() {
 #[test]
 fn own_names_go_to_kubedns_behind_dnsmasq() {
     let config = parse(&[
-        ("hosts", "192.0.2.1 db.acme.example db\n2001:db8::1 db\n"),
-        ("aliases", r#"{"registry.acme.example": "registry.infra"}"#),
+        (
+            "hosts",
+            "192.0.2.1 db.acme.example db\n2001:db8::1 db\n192.0.2.3 *.wild.example\n",
+        ),
+        (
+            "aliases",
+            r#"{"registry.acme.example": "registry.infra", "*.db.acme.example": "db.infra"}"#,
+        ),
         (
             "stubDomains",
             r#"{"acme.example": ["192.0.2.9"], "db.acme.example": ["192.0.2.8"]}"#,
@@ -179,7 +185,7 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
     let without = "/acme.example/192.0.2.9; /db.acme.example/192.0.2.8; 192.0.2.2";
     let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
                 /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
-                /registry.acme.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
+                /registry.acme.example/127.0.0.1#10053; /wild.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
     let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
     let resolv_conf = ["192.0.2.2".parse().unwrap()];
