@@ -160,6 +160,8 @@ fn parse_host(text: &str) -> Result<Host<'static>, InvalidMessage> {
 
 #[cfg(test)]
 mod tests {
+    use testkit::table;
+
     use super::*;
 
     fn mk_message(host: Host<'static>) -> SkydnsMessage {
@@ -281,32 +283,21 @@ mod tests {
 
     #[test]
     fn invalid_message_has_reason() {
+        const INVALID: &str = r#"
+                            | not a SkyDNS message: EOF
+            null            | not a SkyDNS message: invalid type: null
+            []              | not a SkyDNS message: invalid type: sequence
+            {"host":1}      | not a SkyDNS message: invalid type: integer
+            {"port":"80"}   | not a SkyDNS message: invalid type: string
+            {"port":65536}  | port 65536 is not from 0 to 65535
+            {"weight":-1}   | weight -1 is not from 0 to 65535
+            {"host":"a..b"} | host "a..b" is neither an address nor a name
+            {"host":"a b"}  | host "a b" is neither an address nor a name
+        "#;
+
         let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(MAX_VALUE));
-        let cases = [
-            ("", "not a SkyDNS message: EOF"),
-            ("null", "not a SkyDNS message: invalid type: null"),
-            ("[]", "not a SkyDNS message: invalid type: sequence"),
-            (
-                r#"{"host":1}"#,
-                "not a SkyDNS message: invalid type: integer",
-            ),
-            (
-                r#"{"port":"80"}"#,
-                "not a SkyDNS message: invalid type: string",
-            ),
-            (r#"{"port":65536}"#, "port 65536 is not from 0 to 65535"),
-            (r#"{"weight":-1}"#, "weight -1 is not from 0 to 65535"),
-            (
-                r#"{"host":"a..b"}"#,
-                r#"host "a..b" is neither an address nor a name"#,
-            ),
-            (
-                r#"{"host":"a b"}"#,
-                r#"host "a b" is neither an address nor a name"#,
-            ),
-            (&long, "16395 octets, more than 16384"),
-        ];
-        for (value, expected) in cases {
+        let long = [long.as_str(), "16395 octets, more than 16384"];
+        for [value, expected] in table::rows(INVALID).into_iter().chain([long]) {
             let error = SkydnsMessage::parse(value.as_bytes())
                 .unwrap_err()
                 .to_string();

@@ -4,12 +4,16 @@
 //! persistent map would take more. Some maps hold 10,000 entries. An insertion into such a map
 //! copies few entries; a sorted vector would copy all.
 
+mod bucket_tags;
+
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
+
+use self::bucket_tags::BucketTags;
 
 /// Number of children of an inner node; four bits of the hash choose one.
 const FANOUT: usize = 16;
@@ -349,71 +353,6 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
             Self::Empty | Self::Inner(_) => [].iter(),
         });
         Some(Self::bucket(entries.cloned().collect()))
-    }
-}
-
-/// Tags of the entries of a bucket: three bits of the hash of each entry, in three planes. Bit `n`
-/// of each plane belongs to entry `n`.
-///
-/// A lookup compares only keys whose tag matches. Comparing a key is a cache miss, which is the
-/// main cost of a lookup. The tags are stored beside the pointer to the entries, and take no
-/// additional memory.
-#[derive(Clone, Copy, Default)]
-struct BucketTags([u16; 3]);
-
-impl BucketTags {
-    fn of(hashes: impl IntoIterator<Item = u64>) -> Self {
-        let mut tags = Self::default();
-        for (at, hash) in hashes.into_iter().enumerate() {
-            tags.set(at, hash);
-        }
-        tags
-    }
-
-    /// The tag: the three highest bits of `hash`, which the trie uses last.
-    fn bits(hash: u64) -> [bool; 3] {
-        [
-            hash >> 63 & 1 == 1,
-            hash >> 62 & 1 == 1,
-            hash >> 61 & 1 == 1,
-        ]
-    }
-
-    /// Sets the tag of a new entry. Entries beyond the planes have no tag.
-    fn set(&mut self, at: usize, hash: u64) {
-        if at < MAX_BUCKET {
-            for (plane, bit) in self.0.iter_mut().zip(Self::bits(hash)) {
-                *plane |= u16::from(bit) << at;
-            }
-        }
-    }
-
-    /// Index of `key` among the entries of a bucket.
-    fn position<K: Borrow<Q>, V, Q: Eq + ?Sized>(
-        self,
-        hash: u64,
-        entries: &[(K, V)],
-        key: &Q,
-    ) -> Option<usize> {
-        // Only equal hashes fill a bucket this far, and their tags would not differ.
-        if entries.len() > MAX_BUCKET {
-            return entries.iter().position(|(other, _)| other.borrow() == key);
-        }
-
-        let mut candidates = u16::MAX;
-        for (plane, bit) in self.0.iter().zip(Self::bits(hash)) {
-            candidates &= if bit { *plane } else { !plane };
-        }
-
-        while candidates != 0 {
-            let at = usize::try_from(candidates.trailing_zeros()).ok()?;
-            // Bits beyond the last entry are zero, and may match as well.
-            if entries.get(at)?.0.borrow() == key {
-                return Some(at);
-            }
-            candidates &= candidates - 1;
-        }
-        None
     }
 }
 

@@ -1,6 +1,7 @@
 //! Command lines that must have the same meaning as for the Go binaries.
 
 use clap::Parser;
+use testkit::table;
 
 use super::*;
 use crate::klog::LogFlags;
@@ -152,44 +153,23 @@ fn words_after_dashes_stay_unchanged() {
 
 #[test]
 fn mistakes_in_the_words_of_pflag() {
-    let cases = [
-        ("--no-such-flag", "unknown flag: --no-such-flag"),
-        (
-            "extra-argument --no-such-flag",
-            "unknown flag: --no-such-flag",
-        ),
-        ("--no-such-flag=1", "unknown flag: --no-such-flag"),
-        ("-x", "unknown shorthand flag: 'x' in -x"),
-        ("--=1", "bad flag syntax: --=1"),
-        ("---dns-port=1", "bad flag syntax: ---dns-port=1"),
-        ("--dns-port", "flag needs an argument: --dns-port"),
-        ("-v", "flag needs an argument: 'v' in -v"),
-        (
-            "--dns-port=x",
-            "invalid argument \"x\" for \"--dns-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-        ),
-        (
-            "--dns-port=70000",
-            "invalid argument \"70000\" for \"--dns-port\" flag: strconv.ParseInt: parsing \"70000\": value out of range",
-        ),
-        (
-            "--config-period=10",
-            "invalid argument \"10\" for \"--config-period\" flag: time: missing unit in duration \"10\"",
-        ),
-        (
-            "--v=x",
-            "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-        ),
-        (
-            "--profiling=x",
-            "invalid argument \"x\" for \"--profiling\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
-        ),
-        (
-            "--version=x",
-            "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
-        ),
-    ];
-    for (words, text) in cases {
+    const MISTAKES: &str = r#"
+        --no-such-flag                | unknown flag: --no-such-flag
+        extra-argument --no-such-flag | unknown flag: --no-such-flag
+        --no-such-flag=1              | unknown flag: --no-such-flag
+        -x                            | unknown shorthand flag: 'x' in -x
+        --=1                          | bad flag syntax: --=1
+        ---dns-port=1                 | bad flag syntax: ---dns-port=1
+        --dns-port                    | flag needs an argument: --dns-port
+        -v                            | flag needs an argument: 'v' in -v
+        --dns-port=x                  | invalid argument "x" for "--dns-port" flag: strconv.ParseInt: parsing "x": invalid syntax
+        --dns-port=70000              | invalid argument "70000" for "--dns-port" flag: strconv.ParseInt: parsing "70000": value out of range
+        --config-period=10            | invalid argument "10" for "--config-period" flag: time: missing unit in duration "10"
+        --v=x                         | invalid argument "x" for "-v, --v" flag: strconv.ParseInt: parsing "x": invalid syntax
+        --profiling=x                 | invalid argument "x" for "--profiling" flag: strconv.ParseBool: parsing "x": invalid syntax
+        --version=x                   | invalid argument "x" for "--version" flag: strconv.ParseBool: parsing "x": invalid syntax
+    "#;
+    for [words, text] in table::rows(MISTAKES) {
         let exit = parse::<Both>("kube-dns", Style::Pflag, split_words(words)).unwrap_err();
         assert_eq!(exit.stderr.lines().last(), Some(text), "{words}");
         assert_eq!((exit.status, exit.stdout.as_str()), (2, ""), "{words}");
@@ -198,38 +178,17 @@ fn mistakes_in_the_words_of_pflag() {
 
 #[test]
 fn mistakes_in_the_words_of_go() {
-    let cases = [
-        (
-            "-no-such-flag",
-            "flag provided but not defined: -no-such-flag",
-        ),
-        (
-            "--no-such-flag",
-            "flag provided but not defined: -no-such-flag",
-        ),
-        ("-config-period", "flag needs an argument: -config-period"),
-        (
-            "-config-period=5",
-            "invalid value \"5\" for flag -config-period: parse error",
-        ),
-        (
-            "-dns-port=x",
-            "invalid value \"x\" for flag -dns-port: parse error",
-        ),
-        (
-            "-dns-port=70000",
-            "invalid value \"70000\" for flag -dns-port: value out of range",
-        ),
-        (
-            "-profiling=maybe",
-            "invalid boolean value \"maybe\" for -profiling: parse error",
-        ),
-        (
-            "-v=x",
-            "invalid value \"x\" for flag -v: strconv.ParseInt: parsing \"x\": invalid syntax",
-        ),
-    ];
-    for (words, text) in cases {
+    const MISTAKES: &str = r#"
+        -no-such-flag    | flag provided but not defined: -no-such-flag
+        --no-such-flag   | flag provided but not defined: -no-such-flag
+        -config-period   | flag needs an argument: -config-period
+        -config-period=5 | invalid value "5" for flag -config-period: parse error
+        -dns-port=x      | invalid value "x" for flag -dns-port: parse error
+        -dns-port=70000  | invalid value "70000" for flag -dns-port: value out of range
+        -profiling=maybe | invalid boolean value "maybe" for -profiling: parse error
+        -v=x             | invalid value "x" for flag -v: strconv.ParseInt: parsing "x": invalid syntax
+    "#;
+    for [words, text] in table::rows(MISTAKES) {
         let exit = parse::<Both>("dnsmasq-nanny", Style::Go, split_words(words)).unwrap_err();
         assert_eq!(exit.stderr.lines().next(), Some(text), "{words}");
         assert_eq!((exit.status, exit.stdout.as_str()), (2, ""), "{words}");

@@ -6,6 +6,7 @@ use daemon::http::get_streaming;
 use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::query::Query;
+use testkit::table;
 use testkit::upstream::{Upstream, Zone};
 
 use super::cluster::{PATIENCE, with_web};
@@ -19,40 +20,22 @@ const OF_CLUSTER: &str = "web.apps.svc.cluster.local.";
 const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 
 /// The keys below `/skydns`, with their messages.
-const MESSAGES: [(&str, &str); 9] = [
-    (
-        "local/skydns/east/rails",
-        r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#,
-    ),
-    (
-        "local/skydns/east/web/1",
-        r#"{"host":"192.0.2.2","port":80,"weight":10}"#,
-    ),
-    (
-        "local/skydns/east/web/2",
-        r#"{"host":"2001:db8::2","port":80,"weight":30}"#,
-    ),
-    ("local/skydns/out", r#"{"host":"www.outside.test"}"#),
-    (
-        "local/skydns/within",
-        r#"{"host":"rails.east.skydns.local"}"#,
-    ),
-    (
-        "local/skydns/post",
-        r#"{"host":"mx.outside.test","mail":true,"priority":20}"#,
-    ),
-    ("local/skydns/dns/apex/1", r#"{"host":"192.0.2.7"}"#),
-    ("local/skydns/dns/ns/1", r#"{"host":"192.0.2.53"}"#),
-    (
-        "arpa/in-addr/192/0/2/1",
-        r#"{"host":"rails.east.skydns.local"}"#,
-    ),
-];
+const MESSAGES: &str = r#"
+    local/skydns/east/rails | {"host":"192.0.2.1","port":8080,"text":"note"}
+    local/skydns/east/web/1 | {"host":"192.0.2.2","port":80,"weight":10}
+    local/skydns/east/web/2 | {"host":"2001:db8::2","port":80,"weight":30}
+    local/skydns/out        | {"host":"www.outside.test"}
+    local/skydns/within     | {"host":"rails.east.skydns.local"}
+    local/skydns/post       | {"host":"mx.outside.test","mail":true,"priority":20}
+    local/skydns/dns/apex/1 | {"host":"192.0.2.7"}
+    local/skydns/dns/ns/1   | {"host":"192.0.2.53"}
+    arpa/in-addr/192/0/2/1  | {"host":"rails.east.skydns.local"}
+"#;
 
 /// An etcd with [`MESSAGES`]; `None` if etcd is not installed.
 async fn etcd(untested: &str) -> Option<Etcd> {
     let etcd = Etcd::start(untested).await?;
-    for (key, value) in MESSAGES {
+    for [key, value] in table::rows(MESSAGES) {
         etcd.put(&format!("/skydns/{key}"), value).await;
     }
     Some(etcd)

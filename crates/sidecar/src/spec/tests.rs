@@ -1,34 +1,26 @@
 //! The grammar of `--probe`.
 
 use proptest::prelude::*;
+use testkit::table;
 
 use super::*;
 
 #[test]
 fn probes_of_manifests_are_parsed() {
-    let cases = [
-        (
-            "kubedns,127.0.0.1:10053,kubernetes.default.svc.cluster.local,5,SRV",
-            "kubedns 127.0.0.1:10053 kubernetes.default.svc.cluster.local. SRV udp 5s",
-        ),
-        (
-            "dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local.,5,A",
-            "dnsmasq 127.0.0.1:53 kubernetes.default.svc.cluster.local. A udp 5s",
-        ),
-        ("l,127.0.0.1,x", "l 127.0.0.1:53 x. ANY udp 5s"),
-        ("l,127.0.0.1,x,10", "l 127.0.0.1:53 x. ANY udp 10s"),
-        ("l,127.0.0.1,x,007,AAAA", "l 127.0.0.1:53 x. AAAA udp 7s"),
-        ("l,127.0.0.1,x,+7,ANY", "l 127.0.0.1:53 x. ANY udp 7s"),
-        ("l,127.0.0.1,x,1,A", "l 127.0.0.1:53 x. A udp 1s"),
-        ("l,127.0.0.1,x,5,A/tcp", "l 127.0.0.1:53 x. A tcp 5s"),
-        ("l,127.0.0.1,x,5,SRV/udp", "l 127.0.0.1:53 x. SRV udp 5s"),
-        (
-            "L_9,[::1]:5353,_http._tcp.x.,600,ANY/tcp",
-            "L_9 [::1]:5353 _http._tcp.x. ANY tcp 600s",
-        ),
-        ("l,dns.example,.", "l dns.example:53 . ANY udp 5s"),
-    ];
-    for (text, expected) in cases {
+    const PROBES: &str = "
+        kubedns,127.0.0.1:10053,kubernetes.default.svc.cluster.local,5,SRV | kubedns 127.0.0.1:10053 kubernetes.default.svc.cluster.local. SRV udp 5s
+        dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local.,5,A | dnsmasq 127.0.0.1:53 kubernetes.default.svc.cluster.local. A udp 5s
+        l,127.0.0.1,x                                    | l 127.0.0.1:53 x. ANY udp 5s
+        l,127.0.0.1,x,10                                 | l 127.0.0.1:53 x. ANY udp 10s
+        l,127.0.0.1,x,007,AAAA                           | l 127.0.0.1:53 x. AAAA udp 7s
+        l,127.0.0.1,x,+7,ANY                             | l 127.0.0.1:53 x. ANY udp 7s
+        l,127.0.0.1,x,1,A                                | l 127.0.0.1:53 x. A udp 1s
+        l,127.0.0.1,x,5,A/tcp                            | l 127.0.0.1:53 x. A tcp 5s
+        l,127.0.0.1,x,5,SRV/udp                          | l 127.0.0.1:53 x. SRV udp 5s
+        L_9,[::1]:5353,_http._tcp.x.,600,ANY/tcp         | L_9 [::1]:5353 _http._tcp.x. ANY tcp 600s
+        l,dns.example,.                                  | l dns.example:53 . ANY udp 5s
+    ";
+    for [text, expected] in table::rows(PROBES) {
         let spec: ProbeSpec = text
             .parse()
             .unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -8,6 +8,7 @@ use chrono::{TimeDelta, Utc};
 use http::Request;
 use kube::client::Body;
 use serde_json::json;
+use testkit::table;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -140,28 +141,14 @@ async fn credentials_have_client_go_precedence() {
 
 #[tokio::test]
 async fn failing_plugin_fails_the_request() {
-    for (script, expected) in [
-        (
-            "exec sleep 1000",
-            "the exec plugin \"sh\" timed out after 20s",
-        ),
-        (
-            "echo no such profile >&2; exit 3",
-            "failed with exit status: 3: no such profile",
-        ),
-        (
-            "echo {}",
-            "printed no ExecCredential with a token or a certificate and its key",
-        ),
-        (
-            "yes",
-            "the exec plugin \"sh\" printed more than 1048576 bytes",
-        ),
-        (
-            "yes >&2",
-            "the exec plugin \"sh\" printed more than 1048576 bytes",
-        ),
-    ] {
+    const FAILURES: &str = r#"
+        exec sleep 1000                  | the exec plugin "sh" timed out after 20s
+        echo no such profile >&2; exit 3 | failed with exit status: 3: no such profile
+        echo {}                          | printed no ExecCredential with a token or a certificate and its key
+        yes                              | the exec plugin "sh" printed more than 1048576 bytes
+        yes >&2                          | the exec plugin "sh" printed more than 1048576 bytes
+    "#;
+    for [script, expected] in table::rows(FAILURES) {
         let config = config(
             "http://127.0.0.1:1",
             "",

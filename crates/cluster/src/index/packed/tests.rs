@@ -1,5 +1,7 @@
 //! Packing and unpacking an object returns an equal object.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use proptest::collection::vec;

@@ -4,6 +4,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use testkit::objects::{mk_endpoints, mk_headless};
+use testkit::table;
 
 use super::{cluster, ready};
 
@@ -68,58 +69,25 @@ async fn explanation_follows_events() {
 }
 
 /// The query of a request, and the beginning of its error.
-const EXPLAIN_MISTAKES: &[(&str, &str)] = &[
-    (
-        "",
-        "no name: /explain?name=NAME, optionally with &type=TYPE",
-    ),
-    ("?", "no name: "),
-    ("?name=", "no name: "),
-    ("?name=http://", "no name: "),
-    ("?name=a..b", "not a domain name: empty label in \"a..b\""),
-    (
-        "?name=web%0ainjected",
-        "not a domain name: only visible ASCII characters",
-    ),
-    (
-        "?name=%ff",
-        "not a domain name: only visible ASCII characters",
-    ),
-    ("?name=web&type=B", "unknown type \"B\": A, AAAA, SRV, PTR,"),
-    (
-        "?name=web&search=A_B",
-        "search \"A_B\": neither a namespace nor a list of domains",
-    ),
-    (
-        "?name=web&search=a..b+c",
-        "search \"a..b\": neither a namespace nor a list of domains",
-    ),
-    (
-        "?name=web&ndots=-1",
-        "ndots \"-1\": a number from 0 to 15 is accepted",
-    ),
-    (
-        "?name=web&ndots=16",
-        "ndots \"16\": a number from 0 to 15 is accepted",
-    ),
-    (
-        "?name=web&ndots=x",
-        "ndots \"x\": a number from 0 to 15 is accepted",
-    ),
-    (
-        "?name=web&format=xml",
-        "format \"xml\": json and text are accepted",
-    ),
-    ("?name=web&name=db", "name is given more than once"),
-    (
-        "?name=web&format=text&format=json",
-        "format is given more than once",
-    ),
-    (
-        "?nmae=web",
-        "unknown parameter \"nmae\": name, type, search, ndots and format are accepted",
-    ),
-];
+const EXPLAIN_MISTAKES: &str = r#"
+                                      | no name: /explain?name=NAME, optionally with &type=TYPE
+    ?                                 | no name: /explain?name=NAME, optionally with &type=TYPE
+    ?name=                            | no name: /explain?name=NAME, optionally with &type=TYPE
+    ?name=http://                     | no name: /explain?name=NAME, optionally with &type=TYPE
+    ?name=a..b                        | not a domain name: empty label in "a..b"
+    ?name=web%0ainjected              | not a domain name: only visible ASCII characters
+    ?name=%ff                         | not a domain name: only visible ASCII characters
+    ?name=web&type=B                  | unknown type "B": A, AAAA, SRV, PTR,
+    ?name=web&search=A_B              | search "A_B": neither a namespace nor a list of domains
+    ?name=web&search=a..b+c           | search "a..b": neither a namespace nor a list of domains
+    ?name=web&ndots=-1                | ndots "-1": a number from 0 to 15 is accepted
+    ?name=web&ndots=16                | ndots "16": a number from 0 to 15 is accepted
+    ?name=web&ndots=x                 | ndots "x": a number from 0 to 15 is accepted
+    ?name=web&format=xml              | format "xml": json and text are accepted
+    ?name=web&name=db                 | name is given more than once
+    ?name=web&format=text&format=json | format is given more than once
+    ?nmae=web                         | unknown parameter "nmae": name, type, search, ndots and format are accepted
+"#;
 
 #[tokio::test]
 async fn explain_mistake_is_one_line() {
@@ -151,7 +119,8 @@ async fn explain_mistake_is_one_line() {
     let long_values = long_values
         .iter()
         .map(|(query, line)| (query.as_str(), line.as_str()));
-    for (query, line) in EXPLAIN_MISTAKES.iter().copied().chain(long_values) {
+    let mistakes = table::rows(EXPLAIN_MISTAKES).into_iter();
+    for (query, line) in mistakes.map(Into::into).chain(long_values) {
         let (code, body) = kubedns.get(format!("/explain{query}")).await;
         assert_eq!(code, 400, "{query}: {body}");
         assert!(
