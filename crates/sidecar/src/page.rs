@@ -40,7 +40,8 @@ pub(crate) fn render(status: &SidecarStatus, nonce: &str) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (verdict::title(status)) }
-                link rel="icon" href=(verdict::icon(status.verdict.level));
+                link rel="icon" href=(verdict::icon(Some(status.verdict.level)))
+                    data-unknown=(verdict::icon(None));
                 style nonce=(nonce) { (STYLE) }
             }
             body {

@@ -29,7 +29,8 @@ pub(super) struct RouteUpstream {
     of_kubedns: bool,
     /// The address, with a scheme for TCP and TLS.
     address: String,
-    /// The stub domains; `.` for all other names.
+    /// The stub domains; `.` for all other names. Empty if unknown: an upstream in the arguments of
+    /// dnsmasq.
     domains: Vec<String>,
     /// Whether the pod holds it for usable.
     is_up: bool,
@@ -40,10 +41,6 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
     let mut upstreams: Vec<RouteUpstream> = Vec::new();
     if let Some(dnsmasq) = &status.dnsmasq {
         for upstream in &dnsmasq.upstreams {
-            // An upstream that serves no known name is one of dnsmasq's arguments, for any names.
-            if upstream.serves.is_empty() {
-                continue;
-            }
             upstreams.push(RouteUpstream {
                 of_kubedns: false,
                 address: upstream.address.clone(),
@@ -131,11 +128,15 @@ impl RouteUpstream {
                 domain => format!("names of {domain}"),
             });
         }
+        if names.is_empty() {
+            names.push("the names that dnsmasq's arguments give it".to_owned());
+        }
         names.join(", ")
     }
 
     fn questions(&self, external_name: &str) -> Vec<Query> {
-        let is_external = self.domains.iter().any(|domain| domain == EXTERNAL_NAMES);
+        let mut domains = self.domains.iter();
+        let is_external = domains.any(|domain| domain == EXTERNAL_NAMES);
         if !is_external && let Some(domain) = self.domains.iter().find_map(|name| absolute(name)) {
             return vec![Query::query(domain, RecordType::SOA)];
         }

@@ -1,8 +1,27 @@
 "use strict";
 const every = 3000;
+// The title and the icon of a tab in the background must not stay what they were.
+const everyHidden = 30000;
 const lost = document.getElementById("lost");
+const icon = document.querySelector("link[rel=icon]");
+const name = document.title.split(" ").slice(2).join(" ");
+let seen = Date.now();
+let tried = seen;
+function age(milliseconds) {
+  const seconds = Math.round(milliseconds / 1000);
+  return seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
+}
+// Nothing is known now: neither the verdict nor the colours may say otherwise.
+function showLost() {
+  const last = `last seen ${age(Date.now() - seen)} ago`;
+  lost.textContent = `Connection lost, ${last}: what you see is old.`;
+  document.title = `? ${last} ${name}`;
+  icon.href = icon.dataset.unknown;
+  document.body.classList.add("unknown");
+}
 async function refresh() {
-  if (document.hidden) return;
+  if (document.hidden && Date.now() - tried < everyHidden) return;
+  tried = Date.now();
   try {
     // Not "/": a proxy may have put the page below a path of its own, and something else at the root.
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(every) });
@@ -11,12 +30,14 @@ async function refresh() {
     const [old, fresh] = [document, next].map((page) => [...page.querySelectorAll("main > .live")]);
     if (!fresh.length || fresh.length !== old.length) throw new Error("another page");
     document.title = next.title;
-    document.querySelector("link[rel=icon]").href = next.querySelector("link[rel=icon]").href;
+    icon.href = next.querySelector("link[rel=icon]").href;
     old.forEach((part, at) => part.replaceWith(fresh[at]));
     document.body.dataset.refreshed = Number(document.body.dataset.refreshed || 0) + 1;
+    document.body.classList.remove("unknown");
     lost.textContent = "";
+    seen = Date.now();
   } catch {
-    lost.textContent = "Connection lost: what you see is old.";
+    showLost();
   }
 }
 setInterval(refresh, every);

@@ -22,12 +22,15 @@ pub(super) fn title(status: &SidecarStatus) -> String {
     format!("{mark} {words} {} kube-dns", status.pod)
 }
 
-/// The icon of the tab, with another shape and colour for each level.
-pub(super) fn icon(level: FindingLevel) -> String {
+/// The icon of the tab, with another shape and colour for each level; `None` if it is unknown.
+pub(super) fn icon(level: Option<FindingLevel>) -> String {
     let shape = match level {
-        FindingLevel::Well => "%3Ccircle cx='8' cy='8' r='7' fill='%231a7f37'/%3E",
-        FindingLevel::Degraded => "%3Cpath d='M8 1 15 15H1Z' fill='%23bf8700'/%3E",
-        FindingLevel::Down => "%3Cpath d='M1 1h14v14H1Z' fill='%23cf222e'/%3E",
+        None => {
+            "%3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%23808890' stroke-width='3'/%3E"
+        }
+        Some(FindingLevel::Well) => "%3Ccircle cx='8' cy='8' r='7' fill='%231a7f37'/%3E",
+        Some(FindingLevel::Degraded) => "%3Cpath d='M8 1 15 15H1Z' fill='%23bf8700'/%3E",
+        Some(FindingLevel::Down) => "%3Cpath d='M1 1h14v14H1Z' fill='%23cf222e'/%3E",
     };
     format!(
         "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E{shape}%3C/svg%3E"
