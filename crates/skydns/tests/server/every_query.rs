@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::future::join_all;
 use skydns::forward::CacheLimits;
 use skydns::{Backend, ExternalRules, OwnNames};
 use wire::{Name, rcode, rtype};
@@ -323,18 +324,28 @@ fn start_flipping(options: &Options, upstream: SocketAddr) -> RunningServer {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_gets_an_rcode() {
     let upstream = upstream().await;
-    for seed in 0..COMBINATIONS {
-        let options = Options::random(seed);
-        let server = start_flipping(&options, upstream.addr());
-        for (transport, unanswered) in [
-            ("UDP", unanswered_over_udp(server.address, &options).await),
-            ("TCP", unanswered_over_tcp(server.address, &options).await),
-        ] {
-            assert!(
-                unanswered.is_empty(),
-                "over {transport}, {options:?}: {unanswered:#?}"
-            );
-        }
-        server.stop().await;
+    // Each group has one combination with a silent upstream. The others do not wait for it.
+    for group in 0..COMBINATIONS / SILENT_ONE_IN {
+        let first = group * SILENT_ONE_IN;
+        let seeds = first..first + SILENT_ONE_IN;
+        join_all(seeds.map(|seed| check_combination(seed, upstream.addr()))).await;
     }
+}
+
+/// Asserts that a server with a random combination of options answers all queries.
+async fn check_combination(seed: u64, upstream: SocketAddr) {
+    let options = Options::random(seed);
+    let server = start_flipping(&options, upstream);
+
+    let (over_udp, over_tcp) = tokio::join!(
+        unanswered_over_udp(server.address, &options),
+        unanswered_over_tcp(server.address, &options)
+    );
+    for (transport, unanswered) in [("UDP", over_udp), ("TCP", over_tcp)] {
+        assert!(
+            unanswered.is_empty(),
+            "over {transport}, {options:?}: {unanswered:#?}"
+        );
+    }
+    server.stop().await;
 }
