@@ -29,6 +29,7 @@ mod transfer;
 #[path = "server/zones.rs"]
 mod zones;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -194,6 +195,9 @@ async fn large_answer_is_truncated_to_limit() {
     let message = client::ask_tcp(server.address, &big()).await;
     assert!(!message.has("tc"), "TC means nothing over TCP");
     assert_eq!(message.answer.len(), 4093, "as many as 64 KiB hold");
+    let other = client::ask_tcp(server.address, &big()).await;
+    let chosen = [message, other].map(|answer| BTreeSet::from_iter(answer.answer_data("A")));
+    assert_ne!(chosen[0], chosen[1], "another choice each time");
     server.stop().await;
 }
 
