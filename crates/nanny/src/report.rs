@@ -12,6 +12,7 @@ use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::ConfigState;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use reports::nanny::DnsmasqEnd;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ use crate::state_dir::StateDir;
 pub(crate) const STATUS_FILE: &str = "status.json";
 /// Changes within this time are written together.
 const GATHER: Duration = Duration::from_millis(20);
+/// Bound of the ends of dnsmasq in the status.
+const MAX_RECENT_ENDS: usize = 10;
 /// The pause before a failed write of the status file is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
@@ -270,6 +273,18 @@ impl Report {
         dnsmasq.up = false.into();
         dnsmasq.pid = None.into();
         dnsmasq.last_end = Some(how.to_owned());
+    }
+
+    /// Records an end that nobody asked for: a death or a hang.
+    pub(crate) fn record_death(&self, how: &str) {
+        let ends = &mut self.lock_status().document.dnsmasq.recent_ends;
+        if ends.len() >= MAX_RECENT_ENDS {
+            ends.remove(0);
+        }
+        ends.push(DnsmasqEnd {
+            at: format_time(SystemTime::now()),
+            how: how.to_owned(),
+        });
     }
 
     pub(crate) fn count_probe_failure(&self) {

@@ -78,6 +78,8 @@ pub enum FindingKind {
     ServingStale,
     /// kubedns has no watch of the API server.
     ApiServerLost,
+    /// dnsmasq died or hung several times.
+    DnsmasqRestarts,
     /// A probe of another server fails.
     ProbeFails,
     /// The pod has just started.
@@ -131,7 +133,7 @@ impl FindingFacts {
 }
 
 /// All kinds, in the order of the enum.
-const FINDINGS: [FindingFacts; 19] = [
+const FINDINGS: [FindingFacts; 20] = [
     FindingFacts::down(
         FindingKind::KubednsSilent,
         FindingGroup::Pod,
@@ -250,6 +252,13 @@ const FINDINGS: [FindingFacts; 19] = [
         "api_server_lost",
         "api-server-lost",
         "Check the API server; the last known records are served.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::DnsmasqRestarts,
+        FindingGroup::Pod,
+        "dnsmasq_restarts",
+        "dnsmasq-restarts",
+        "Read the last words of dnsmasq in the log of its container, and check the memory limit.",
     ),
     FindingFacts::degraded(
         FindingKind::ProbeFails,

@@ -71,6 +71,18 @@ pub struct DnsmasqProcess {
     pub restarts: BTreeMap<String, u64>,
     /// The way in which the last process ended.
     pub last_end: Option<String>,
+    /// The newest ends that nobody asked for, oldest first: deaths and hangs.
+    pub recent_ends: Vec<DnsmasqEnd>,
+}
+
+/// An end of dnsmasq that nobody asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DnsmasqEnd {
+    /// The time.
+    pub at: String,
+    /// The way in which dnsmasq ended.
+    pub how: String,
 }
 
 /// The configuration in force, and its edits.
@@ -253,7 +265,7 @@ mod tests {
         let written = serde_json::to_string(&status).unwrap();
         let whole = "{\"version\":\"1.2.3\",\"commit\":\"abc1234\",\
             \"dnsmasq\":{\"version\":\"\",\"missingFixes\":[],\"pid\":null,\"up\":false,\
-            \"startedAt\":null,\"restarts\":{},\"lastEnd\":null},\
+            \"startedAt\":null,\"restarts\":{},\"lastEnd\":null,\"recentEnds\":[]},\
             \"configuration\":{\"editsBy\":\"\",\"version\":\"\",\"loadedAt\":null,\"edits\":0,\
             \"rejected\":0,\"error\":{\"text\":\"not JSON\",\"key\":\"stubDomains\",\
             \"value\":null,\"at\":\"noon\"},\"warnings\":[],\"stubDomains\":{},\

@@ -9,14 +9,14 @@ mod routes;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
 use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 use reports::finding::{FindingKind, FindingLevel, PodFinding};
 use reports::kubedns::KubednsReport;
-use reports::nanny::NannyStatus;
+use reports::nanny::{DnsmasqEnd, DnsmasqProcess, NannyStatus};
 use reports::sidecar::{PodPart, PodVerdict, ProbeState, ProbeStatus, SidecarStatus};
 
 use crate::metric_name::metric_name;
@@ -25,6 +25,10 @@ use crate::time::Now;
 /// Failed probes in a row that are a fault. A lost packet or a restart of the server causes fewer
 /// failures.
 const FAILURES_IN_A_ROW: u32 = 3;
+
+/// Ends of dnsmasq within [`RESTARTS_WITHIN`] that are a fault, if nobody asked for them.
+const RESTARTS_OF_FAULT: usize = 3;
+const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
 /// One fault: a finding whose duration is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,7 @@ pub(crate) fn find_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults.extend(routes::route_faults(status));
     faults.extend(kubedns.map(kubedns_faults).unwrap_or_default());
     faults.extend(nanny.map(nanny_faults).unwrap_or_default());
+    faults.extend(nanny.and_then(|nanny| restarts_fault(&nanny.dnsmasq, status.time)));
     faults.extend(rejected_config(kubedns, nanny));
     faults.extend(unknown_keys(kubedns, nanny));
     faults
@@ -208,6 +213,32 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
         faults.push(PodFault::new(FindingKind::ConfigDiffers, "dnsmasq", text));
     }
     faults
+}
+
+/// The fault of a dnsmasq that died or hung several times before `now`, in milliseconds since 1970.
+fn restarts_fault(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
+    let is_recent = |end: &&DnsmasqEnd| {
+        let age = millis_since_1970(&end.at).map(|at| now.saturating_sub(at));
+        age.is_some_and(|age| u128::from(age) < RESTARTS_WITHIN.as_millis())
+    };
+    let recent: Vec<&DnsmasqEnd> = dnsmasq.recent_ends.iter().filter(is_recent).collect();
+    if recent.len() < RESTARTS_OF_FAULT {
+        return None;
+    }
+
+    // The same end several times is one cause.
+    let mut ends: Vec<&str> = recent.iter().map(|end| end.how.as_str()).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let count = recent.len();
+    let text = format!("dnsmasq ended {count} times within ten minutes");
+    let fault = PodFault::new(FindingKind::DnsmasqRestarts, "dnsmasq", text);
+    Some(fault.with_detail(&ends.join("; ")))
+}
+
+fn millis_since_1970(time: &str) -> Option<u64> {
+    let time = chrono::DateTime::parse_from_rfc3339(time).ok()?;
+    u64::try_from(time.timestamp_millis()).ok()
 }
 
 /// One fault if the nanny or kubedns rejected the ConfigMap.

@@ -30,6 +30,8 @@ use crate::dnsmasq::servers_file;
 use crate::report::{Report, RestartReason};
 use crate::state_dir::StateDir;
 
+/// The end of a dnsmasq that hung.
+const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
 /// The time dnsmasq has to end after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that does not report its start is assumed to be up after this time.
@@ -100,6 +102,7 @@ impl Supervisor {
                 continue;
             }
 
+            self.report.record_death(&how);
             match limit.count_death(Instant::now()) {
                 DeathReaction::GiveUp(count) => bail!(
                     "dnsmasq ended {count} times within a minute, the last time with {how}: \
@@ -217,6 +220,7 @@ impl Supervisor {
         mut instance: DnsmasqInstance,
         end: InstanceEnd,
     ) -> anyhow::Result<EndDescription> {
+        let is_hang = matches!(end, InstanceEnd::Hangs);
         match end {
             InstanceEnd::Exited(status) => {
                 let how = status.map_or_else(
@@ -240,14 +244,13 @@ impl Supervisor {
         }
 
         let stopped = instance.process.stop(STOPPING).await;
-        let how = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
+        let status = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
+        info!(how = %status, "dnsmasq stopped");
+        // Its end is the nanny's signal, which must not look like that of the memory limit.
+        let how = if is_hang { HANG.to_owned() } else { status };
         self.report.record_end(&how);
-        info!(%how, "dnsmasq stopped");
-
-        // The caller uses this text only for `InstanceEnd::Hangs`: `Stop` and `Replace` do not
-        // count as deaths.
         Ok(EndDescription {
-            how: "a hang".to_owned(),
+            how,
             last_line: "killed by the nanny".to_owned(),
         })
     }

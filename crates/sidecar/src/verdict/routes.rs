@@ -1,6 +1,6 @@
 //! Faults of upstreams that do not answer, per route.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reports::finding::FindingKind;
 use reports::kubedns::KubednsReport;
@@ -28,7 +28,9 @@ type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
 pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let mut routes = RouteServers::new();
     if let Some(dnsmasq) = &status.dnsmasq {
-        add_dnsmasq_routes(dnsmasq, &mut routes);
+        let nanny = status.nanny.known.as_ref();
+        let loops = nanny.map(|nanny| &nanny.routes.loops);
+        add_dnsmasq_routes(dnsmasq, loops.unwrap_or(&BTreeSet::new()), &mut routes);
     }
 
     // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out: they are
@@ -39,15 +41,39 @@ pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
         add_kubedns_routes(kubedns, &mut routes);
     }
 
-    routes
+    let mut faults: Vec<PodFault> = routes
         .iter()
         .filter_map(|(route, servers)| route_fault(route, servers))
-        .collect()
+        .collect();
+    if !routes.contains_key(EXTERNAL_NAMES) && leaves_servers_out(status) {
+        let text =
+            "external names are not answered: each of their upstreams forwards back to this pod";
+        let kind = FindingKind::UpstreamsDown;
+        faults.push(PodFault::new(kind, EXTERNAL_NAMES, text));
+    }
+    faults
 }
 
-fn add_dnsmasq_routes(dnsmasq: &DnsmasqReport, routes: &mut RouteServers) {
+/// Whether the container that forwards external names leaves servers out for a loop.
+fn leaves_servers_out(status: &SidecarStatus) -> bool {
+    if status.forwards_by_kubedns() {
+        let kubedns = status.kubedns.known.as_ref();
+        return kubedns.is_some_and(|kubedns| kubedns.forward_loops > 0.0);
+    }
+    let nanny = status.nanny.known.as_ref();
+    nanny.is_some_and(|nanny| !nanny.routes.loops.is_empty())
+}
+
+/// Adds the servers of dnsmasq. Those in `loops` are left out: dnsmasq lists them, and does not ask
+/// them.
+fn add_dnsmasq_routes(
+    dnsmasq: &DnsmasqReport,
+    loops: &BTreeSet<String>,
+    routes: &mut RouteServers,
+) {
     let external_names = EXTERNAL_NAMES.to_owned();
-    for upstream in &dnsmasq.upstreams {
+    let upstreams = dnsmasq.upstreams.iter();
+    for upstream in upstreams.filter(|upstream| !loops.contains(&upstream.address)) {
         let domains = match upstream.serves.as_slice() {
             // A server with unknown names is one of dnsmasq's command line.
             [] => std::slice::from_ref(&external_names),

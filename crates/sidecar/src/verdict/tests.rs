@@ -203,6 +203,61 @@ fn upstreams_are_judged_per_route() {
     assert_eq!(found(&behind), [""; 0], "dnsmasq asks them, and is probed");
 }
 
+/// Loops of kubedns or dnsmasq, with and without a server for external names beside them.
+#[test]
+fn loop_without_other_server_is_outage() {
+    let outage = "upstreams_down: external names are not answered: each of their upstreams forwards back to this pod";
+    let is_outage = |status: &SidecarStatus| found(status).contains(&outage.to_owned());
+
+    let of_kubedns = |servers: &[(&str, &str, u8)]| {
+        let mut status = routes(servers);
+        let kubedns = status.kubedns.known.as_mut().unwrap();
+        kubedns.forward_loops = 1.0;
+        status
+    };
+    assert!(is_outage(&of_kubedns(&[("acme.local", "192.0.2.1:53", 1)])));
+    assert!(!is_outage(&of_kubedns(&[(".", "192.0.2.1:53", 1)])));
+
+    let of_dnsmasq = |servers: &[&str]| SidecarStatus {
+        nanny: told(NannyStatus::parse(r#"{"routes":{"loops":["192.0.2.1:53"]}}"#).unwrap()),
+        ..forwarding(
+            servers
+                .iter()
+                .map(|server| upstream(server, &["."], ""))
+                .collect(),
+        )
+    };
+    assert!(is_outage(&of_dnsmasq(&[])));
+    assert!(is_outage(&of_dnsmasq(&["192.0.2.1:53"])));
+    assert!(!is_outage(&of_dnsmasq(&["192.0.2.1:53", "192.0.2.2:53"])));
+}
+
+#[test]
+fn repeated_ends_of_dnsmasq_are_fault() {
+    // The time of the status is 20:54:15.
+    let hang = "a hang: it did not answer its probes, and the nanny killed it";
+    let old = ("2026-11-20T20:44:10Z", hang);
+    let [first, second] = [
+        ("2026-11-20T20:45:00Z", hang),
+        ("2026-11-20T20:50:00Z", hang),
+    ];
+    let killed = ("2026-11-20T20:54:00Z", "killed by SIGKILL");
+    let twice = "dnsmasq_restarts: dnsmasq ended 3 times within ten minutes (a hang: it did not answer its probes, and the nanny killed it; killed by SIGKILL)";
+    for (ends, expected) in [
+        (vec![first, second, killed], Some(twice)),
+        (vec![old, second, killed], None),
+        (vec![second, killed], None),
+        (vec![("yesterday", hang), second, killed], None),
+    ] {
+        let recent: Vec<_> = ends
+            .iter()
+            .map(|(at, how)| serde_json::json!({"at": at, "how": how}))
+            .collect();
+        let json = serde_json::json!({"dnsmasq": {"recentEnds": recent}}).to_string();
+        assert_eq!(found(&nanny(&json)), Vec::from_iter(expected), "{ends:?}");
+    }
+}
+
 #[test]
 fn faults_of_kubedns_and_nanny_are_found() {
     let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
