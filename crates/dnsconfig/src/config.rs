@@ -35,7 +35,7 @@ pub struct Config {
     /// Names with a Service or another name as target (`aliases`).
     pub aliases: BTreeMap<String, AliasTarget>,
     /// Rules by which kubedns answers external names itself (`filterTypes`, `deniedNames`,
-    /// `bogusPriv`).
+    /// `bogusPriv`, `rebindProtection`).
     pub external_rules: ExternalRules,
 }
 

@@ -1,7 +1,9 @@
-//! Rules for external names: the keys `filterTypes`, `deniedNames` and `bogusPriv`.
+//! Rules for external names: the keys `filterTypes`, `deniedNames`, `bogusPriv` and
+//! `rebindProtection`.
 //!
-//! kubedns answers these queries itself, so that no upstream sees them. Names of the cluster and
-//! names in `hosts` and `aliases` are never subject to a rule.
+//! kubedns answers these queries itself: the first three keys before an upstream is asked, the last
+//! after its reply. Names of the cluster and names in `hosts` and `aliases` are never subject to a
+//! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,6 +26,23 @@ pub struct ExternalRules {
     pub denied_names: BTreeMap<String, DeniedAnswer>,
     /// Whether reverse names of private addresses are answered here.
     pub bogus_priv: bool,
+    /// Rejects replies with private addresses, if set.
+    pub rebind_protection: Option<RebindProtection>,
+}
+
+/// The value of `rebindProtection`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct RebindProtection {
+    /// Domains whose names may have private addresses.
+    pub except: BTreeSet<String>,
+}
+
+/// The fields of `rebindProtection` as written.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RebindFields {
+    #[serde(default)]
+    except: Vec<String>,
 }
 
 /// A type in `filterTypes`.
@@ -71,7 +90,8 @@ impl ExternalRules {
     /// Whether any query of an external name is answered by a rule.
     pub fn have_effect(&self) -> bool {
         let filters = self.filter_types.values().any(|types| !types.is_empty());
-        filters || !self.denied_names.is_empty() || self.bogus_priv
+        let denies = !self.denied_names.is_empty() || self.bogus_priv;
+        filters || denies || self.rebind_protection.is_some()
     }
 
     /// The values as tagged texts, for [`Config::version`](crate::Config::version).
@@ -87,6 +107,9 @@ impl ExternalRules {
         }
         if self.bogus_priv {
             fields.push(('b', Vec::new()));
+        }
+        if let Some(protection) = &self.rebind_protection {
+            fields.push(('r', protection.except.iter().cloned().collect()));
         }
         fields
     }
@@ -118,6 +141,20 @@ pub(crate) fn parse_denied_names(
             .parse()
             .map_err(|()| RuleError::Answer(written.to_owned(), answer))
     })
+}
+
+/// Parses `rebindProtection`.
+pub(crate) fn parse_rebind_protection(raw: RebindFields) -> Result<RebindProtection, RuleError> {
+    if raw.except.len() > MAX_DOMAINS {
+        return Err(RuleError::TooMany(raw.except.len()));
+    }
+
+    let mut except = BTreeSet::new();
+    for written in raw.except {
+        let domain = normalized_domain(&written).filter(|domain| domain != ALL_NAMES);
+        except.insert(domain.ok_or(RuleError::Domain(written))?);
+    }
+    Ok(RebindProtection { except })
 }
 
 /// Parses a truth value; a text without any word is false.

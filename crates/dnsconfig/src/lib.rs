@@ -23,7 +23,7 @@ pub use alias::AliasTarget;
 pub use config::{Config, ConfigVersion};
 pub use edit_distance::edit_distance;
 pub use error::ConfigError;
-pub use external_rules::{AddressType, DeniedAnswer, ExternalRules};
+pub use external_rules::{AddressType, DeniedAnswer, ExternalRules, RebindProtection};
 pub use hosts::Hosts;
 pub use parse::{ConfigKey, RawData, UnknownKey, parse, parse_for, unknown_keys};
 pub use source::{

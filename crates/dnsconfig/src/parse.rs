@@ -11,7 +11,7 @@ use crate::alias::{self, AliasTarget};
 use crate::config::Config;
 use crate::edit_distance::edit_distance;
 use crate::error::{ConfigError, MAX_SHOWN_CHARS, Reason};
-use crate::external_rules::{self, AddressType, DeniedAnswer};
+use crate::external_rules::{self, AddressType, DeniedAnswer, RebindFields, RebindProtection};
 use crate::federation;
 use crate::hosts::{Hosts, first_within};
 use crate::query_log::{QueryLog, QueryLogFields};
@@ -50,6 +50,8 @@ pub enum ConfigKey {
     QueryLog,
     /// `hosts`
     Hosts,
+    /// `rebindProtection`
+    RebindProtection,
     /// `stubDomains`
     StubDomains,
     /// `upstreamNameservers`
@@ -57,7 +59,7 @@ pub enum ConfigKey {
 }
 
 impl ConfigKey {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Aliases,
         Self::BogusPriv,
         Self::DeniedNames,
@@ -65,6 +67,7 @@ impl ConfigKey {
         Self::FilterTypes,
         Self::Hosts,
         Self::QueryLog,
+        Self::RebindProtection,
         Self::StubDomains,
         Self::UpstreamNameservers,
     ];
@@ -79,6 +82,7 @@ impl ConfigKey {
             Self::FilterTypes => "filterTypes",
             Self::QueryLog => "queryLog",
             Self::Hosts => "hosts",
+            Self::RebindProtection => "rebindProtection",
             Self::StubDomains => "stubDomains",
             Self::UpstreamNameservers => "upstreamNameservers",
         }
@@ -120,6 +124,10 @@ impl ConfigKey {
             Self::QueryLog => {
                 "a JSON object with any of name, client, rcode, type (each a text, several values \
                  separated by commas), rate, seconds and until"
+            }
+            Self::RebindProtection => {
+                "a JSON object with, if needed, except: a list of domains that may have private \
+                 addresses"
             }
             Self::StubDomains => {
                 "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS \
@@ -246,6 +254,9 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
                 config.external_rules.filter_types = parse_filter_types(text)?;
             }
             Some(ConfigKey::QueryLog) => config.query_log = parse_query_log(text)?,
+            Some(ConfigKey::RebindProtection) => {
+                config.external_rules.rebind_protection = parse_rebind_protection(text)?;
+            }
             Some(ConfigKey::StubDomains) => config.stub_domains = parse_stub_domains(text)?,
             Some(ConfigKey::UpstreamNameservers) => {
                 config.upstream_nameservers = parse_upstream_nameservers(text)?;
@@ -308,6 +319,16 @@ fn parse_aliases(text: &str) -> Result<BTreeMap<String, AliasTarget>, ConfigErro
 fn parse_truth(text: &str) -> Result<bool, ConfigError> {
     external_rules::parse_truth(text)
         .map_err(|error| ConfigKey::BogusPriv.error(text, Reason::Rule(error)))
+}
+
+fn parse_rebind_protection(text: &str) -> Result<Option<RebindProtection>, ConfigError> {
+    let key = ConfigKey::RebindProtection;
+    let Some(fields) = parse_json::<Option<RebindFields>>(key, text)? else {
+        return Ok(None);
+    };
+    external_rules::parse_rebind_protection(fields)
+        .map(Some)
+        .map_err(|error| key.error(text, Reason::Rule(error)))
 }
 
 fn parse_denied_names(text: &str) -> Result<BTreeMap<String, DeniedAnswer>, ConfigError> {

@@ -19,7 +19,7 @@ static LISTENING: LazyLock<ListenAddresses> = LazyLock::new(|| {
 });
 
 /// The keys of the values in the input, in order.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "stubDomains",
     "upstreamNameservers",
     "federations",
@@ -29,6 +29,7 @@ const KEYS: [&str; 9] = [
     "filterTypes",
     "deniedNames",
     "bogusPriv",
+    "rebindProtection",
 ];
 
 /// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted configuration stays
@@ -117,7 +118,15 @@ fn rules(config: &Config) -> RawData {
         .iter()
         .map(|(domain, answer)| (domain, answer.to_string()))
         .collect();
+    let protection = rules.rebind_protection.as_ref().map(|protection| {
+        let except: Vec<&String> = protection.except.iter().collect();
+        BTreeMap::from([("except", except)])
+    });
     RawData::from([
+        (
+            "rebindProtection".to_owned(),
+            serde_json::to_vec(&protection).unwrap_or_default(),
+        ),
         (
             "filterTypes".to_owned(),
             serde_json::to_vec(&filter_types).unwrap_or_default(),

@@ -313,6 +313,17 @@ impl Zone {
         rules.answer_for(name, qtype, self.servers_for(name).1.is_some())
     }
 
+    /// The answer of a rule in place of an upstream's `message` for an external name (wire format,
+    /// lower case); `None` if the message is passed on.
+    pub(crate) fn rule_against<'a>(
+        &'a self,
+        message: &[u8],
+        name: &'a [u8],
+    ) -> Option<RuleAnswer<'a>> {
+        let rules = self.external_rules.as_ref()?;
+        rules.answer_instead_of(message, name, self.servers_for(name).1.is_some())
+    }
+
     pub(crate) fn ttl(&self) -> u32 {
         self.ttl.unwrap_or(TTL)
     }

@@ -104,6 +104,10 @@ impl Cause {
                 info::BLOCKED,
                 "the key bogusPriv of the ConfigMap keeps private reverse names here",
             ),
+            Self::Rule(RuleKey::RebindProtection) => (
+                info::BLOCKED,
+                "the key rebindProtection of the ConfigMap rejects private addresses",
+            ),
             Self::Upstream(upstream, failure) => {
                 return (code_of(*failure), format!("{upstream}: {failure}").into());
             }

@@ -21,9 +21,12 @@ use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::external_rules::RuleKey;
 use crate::search::SearchList;
 
+use self::own_names::is_localhost;
+use self::reply::reply_of_zone;
 pub use self::reply::{Reply, System};
-pub(crate) use self::reply::{answer_malformed, append_servfail, truncation_flag};
-use self::reply::{append_rule_answer, reply_of_zone};
+pub(crate) use self::reply::{
+    answer_malformed, append_rule_answer, append_servfail, truncation_flag,
+};
 
 /// Outcome of one message of a client.
 #[derive(Debug, PartialEq, Eq)]
@@ -455,8 +458,11 @@ impl<'a, V: View> Engine<'a, V> {
             return NameProgress::Reply(reply);
         }
         if let Some(rule) = rule {
-            let reply = append_rule_answer(zone, self.query, system, &rule, out);
+            let reply = append_rule_answer(zone, self.query, System::Auth, &rule, out);
             return NameProgress::Reply(reply);
+        }
+        if zone.forwards_all && is_localhost(self.query.lower()) {
+            return self.answer_localhost(out);
         }
         NameProgress::Pending(PendingAnswer::Forward(system))
     }

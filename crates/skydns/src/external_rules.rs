@@ -1,11 +1,13 @@
 //! Rules for external names, from the configuration: queries that this server answers itself
-//! although the name is an upstream's.
+//! although the name is an upstream's, and replies of upstreams that it rejects.
 //!
 //! Rules apply to queries that would be forwarded. Names in zones of ours, names that fall through
 //! from them, and own names are not subject to rules.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use wire::name::{MAX_NAME, Name};
-use wire::{rcode, reverse};
+use wire::{Message, Section, rcode, reverse, rtype};
 
 use crate::answer::HOSTMASTER;
 use crate::domain_map::{DomainMap, parent};
@@ -17,6 +19,8 @@ pub struct ExternalRules {
     denied: DomainMap<u16>,
     /// The reverse zones of private networks; empty unless their names are answered here.
     private_zones: DomainMap<()>,
+    /// The domains whose names may have private addresses; `None` if all may.
+    may_be_private: Option<DomainMap<()>>,
 }
 
 /// The key of the configuration whose rule answers a query.
@@ -28,6 +32,8 @@ pub enum RuleKey {
     DeniedNames,
     /// `bogusPriv`
     BogusPriv,
+    /// `rebindProtection`
+    RebindProtection,
 }
 
 /// The answer of a rule.
@@ -48,6 +54,7 @@ impl RuleKey {
             Self::FilterTypes => "filterTypes",
             Self::DeniedNames => "deniedNames",
             Self::BogusPriv => "bogusPriv",
+            Self::RebindProtection => "rebindProtection",
         }
     }
 }
@@ -76,6 +83,35 @@ impl ExternalRules {
                 self.private_zones.insert(&zone, ());
             }
         }
+    }
+
+    /// Rejects replies with private addresses, but for names in the domains `except`.
+    pub fn reject_private_addresses(&mut self, except: impl IntoIterator<Item = Name>) {
+        let mut may_be_private = DomainMap::default();
+        for domain in except {
+            may_be_private.insert(&domain, ());
+        }
+        self.may_be_private = Some(may_be_private);
+    }
+
+    /// The answer in place of an upstream's `message` for an external name (wire format, lower
+    /// case); `None` if the message is passed on. `in_stub_domain` tells whether the name has
+    /// upstreams of its own: those are not outside servers.
+    pub fn answer_instead_of<'a>(
+        &'a self,
+        message: &[u8],
+        name: &'a [u8],
+        in_stub_domain: bool,
+    ) -> Option<RuleAnswer<'a>> {
+        let may_be_private = self.may_be_private.as_ref()?;
+        if in_stub_domain || may_be_private.find(name).is_some() || !has_private_address(message) {
+            return None;
+        }
+        Some(RuleAnswer {
+            key: RuleKey::RebindProtection,
+            rcode: rcode::NOERROR,
+            soa_owner: soa_owner(name),
+        })
     }
 
     /// The answer of a rule for an external name (wire format, lower case); `None` if the query is
@@ -110,6 +146,44 @@ impl ExternalRules {
             rcode: rcode::NOERROR,
             soa_owner: soa_owner(name),
         })
+    }
+}
+
+/// Whether the answer section has an address that only a host of a private network, or this host,
+/// has.
+fn has_private_address(message: &[u8]) -> bool {
+    let Ok(message) = Message::parse(message) else {
+        return false;
+    };
+    message
+        .section(Section::Answer)
+        .any(|record| match record.rtype {
+            rtype::A => {
+                let octets: Result<[u8; 4], _> = record.data().try_into();
+                octets.is_ok_and(|octets| is_private(Ipv4Addr::from(octets)))
+            }
+            rtype::AAAA => {
+                let octets: Result<[u8; 16], _> = record.data().try_into();
+                octets.is_ok_and(|octets| is_private_v6(Ipv6Addr::from(octets)))
+            }
+            _ => false,
+        })
+}
+
+fn is_private(address: Ipv4Addr) -> bool {
+    let [first, ..] = address.octets();
+    first == 0 || address.is_loopback() || address.is_private() || address.is_link_local()
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    match address.to_ipv4_mapped() {
+        Some(mapped) => is_private(mapped),
+        None => {
+            address.is_unspecified()
+                || address.is_loopback()
+                || address.is_unique_local()
+                || address.is_unicast_link_local()
+        }
     }
 }
 
@@ -155,8 +229,6 @@ fn private_reverse_zones() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use wire::rtype;
-
     use super::*;
 
     fn name(text: &str) -> Name {
@@ -239,5 +311,37 @@ mod tests {
         let answer = rules.answer_for(long.wire(), rtype::AAAA, false).unwrap();
         assert!(answer.soa_owner.len() + HOSTMASTER.len() <= MAX_NAME);
         assert!(long.wire().ends_with(answer.soa_owner));
+    }
+
+    #[test]
+    fn private_addresses_are_known() {
+        for (address, expected) in [
+            ("10.255.0.1", true),
+            ("172.16.0.1", true),
+            ("172.32.0.1", false),
+            ("192.168.1.1", true),
+            ("169.254.169.254", true),
+            ("127.0.0.1", true),
+            ("0.0.0.0", true),
+            ("192.0.2.1", false),
+            ("9.255.255.255", false),
+        ] {
+            assert_eq!(is_private(address.parse().unwrap()), expected, "{address}");
+        }
+        for (address, expected) in [
+            ("::", true),
+            ("::1", true),
+            ("fd00::1", true),
+            ("fe80::1", true),
+            ("::ffff:10.0.0.1", true),
+            ("::ffff:192.0.2.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(
+                is_private_v6(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
+        }
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::zones::negative_ttl_limit;
+use crate::backend::zones::{Authority, negative_ttl_limit};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::client_shares::ClientShares;
@@ -238,6 +238,9 @@ impl<B: Backend> Resolver<B> {
 
         let start = out.len();
         let truncated = cached.append_answer(query, out);
+        if let Some(reply) = replace_by_rule(ask, system, start, out) {
+            return Some(reply);
+        }
         // A name that falls through may be created in our zones at any time.
         limit_negative_ttls(ask, start, out);
 
@@ -298,6 +301,28 @@ fn append_servfail<V: View>(
 /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.
 fn append_cause<V: View>(ask: &Ask<'_, V>, cause: &Cause, start: usize, out: &mut Vec<u8>) {
     cause.append_if_enabled(ask.view.zone(), ask.query, start, out);
+}
+
+/// Replaces an upstream's answer that begins at `start` of `out`, if a rule of the configuration
+/// rejects it. Without such a rule, the answer is not parsed.
+fn replace_by_rule<V: View>(
+    ask: &Ask<'_, V>,
+    system: System,
+    start: usize,
+    out: &mut Vec<u8>,
+) -> Option<Reply> {
+    let zone = ask.view.zone();
+    let message = out.get(start..).unwrap_or_default();
+    let answer = zone.rule_against(message, ask.query.lower())?;
+    // A name of ours that falls through is no external name.
+    if Authority::of(ask.view, ask.query.lower()).is_some() {
+        return None;
+    }
+
+    out.truncate(start);
+    Some(engine::append_rule_answer(
+        zone, ask.query, system, &answer, out,
+    ))
 }
 
 /// Limits the negative TTL of an upstream's answer that begins at `start` of `out`.

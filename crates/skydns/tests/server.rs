@@ -14,10 +14,14 @@ mod every_query;
 mod expensive;
 #[path = "server/extended_errors.rs"]
 mod extended_errors;
+#[path = "server/external_rules.rs"]
+mod external_rules;
 #[path = "server/fallthrough.rs"]
 mod fallthrough;
 #[path = "support/fixed.rs"]
 mod fixed;
+#[path = "server/rotation.rs"]
+mod rotation;
 #[path = "server/search.rs"]
 mod search;
 #[path = "server/tap.rs"]

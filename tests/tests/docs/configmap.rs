@@ -113,6 +113,7 @@ fn rules_example_is_accepted() {
     let rules = config.external_rules;
     let counts = [rules.filter_types.len(), rules.denied_names.len()];
     assert_eq!((counts, rules.bogus_priv), ([3, 2], true));
+    assert!(rules.rebind_protection.is_some());
 }
 
 #[test]
@@ -180,6 +181,7 @@ fn config_keys_match_the_table() {
         ConfigKey::FilterTypes,
         ConfigKey::DeniedNames,
         ConfigKey::BogusPriv,
+        ConfigKey::RebindProtection,
     ];
     assert_eq!(documented, known.map(ConfigKey::as_str));
     // An unknown key is ignored, even if its value is invalid.

@@ -98,7 +98,7 @@ fn unknown_key_names_similar_key() {
         (
             "Corefile",
             "the keys are aliases, bogusPriv, deniedNames, federations, filterTypes, hosts, queryLog, \
-             stubDomains, upstreamNameservers",
+             rebindProtection, stubDomains, upstreamNameservers",
         ),
     ] {
         let unknown: Vec<String> = unknown_keys(&data(&[(key, ""), ("stubDomains", "{}")]))
@@ -395,6 +395,10 @@ fn external_rules(entries: &[(&str, &str)]) -> String {
     if rules.bogus_priv {
         lines.push("private reverse names".to_owned());
     }
+    if let Some(protection) = &rules.rebind_protection {
+        let except: Vec<&str> = protection.except.iter().map(String::as_str).collect();
+        lines.push(format!("no private addresses but of {}", except.join(" ")));
+    }
     lines.join("; ")
 }
 
@@ -413,6 +417,12 @@ const EXTERNAL_RULES: &str = r#"
     deniedNames {"a.cluster.local": "NXDOMAIN"} => "a.cluster.local" is in the cluster domain, which is reserved for Services
     bogusPriv true => private reverse names
     bogusPriv false => ``
+    rebindProtection {} => `no private addresses but of `
+    rebindProtection null => ``
+    rebindProtection {"except": ["Corp.example.", "b"]} => no private addresses but of b corp.example
+    rebindProtection {"except": ["."]} => invalid domain name: "."
+    rebindProtection {"but": []} => invalid JSON: unknown field `but`, expected `except` at line 1 column 6
+    rebindProtection true => invalid JSON: invalid type: boolean `true`, expected struct RebindFields at line 1 column 4
     bogusPriv yes => neither true nor false: "yes"
 "#;
 
@@ -436,6 +446,8 @@ fn version_follows_external_rules() {
         ("filterTypes", r#"{".": ["AAAA"]}"#),
         ("deniedNames", r#"{"a": "NXDOMAIN"}"#),
         ("deniedNames", r#"{"a": "NODATA"}"#),
+        ("rebindProtection", "{}"),
+        ("rebindProtection", r#"{"except": ["a"]}"#),
     ]
     .map(|(key, value)| version(key, value).as_u64());
     assert_eq!(BTreeSet::from(versions).len(), versions.len());

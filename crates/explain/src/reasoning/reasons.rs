@@ -310,6 +310,8 @@ fn rule_for_external_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
         RuleKey::DeniedNames => {
             "the key deniedNames of the ConfigMap denies the name: no upstream is asked".to_owned()
         }
+        // This rule needs the reply of an upstream.
+        RuleKey::RebindProtection => return None,
         RuleKey::BogusPriv => "the key bogusPriv of the ConfigMap keeps reverse names of private \
                                addresses here: no upstream is asked"
             .to_owned(),

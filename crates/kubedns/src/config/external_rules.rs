@@ -1,4 +1,5 @@
-//! Converts the keys `filterTypes`, `deniedNames` and `bogusPriv` for the DNS server.
+//! Converts the keys `filterTypes`, `deniedNames`, `bogusPriv` and `rebindProtection` for the DNS
+//! server.
 
 use std::sync::Arc;
 
@@ -27,6 +28,10 @@ pub(super) fn convert(config: &Config) -> Option<Arc<ExternalRules>> {
     }
     if config.external_rules.bogus_priv {
         rules.deny_private_reverse();
+    }
+    if let Some(protection) = &config.external_rules.rebind_protection {
+        let except = protection.except.iter();
+        rules.reject_private_addresses(except.filter_map(|domain| Name::parse(domain).ok()));
     }
     Some(Arc::new(rules))
 }

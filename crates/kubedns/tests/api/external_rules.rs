@@ -3,21 +3,41 @@
 use apiserver::RunningApiServer;
 use testkit::objects::mk_external_name;
 use testkit::query::Query;
-use testkit::upstream::Upstream;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Upstream};
 
 use super::process::Kubedns;
 
 const EXTERNAL: &str = "www.outside.test.";
 
+/// An upstream with a private address of names that begin with `private`, and a public one of all
+/// others.
+async fn upstream() -> Upstream {
+    Upstream::start(|asked: &Asked| {
+        let (name, reply) = (asked.name(), Reply::to(&asked.packet));
+        let address = if name.starts_with("private") {
+            "10.0.0.1"
+        } else {
+            "198.51.100.1"
+        };
+        match asked.rtype().as_str() {
+            "A" => reply.answer(&format!("{name} 60 IN A {address}")).into(),
+            _ => reply.into(),
+        }
+    })
+    .await
+}
+
 #[tokio::test]
 async fn external_rules_follow_edits() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     cluster.set(mk_external_name("apps", "out", "target.outside.test"));
-    let upstream = Upstream::answering("198.51.100.1").await;
+    let upstream = upstream().await;
     let write = |key: &str, text: &str| std::fs::write(config.path().join(key), text).unwrap();
     write("filterTypes", r#"{".": ["AAAA"]}"#);
     write("deniedNames", r#"{"ads.test": "NXDOMAIN"}"#);
     write("bogusPriv", "true\n");
+    write("rebindProtection", r#"{"except": ["lan.test"]}"#);
     let directory = format!("--config-dir={}", config.path().display());
     let servers = format!("--nameservers={}", upstream.addr());
     let flags = [
@@ -34,6 +54,8 @@ async fn external_rules_follow_edits() {
         ("www.ads.test.", "A", "NXDOMAIN"),
         ("1.0.0.10.in-addr.arpa.", "PTR", "NXDOMAIN"),
         ("out.apps.svc.cluster.local.", "AAAA", "NOERROR"),
+        ("private.outside.test.", "A", "NOERROR"),
+        ("private.lan.test.", "A", "10.0.0.1"),
     ] {
         let answers = kubedns.answers(name, rtype).await;
         assert_eq!(answers, expected, "{name} {rtype}");

@@ -1,5 +1,8 @@
 //! Answers for own names: hosts and aliases of the configuration, which are in no zone.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::name::is_within;
 use wire::{Name, rcode, reverse, rtype};
 
 use super::reply::truncation_flag;
@@ -10,7 +13,24 @@ use crate::backend::zones::Authority;
 use crate::cause::Cause;
 use crate::own_names::{OwnNames, OwnTarget};
 
+/// The addresses of `localhost`, which is never a name of an upstream (RFC 6761, section 6.3).
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+/// Whether a name (wire format, lower case) is `localhost` or a name below it.
+pub(super) fn is_localhost(name: &[u8]) -> bool {
+    is_within(name, b"\x09localhost\0")
+}
+
 impl<V: View> Engine<'_, V> {
+    /// Answers for `localhost`, as dnsmasq does from the hosts file.
+    pub(super) fn answer_localhost(&self, out: &mut Vec<u8>) -> NameProgress {
+        let cluster = Authority::cluster(self.view);
+        self.write_own_name(cluster, out, |answer| answer.write_host(&LOOPBACK))
+    }
+
     /// Answers for an own name, or for the address of an own name; `None` for other names.
     pub(super) fn answer_own_name(
         &self,

@@ -11,7 +11,7 @@ use crate::external_rules::RuleAnswer;
 /// The part of the server that answers a query. Most metrics have the part as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names in our zones, and refused queries.
+    /// Names in our zones, refused queries, and queries that a rule of the configuration answers.
     Auth,
     /// External names, forwarded to an upstream.
     Recursive,

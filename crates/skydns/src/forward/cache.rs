@@ -30,6 +30,7 @@
 mod entry;
 mod metrics;
 mod outages;
+mod rotation;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,6 +19,16 @@ pub(super) struct ExternalLookup {
     pub(super) stale: bool,
 }
 
+impl ExternalLookup {
+    /// The answer where a rule of the configuration leaves no records.
+    fn without_records() -> Self {
+        Self {
+            answer: ExternalAnswer::Records(Vec::new()),
+            stale: false,
+        }
+    }
+}
+
 impl<B: Backend> Resolver<B> {
     /// Looks up an external name at its upstreams, until the deadline of the query that needs it.
     pub(super) async fn look_up_external(
@@ -31,23 +41,19 @@ impl<B: Backend> Resolver<B> {
         let lower = question.name.to_lowercase();
         // To the alias it makes no difference whether the target has no records, or none are
         // answered.
-        if view
-            .zone()
-            .rule_answer(lower.wire(), question.qtype)
-            .is_some()
-        {
-            return Ok(ExternalLookup {
-                answer: ExternalAnswer::Records(Vec::new()),
-                stale: false,
-            });
+        let zone = view.zone();
+        if zone.rule_answer(lower.wire(), question.qtype).is_some() {
+            return Ok(ExternalLookup::without_records());
         }
 
         let query = forward::UpstreamQuery::new(lower.wire(), question.qtype);
-
         let reply = self
             .query_upstreams(admitted, query)
             .await
             .map_err(|error| Cause::from(&error))?;
+        if zone.rule_against(&reply.message, lower.wire()).is_some() {
+            return Ok(ExternalLookup::without_records());
+        }
         let answer = extract_external_answer(
             question,
             |name| is_ours(view, name),

@@ -13,8 +13,8 @@ use tokio::time::Instant as Deadline;
 use super::ask::{Ask, NotAdmitted, WaitingWork};
 use super::external_lookup::ExternalLookup;
 use super::{
-    BUDGET, Resolver, WaitingQuery, append_cause, append_servfail, limit_negative_ttls, sign_reply,
-    steps_at_once,
+    BUDGET, Resolver, WaitingQuery, append_cause, append_servfail, limit_negative_ttls,
+    replace_by_rule, sign_reply, steps_at_once,
 };
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
@@ -254,6 +254,9 @@ impl<B: Backend> Resolver<B> {
 
         let start = out.len();
         let truncated = upstream.append_answer(query, out);
+        if let Some(reply) = replace_by_rule(ask, system, start, out) {
+            return reply;
+        }
         limit_negative_ttls(ask, start, out);
 
         // The client learns which upstream failed.

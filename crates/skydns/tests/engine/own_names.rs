@@ -166,3 +166,21 @@ fn wildcards_answer_names_below() {
     ";
     assert_answers(&view, &ExternalAnswers::none(), table);
 }
+
+#[test]
+fn localhost_without_dnsmasq_is_loopback() {
+    let forwards = "
+        localhost A => SERVFAIL, qr rd ra:
+        www.localhost A => forward/Recursive
+    ";
+    assert_answers(&Fixed::new(&[]), &ExternalAnswers::none(), forwards);
+    let answers = "
+        localhost A => NOERROR, qr aa rd ra: localhost. 30 IN A 127.0.0.1
+        LocalHost AAAA => NOERROR, qr aa rd ra: LocalHost. 30 IN AAAA ::1
+        www.localhost A => NOERROR, qr aa rd ra: www.localhost. 30 IN A 127.0.0.1
+        localhost MX => NOERROR, qr aa rd ra:
+        xlocalhost A => forward/Recursive
+    ";
+    let view = Fixed::new(&[]).forwards_all();
+    assert_answers(&view, &ExternalAnswers::none(), answers);
+}

@@ -1,8 +1,10 @@
 //! The tap: answered queries for readers.
 
+use skydns::ExternalRules;
 use skydns::forward::CacheLimits;
 use skydns::tap::{TapRecord, TapWatch, WatchSettings};
 use wire::query_filter::QueryFilter;
+use wire::{Name, rtype};
 
 use super::*;
 
@@ -29,11 +31,15 @@ async fn tap_copies_answer_of_every_path() {
             .into()
     })
     .await;
-    let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
+    let mut rules = ExternalRules::new();
+    rules.filter_types(&Name::default(), &[rtype::AAAA]);
+    let view = Fixed::new(&[upstream.addr()]).external_rules(rules);
+    let server = start(view.caching(CacheLimits::default()));
     let mut watch = server.tap.open_watch(all_queries(1000)).unwrap();
     let web = Query::new("Web.apps.svc.cluster.local.", "A");
     let missing = Query::new("no.apps.svc.cluster.local.", "AAAA");
     let outside = Query::new("www.outside.test.", "A");
+    let filtered = Query::new("www.outside.test.", "AAAA");
     let malformed = [&[0, 7, 1, 0, 0, 2][..], &[0; 6]].concat();
     for (query, over_tcp, qtype, code, by) in [
         (web.wire(), false, 1, 0, "auth"),
@@ -41,6 +47,7 @@ async fn tap_copies_answer_of_every_path() {
         (missing.wire(), false, 28, 3, "auth"),
         (outside.wire(), false, 1, 0, "recursive"),
         (outside.wire(), true, 1, 0, "cache"),
+        (filtered.wire(), false, 28, 0, "auth"),
         (malformed, false, 0, 1, "auth"),
     ] {
         let answer = if over_tcp {
@@ -64,10 +71,10 @@ async fn tap_copies_answer_of_every_path() {
         assert_eq!(record.size, answer.len());
     }
     let ranking = server.top.ranking(10);
-    assert_eq!(ranking.queries, 6);
+    assert_eq!(ranking.queries, 7);
     assert_eq!(
         (ranking.clients[0].key, ranking.clients[0].queries),
-        (Ipv4Addr::LOCALHOST.into(), 6)
+        (Ipv4Addr::LOCALHOST.into(), 7)
     );
     assert_eq!(ranking.nxdomain[0].key, "no.apps.svc.cluster.local.");
     server.stop().await;

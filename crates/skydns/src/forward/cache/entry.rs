@@ -9,6 +9,7 @@ use wire::{Edns, Header, Message, Section, extended_error, flag, info, rcode, rt
 
 use super::CacheLimits;
 use super::metrics::{CacheMetrics, EntryGauge};
+use super::rotation::RotatedRecords;
 use crate::external::STALE_TTL;
 use crate::forward::key::QueryKey;
 use crate::forward::{UpstreamQuery, UpstreamReply, answer};
@@ -39,6 +40,8 @@ pub(super) struct CacheEntry {
     reply: Arc<UpstreamReply>,
     /// Offsets of the TTLs in the message of the reply.
     ttls: Box<[u16]>,
+    /// The addresses, if there are several.
+    addresses: Option<Box<RotatedRecords>>,
     /// Upper limit of the TTLs, in seconds.
     max_ttl: u32,
     received: Instant,
@@ -68,6 +71,10 @@ impl CacheEntry {
             .filter_map(|record| u16::try_from(record.ttl_range().start).ok())
             .collect();
 
+        let qtype = query.kind.qtype;
+        let addresses = matches!(qtype, rtype::A | rtype::AAAA)
+            .then(|| RotatedRecords::of_message(&message, &reply.message, qtype));
+
         // The size of an entry counts against the limit of the cache.
         let octets = reply.message.len() + 2 * ttls.len() + query.name().len();
         let options = reply.opt.as_ref().map_or(0, |opt| opt.options.len());
@@ -77,6 +84,7 @@ impl CacheEntry {
         Some(Self {
             reply: Arc::clone(reply),
             ttls: ttls.into(),
+            addresses: addresses.flatten().map(Box::new),
             max_ttl: lifetime.max_ttl,
             received: now,
             lifetime: Duration::from_secs(lifetime.seconds.into()),
@@ -173,7 +181,11 @@ impl CacheEntry {
 
         // Up to `length`, since the OPT record that follows has no TTL to count down.
         let records = out.get_mut(start..start + written.length);
-        self.write_age(state, records.unwrap_or_default());
+        let records = records.unwrap_or_default();
+        self.write_age(state, records);
+        if let Some(addresses) = &self.addresses {
+            addresses.rotate(records);
+        }
         written.truncated
     }
 
