@@ -1,7 +1,10 @@
 //! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
 //! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
-//! invalid key does not hide errors in another.
+//! invalid key does not hide errors in another. With `--dnsmasq-args`, the command tells what
+//! replaces these arguments of dnsmasq instead.
+
+mod dnsmasq_args;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,8 +24,10 @@ const USAGE: &str = "\
 Validates a ConfigMap of kube-dns before it is applied.
 
   kube-dns check config [--domain=DOMAIN] FILE|DIR|-
+  kube-dns check config --dnsmasq-args=ARGS
 
 FILE is YAML or JSON with a ConfigMap, also in a List as kubectl prints it, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
+With --dnsmasq-args, each argument of dnsmasq has a line with the key or flag of kubedns that replaces it; the exit status is 1 if one has none.
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
 
 ";
@@ -35,6 +40,9 @@ pub(crate) struct Options {
     /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
+    /// arguments of dnsmasq, as one text: tells what replaces them in a kube-dns without dnsmasq
+    #[arg(long, value_name = "string", default_value = "")]
+    dnsmasq_args: String,
     /// the file, the directory or `-`
     #[arg(hide = true, default_value = "")]
     path: String,
@@ -56,6 +64,9 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         }
         Err(exit) => return exit,
     };
+    if !options.dnsmasq_args.is_empty() && options.path.is_empty() {
+        return dnsmasq_args::report(&options.dnsmasq_args);
+    }
     if options.path.is_empty() || !options.rest.is_empty() {
         let reason = format!("expected FILE, DIR or -, see {NAME} --help");
         return super::usage_error(NAME, &reason);
@@ -345,6 +356,14 @@ mod tests {
             let (found, said) = check(&[&["config"], flags, &[path]].concat());
             assert_eq!(found, status, "{name} {flags:?}: {said}");
         }
+    }
+
+    #[test]
+    fn dnsmasq_arguments_have_a_line_each() {
+        let arguments = "--dnsmasq-args=--bogus-priv --max-ttl=60";
+        let (status, said) = check(&["config", arguments]);
+        assert_eq!(status, 1);
+        assert_eq!(said.lines().count(), 2, "{said}");
     }
 
     #[test]

@@ -1,0 +1,291 @@
+//! `kube-dns check config --dnsmasq-args`: tells what replaces the arguments of dnsmasq in a kube-dns
+//! without it.
+
+use std::fmt::Write as _;
+
+use daemon::flags::Exit;
+
+/// What replaces an option of dnsmasq.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replacement {
+    /// A key, a flag, or how kubedns behaves in any case.
+    Is(&'static str),
+    /// Nothing, and why.
+    None(&'static str),
+}
+
+use Replacement::{Is, None as Missing};
+
+/// The options whose replacement does not depend on their values. Several names have one row.
+const OPTIONS: &[(&[&str], Replacement)] = &[
+    (
+        &["filter-AAAA"],
+        Is("key filterTypes: {\".\": [\"AAAA\"]}, for external names alone"),
+    ),
+    (
+        &["filter-A"],
+        Is("key filterTypes: {\".\": [\"A\"]}, for external names alone"),
+    ),
+    (&["bogus-priv", "b"], Is("key bogusPriv: true")),
+    (&["stop-dns-rebind"], Is("key rebindProtection: {}")),
+    (
+        &["rebind-domain-ok"],
+        Is("key rebindProtection: the domains in except"),
+    ),
+    (
+        &["rebind-localhost-ok"],
+        Missing("rebindProtection also rejects 127.0.0.0/8, but for the domains in except"),
+    ),
+    (
+        &["host-record", "addn-hosts", "hostsdir"],
+        Is("key hosts: a line for each address"),
+    ),
+    (&["cname"], Is("key aliases: name -> target.")),
+    (&["cache-size", "c"], Is("flag --cache-size")),
+    (&["use-stale-cache"], Is("flag --serve-stale")),
+    (&["local-ttl"], Is("flag --ttl")),
+    (
+        &["neg-ttl", "no-negcache", "N"],
+        Missing("a negative answer is kept for as long as its SOA record says, 3 hours at most"),
+    ),
+    (
+        &["max-ttl", "max-cache-ttl"],
+        Missing("TTLs are those of the upstream, a day at most"),
+    ),
+    (
+        &["min-cache-ttl"],
+        Missing(
+            "an answer is never kept for longer than its TTL; --serve-stale keeps it for failures",
+        ),
+    ),
+    (
+        &["dns-loop-detect"],
+        Is("always on: metric kubedns_forward_loops"),
+    ),
+    (
+        &["no-resolv", "R"],
+        Is("key upstreamNameservers, in place of the node's resolv.conf"),
+    ),
+    (&["resolv-file", "r"], Is("flag --resolv-conf")),
+    (
+        &["log-queries", "q", "log-facility", "log-async", "8"],
+        Is("key queryLog; the log is standard error"),
+    ),
+    (
+        &["strict-order", "o"],
+        Is("always on: servers are asked in their order"),
+    ),
+    (
+        &["all-servers"],
+        Missing("servers are asked one after the other"),
+    ),
+    (
+        &["dns-forward-max", "0"],
+        Is("always on: 512 queries wait at most"),
+    ),
+    (
+        &["edns-packet-max", "P"],
+        Is("always on: 1232 octets are announced"),
+    ),
+    (&["port", "p"], Is("flag --dns-port")),
+    (
+        &[
+            "listen-address",
+            "a",
+            "interface",
+            "i",
+            "bind-interfaces",
+            "z",
+            "bind-dynamic",
+        ],
+        Is("flag --dns-bind-address"),
+    ),
+    (
+        &["no-hosts", "h"],
+        Is("always so: the pod's /etc/hosts is not read"),
+    ),
+    (
+        &[
+            "keep-in-foreground",
+            "k",
+            "no-daemon",
+            "d",
+            "user",
+            "u",
+            "group",
+            "g",
+            "pid-file",
+            "x",
+            "no-poll",
+            "n",
+            "conf-file",
+            "C",
+            "servers-file",
+        ],
+        Is("not needed"),
+    ),
+    (
+        &["domain-needed", "D"],
+        Missing(
+            "names of one label are forwarded with --topology=alone and cache, and SERVFAIL otherwise",
+        ),
+    ),
+    (&["dnssec"], Missing("kubedns does not validate")),
+];
+
+/// Tells what replaces each argument, one line each. The exit status is 1 if anything has no
+/// replacement.
+pub(super) fn report(arguments: &str) -> Exit {
+    let mut lines = String::new();
+    let mut lacks_any = false;
+    for argument in options_of(arguments) {
+        let (said, text) = match replacement_of(&argument) {
+            (Is(_), text) => ("replaced by", text),
+            (Missing(_), text) => {
+                lacks_any = true;
+                ("no replacement:", text)
+            }
+        };
+        // An argument may contain anything; a line stays a line.
+        let argument = argument.replace(char::is_control, "?");
+        let _ = writeln!(lines, "{argument}: {said} {text}");
+    }
+    Exit {
+        status: u8::from(lacks_any),
+        stdout: lines,
+        stderr: String::new(),
+    }
+}
+
+/// The options among words separated by white space. A word after an option without `=`, such as the
+/// value of `-c 1000`, is a part of the option. Words before the first option are left out: the
+/// nanny's own arguments end with `--`.
+fn options_of(arguments: &str) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    for word in arguments.split_whitespace() {
+        if word.starts_with('-') {
+            if word != "--" {
+                options.push(word.to_owned());
+            }
+        } else if let Some(last) = options.last_mut() {
+            last.push(' ');
+            last.push_str(word);
+        }
+    }
+    options
+}
+
+/// What replaces an argument, and the text that says it.
+fn replacement_of(argument: &str) -> (Replacement, String) {
+    let (name, value) = name_and_value(argument);
+    if let Some(text) = text_for_value(name, value) {
+        return (Is(""), text);
+    }
+
+    let row = OPTIONS.iter().find(|(names, _)| names.contains(&name));
+    let found = row.map_or(Missing("unknown here"), |(_, replacement)| *replacement);
+    let (Is(text) | Missing(text)) = found;
+    (found, text.to_owned())
+}
+
+/// The name without dashes, and the value, which is empty without one.
+fn name_and_value(argument: &str) -> (&str, &str) {
+    if let Some(long) = argument.strip_prefix("--") {
+        return long.split_once(['=', ' ']).unwrap_or((long, ""));
+    }
+    let short = argument.trim_start_matches('-');
+    let end = short
+        .char_indices()
+        .nth(1)
+        .map_or(short.len(), |(at, _)| at);
+    let (name, value) = short.split_at(end);
+    (name, value.trim_start_matches([' ', '=']))
+}
+
+/// The text for an option whose replacement depends on its value; `None` for other options.
+fn text_for_value(name: &str, value: &str) -> Option<String> {
+    match name {
+        "server" | "S" | "local" => Some(text_for_server(value)),
+        "address" | "A" => Some(text_for_address(value)),
+        "filter-rr" if value == "AAAA" || value == "A" => Some(format!(
+            "key filterTypes: {{\".\": [\"{value}\"]}}, for external names alone"
+        )),
+        _ => None,
+    }
+}
+
+/// The text for `--server=/DOMAIN/SERVER`, `--server=SERVER` and `--local=/DOMAIN/`.
+fn text_for_server(value: &str) -> String {
+    let Some((domains, server)) = domains_and_rest(value) else {
+        let server = value.replace('#', ":");
+        return format!("key upstreamNameservers: [\"{server}\"]");
+    };
+    let is_kubedns = server.ends_with("#10053");
+    let texts = domains.iter().map(|domain| match (is_kubedns, server) {
+        (true, _) => format!("kubedns itself, which answers for {domain}"),
+        (false, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
+        (false, server) => {
+            let server = server.replace('#', ":");
+            format!("key stubDomains: {{\"{domain}\": [\"{server}\"]}}")
+        }
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+/// The text for `--address=/DOMAIN/ADDRESS`.
+fn text_for_address(value: &str) -> String {
+    let Some((domains, address)) = domains_and_rest(value) else {
+        return "key hosts: a line for each address".to_owned();
+    };
+    let texts = domains.iter().map(|domain| match address {
+        "" => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
+        "#" | "0.0.0.0" | "::" => format!("key deniedNames: {{\"{domain}\": \"NODATA\"}}"),
+        address => format!("key hosts: {address} {domain} *.{domain}"),
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+/// The domains between slashes, and the text after them; `None` without domains.
+fn domains_and_rest(value: &str) -> Option<(Vec<&str>, &str)> {
+    let (domains, rest) = value.strip_prefix('/')?.rsplit_once('/')?;
+    Some((domains.split('/').collect(), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_have_their_replacements() {
+        for (arguments, expected) in [
+            (
+                "-v=2 -- -k --cache-size=1000 --no-negcache",
+                "-v=2: no replacement: unknown here\n\
+                 -k: replaced by not needed\n\
+                 --cache-size=1000: replaced by flag --cache-size\n\
+                 --no-negcache: no replacement: a negative answer is kept for as long as its SOA record says, 3 hours at most\n",
+            ),
+            (
+                "--server=/cluster.local/127.0.0.1#10053 --server=/a.example/b.example/10.0.0.1#5353 -S 10.0.0.2",
+                "--server=/cluster.local/127.0.0.1#10053: replaced by kubedns itself, which answers for cluster.local\n\
+                 --server=/a.example/b.example/10.0.0.1#5353: replaced by key stubDomains: {\"a.example\": [\"10.0.0.1:5353\"]}; \
+                 key stubDomains: {\"b.example\": [\"10.0.0.1:5353\"]}\n\
+                 -S 10.0.0.2: replaced by key upstreamNameservers: [\"10.0.0.2\"]\n",
+            ),
+            (
+                "--address=/apps.example/10.0.0.3 --address=/ads.example/ --filter-rr=AAAA -c1000",
+                "--address=/apps.example/10.0.0.3: replaced by key hosts: 10.0.0.3 apps.example *.apps.example\n\
+                 --address=/ads.example/: replaced by key deniedNames: {\"ads.example\": \"NXDOMAIN\"}\n\
+                 --filter-rr=AAAA: replaced by key filterTypes: {\".\": [\"AAAA\"]}, for external names alone\n\
+                 -c1000: replaced by flag --cache-size\n",
+            ),
+            ("--mx-host=a", "--mx-host=a: no replacement: unknown here\n"),
+            ("", ""),
+        ] {
+            let exit = report(arguments);
+            assert_eq!(exit.stdout, expected, "{arguments}");
+            let lacks_any = expected.contains("no replacement");
+            assert_eq!(exit.status, u8::from(lacks_any), "{arguments}");
+        }
+    }
+}
