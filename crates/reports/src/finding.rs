@@ -328,6 +328,11 @@ impl FindingKind {
         }
     }
 
+    /// Whether only a pod with dnsmasq can have such a finding.
+    pub fn is_about_dnsmasq(self) -> bool {
+        matches!(self, Self::DnsmasqSilent | Self::DnsmasqRestarts)
+    }
+
     /// Whether all names still resolve in a pod with such a finding.
     pub fn keeps_answers(self) -> bool {
         matches!(

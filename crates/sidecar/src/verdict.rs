@@ -287,7 +287,7 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Starts without faults. In a pod without dnsmasq, the kind `DnsmasqSilent` is not exported.
+    /// Starts without faults. In a pod without dnsmasq, the kinds about it are not exported.
     pub(crate) fn new(
         namespace: &str,
         has_dnsmasq: bool,
@@ -303,7 +303,7 @@ impl Verdicts {
             &["kind"],
         )?;
         let kinds = FindingKind::all()
-            .filter(|kind| has_dnsmasq || *kind != FindingKind::DnsmasqSilent)
+            .filter(|kind| has_dnsmasq || !kind.is_about_dnsmasq())
             .collect();
 
         let verdicts = Self {
