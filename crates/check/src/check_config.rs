@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 
-use daemon::flags::{Exit, Style, parse};
+use daemon::flags::{Exit, parse_subcommand};
 use dnsconfig::RawData;
 use serde::Deserialize as _;
 use serde_norway::Value;
@@ -43,8 +43,8 @@ pub(crate) struct Options {
     /// arguments of dnsmasq, as one text: tells what replaces them in a kube-dns without dnsmasq
     #[arg(long, value_name = "string", default_value = "")]
     dnsmasq_args: String,
-    /// the file, the directory or `-`
-    #[arg(hide = true, default_value = "")]
+    /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input
+    #[arg(value_name = "FILE|DIR|-", default_value = "")]
     path: String,
     /// anything else
     #[arg(hide = true)]
@@ -53,15 +53,8 @@ pub(crate) struct Options {
 
 /// Runs the command; `words` are the arguments after `check config`.
 pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
-    let options: Options = match parse(NAME, Style::Pflag, words) {
+    let options: Options = match parse_subcommand(NAME, USAGE, words) {
         Ok(options) => options,
-        // `--help` lists flags alone; the usage before them says what the command does.
-        Err(exit) if exit.status == 0 => {
-            return Exit {
-                stderr: format!("{USAGE}{}", exit.stderr),
-                ..exit
-            };
-        }
         Err(exit) => return exit,
     };
     if !options.dnsmasq_args.is_empty() && options.path.is_empty() {

@@ -8,7 +8,7 @@ mod check_config;
 use std::ffi::OsString;
 
 use clap::CommandFactory as _;
-use daemon::flags::Exit;
+use daemon::flags::{Exit, subcommand_help, subcommand_version};
 
 const NAME: &str = "kube-dns check";
 const USAGE: &str = "\
@@ -25,11 +25,12 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     match words.next() {
         Some(word) if word == "config" => check_config::run_command(words),
         Some(word) if word == "cluster" => check_cluster::run_command(words),
-        Some(word) if matches!(word.to_str(), Some("--help" | "-h" | "help")) => Exit {
-            status: 0,
-            stdout: String::new(),
-            stderr: USAGE.to_owned(),
-        },
+        Some(word) if matches!(word.to_str(), Some("--help" | "-help" | "-h" | "help")) => {
+            subcommand_help(USAGE)
+        }
+        Some(word) if matches!(word.to_str(), Some("--version" | "-version")) => {
+            subcommand_version(NAME)
+        }
         _ => usage_error(
             NAME,
             &format!("expected config or cluster, see {NAME} --help"),

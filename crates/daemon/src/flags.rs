@@ -12,6 +12,7 @@
 //! This module does not interpret the values of flags.
 
 mod error;
+mod number;
 mod usage;
 mod value;
 mod words;
@@ -23,8 +24,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::ValueParser;
 
+use crate::edit_distance::edit_distance;
+
 use self::words::{CommandWords, VersionFormat, WordsError};
 
+pub use self::number::{Unsigned, WholeNumberError, whole_number};
 pub(crate) use self::usage::OLD_LOGGING;
 pub(crate) use self::value::plain_number;
 pub use self::value::{GoDuration, GoPeriod, ValueError, atoi, boolean, int, quote};
@@ -115,7 +119,7 @@ pub fn parse_program<P: Parser>(
         .iter()
         .find(|word| subcommands.iter().any(|known| word == known));
     if let Some(word) = first_word.or(subcommand) {
-        return Err(unexpected_word(program, style, word));
+        return Err(unexpected_word(program, style, word, subcommands));
     }
 
     // Only words after `--` are positional arguments, because other words may belong to a flag.
@@ -148,7 +152,7 @@ pub fn parse<P: Parser>(
 
     let takes_words = command.get_positionals().next().is_some();
     if let (false, Some(word)) = (takes_words, positional.first()) {
-        return Err(unexpected_word(program, style, word));
+        return Err(unexpected_word(program, style, word, &[]));
     }
 
     let options = parse_values(&command, program, style, words.flags, positional)?;
@@ -196,14 +200,34 @@ fn parse_values<P: Parser>(
     })
 }
 
-/// The exit of a command that has no place for `word`.
-fn unexpected_word(program: &str, style: Style, word: &OsString) -> Exit {
-    let word = quote(&word.to_string_lossy());
+/// The exit of a command that has no place for `word`, which may be a misspelt subcommand.
+fn unexpected_word(program: &str, style: Style, word: &OsString, subcommands: &[&str]) -> Exit {
+    let word = word.to_string_lossy();
+    let accepted = if subcommands.contains(&&*word) {
+        format!("{word} must be the first word")
+    } else if let Some(similar) = similar_subcommand(&word, subcommands) {
+        format!("did you mean {similar}?")
+    } else if subcommands.is_empty() {
+        format!("{program} accepts only flags")
+    } else {
+        let commands = subcommands.join(", ");
+        format!("{program} accepts only flags, or one of {commands} as the first word")
+    };
+
+    let word = quote(&word);
     error::exit(
         program,
         style,
-        &format!("unexpected word {word}: {program} accepts only flags"),
+        &format!("unexpected word {word}: {accepted}"),
     )
+}
+
+/// The subcommand that differs from `word` by the fewest letters; `None` if none is similar.
+fn similar_subcommand<'s>(word: &str, subcommands: &[&'s str]) -> Option<&'s str> {
+    let similar = subcommands
+        .iter()
+        .filter_map(|known| Some((edit_distance(word, known)?, *known)));
+    similar.min().map(|(_, known)| known)
 }
 
 /// The exit of `--version`, if the command line has it.
@@ -219,19 +243,39 @@ fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<()
 }
 
 /// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins
-/// with `about`.
+/// with `about`. It is on standard output: the Go programs have no subcommands, and no place for
+/// their help.
 pub fn parse_subcommand<P: Parser>(
     name: &str,
     about: &str,
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<P, Exit> {
-    parse(name, Style::Pflag, words).map_err(|exit| match exit.status {
-        0 => Exit {
-            stderr: format!("{about}{}", exit.stderr),
-            ..exit
-        },
-        _ => exit,
+    parse(name, Style::Pflag, words).map_err(|exit| {
+        let is_help = exit.status == 0 && !exit.stderr.is_empty();
+        if is_help {
+            subcommand_help(&format!("{about}{}", exit.stderr))
+        } else {
+            exit
+        }
     })
+}
+
+/// The exit of the `--help` of a subcommand.
+pub fn subcommand_help(text: &str) -> Exit {
+    Exit {
+        status: 0,
+        stdout: text.to_owned(),
+        stderr: String::new(),
+    }
+}
+
+/// The exit of the `--version` of a subcommand that has no flags of its own.
+pub fn subcommand_version(name: &str) -> Exit {
+    Exit {
+        status: 0,
+        stdout: VersionFormat::Plain.text(name),
+        stderr: String::new(),
+    }
 }
 
 /// Configures a clap command as in Go: booleans accept a value, the last of repeated flags wins,

@@ -5,6 +5,7 @@
 
 pub mod backoff;
 pub mod blocking_read;
+pub mod edit_distance;
 pub mod error_chain;
 pub mod exec;
 pub mod files;

@@ -9,7 +9,6 @@
 
 mod alias;
 mod config;
-mod edit_distance;
 mod error;
 mod external_rules;
 pub mod federation;
@@ -21,7 +20,6 @@ mod source;
 
 pub use alias::AliasTarget;
 pub use config::{Config, ConfigVersion};
-pub use edit_distance::edit_distance;
 pub use error::ConfigError;
 pub use external_rules::{AddressType, DeniedAnswer, ExternalRules, RebindProtection};
 pub use hosts::Hosts;

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use daemon::edit_distance::edit_distance;
 use serde::de::DeserializeOwned;
 use wire::{ServerAddr, Upstream, rfc1123, shorten};
 
 use crate::alias::{self, AliasTarget};
 use crate::config::Config;
-use crate::edit_distance::edit_distance;
 use crate::error::{ConfigError, MAX_SHOWN_CHARS, Reason};
 use crate::external_rules::{self, AddressType, DeniedAnswer, RebindFields, RebindProtection};
 use crate::federation;

@@ -291,9 +291,16 @@ mod tests {
 
         let help = parse_words("--help").unwrap_err();
         assert!(
-            help.status == 0 && help.stderr.starts_with("Follows queries"),
+            help.status == 0 && help.stdout.starts_with("Follows queries"),
             "{}",
-            help.stderr
+            help.stdout
+        );
+        let version = parse_words("--version").unwrap_err();
+        assert_eq!((version.status, version.stderr.as_str()), (0, ""));
+        assert!(
+            version.stdout.contains(", kube-dns tap, commit "),
+            "{}",
+            version.stdout
         );
         assert_eq!(parse_words("word").unwrap_err().status, 2);
         for (server, good) in [

@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     let program = daemon::Program {
         name: "sidecar",
         style: Style::Pflag,
-        subcommands: &["tap", "top", "explain", "check"],
+        subcommands: &["tap", "top"],
         worker_threads: 1,
     };
     daemon::main(program, sidecar::run)

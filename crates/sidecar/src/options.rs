@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use daemon::flags::int;
+use daemon::flags::{int, whole_number};
 use daemon::klog::LogFlags;
 use daemon::metrics::NamePrefix;
 use hickory_proto::rr::Name;
@@ -48,7 +48,7 @@ pub struct Options {
     #[arg(long, value_name = "string", help = PROBE)]
     pub probe: Vec<ProbeSpec>,
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
-    #[arg(long, value_name = "int", default_value = "5000", value_parser = int::<u64>)]
+    #[arg(long, value_name = "int", default_value = "5000", value_parser = whole_number::<u64>)]
     pub upstream_probe_interval_ms: u64,
     /// external name that probes of these servers ask for if they refuse the name servers of the root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
@@ -101,7 +101,7 @@ pub struct Options {
     #[arg(long, value_name = "int", default_value = "10054", value_parser = int::<u16>)]
     pub prometheus_port: u16,
     /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 for none
-    #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = int::<u16>)]
+    #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = whole_number::<u16>)]
     pub exechealthz_port: u16,
     /// Commands of exechealthz; repeatable.
     #[arg(long, hide = true)]

@@ -33,11 +33,15 @@ pub struct ProbeSpec {
     pub interval: Duration,
 }
 
+/// The end of the message for a wrong format.
+pub(crate) const PROBE_FORMAT: &str =
+    ": accepted is <label>,<server>,<dns name>[,<interval_seconds>][,<type>]";
+
 /// The error for a `--probe` that cannot be parsed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ProbeSpecError {
-    /// Too few or too many parts.
-    #[error("invalid format to --probe")]
+    /// Too few or too many parts. Differs from kube-dns: the message names the format.
+    #[error("invalid format to --probe{PROBE_FORMAT}")]
     Format,
     /// A label that cannot be part of a metric name.
     #[error("label must be of format ^[a-zA-Z0-9_]+$")]

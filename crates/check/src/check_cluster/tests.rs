@@ -2,7 +2,7 @@ use super::*;
 
 fn mistake(words: &[&str]) -> (u8, String) {
     let exit = parse_options(words.iter().map(OsString::from)).unwrap_err();
-    (exit.status, exit.stderr)
+    (exit.status, exit.stdout + &exit.stderr)
 }
 
 #[test]

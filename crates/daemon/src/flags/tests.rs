@@ -336,17 +336,22 @@ fn stray_words_are_ignored() {
 
 #[test]
 fn misplaced_subcommand_is_a_mistake() {
-    for words in [
-        &["explian", "web"][..],
-        &["explian", "--dns-port=1"],
-        &["--dns-port=1", "explain", "web"],
+    let similar = "did you mean explain?";
+    let first = "explain must be the first word";
+    let neither = "kube-dns accepts only flags, or one of explain, tap, top as the first word";
+    for (words, hint) in [
+        (&["explian", "web"][..], similar),
+        (&["explian", "--dns-port=1"], similar),
+        (&["tpo"], "did you mean top?"),
+        (&["resolve"], neither),
+        (&["--dns-port=1", "explain", "web"], first),
     ] {
-        let exit = parse_program::<Small>("kube-dns", Style::Pflag, &["explain"], argv(words))
+        let subcommands = ["explain", "tap", "top"];
+        let exit = parse_program::<Small>("kube-dns", Style::Pflag, &subcommands, argv(words))
             .unwrap_err();
         let word = words.iter().find(|word| !word.starts_with('-')).unwrap();
-        let stderr = format!(
-            "Usage of kube-dns: see kube-dns --help\nunexpected word {word:?}: kube-dns accepts only flags\n"
-        );
+        let stderr =
+            format!("Usage of kube-dns: see kube-dns --help\nunexpected word {word:?}: {hint}\n");
         assert_eq!((exit.status, exit.stderr), (2, stderr), "{words:?}");
     }
 }

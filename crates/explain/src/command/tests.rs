@@ -25,7 +25,8 @@ fn command_line_is_parsed() {
 fn help_lists_flags() {
     let exit = options("--help").unwrap_err();
     assert_eq!(exit.status, 0);
-    let first = exit.stderr.lines().next();
+    assert_eq!(exit.stderr, "");
+    let first = exit.stdout.lines().next();
     assert_eq!(
         first,
         Some("Explains how a name resolves, or why it does not.")
@@ -36,7 +37,7 @@ fn help_lists_flags() {
         "--ndots int",
         "--json",
     ] {
-        assert!(exit.stderr.contains(flag), "{flag}");
+        assert!(exit.stdout.contains(flag), "{flag}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Namespaces with names similar to a missing one.
 
 use cluster::snapshot::Snapshot;
-use dnsconfig::edit_distance;
+use daemon::edit_distance::edit_distance;
 
 /// Bound of the namespaces that are compared.
 const MAX_COMPARED: usize = 50_000;

@@ -2,7 +2,7 @@
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
-use dnsconfig::edit_distance;
+use daemon::edit_distance::edit_distance;
 use wire::Name;
 use wire::rtype;
 

@@ -82,12 +82,16 @@ async fn odd_values_do_not_prevent_start() {
 
 #[tokio::test]
 async fn misplaced_command_ends_the_start() {
-    for words in [&["stray", "--v=2"][..], &["--v=2", "tap", "web"]] {
+    let accepted = "sidecar accepts only flags, or one of tap, top as the first word";
+    for (words, hint) in [
+        (&["stray", "--v=2"][..], accepted),
+        (&["--v=2", "tap", "web"], "tap must be the first word"),
+    ] {
         let word = words
             .iter()
             .find(|word| !word.starts_with('-'))
             .expect("a word");
-        let line = format!("unexpected word {word:?}: sidecar accepts only flags");
+        let line = format!("unexpected word {word:?}: {hint}");
         let lines = vec!["Usage of sidecar: see sidecar --help".to_owned(), line];
         assert_eq!(fails(words).await, (2, lines), "{words:?}");
     }

@@ -1,0 +1,32 @@
+//! Whole numbers of flags that the Go programs do not have.
+
+use std::fmt::{Debug, Display};
+
+use thiserror::Error;
+
+use super::value::int;
+
+/// A value that is no whole number of the accepted range.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("must be a whole number from 0 to {0}")]
+pub struct WholeNumberError<T: Debug + Display>(T);
+
+/// An unsigned integer type of a flag.
+pub trait Unsigned: TryFrom<i128> + Debug + Display {
+    /// The largest value.
+    const MAX: Self;
+}
+
+impl Unsigned for u16 {
+    const MAX: Self = Self::MAX;
+}
+
+impl Unsigned for u64 {
+    const MAX: Self = Self::MAX;
+}
+
+/// Parses a number in the syntax of [`int`]. The error names the accepted range, and no function of
+/// Go: nobody finds this flag in the sources of kube-dns.
+pub fn whole_number<T: Unsigned>(text: &str) -> Result<T, WholeNumberError<T>> {
+    int(text).map_err(|_| WholeNumberError(T::MAX))
+}
