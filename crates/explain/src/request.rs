@@ -11,6 +11,9 @@ use wire::rfc1123::is_label;
 use wire::shorten;
 use wire::{reverse, rtype};
 
+/// The types of a request without a type: those that programs query for addresses, and SRV for
+/// ports.
+pub(crate) const DEFAULT_TYPES: [u16; 3] = [rtype::A, rtype::AAAA, rtype::SRV];
 /// Bound of the name, in octets.
 const MAX_NAME: usize = 255;
 /// Bound of the search list, in octets. Kubernetes has the same limit.
@@ -115,8 +118,7 @@ impl ExplainRequest {
         let is_reverse = is_reverse_name(&name);
         let types = match parameters.qtype.as_str() {
             "" if is_reverse => vec![rtype::PTR],
-            // What programs query for addresses, and SRV for its ports.
-            "" => vec![rtype::A, rtype::AAAA, rtype::SRV],
+            "" => DEFAULT_TYPES.to_vec(),
             qtype => vec![parse_type(qtype)?],
         };
 

@@ -19,7 +19,7 @@ use crate::facts::server_state::{ServerState, report_server};
 use crate::moment::Moment;
 use crate::reasoning::reasons::{reasons_for, server_disagreement};
 use crate::reasoning::similar_names::{
-    NameReading, read_candidates, services_to_look_up, suggest_names,
+    NameReading, SimilarNames, read_candidates, services_to_look_up, suggest_names,
 };
 use crate::reasoning::summary::{most_telling, summarise, summarise_tried};
 use crate::reasoning::warnings::{warn_of_lost_zones, warn_of_state, warn_of_upstreams};
@@ -29,6 +29,7 @@ use crate::request::{ExplainRequest, RequestedSearch};
 #[derive(Debug)]
 pub(crate) struct NameSurvey {
     snapshot: Arc<Snapshot>,
+    front: DnsFront,
     request: ExplainRequest,
     search: Vec<Name>,
     /// Not empty: contains at least the name itself.
@@ -57,6 +58,7 @@ impl NameSurvey {
         };
         Self {
             snapshot,
+            front: front.clone(),
             request,
             search,
             candidates,
@@ -92,6 +94,7 @@ impl NameSurvey {
     ) -> Explanation {
         let evidence = Evidence {
             snapshot: &self.snapshot,
+            front: &self.front,
             found,
             has_upstreams: server.has_upstreams,
             now,
@@ -99,14 +102,15 @@ impl NameSurvey {
         let at = most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
 
-        let near = match candidate.outcome() {
+        let similar = match candidate.outcome() {
             LookupOutcome::NxDomain | LookupOutcome::Forwarded => {
                 suggest_names(evidence, &self.readings, candidate, &self.request.types)
             }
             // With another outcome the name exists, or kubedns cannot tell.
-            _ => Vec::new(),
+            _ => SimilarNames::default(),
         };
-        let detail = describe_name(evidence, candidate);
+        let mut detail = describe_name(evidence, candidate);
+        detail.reasons.extend(similar.remark());
         let mut warnings = warn_of_state(server, found, &detail.objects, now);
         warnings.extend(warn_of_lost_zones(server, &self.snapshot, &candidate.name));
         warnings.extend(warn_of_upstreams(server, &self.snapshot, &self.candidates));
@@ -117,7 +121,7 @@ impl NameSurvey {
             verdict: summarise(&self.candidates, at),
             warnings,
             tried: summarise_tried(evidence, &self.candidates),
-            near,
+            near: similar.names,
             server: report_server(server, &self.snapshot, found),
             detail,
         }

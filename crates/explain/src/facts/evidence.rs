@@ -4,6 +4,7 @@ use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
 
 use super::candidate::NameCandidate;
+use super::dnsmasq_path::DnsFront;
 use super::objects::{FoundObjects, FoundService};
 use crate::document::{NameKind, ShownService};
 use crate::moment::Moment;
@@ -11,6 +12,8 @@ use crate::moment::Moment;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'e> {
     pub(crate) snapshot: &'e Snapshot,
+    /// The server that pods query.
+    pub(crate) front: &'e DnsFront,
     /// The objects; `None` until the first lists are complete.
     pub(crate) found: Option<&'e FoundObjects>,
     /// Whether any upstream server is configured, even one that is not in use.

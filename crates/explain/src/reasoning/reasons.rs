@@ -363,6 +363,10 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         NameKind::Pod { namespace, address } => {
             Some(missing_pod(snapshot, candidate, namespace, *address))
         }
+        // A name of a federation whose Service is here is a name of that Service.
+        NameKind::Federation { .. } if evidence.existing_service(candidate).is_some() => {
+            missing_service_name(evidence, candidate)
+        }
         NameKind::Federation { federation, .. } if !knows_topology(snapshot) => {
             let text = format!(
                 "the Service is not in this cluster, and its name in federation {federation} needs \

@@ -6,11 +6,12 @@ use daemon::edit_distance::edit_distance;
 use wire::Name;
 use wire::rtype;
 
-use crate::document::{CodedNote, LookupOutcome, NameKind, SimilarName, TypeAnswer};
+use crate::document::{CodedNote, LookupOutcome, NameKind, SimilarName};
 use crate::facts::candidate::NameCandidate;
 use crate::facts::evidence::Evidence;
 use crate::facts::namespaces::similar_namespaces;
-use crate::facts::type_answer::lookup_outcome;
+use crate::list::join_first;
+use crate::request::DEFAULT_TYPES;
 
 /// Bound of the suggested names.
 const MAX_SUGGESTED: usize = 8;
@@ -18,6 +19,8 @@ const MAX_SUGGESTED: usize = 8;
 const MAX_CHECKED: usize = 64;
 /// Bound of the comparisons between Services and readings.
 const MAX_COMPARED: usize = 50_000;
+/// Bound of the names in the remark on similar names without records.
+const MAX_REMARKED: usize = 3;
 /// Bound of the readings.
 const MAX_READINGS: usize = 4;
 
@@ -150,6 +153,27 @@ pub(crate) fn services_to_look_up(snapshot: &Snapshot, readings: &[NameReading])
     keys
 }
 
+/// The names that are similar to a missing one.
+#[derive(Debug, Default)]
+pub(crate) struct SimilarNames {
+    /// Names that have an answer, the most similar first.
+    pub(crate) names: Vec<SimilarName>,
+    /// Names of similar Services that have no records, such as those without ready endpoints.
+    without_records: Vec<String>,
+}
+
+impl SimilarNames {
+    /// A remark on the similar Services without records; `None` if there are none.
+    pub(crate) fn remark(&self) -> Option<CodedNote> {
+        if self.without_records.is_empty() {
+            return None;
+        }
+        let names = join_first(&self.without_records, MAX_REMARKED);
+        let text = format!("similar names have no records now, explain them: {names}");
+        Some(CodedNote::new("similar_without_records", text))
+    }
+}
+
 /// Suggests existing names, the most similar first. `explained` is the candidate in the detail of
 /// the explanation. If its Service exists, there are suggestions only for a missing member.
 /// Readings with that Service are skipped.
@@ -158,26 +182,17 @@ pub(crate) fn suggest_names(
     readings: &[NameReading],
     explained: &NameCandidate,
     types: &[u16],
-) -> Vec<SimilarName> {
+) -> SimilarNames {
     // The Service of the name exists, so it cannot be a misspelling of that Service.
     let existing = match evidence.existing_service(explained) {
-        Some(_) if !evidence.lacks_member(explained) => return Vec::new(),
+        Some(_) if !evidence.lacks_member(explained) => return SimilarNames::default(),
         Some(_) => explained.kind.service(),
         None => None,
     };
 
-    let mut suggestions: Vec<SimilarName> = Vec::new();
+    let mut suggestions = SimilarNames::default();
     for similar in similar_services(evidence, readings, existing) {
-        let Some(suggestion) = existing_name(evidence.snapshot, similar, types) else {
-            continue;
-        };
-        // Two readings can lead to the same name.
-        let is_new = !suggestions
-            .iter()
-            .any(|known| known.name == suggestion.name);
-        if suggestions.len() < MAX_SUGGESTED && is_new {
-            suggestions.push(suggestion);
-        }
+        suggestions.add(evidence, similar, types);
     }
     suggestions
 }
@@ -292,50 +307,49 @@ fn is_part_of_name(a: &str, b: &str) -> bool {
     is_prefix || is_suffix
 }
 
-/// Suggests the Service, with the prefix of the reading if the longer name has an answer. The
-/// Service may lack ready endpoints. `None` if the name has no answer for another reason.
-fn existing_name(
-    snapshot: &Snapshot,
-    similar: SimilarService<'_>,
-    types: &[u16],
-) -> Option<SimilarName> {
-    let SimilarService {
-        service,
-        reading,
-        mut why,
-        ..
-    } = similar;
-    let ObjectKey { namespace, name } = service;
-    let plain = format!("{name}.{namespace}.svc.{}", snapshot.zone.domain);
-    let whole = format!("{}{plain}", reading.prefix);
+impl SimilarNames {
+    /// Adds the name of the Service, with the prefix of the reading if the longer name has an
+    /// answer. A name that exists and fails, such as a loop of aliases, is left out.
+    fn add(&mut self, evidence: Evidence<'_>, similar: SimilarService<'_>, types: &[u16]) {
+        let ObjectKey { namespace, name } = similar.service;
+        let plain = format!("{name}.{namespace}.svc.{}", evidence.snapshot.zone.domain);
+        let whole = format!("{}{plain}", similar.reading.prefix);
 
-    // No Service has records of types such as MX. The answer to a query for SRV shows whether the
-    // name exists.
+        if outcome_of_name(evidence, &whole, types) == Some(LookupOutcome::Answered) {
+            self.offer(whole, similar.why);
+            return;
+        }
+        match outcome_of_name(evidence, &plain, types) {
+            Some(LookupOutcome::Answered) => self.offer(plain, similar.why),
+            Some(LookupOutcome::NxDomain) if !self.without_records.contains(&plain) => {
+                self.without_records.push(plain);
+            }
+            _ => {}
+        }
+    }
+
+    fn offer(&mut self, name: String, why: CodedNote) {
+        // Two readings can lead to the same name.
+        let is_new = !self.names.iter().any(|known| known.name == name);
+        if self.names.len() < MAX_SUGGESTED && is_new {
+            self.names.push(SimilarName { name, why });
+        }
+    }
+}
+
+/// The outcome for a name, as its own explanation has it; `None` if the text is not a name.
+fn outcome_of_name(evidence: Evidence<'_>, text: &str, types: &[u16]) -> Option<LookupOutcome> {
+    let Evidence {
+        snapshot, front, ..
+    } = evidence;
+    let name = Name::parse(text).ok()?;
+    // No Service has records of types such as MX, and the SRV record of an alias shows nothing about
+    // its addresses.
     let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
     let types = if is_of_addresses {
         types
     } else {
-        &[rtype::SRV]
+        &DEFAULT_TYPES
     };
-
-    if outcome_of_query(snapshot, &whole, types) == Some(LookupOutcome::Answered) {
-        return Some(SimilarName { name: whole, why });
-    }
-    match outcome_of_query(snapshot, &plain, types)? {
-        LookupOutcome::Answered => {}
-        LookupOutcome::NoData if !is_of_addresses => {}
-        LookupOutcome::NxDomain => why.text.push_str("; it has no ready endpoints"),
-        _ => return None,
-    }
-    Some(SimilarName { name: plain, why })
-}
-
-/// The outcome of queries for a name; `None` if the text is not a name.
-fn outcome_of_query(snapshot: &Snapshot, text: &str, types: &[u16]) -> Option<LookupOutcome> {
-    let name = Name::parse(text).ok()?;
-    let answers: Vec<TypeAnswer> = types
-        .iter()
-        .map(|qtype| TypeAnswer::ask_engine(snapshot, &name, *qtype))
-        .collect();
-    Some(lookup_outcome(&answers))
+    Some(NameCandidate::survey(snapshot, front, name, types).outcome())
 }

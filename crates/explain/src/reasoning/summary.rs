@@ -2,6 +2,8 @@
 
 mod forwarding;
 
+use std::collections::BTreeSet;
+
 use cluster::objects::ObjectKey;
 use wire::Name;
 
@@ -215,12 +217,21 @@ struct RecordsInWords {
 
 /// Describes the records. Addresses come first, because most queries request addresses.
 fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
-    let addresses = [record_data(candidate, "A"), record_data(candidate, "AAAA")].concat();
+    let mut addresses = [record_data(candidate, "A"), record_data(candidate, "AAAA")].concat();
+    // Several Services of a wildcard can have the same address, in an answer of each type.
+    let mut known = BTreeSet::new();
+    addresses.retain(|address| known.insert(*address));
     if !addresses.is_empty() {
         return describe_addresses(candidate, &addresses);
     }
     if let Some(target) = record_data(candidate, "CNAME").first() {
         return describe_alias(candidate, target);
+    }
+
+    // The name of a federation, or an alias of the ConfigMap: the whole chain comes from upstream.
+    let external = external_names(candidate);
+    if !external.is_empty() {
+        return describe_upstream_alias(&join_first(&external, MAX_SHOWN));
     }
 
     let pointers = record_data(candidate, "PTR");
@@ -264,14 +275,20 @@ fn describe_addresses(candidate: &NameCandidate, addresses: &[&str]) -> RecordsI
 fn describe_alias(candidate: &NameCandidate, target: &str) -> RecordsInWords {
     let alias = format!("alias of {target}");
     if external_names(candidate).contains(&target) {
-        return RecordsInWords {
-            sentence: format!("is an {alias}, whose addresses come from the upstream servers"),
-            short: format!("{alias}, resolved upstream"),
-        };
+        return describe_upstream_alias(target);
     }
     RecordsInWords {
         sentence: format!("is an {alias}"),
         short: alias,
+    }
+}
+
+fn describe_upstream_alias(target: &str) -> RecordsInWords {
+    RecordsInWords {
+        sentence: format!(
+            "is an alias of {target}, whose addresses come from the upstream servers"
+        ),
+        short: format!("alias of {target}, resolved upstream"),
     }
 }
 

@@ -73,3 +73,40 @@ fn wildcard_of_aliases_answers_one() {
     cluster.expect(["/verdict/text"], &rows);
     assert_eq!(answers[0].records.len(), 1, "{answers:?}");
 }
+
+#[test]
+fn federated_alias_is_external_alias() {
+    let cluster = Cluster::with_everything();
+    let text = "is an alias of docs.example.com., whose addresses come from the upstream servers";
+    let words = "docs.apps.fed.svc.cluster.local.";
+    cluster.expect(["/verdict/text"], &[(words, [text])]);
+    // The Service is here, so that the topology of the cluster is no reason.
+    let words = "circle.apps.fed.svc.cluster.local. A";
+    assert_eq!(cluster.reasons(words), ["alias_fails"]);
+}
+
+#[test]
+fn wildcard_lists_shared_address_once() {
+    let mut cluster = Cluster::with_everything();
+    cluster.service(&mk_cluster_ip(
+        "shared",
+        "web",
+        &["10.96.0.99"],
+        &["http:80"],
+    ));
+    cluster.service(&mk_cluster_ip(
+        "shared",
+        "web-old",
+        &["10.96.0.99"],
+        &["http:80"],
+    ));
+    for name in ["blue", "green"] {
+        cluster.service(&mk_headless("shared", name, &["http:80"]));
+        cluster.endpoints(&mk_endpoints("shared", name, &["10.244.1.9"], &["http:80"]));
+    }
+    cluster.index.publish();
+    let words = "*.*.shared.svc.cluster.local.";
+    let text = "resolves to 10.96.0.99, 10.244.1.9";
+    let explanation = cluster.explain(words);
+    assert_eq!(explanation.verdict.text, text, "{}", cluster.text(words));
+}

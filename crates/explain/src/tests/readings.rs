@@ -58,7 +58,7 @@ fn service_named_as_namespace_hides_none() {
             "zookeper.kafka A --search kafka",
             "zookeper.kafka.kafka",
             "no_such_member",
-            "zookeeper.kafka",
+            "",
         ),
         // A complete name: the search list does not apply.
         (
