@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory as _};
-use clap_complete::Shell;
+use clap_complete::{Generator as _, Shell};
 
 /// The shells for which completions are generated.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
@@ -23,6 +23,16 @@ pub fn programs() -> [Command; 3] {
         "Probes kubedns and dnsmasq, exports health and metrics, and serves the status page.";
     [kubedns::command_line(), nanny, sidecar.about(about)]
         .map(|program| tidy(program.version(daemon::version::VERSION)))
+}
+
+/// Gives the subcommands in a completion of bash the names that its first part has.
+///
+/// `clap_complete` splits the name of a program at its dashes, as if they were subcommands
+/// (<https://github.com/clap-rs/clap/issues/6421>). A script of its makes no subcommand match.
+fn name_subcommands(program: &str, script: &str) -> String {
+    let split = program.replace('-', "__subcmd__");
+    let name = program.replace('-', "__");
+    script.replace(&format!("{split}__subcmd__"), &format!("{name}__subcmd__"))
 }
 
 /// Removes empty default values, and clap's command `help`, which the binaries do not support.
@@ -59,7 +69,12 @@ pub fn write(directory: &Path) -> io::Result<()> {
     for mut program in programs() {
         let name = program.get_name().to_owned();
         for shell in SHELLS {
-            clap_complete::generate_to(shell, &mut program, &name, &completions)?;
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut program, &name, &mut script);
+            if shell == Shell::Bash {
+                script = name_subcommands(&name, &String::from_utf8_lossy(&script)).into_bytes();
+            }
+            fs::write(completions.join(shell.file_name(&name)), script)?;
         }
         clap_mangen::generate_to(program, &pages)?;
     }

@@ -105,3 +105,76 @@ fn bash_parses_completions() {
         );
     }
 }
+
+/// Loads a completion, presses the key behind the words, and prints the offers.
+const PRESS_TAB: &str = r#"
+source "$1"
+shift
+[[ $(complete -p "$1") =~ -F\ ([^ ]+) ]]
+function=${BASH_REMATCH[1]}
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+"$function" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+
+/// The offers of bash for the last of the words.
+fn press_tab(script: &Path, words: &[&str]) -> Vec<String> {
+    let output = Process::new("bash")
+        .args(["--noprofile", "--norc", "-c", PRESS_TAB, "bash"])
+        .arg(script)
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let offers = String::from_utf8_lossy(&output.stdout);
+    offers.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_every_subcommand() {
+    let directory = tempfile::tempdir().unwrap();
+    manuals::write(directory.path()).unwrap();
+    for program in manuals::programs() {
+        let script = format!("completions/{}.bash", program.get_name());
+        let script = directory.path().join(script);
+        check_offers(&script, &[program.get_name()], &program);
+    }
+
+    let script = directory.path().join("completions/kube-dns.bash");
+    for (words, offer) in [
+        (["kube-dns", "exp"].as_slice(), "explain"),
+        (&["kube-dns", "check", "co"], "config"),
+        (&["kube-dns", "explain", "web", "--se"], "--search"),
+        (&["kube-dns", "check", "cluster", "--side"], "--sidecar"),
+    ] {
+        let offers = press_tab(&script, words);
+        assert!(
+            offers.iter().any(|known| known == offer),
+            "{words:?}: {offers:?}"
+        );
+    }
+}
+
+/// Checks that the flags and subcommands of a command are offered behind its words, and those of
+/// its subcommands.
+fn check_offers(script: &Path, words: &[&str], command: &Command) {
+    let flags_of_words = press_tab(script, &[words, &["--"]].concat());
+    for flag in flags(command) {
+        assert!(
+            flags_of_words.contains(&flag),
+            "{flag} of {words:?}: {flags_of_words:?}"
+        );
+    }
+
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_name();
+        let offers = press_tab(script, &[words, &[name]].concat());
+        assert_eq!(offers, [name], "{words:?}");
+        check_offers(script, &[words, &[name]].concat(), subcommand);
+    }
+}
