@@ -18,6 +18,7 @@ use serde::Deserialize as _;
 use serde_norway::Value;
 
 use cluster::domains::ClusterDomains;
+use wire::{ServerAddr, Upstream};
 
 const NAME: &str = "kube-dns check config";
 const USAGE: &str = "\
@@ -173,6 +174,9 @@ fn report(maps: &[ConfigData], domains: &ClusterDomains) -> Exit {
         for mistake in find_mistakes(map, domains) {
             let _ = writeln!(mistakes, "{}: {mistake}", map.name);
         }
+        for warning in find_doubtful_servers(&map.data, &domains.bare()) {
+            let _ = writeln!(mistakes, "{}: warning: {warning}", map.name);
+        }
         let keys: Vec<&str> = map.data.keys().map(String::as_str).collect();
         let _ = writeln!(good, "{}: good ({})", map.name, keys.join(", "));
     }
@@ -224,6 +228,43 @@ fn find_errors(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
     errors
 }
 
+/// The valid values that rarely do what they are meant for, one line each.
+fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
+    let Ok(config) = dnsconfig::parse_for(data, domains) else {
+        return Vec::new();
+    };
+
+    let mut warnings = Vec::new();
+    for server in &config.upstream_nameservers {
+        warnings.extend(warn_of_loopback("upstreamNameservers", server));
+    }
+    for (domain, servers) in &config.stub_domains {
+        for server in servers {
+            if let ServerAddr::Address(server) = server {
+                warnings.extend(warn_of_loopback("stubDomains", server));
+            }
+        }
+        if domains.contains(domain) && !servers.is_empty() {
+            warnings.push(format!(
+                "stub domain {domain:?} is the cluster domain: dnsmasq asks kubedns or its servers, \
+                 or both, and kubedns never asks them (key stubDomains); use a domain below it"
+            ));
+        }
+    }
+    warnings
+}
+
+/// A warning if the server has a loopback address.
+fn warn_of_loopback(key: &str, server: &Upstream) -> Option<String> {
+    let is_loopback = server.socket_addr().ip().is_loopback();
+    is_loopback.then(|| {
+        format!(
+            "{server} is a loopback address, which is the pod itself: queries may loop (key {key}); \
+             use the address of the real server"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +300,19 @@ mod tests {
         let not_text = "kube-dns: error: upstreamNameservers is not text: put the JSON in quotes";
         let twice = of("  hosts: 192.0.2.1 a\n  aliases: '{\"a\": \"b.c\"}'\n");
         let in_both = "kube-dns: error: \"a\" is in both keys, hosts and aliases (key aliases";
+        let doubtful = of(
+            "  upstreamNameservers: '[\"127.0.0.53\", \"[::1]:53\", \"192.0.2.1\"]'\n  stubDomains: \
+             '{\"cluster.local\": [\"192.0.2.1\"], \"acme.test\": [\"127.0.0.1:54\", \"ns.acme.test\"], \
+             \"corp.cluster.local\": [\"192.0.2.1\"]}'\n",
+        );
+        let loopback = |server: &str| {
+            format!("kube-dns: warning: {server} is a loopback address, which is the pod itself")
+        };
+        let doubtful_servers = ["127.0.0.53:53", "[::1]:53", "127.0.0.1:54"].map(loopback);
+        let [system, ipv6, stub] = &doubtful_servers;
+        let of_cluster =
+            "kube-dns: warning: stub domain \"cluster.local\" is the cluster domain: dnsmasq asks";
+        let doubtful_lines = [system.as_str(), ipv6, stub, of_cluster];
         let hosts = of("  hosts: |\n    192.0.2.1 db.acme.example\n");
         let [is_good, hosts_good] =
             ["stubDomains", "hosts"].map(|key| format!("kube-dns: good ({key})"));
@@ -269,6 +323,7 @@ mod tests {
             (wrong, 1, &wrong_lines),
             (list, 1, &[not_text]),
             (hosts, 0, &[&hosts_good]),
+            (doubtful, 1, &doubtful_lines),
             (wrong_names, 1, &names_lines),
             (twice, 1, &[in_both]),
             (service.to_owned(), 2, &[unreadable]),
