@@ -62,6 +62,8 @@ struct HealthState {
     refusing: bool,
     /// Idle probes since the last usable answer: each asks another question.
     idle_probes: usize,
+    /// The begin of the last idle probe.
+    idle_probe: Option<Instant>,
     /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a
     /// name may be slow to resolve.
     failures: u32,
@@ -226,8 +228,13 @@ impl UpstreamHealth {
     ) -> Option<Arc<QueryKey>> {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
-        let is_recent = |usable| now.saturating_duration_since(usable) < idle;
-        if state.probing || state.last_usable.is_some_and(is_recent) {
+        // One that is down is probed at each call, so that its return is noticed soon.
+        let is_down = state.dead.is_some() || state.refusing;
+        let is_recent = |event: Instant| now.saturating_duration_since(event) < idle;
+        if state.probing
+            || state.last_usable.is_some_and(is_recent)
+            || !is_down && state.idle_probe.is_some_and(is_recent)
+        {
             return None;
         }
 
@@ -235,6 +242,7 @@ impl UpstreamHealth {
         let turn = state.idle_probes.checked_rem(questions.len())?;
         let question = Arc::clone(questions.get(turn)?);
         state.idle_probes += 1;
+        state.idle_probe = Some(now);
         state.probing = true;
         Some(question)
     }
