@@ -1,17 +1,18 @@
 //! Reports of the other parts of the pod: kubedns and the nanny.
 //!
 //! Each report is fetched on demand, at most once a second, bounded in size and time. Concurrent
-//! requests share one fetch. If a fetch fails, the report is unknown.
+//! requests share one fetch. If a fetch fails, the report is unknown, and soon fetched again.
 
 mod fetch;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use querylog::ranking::RankingDocument;
 use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
 use reports::sidecar::PeerReport;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 pub(crate) use self::fetch::fetch_page;
 use self::fetch::{FileReads, fetch_text};
@@ -19,6 +20,8 @@ use crate::options::Options;
 
 /// Time for which a report is reused.
 const FRESH: Duration = Duration::from_secs(1);
+/// Time for which a failure is reused: the part may be starting beside the sidecar.
+const FAILURE_FRESH: Duration = Duration::from_millis(100);
 
 /// The parts whose reports are fetched.
 #[derive(Debug)]
@@ -86,14 +89,19 @@ impl<T: Clone> ReportPeer<T> {
         }
     }
 
-    /// The report, no older than [`FRESH`].
+    /// The report, no older than [`FRESH`]; a failure, no older than [`FAILURE_FRESH`].
     pub(crate) async fn report(&self) -> PeerReport<T> {
         // Whoever waits for the lock gets the report of the fetch that holds it.
         let mut last = self.last.lock().await;
-        if let Some((at, report)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return report.clone();
+        if let Some((at, report)) = &*last {
+            let fresh_for = if report.known.is_some() {
+                FRESH
+            } else {
+                FAILURE_FRESH
+            };
+            if at.elapsed() < fresh_for {
+                return report.clone();
+            }
         }
 
         let report = self.fetch_report().await;
@@ -111,5 +119,32 @@ impl<T: Clone> ReportPeer<T> {
             .map_err(|error| error.to_string())
             .and_then(|text| (self.parse)(&text));
         PeerReport::of_request(self.source.clone(), result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn failure_is_reused_shorter_than_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("status.json");
+        let peer = ReportPeer::new(file.to_str().unwrap(), NannyStatus::parse);
+        let version = || async { peer.report().await.known?.version };
+
+        assert_eq!(version().await, None);
+        std::fs::write(&file, r#"{"version":"1"}"#).unwrap();
+        assert_eq!(version().await, None);
+        advance(FAILURE_FRESH).await;
+        assert_eq!(version().await.as_deref(), Some("1"));
+
+        std::fs::write(&file, r#"{"version":"2"}"#).unwrap();
+        advance(FAILURE_FRESH).await;
+        assert_eq!(version().await.as_deref(), Some("1"));
+        advance(FRESH).await;
+        assert_eq!(version().await.as_deref(), Some("2"));
     }
 }

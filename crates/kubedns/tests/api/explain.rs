@@ -30,9 +30,10 @@ fn cluster() -> RunningApiServer {
     cluster
 }
 
-/// Starts kubedns with an upstream that receives no queries.
+/// Starts kubedns with an upstream that receives no queries, not even probes.
 async fn starting(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
-    Kubedns::start(cluster, &[&["--nameservers=192.0.2.53"], flags].concat()).await
+    let upstream = ["--nameservers=192.0.2.53", "--upstream-probe-period=0"];
+    Kubedns::start(cluster, &[&upstream, flags].concat()).await
 }
 
 /// Starts kubedns and waits until it is ready, and its watches are open: while a watch is not, every
