@@ -204,6 +204,16 @@ mod tests {
         Name::parse(text).unwrap()
     }
 
+    /// The target of a name: its addresses or its name, `nowhere`, or `-` without a target.
+    fn found_text(own: &OwnNames, asked: &str) -> String {
+        match own.find(name(asked).wire()) {
+            None => "-".to_owned(),
+            Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
+            Some(OwnTarget::Name(target)) => target.to_string(),
+            Some(OwnTarget::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     #[test]
     fn alias_resolves_to_host_or_name() {
         let mut own = OwnNames::new();
@@ -246,13 +256,7 @@ mod tests {
             ("c0", "nowhere"),
             ("", "-"),
         ] {
-            let found = match own.find(name(asked).wire()) {
-                None => "-".to_owned(),
-                Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
-                Some(OwnTarget::Name(target)) => target.to_string(),
-                Some(OwnTarget::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
-            };
-            assert_eq!(found, expected, "{asked}");
+            assert_eq!(found_text(&own, asked), expected, "{asked}");
         }
     }
 
@@ -302,13 +306,7 @@ mod tests {
             ("other.local", "192.0.2.1"),
             ("1.0.0.10.in-addr.arpa", "-"),
         ] {
-            let found = match own.find(name(asked).wire()) {
-                None => "-".to_owned(),
-                Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
-                Some(OwnTarget::Name(target)) => target.to_string(),
-                Some(OwnTarget::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
-            };
-            assert_eq!(found, expected, "{asked}");
+            assert_eq!(found_text(&own, asked), expected, "{asked}");
         }
     }
 }

@@ -319,6 +319,15 @@ async fn loop_of_upstream_keeps_kubedns() {
     rig.end().await;
 }
 
+/// The version of a configuration with these keys.
+fn version_of(config: &[(&str, String)]) -> String {
+    let data = config
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone().into_bytes()));
+    let config = dnsconfig::parse(&data.collect()).unwrap();
+    config.version().to_string()
+}
+
 /// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams.
 #[tokio::test]
 async fn own_names_are_forwarded_to_kubedns() {
@@ -328,13 +337,7 @@ async fn own_names_are_forwarded_to_kubedns() {
         ("hosts", "192.0.2.1 db.acme.test\n".to_owned()),
         ("upstreamNameservers", only(&other)),
     ];
-    let data = config
-        .clone()
-        .map(|(key, value)| (key.to_owned(), value.into_bytes()));
-    let version = dnsconfig::parse(&data.into())
-        .unwrap()
-        .version()
-        .to_string();
+    let version = version_of(&config);
     let plan = NannySetup::new().flag(kubedns.flag()).config(&config);
     let rig = plan.start().await;
     for (configuration, in_front) in [("another", false), (version.as_str(), true)] {
@@ -374,13 +377,7 @@ async fn external_rules_lead_dnsmasq_to_kubedns() {
         ("filterTypes", r#"{".": ["AAAA"]}"#.to_owned()),
         ("upstreamNameservers", only(&other)),
     ];
-    let data = config
-        .clone()
-        .map(|(key, value)| (key.to_owned(), value.into_bytes()));
-    let version = dnsconfig::parse(&data.into())
-        .unwrap()
-        .version()
-        .to_string();
+    let version = version_of(&config);
     let plan = NannySetup::new().flag(kubedns.flag()).config(&config);
     let rig = plan.start().await;
     rig.until("www.acme.test.", "192.0.2.99").await;
