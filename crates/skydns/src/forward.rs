@@ -46,8 +46,8 @@
 //! [`ForwardLimits::max_in_flight_per_route`] of these go to one list of upstreams, so that a dead
 //! stub domain does not block other queries. One client may use a share of both limits
 //! (`client_shares`). A query beyond the client's share fails at once with
-//! [`ForwardError::Overloaded`]. Each query holds one task and at most [`ForwardLimits::max_open`]
-//! sockets. At most [`ForwardLimits::max_joined`] callers wait for an identical query of another
+//! [`ForwardError::Overloaded`]. Each query holds one task, and keeps at most
+//! [`ForwardLimits::max_open`] sockets open. At most [`ForwardLimits::max_joined`] callers wait for an identical query of another
 //! caller.
 //!
 //! There are at most [`ForwardLimits::max_connections`] persistent connections. The number of
@@ -89,8 +89,8 @@ use tokio_util::task::TaskTracker;
 use wire::Upstream;
 
 pub use cache::{CacheLimits, CacheMetrics, ReplyCache};
-use exchange::UpstreamExchange;
 pub use exchange::{ReplyCheck, check_reply};
+use exchange::{UdpSockets, UpstreamExchange};
 pub use failure::UpstreamFailure;
 pub use limits::ForwardLimits;
 pub use loops::is_own_address;
@@ -99,6 +99,7 @@ pub use query::UpstreamQuery;
 pub use reply::UpstreamReply;
 pub use tls::{KeyPin, TlsTrust};
 
+use crate::inline_tasks;
 use attempts::UpstreamAttempts;
 use health::UpstreamHealth;
 use in_flight::{
@@ -108,6 +109,7 @@ use key::{QueryKey, UpstreamList};
 use loops::LoopProbes;
 use pool::ConnectionPool;
 use tls::TlsClient;
+use tokio::runtime::Handle;
 use wire::{Transport, name::Name};
 
 /// Tries of a probe of an upstream without queries: one packet may be lost.
@@ -153,6 +155,7 @@ struct ForwarderState {
     metrics: ForwardMetrics,
     health: UpstreamHealth,
     pool: ConnectionPool,
+    sockets: UdpSockets,
     in_flight: InFlightQueries,
     loops: LoopProbes,
     cache: Option<ReplyCache>,
@@ -191,6 +194,7 @@ impl Forwarder {
 
         let state = ForwarderState {
             pool: ConnectionPool::new(limits.max_connections, tls, &tasks, &stop),
+            sockets: UdpSockets::default(),
             health: UpstreamHealth::default(),
             in_flight: InFlightQueries::new(&limits, metrics.clone()),
             loops: LoopProbes::default(),
@@ -338,7 +342,7 @@ impl Forwarder {
                 // A task of its own: the query goes on if this caller goes away.
                 let state = Arc::clone(&self.state);
                 let running = run_query(state, query, transport, owner);
-                self.state.tasks.spawn(running);
+                inline_tasks::spawn(&self.state.tasks, &Handle::current(), running);
                 Ok(waiter)
             }
         }
@@ -401,6 +405,7 @@ impl Forwarder {
             limits: &state.limits,
             health: &state.health,
             pool: &state.pool,
+            sockets: &state.sockets,
             metrics: &metrics,
         };
 

@@ -31,6 +31,7 @@ mod expensive_queue;
 pub mod external;
 pub mod external_rules;
 pub mod forward;
+mod inline_tasks;
 pub mod metrics;
 pub mod own_names;
 pub mod record;

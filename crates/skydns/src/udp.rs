@@ -3,7 +3,8 @@
 //!
 //! The threads are not part of the async runtime. Most queries are answered within two
 //! microseconds, and a blocking receive is the cheapest wait for the next query. Queries that wait
-//! for an upstream are passed to [`crate::resolve`], which sends their answers.
+//! for an upstream begin on the thread that received them ([`crate::inline_tasks`]); the thread that
+//! receives the reply sends the answer.
 
 mod socket;
 

@@ -308,6 +308,7 @@ async fn run_attempt(
         limits: &state.limits,
         health: &state.health,
         pool: &state.pool,
+        sockets: &state.sockets,
         metrics: &metrics,
     };
     // The exchange limits its retries alone, not its first attempt.
@@ -438,6 +439,7 @@ async fn exchange_probe(
         limits: &state.limits,
         health: &state.health,
         pool: &state.pool,
+        sockets: &state.sockets,
         metrics: &state.metrics.upstream(upstream),
     };
     let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp))

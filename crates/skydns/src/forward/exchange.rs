@@ -19,6 +19,7 @@ use super::pool::ConnectionPool;
 use super::{ForwardLimits, UpstreamQuery, UpstreamReply};
 
 pub use reply_check::{ReplyCheck, check_reply};
+pub(super) use udp::UdpSockets;
 
 /// Time before the deadline at which the reply at hand is returned, although a better reply may
 /// still come.
@@ -37,6 +38,7 @@ pub(super) struct UpstreamExchange<'a> {
     pub(super) limits: &'a ForwardLimits,
     pub(super) health: &'a UpstreamHealth,
     pub(super) pool: &'a ConnectionPool,
+    pub(super) sockets: &'a UdpSockets,
     pub(super) metrics: &'a Arc<UpstreamMetrics>,
 }
 

@@ -23,6 +23,7 @@ use crate::engine::System;
 use crate::engine::{self, MAX_STEPS, NameProgress, PendingAnswer, Reply};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 use crate::forward::{self, ForwardError};
+use crate::inline_tasks;
 use crate::metrics::Took;
 use crate::tap::AnsweredQuery;
 use wire::{HEADER, Query, rcode};
@@ -98,7 +99,8 @@ impl<B: Backend> Resolver<B> {
         self.forwarder.count_rejected(question, waiting.client);
     }
 
-    /// Resolves the query in a new task and passes the answer to `send`.
+    /// Resolves the query in a new task, which begins on this thread, and passes the answer to
+    /// `send`.
     pub(crate) fn spawn_resolve(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
@@ -109,10 +111,9 @@ impl<B: Backend> Resolver<B> {
             return Err(NotAdmitted(waiting));
         };
 
-        // The threads of UDP are not part of the runtime.
         let this = Arc::clone(self);
         let task = async move { send(&this.resolve_waiting(waiting, client, place).await) };
-        self.tasks.spawn_on(task, &self.runtime);
+        inline_tasks::spawn(&self.tasks, &self.runtime, task);
         Ok(())
     }
 

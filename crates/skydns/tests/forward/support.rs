@@ -314,10 +314,11 @@ impl Fickle {
     }
 }
 
-/// Advances the clock without waiting in real time.
+/// Advances the clock without waiting in real time. Tasks whose timers are due then run.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
+    tokio::task::yield_now().await;
     tokio::time::resume();
 }
 

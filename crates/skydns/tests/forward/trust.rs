@@ -1,6 +1,6 @@
 //! Forged replies and loops. Only replies from the queried upstream are accepted.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -14,32 +14,99 @@ use crate::support::{
     GOOD, PATIENCE, Subject, address, answers_with, good, refuses, short_limits, unused_address,
 };
 
-#[tokio::test]
-async fn ids_and_ports_are_random() {
-    const QUERIES: usize = 400;
-    const HALF: std::ops::Range<usize> = QUERIES / 4..QUERIES * 3 / 4;
+/// Number of queries, one after the other, whose IDs and ports are compared.
+const QUERIES: usize = 400;
+
+/// Sends [`QUERIES`] queries and returns the packets that arrived.
+async fn ask_many() -> Vec<Asked> {
     let upstream = Upstream::start(answers_with(1)).await;
     let subject = Subject::new(ForwardLimits::default());
     for n in 0..QUERIES {
         let name = format!("n{n}.test.");
         assert_eq!(subject.ask_a(&name, &[upstream.addr()]).await, GOOD);
     }
-    let asked = upstream.asked();
+    upstream.asked()
+}
+
+/// A socket carries at most 64 queries, and queries choose among eight sockets: an attacker knows
+/// neither the socket nor its port.
+#[tokio::test]
+async fn queries_choose_among_changing_ports() {
+    let asked = ask_many().await;
+    let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
+
+    let mut queries_by_port: HashMap<u16, usize> = HashMap::new();
+    for port in &ports {
+        *queries_by_port.entry(*port).or_default() += 1;
+    }
+    let most = queries_by_port.values().max();
+    assert!(most <= Some(&64), "a port carries {most:?} queries");
+    assert!(
+        queries_by_port.len() >= 8,
+        "{} ports",
+        queries_by_port.len()
+    );
+
+    // One of eight pairs chooses the same socket again.
+    let stays = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!(stays < QUERIES / 4, "the port stays {stays} times");
+    let used: HashSet<_> = ports.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    assert!(used.len() > 40, "{} pairs of ports", used.len());
+}
+
+/// Replies that arrive twice, as after a repeated query, are no forgeries.
+#[tokio::test]
+async fn repeated_replies_are_no_mismatches() {
+    let upstream = Upstream::start(|asked: &Asked| {
+        let reply = address(asked, 1).wire();
+        Reaction::send(reply.clone()).then(Act::Send(reply))
+    })
+    .await;
+    let subject = Subject::new(ForwardLimits::default());
+
+    for n in 0..200 {
+        let name = format!("n{n}.test.");
+        assert_eq!(subject.ask_a(&name, &[upstream.addr()]).await, GOOD);
+    }
+    assert_eq!(subject.errors("mismatch"), 0);
+}
+
+/// An ICMP error of one query is no failure of the next: the upstream has returned meanwhile.
+#[tokio::test]
+async fn returned_upstream_answers_first_query() {
+    let address = unused_address();
+    let subject = Subject::new(short_limits());
+    for n in 0..50 {
+        let name = format!("dead{n}.test.");
+        assert_ne!(subject.ask_a(&name, &[address]).await, GOOD);
+    }
+
+    let _upstream = Upstream::start_on(address, good).await;
+    for n in 0..50 {
+        let name = format!("alive{n}.test.");
+        assert_eq!(subject.ask_a(&name, &[address]).await, GOOD, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn ids_are_random() {
+    const HALF: std::ops::Range<usize> = QUERIES / 4..QUERIES * 3 / 4;
+    let asked = ask_many().await;
     let ids: Vec<u16> = asked
         .iter()
         .map(|asked| u16::from_be_bytes([asked.packet[0], asked.packet[1]]))
         .collect();
-    let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
-    for (what, values, distinct) in [("IDs", &ids, QUERIES - 20), ("ports", &ports, QUERIES - 40)] {
-        let seen: HashSet<_> = values.iter().collect();
-        assert!(seen.len() >= distinct, "{} distinct {what}", seen.len());
-        let pairs = || values.windows(2);
-        let rising = pairs().filter(|pair| pair[0] < pair[1]).count();
-        assert!(HALF.contains(&rising), "{what} rise {rising} times");
-        let steps: HashSet<_> = pairs().map(|pair| pair[1].wrapping_sub(pair[0])).collect();
-        let steps = steps.len();
-        assert!(steps > QUERIES / 2, "{what} differ by {steps} amounts");
-    }
+    let seen: HashSet<_> = ids.iter().collect();
+    assert!(seen.len() >= QUERIES - 20, "{} distinct IDs", seen.len());
+    let pairs = || ids.windows(2);
+    let rising = pairs().filter(|pair| pair[0] < pair[1]).count();
+    assert!(HALF.contains(&rising), "IDs rise {rising} times");
+    let steps: HashSet<_> = pairs().map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    assert!(
+        steps.len() > QUERIES / 2,
+        "IDs differ by {} amounts",
+        steps.len()
+    );
     for bit in 0..16 {
         let set = ids.iter().filter(|id| *id >> bit & 1 == 1).count();
         assert!(

@@ -1,0 +1,281 @@
+//! The UDP sockets to all upstreams.
+//!
+//! Opening and closing a socket costs more than a query, so each socket is used for some queries,
+//! for a short time. An attacker who forges a reply has to guess which of the sockets carries the
+//! query, the port of that socket, and the ID: queries choose among [`SOCKETS`] sockets at random.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use wire::Upstream;
+
+use super::receiver::{self, WAKE};
+use super::socket::{QueryOutcome, UpstreamSocket};
+use crate::forward::UpstreamQuery;
+use crate::forward::failure::UpstreamFailure;
+use crate::forward::metrics::UpstreamMetrics;
+
+/// Number of sockets to one upstream from which queries choose.
+const SOCKETS: usize = 8;
+
+/// Opens sockets for queries. A thread receives the replies; it starts with the first query.
+#[derive(Debug, Default)]
+pub(in crate::forward) struct UdpSockets {
+    receiving: Mutex<Option<Arc<OpenSockets>>>,
+}
+
+/// What the senders and the receiving thread share.
+#[derive(Debug)]
+pub(super) struct OpenSockets {
+    pub(super) epoll: Epoll,
+    /// Wakes the receiving thread, to end it or to make it look for old sockets.
+    wake: EventFd,
+    table: Mutex<SocketTable>,
+}
+
+#[derive(Debug, Default)]
+struct SocketTable {
+    /// Every open socket, by its token.
+    open: HashMap<u64, Arc<UpstreamSocket>>,
+    /// The sockets from which queries to an upstream choose.
+    current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>>,
+    last_token: u64,
+    stopped: bool,
+}
+
+/// A query that was sent. Dropping it ends the wait for the reply.
+pub(super) struct SentQuery {
+    socket: Arc<UpstreamSocket>,
+    sockets: Arc<OpenSockets>,
+    id: u16,
+    message: Vec<u8>,
+    outcome: oneshot::Receiver<QueryOutcome>,
+}
+
+impl UdpSockets {
+    /// Sends `query` to `upstream`. Must be called within the runtime.
+    pub(super) fn send_query(
+        &self,
+        upstream: &Upstream,
+        query: &UpstreamQuery,
+        edns: bool,
+        metrics: &Arc<UpstreamMetrics>,
+    ) -> Result<SentQuery, UpstreamFailure> {
+        let sockets = self
+            .receiving()
+            // This machine lacks a descriptor or a thread; the upstream is not at fault.
+            .map_err(|_| UpstreamFailure::NoSocket)?;
+        let added = sockets.add_query(upstream, query, metrics)?;
+
+        let sent = SentQuery {
+            message: query.encode(added.id, edns),
+            socket: added.socket,
+            sockets,
+            id: added.id,
+            outcome: added.outcome,
+        };
+        sent.send_first()?;
+        Ok(sent)
+    }
+
+    fn receiving(&self) -> std::io::Result<Arc<OpenSockets>> {
+        let mut receiving = self.receiving.lock();
+        if let Some(sockets) = &*receiving {
+            return Ok(Arc::clone(sockets));
+        }
+
+        let sockets = Arc::new(OpenSockets::new()?);
+        receiver::start(Arc::clone(&sockets), Handle::current())?;
+        *receiving = Some(Arc::clone(&sockets));
+        Ok(sockets)
+    }
+}
+
+impl Drop for UdpSockets {
+    fn drop(&mut self) {
+        if let Some(sockets) = self.receiving.get_mut() {
+            sockets.stop();
+        }
+    }
+}
+
+/// A query that was added to a socket and is not sent yet.
+struct AddedQuery {
+    socket: Arc<UpstreamSocket>,
+    id: u16,
+    outcome: oneshot::Receiver<QueryOutcome>,
+}
+
+impl OpenSockets {
+    fn new() -> nix::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        Ok(Self {
+            epoll,
+            wake,
+            table: Mutex::default(),
+        })
+    }
+
+    /// Adds the query to one of the sockets to `upstream`, chosen at random. Replaces the socket if
+    /// it is used up.
+    fn add_query(
+        &self,
+        upstream: &Upstream,
+        query: &UpstreamQuery,
+        metrics: &Arc<UpstreamMetrics>,
+    ) -> Result<AddedQuery, UpstreamFailure> {
+        let now = Instant::now();
+        let choice = rand::random_range(0..SOCKETS);
+        let mut table = self.table.lock();
+
+        let current = table.current.get(upstream);
+        if let Some(socket) = current.and_then(|current| current.get(choice))
+            && let Some((id, outcome)) = socket.add_query(query, now)
+        {
+            let socket = Arc::clone(socket);
+            return Ok(AddedQuery {
+                socket,
+                id,
+                outcome,
+            });
+        }
+
+        let socket = self.open_socket(&mut table, upstream, metrics)?;
+        let replaced = table.put_in_use(upstream, choice, Arc::clone(&socket));
+        if let Some(replaced) = replaced
+            && replaced.is_finished(now)
+        {
+            table.open.remove(&replaced.token());
+        }
+
+        let added = socket.add_query(query, now);
+        let (id, outcome) = added.ok_or(UpstreamFailure::NoSocket)?;
+        Ok(AddedQuery {
+            socket,
+            id,
+            outcome,
+        })
+    }
+
+    fn open_socket(
+        &self,
+        table: &mut SocketTable,
+        upstream: &Upstream,
+        metrics: &Arc<UpstreamMetrics>,
+    ) -> Result<Arc<UpstreamSocket>, UpstreamFailure> {
+        table.last_token += 1;
+        let token = table.last_token;
+        let socket = Arc::new(UpstreamSocket::open(upstream, token, metrics)?);
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
+        self.epoll
+            .add(socket.socket().as_fd(), event)
+            .map_err(|_| UpstreamFailure::NoSocket)?;
+
+        // Without sockets the receiving thread waits without a limit.
+        if table.open.is_empty() {
+            self.wake_receiver();
+        }
+        table.open.insert(token, Arc::clone(&socket));
+        Ok(socket)
+    }
+
+    fn wake_receiver(&self) {
+        // A full counter is an event, too.
+        let _ = self.wake.write(1);
+    }
+
+    /// Resets the event of [`wake_receiver`](Self::wake_receiver).
+    pub(super) fn clear_wake(&self) {
+        let _ = self.wake.read();
+    }
+
+    pub(super) fn find(&self, token: u64) -> Option<Arc<UpstreamSocket>> {
+        self.table.lock().open.get(&token).cloned()
+    }
+
+    /// Closes the sockets that are used for no further queries and have no query that waits.
+    /// Returns whether any socket is open.
+    pub(super) fn close_finished(&self, now: Instant) -> bool {
+        let mut table = self.table.lock();
+        table.open.retain(|_, socket| !socket.is_finished(now));
+
+        let SocketTable { open, current, .. } = &mut *table;
+        current.retain(|_, sockets| {
+            sockets.retain(|socket| open.contains_key(&socket.token()));
+            !sockets.is_empty()
+        });
+        !open.is_empty()
+    }
+
+    fn close_if_finished(&self, socket: &UpstreamSocket) {
+        if socket.is_finished(Instant::now()) {
+            self.table.lock().open.remove(&socket.token());
+        }
+    }
+
+    fn stop(&self) {
+        self.table.lock().stopped = true;
+        self.wake_receiver();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.table.lock().stopped
+    }
+}
+
+impl SocketTable {
+    /// Makes `socket` the one at `choice` from which queries choose. Returns the one before.
+    fn put_in_use(
+        &mut self,
+        upstream: &Upstream,
+        choice: usize,
+        socket: Arc<UpstreamSocket>,
+    ) -> Option<Arc<UpstreamSocket>> {
+        let current = match self.current.get_mut(upstream) {
+            Some(current) => current,
+            None => self.current.entry(upstream.clone()).or_default(),
+        };
+        if let Some(place) = current.get_mut(choice) {
+            return Some(std::mem::replace(place, socket));
+        }
+        current.push(socket);
+        None
+    }
+}
+
+impl SentQuery {
+    /// Sends the query. The error of an earlier query on the socket does not count.
+    fn send_first(&self) -> Result<(), UpstreamFailure> {
+        self.socket
+            .send(&self.message)
+            .or_else(|_| self.socket.send(&self.message))
+    }
+
+    /// Sends the query once more.
+    pub(super) fn resend(&self) -> Result<(), UpstreamFailure> {
+        self.socket.send(&self.message)
+    }
+
+    /// Waits for the reply.
+    pub(super) async fn outcome(&mut self) -> QueryOutcome {
+        let outcome = (&mut self.outcome).await;
+        // The sender is gone only if the socket is.
+        outcome.unwrap_or(Err(UpstreamFailure::NoSocket))
+    }
+}
+
+impl Drop for SentQuery {
+    fn drop(&mut self) {
+        self.socket.end_query(self.id);
+        self.sockets.close_if_finished(&self.socket);
+    }
+}

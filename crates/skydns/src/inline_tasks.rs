@@ -1,0 +1,176 @@
+//! Tasks that run at once on the thread that starts or wakes them.
+//!
+//! A task of the async runtime costs at least one wake-up of another thread, which is more work
+//! than most replies of upstreams. A task of this module runs on the thread that starts it until it
+//! waits. When a thread of [`run_woken`] wakes it, it runs there; when any other thread does, it
+//! becomes a task of the runtime. Timers always belong to the runtime.
+//!
+//! A task must not block, as on any thread of the runtime.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use async_task::Runnable;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+thread_local! {
+    /// Woken tasks that this thread runs next; `None` if this thread runs no such tasks now.
+    static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
+}
+
+/// Starts a task, and runs it on this thread until it waits. `tracker` counts the task until its
+/// end. Within [`run_woken`], the task first runs when that function does.
+pub(crate) fn spawn(
+    tracker: &TaskTracker,
+    runtime: &Handle,
+    future: impl Future<Output = ()> + Send + 'static,
+) {
+    let later = runtime.clone();
+    let schedule = move |task| run_here_or_on(&later, task);
+    let (task, handle) = async_task::spawn(tracker.track_future(future), schedule);
+    handle.detach();
+
+    // The task's timers and sockets need the runtime.
+    let _context = runtime.enter();
+    run_woken(|| run_here_or_on(runtime, task));
+}
+
+/// Calls `wake`, and then runs on this thread the tasks that it woke, and those that they wake. The
+/// caller must have entered the runtime.
+pub(crate) fn run_woken<T>(wake: impl FnOnce() -> T) -> T {
+    let Some(_running) = RunningHere::begin() else {
+        // A caller further up runs the tasks.
+        return wake();
+    };
+
+    let result = wake();
+    while let Some(task) = next_woken() {
+        task.run();
+    }
+    result
+}
+
+fn run_here_or_on(runtime: &Handle, task: Runnable) {
+    let elsewhere = WOKEN.with_borrow_mut(|woken| match woken {
+        Some(woken) => {
+            woken.push_back(task);
+            None
+        }
+        None => Some(task),
+    });
+
+    if let Some(task) = elsewhere {
+        runtime.spawn(async move {
+            run_woken(|| task.run());
+        });
+    }
+}
+
+fn next_woken() -> Option<Runnable> {
+    WOKEN.with_borrow_mut(|woken| woken.as_mut()?.pop_front())
+}
+
+/// The time in which a thread runs the tasks that it wakes.
+struct RunningHere;
+
+impl RunningHere {
+    /// `None` if this thread runs such tasks already.
+    fn begin() -> Option<Self> {
+        WOKEN.with_borrow_mut(|woken| {
+            if woken.is_some() {
+                return None;
+            }
+            *woken = Some(VecDeque::new());
+            Some(Self)
+        })
+    }
+}
+
+impl Drop for RunningHere {
+    fn drop(&mut self) {
+        // Tasks are left only if one panicked. They end without running, outside of the borrow.
+        drop(WOKEN.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread::{self, ThreadId};
+
+    use parking_lot::Mutex;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    type Threads = Arc<Mutex<Vec<ThreadId>>>;
+
+    /// Starts a task that notes its thread, waits, and notes its thread again.
+    fn spawn_waiting(threads: &Threads, tracker: &TaskTracker) -> oneshot::Sender<()> {
+        let (wake, woken) = oneshot::channel();
+        let threads = Arc::clone(threads);
+        spawn(tracker, &Handle::current(), async move {
+            threads.lock().push(thread::current().id());
+            let _ = woken.await;
+            threads.lock().push(thread::current().id());
+        });
+        wake
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn task_runs_where_it_is_woken() {
+        let threads = Threads::default();
+        let tracker = TaskTracker::new();
+        let wake = spawn_waiting(&threads, &tracker);
+        assert_eq!(*threads.lock(), [thread::current().id()]);
+
+        let runtime = Handle::current();
+        let waker = thread::spawn(move || {
+            let _context = runtime.enter();
+            run_woken(|| wake.send(()).unwrap());
+            thread::current().id()
+        });
+        let waker = waker.join().unwrap();
+
+        assert_eq!(*threads.lock(), [thread::current().id(), waker]);
+        assert!(tracker.is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn task_woken_elsewhere_runs_on_runtime() {
+        let threads = Threads::default();
+        let tracker = TaskTracker::new();
+        let wake = spawn_waiting(&threads, &tracker);
+
+        let waker = thread::spawn(move || {
+            wake.send(()).unwrap();
+            thread::current().id()
+        });
+        let waker = waker.join().unwrap();
+        tracker.close();
+        tracker.wait().await;
+
+        let threads = threads.lock();
+        assert_eq!(threads.len(), 2);
+        assert_ne!(threads[1], waker);
+    }
+
+    #[tokio::test]
+    async fn task_of_a_task_runs_after_it() {
+        let tracker = TaskTracker::new();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&order);
+        let inner_tracker = tracker.clone();
+
+        spawn(&tracker, &Handle::current(), async move {
+            let inner = Arc::clone(&noted);
+            spawn(&inner_tracker, &Handle::current(), async move {
+                inner.lock().push("inner");
+            });
+            noted.lock().push("outer");
+        });
+
+        assert_eq!(*order.lock(), ["outer", "inner"]);
+    }
+}
