@@ -15,6 +15,7 @@ pub mod api;
 pub mod cluster;
 pub mod distribution;
 pub mod echo;
+mod forwarders;
 pub mod hickory;
 pub mod kubedns;
 pub mod load;

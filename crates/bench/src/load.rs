@@ -26,6 +26,8 @@ pub struct Load {
     pub outstanding: u32,
     /// Duration of the load.
     pub span: Duration,
+    /// Queries a second; as many as possible if `None`.
+    pub rate: Option<u32>,
 }
 
 /// The result of a run of dnsperf.
@@ -57,6 +59,9 @@ impl Load {
             .arg(self.outstanding.to_string())
             .arg("-l")
             .arg(self.span.as_secs().to_string());
+        if let Some(rate) = self.rate {
+            command.arg("-Q").arg(rate.to_string());
+        }
         command
             .stdin(Stdio::null())
             .stderr(Stdio::null())

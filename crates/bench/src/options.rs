@@ -81,6 +81,8 @@ pub enum Scenario {
     Churn,
     /// Cluster names while queries for external names hang
     Outside,
+    /// CPU time per query for an external name, beside dnsmasq, Unbound and CoreDNS
+    Forwarded,
     /// Changes and forwarded queries while clients read /explain and /cache
     Pages,
     /// First answer and memory of the large cluster

@@ -11,10 +11,10 @@ use testkit::process::{Process, Program};
 use testkit::processes::{Pid, cpu_time, descendants};
 use testkit::query::Query;
 
-use crate::cluster::Cluster;
+use crate::cluster::DOMAIN;
 use crate::questions::Kind;
 use crate::setup::say;
-use crate::zone::Server;
+use crate::zone::{Server, ZoneFile};
 
 /// The environment variable that names further servers.
 pub const VARIABLE: &str = "BENCH_PEERS";
@@ -81,21 +81,22 @@ impl Peer {
     pub(crate) async fn of_zone(
         server: Server,
         directory: &Path,
-        cluster: &Cluster,
+        zone: &ZoneFile,
         threads: usize,
     ) -> anyhow::Result<Option<Self>> {
         let Some(program) = server.program() else {
             say(&format!(
-                "cost: without {}, which is not installed",
+                "without {}, which is not installed",
                 server.name()
             ));
             return Ok(None);
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let args = server.configure(directory, cluster, address, threads)?;
+        let args = server.configure(directory, zone, address, threads)?;
         Self::answering(
             server.name(),
             address,
+            &zone.origin,
             Program::tied(&program).args(args).start(),
         )
         .await
@@ -108,18 +109,20 @@ impl Peer {
         Self::answering(
             name,
             address,
+            &format!("{DOMAIN}."),
             program.args([format!("--listen={address}")]).start(),
         )
         .await
     }
 
-    /// Waits until the server of `process` answers.
-    async fn answering(
+    /// Waits until the server of `process` answers a query for `first`.
+    pub(crate) async fn answering(
         name: &str,
         address: SocketAddr,
+        first: &str,
         mut process: Process,
     ) -> anyhow::Result<Self> {
-        let query = Query::new("cluster.local.", "SOA").wire();
+        let query = Query::new(first, "SOA").wire();
         let answer = || client::udp(address, &query, ANSWER);
         process
             .try_until("answered", PATIENCE, answer)

@@ -28,6 +28,9 @@ pub struct Report {
     pub churn: Option<Vec<Churn>>,
     /// Latency of cluster names while queries for external names hang.
     pub outside: Option<Outside>,
+    /// CPU time per query for an external name.
+    #[serde(default)]
+    pub forwarded: Option<Forwarded>,
     /// Changes and forwarded queries while clients read pages.
     #[serde(default)]
     pub pages: Option<Pages>,
@@ -140,6 +143,85 @@ pub struct Outside {
     pub peak: u32,
 }
 
+/// CPU time per query for an external name, and what else a forwarder takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forwarded {
+    /// The forwarders, in the order of measurement.
+    pub rows: Vec<Forwarder>,
+}
+
+/// The results of one forwarder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forwarder {
+    /// The server.
+    pub server: String,
+    /// CPU time per query in microseconds, median of the rounds, for each load of
+    /// [`ForwardedLoad::ALL`].
+    pub microseconds: Vec<f64>,
+    /// Queries without an answer, of all rounds.
+    pub lost: u32,
+    /// Latency of names that are not cached, with a thousand queries a second.
+    pub uncached: Distribution,
+    /// Memory that ten thousand cached names take, in KiB.
+    pub cache_memory: u32,
+}
+
+/// A load of queries for external names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ForwardedLoad {
+    /// Names that are not cached, 3,000 queries a second.
+    Uncached,
+    /// Names that are not cached, as many queries as the server answers.
+    UncachedFullSpeed,
+    /// Cached names, 3,000 queries a second.
+    Cached,
+    /// Cached names, 40,000 queries a second.
+    CachedFast,
+}
+
+impl ForwardedLoad {
+    /// All loads.
+    pub const ALL: [Self; 4] = [
+        Self::Uncached,
+        Self::UncachedFullSpeed,
+        Self::Cached,
+        Self::CachedFast,
+    ];
+
+    /// The heading in tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Uncached => "uncached, 3,000 q/s",
+            Self::UncachedFullSpeed => "uncached, full speed",
+            Self::Cached => "cached, 3,000 q/s",
+            Self::CachedFast => "cached, 40,000 q/s",
+        }
+    }
+
+    /// Queries a second; `None` for as many as possible.
+    pub fn rate(self) -> Option<u32> {
+        match self {
+            Self::Uncached | Self::Cached => Some(3000),
+            Self::UncachedFullSpeed => None,
+            Self::CachedFast => Some(40_000),
+        }
+    }
+
+    /// Whether the names are cached.
+    pub fn is_cached(self) -> bool {
+        matches!(self, Self::Cached | Self::CachedFast)
+    }
+
+    /// The server that kubedns may cost no more than.
+    pub fn measure(self) -> &'static str {
+        if self.is_cached() {
+            "Unbound"
+        } else {
+            "dnsmasq"
+        }
+    }
+}
+
 /// Changes and forwarded queries while clients read pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pages {
@@ -212,6 +294,7 @@ impl Report {
             change: None,
             churn: None,
             outside: None,
+            forwarded: None,
             pages: None,
             large: None,
             real: None,
@@ -228,6 +311,7 @@ impl Report {
             change: self.change.or(earlier.change),
             churn: self.churn.or(earlier.churn),
             outside: self.outside.or(earlier.outside),
+            forwarded: self.forwarded.or(earlier.forwarded),
             pages: self.pages.or(earlier.pages),
             large: self.large.or(earlier.large),
             real: self.real.or(earlier.real),

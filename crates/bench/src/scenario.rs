@@ -3,6 +3,7 @@
 mod change;
 mod churn;
 mod cost;
+mod forwarded;
 mod outside;
 mod pages;
 mod real;
@@ -32,6 +33,9 @@ pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     }
     if options.wants(Scenario::Outside) {
         report.outside = Some(outside::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Forwarded) {
+        report.forwarded = forwarded::measure(bench).await?;
     }
     if options.wants(Scenario::Pages) {
         report.pages = Some(pages::measure(bench, &cluster).await?);

@@ -1,4 +1,5 @@
-//! The cluster as a static zone for the authoritative servers NSD and Knot DNS, if installed.
+//! Zone files for the authoritative servers NSD and Knot DNS, if installed: the cluster, and names
+//! outside of it.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,6 +8,46 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::cluster::{Cluster, DOMAIN};
+
+/// Domain of the external names.
+pub(crate) const OUTSIDE: &str = "outside.test";
+
+/// A zone file.
+#[derive(Debug)]
+pub(crate) struct ZoneFile {
+    /// Name of the zone, with a dot at the end.
+    pub(crate) origin: String,
+    text: String,
+}
+
+impl ZoneFile {
+    /// The queried records of `cluster`.
+    pub(crate) fn of_cluster(cluster: &Cluster) -> anyhow::Result<Self> {
+        Ok(Self {
+            origin: format!("{DOMAIN}."),
+            text: zone(cluster)?,
+        })
+    }
+
+    /// One address for every name below [`OUTSIDE`].
+    pub(crate) fn of_outside() -> Self {
+        let origin = format!("{OUTSIDE}.");
+        let text = format!(
+            "$ORIGIN {origin}\n$TTL 3600\n@ SOA ns hostmaster 1 28800 7200 604800 60\n@ NS ns\n\
+             ns A 127.0.0.1\n* A 192.0.2.1\n"
+        );
+        Self { origin, text }
+    }
+}
+
+/// The path of a program of the system, if installed.
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
+    let directories = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
+    directories
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|program| program.is_file())
+}
 
 /// A name server of zone files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,38 +72,34 @@ impl Server {
 
     /// The path of the program, if installed.
     pub(crate) fn program(self) -> Option<PathBuf> {
-        let name = if self == Self::Nsd { "nsd" } else { "knotd" };
-        let installed = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
-        installed
-            .iter()
-            .map(|directory| Path::new(directory).join(name))
-            .find(|program| program.is_file())
+        installed(if self == Self::Nsd { "nsd" } else { "knotd" })
     }
 
-    /// Writes the zone of `cluster` and a configuration for `address` and `threads` threads into
+    /// Writes `zone` and a configuration for `address` and `threads` threads into
     /// `directory`. Returns the arguments for a run in the foreground.
     pub(crate) fn configure(
         self,
         directory: &Path,
-        cluster: &Cluster,
+        zone: &ZoneFile,
         address: SocketAddr,
         threads: usize,
     ) -> anyhow::Result<Vec<String>> {
         let directory = directory.join(self.name());
         std::fs::create_dir_all(&directory)?;
-        std::fs::write(directory.join("zone"), zone(cluster)?).context("cannot write the zone")?;
+        std::fs::write(directory.join("zone"), &zone.text).context("cannot write the zone")?;
+        let ZoneFile { origin, .. } = zone;
         let (ip, port, at) = (address.ip(), address.port(), directory.display());
         let text = match self {
             Self::Nsd => format!(
                 "server:\n ip-address: {ip}@{port}\n server-count: {threads}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{at}\"\n \
                  database: \"\"\n zonelistfile: \"{at}/list\"\n xfrdfile: \"{at}/xfrd\"\n pidfile: \"{at}/pid\"\n \
                  minimal-responses: yes\n rrl-ratelimit: 0\nremote-control:\n control-enable: no\n\
-                 zone:\n name: {DOMAIN}\n zonefile: \"{at}/zone\"\n"
+                 zone:\n name: {origin}\n zonefile: \"{at}/zone\"\n"
             ),
             Self::Knot => format!(
                 "server:\n  listen: {ip}@{port}\n  udp-workers: {threads}\n  rundir: \"{at}\"\n\
                  database:\n  storage: \"{at}\"\ntemplate:\n  - id: default\n    storage: \"{at}\"\n    \
-                 zonefile-sync: -1\n    journal-content: none\nzone:\n  - domain: {DOMAIN}\n    file: zone\n"
+                 zonefile-sync: -1\n    journal-content: none\nzone:\n  - domain: {origin}\n    file: zone\n"
             ),
         };
         let configuration = directory.join("conf");

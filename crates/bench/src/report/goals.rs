@@ -1,7 +1,7 @@
 //! Goals, and the results that miss a goal. Goals for wall-clock time are shown but not enforced,
 //! because such times depend on the load of the machine.
 
-use super::{Cost, Pages, Report, Start};
+use super::{Cost, Forwarded, ForwardedLoad, Forwarder, Pages, Report, Start};
 
 /// Limit of resident memory with ten thousand Services, in MB.
 pub(super) const RESIDENT: f64 = 20.0;
@@ -20,6 +20,8 @@ pub(super) const READ: f64 = 2.0;
 pub(super) const SLOW_READERS: f64 = 1.0;
 /// Limit of the p99 from a change to the answer, in milliseconds.
 pub(super) const CHANGE: f64 = 50.0;
+/// Limit of the memory of cached names, as a multiple of that of dnsmasq.
+pub(super) const CACHE_MEMORY: f64 = 2.0;
 /// Name of the server that must meet the goals.
 const OURS: &str = "kubedns";
 
@@ -31,12 +33,14 @@ impl Report {
             .large
             .iter()
             .flat_map(|large| large.missed(LARGE_RESIDENT));
+        let forwarded = self.forwarded.iter().flat_map(Forwarded::missed);
         let pages = self.pages.iter().flat_map(Pages::missed);
         self.cost
             .iter()
             .flat_map(Cost::missed)
             .chain(start)
             .chain(large)
+            .chain(forwarded)
             .chain(pages)
             .collect()
     }
@@ -85,6 +89,44 @@ impl Start {
     }
 }
 
+impl Forwarded {
+    fn missed(&self) -> Vec<String> {
+        let Some(ours) = self.row_of(OURS) else {
+            return Vec::new();
+        };
+
+        let loads = ForwardedLoad::ALL.into_iter().enumerate();
+        let mut missed: Vec<String> = loads
+            .filter_map(|(index, load)| {
+                let cost = ours.microseconds.get(index)?;
+                let bar = self.row_of(load.measure())?.microseconds.get(index)?;
+                (cost > bar).then(|| {
+                    format!(
+                        "a forwarded query ({}) costs {cost:.1} us, more than {bar:.1} of {}",
+                        load.title(),
+                        load.measure()
+                    )
+                })
+            })
+            .collect();
+
+        if let Some(dnsmasq) = self.row_of("dnsmasq")
+            && f64::from(ours.cache_memory) > CACHE_MEMORY * f64::from(dnsmasq.cache_memory)
+        {
+            missed.push(format!(
+                "the cache takes {:.1} MB, more than {CACHE_MEMORY} times {:.1} MB of dnsmasq",
+                megabytes(ours.cache_memory),
+                megabytes(dnsmasq.cache_memory)
+            ));
+        }
+        missed
+    }
+
+    fn row_of(&self, server: &str) -> Option<&Forwarder> {
+        self.rows.iter().find(|row| row.server == server)
+    }
+}
+
 impl Pages {
     fn missed(&self) -> Vec<String> {
         let [idle, rows @ ..] = self.rows.as_slice() else {
@@ -121,6 +163,7 @@ pub(super) fn megabytes(kibibytes: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distribution::Distribution;
     use crate::questions::Kind;
     use crate::report::{Machine, Price};
 
@@ -161,5 +204,40 @@ mod tests {
                 "with 10000 Services the peak during relists is 28.7 MB, more than 26.6",
             ]
         );
+    }
+
+    fn forwarder(server: &str, microseconds: [f64; 4], cache_memory: u32) -> Forwarder {
+        Forwarder {
+            server: server.to_owned(),
+            microseconds: microseconds.to_vec(),
+            lost: 0,
+            uncached: Distribution {
+                count: 1,
+                p50: 0.1,
+                p99: 0.2,
+                max: 0.3,
+            },
+            cache_memory,
+        }
+    }
+
+    #[test]
+    fn dear_forwarded_query_misses_goal() {
+        let dnsmasq = forwarder("dnsmasq", [60.0, 30.0, 20.0, 9.0], 1000);
+        let unbound = forwarder("Unbound", [70.0, 35.0, 22.0, 10.0], 4000);
+        for (name, ours, memory, missed) in [
+            ("as cheap", [60.0, 30.0, 22.0, 10.0], 2000, 0),
+            ("uncached is dear", [61.0, 30.0, 22.0, 10.0], 2000, 1),
+            ("cached is dear", [60.0, 30.0, 22.0, 10.1], 2000, 1),
+            ("large cache", [60.0, 30.0, 22.0, 10.0], 2001, 1),
+        ] {
+            let rows = vec![
+                forwarder(OURS, ours, memory),
+                dnsmasq.clone(),
+                unbound.clone(),
+            ];
+            let found = Forwarded { rows }.missed();
+            assert_eq!(found.len(), missed, "{name}: {found:?}");
+        }
     }
 }

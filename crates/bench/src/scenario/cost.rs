@@ -18,7 +18,7 @@ use crate::peers::{self, Peer};
 use crate::questions::Kind;
 use crate::report::{Cost, Price};
 use crate::setup::{Bench, say};
-use crate::zone::Server;
+use crate::zone::{Server, ZoneFile};
 
 /// Name of the echo server that is the baseline.
 const ECHO: &str = "echo";
@@ -75,8 +75,9 @@ async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow:
         Peer::echo("echo in batches", sockets, true).await?,
         Peer::hickory(options.services, options.seed).await?,
     ];
+    let zone = ZoneFile::of_cluster(cluster)?;
     for server in Server::ALL {
-        servers.extend(Peer::of_zone(server, bench.directory(), cluster, sockets).await?);
+        servers.extend(Peer::of_zone(server, bench.directory(), &zone, sockets).await?);
     }
     servers.extend(peers::named(
         &std::env::var(peers::VARIABLE).unwrap_or_default(),
@@ -91,6 +92,7 @@ async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::R
         dnsperf: options.dnsperf.clone(),
         outstanding: options.outstanding,
         span: options.span(),
+        rate: None,
     };
     let before = server.cpu()?;
     let outcome = load.run(server.address, file).await?;

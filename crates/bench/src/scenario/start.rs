@@ -52,6 +52,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         dnsperf: bench.options.dnsperf.clone(),
         outstanding: bench.options.outstanding,
         span: LOAD,
+        rate: None,
     };
     load.run(kubedns.address(), &file).await?;
     let loaded = kubedns.usage()?;

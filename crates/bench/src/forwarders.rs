@@ -1,0 +1,148 @@
+//! Servers that forward queries for external names: kubedns, dnsmasq, Unbound and CoreDNS. All use
+//! one name server as their upstream, which answers every name of one zone.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use anyhow::Context as _;
+use testkit::ports::free_port;
+use testkit::process::Program;
+
+use crate::peers::Peer;
+use crate::setup::{Bench, say};
+use crate::zone::{OUTSIDE, Server, ZoneFile, installed};
+
+/// Number of external names that fit in each cache.
+pub(crate) const CACHED_NAMES: usize = 10_000;
+
+/// A name that every forwarder has to answer.
+const FIRST_NAME: &str = "first";
+
+/// Starts the upstream; `None` if NSD is not installed.
+pub(crate) async fn start_upstream(directory: &Path) -> anyhow::Result<Option<Peer>> {
+    Peer::of_zone(Server::Nsd, directory, &ZoneFile::of_outside(), 1).await
+}
+
+/// Starts kubedns with and without a cache, and the other forwarders that are installed, all with
+/// the upstream `upstream`.
+pub(crate) async fn start_forwarders(
+    bench: &Bench,
+    upstream: SocketAddr,
+) -> anyhow::Result<Vec<Peer>> {
+    let mut forwarders = Vec::new();
+    for (name, cache) in [("kubedns", CACHED_NAMES), ("kubedns without a cache", 0)] {
+        let address = free_address();
+        let args = kubedns_arguments(address, upstream, cache);
+        let program = Program::tied(&bench.kubedns).args(args);
+        forwarders.push(start(name, address, program).await?);
+    }
+
+    for (name, file) in [
+        ("dnsmasq", "dnsmasq"),
+        ("Unbound", "unbound"),
+        ("CoreDNS", "coredns"),
+    ] {
+        let Some(program) = installed(file) else {
+            say(&format!("without {name}, which is not installed"));
+            continue;
+        };
+        let address = free_address();
+        let args = match file {
+            "dnsmasq" => dnsmasq_arguments(address, upstream),
+            "unbound" => unbound_arguments(bench.directory(), address, upstream)?,
+            _ => coredns_arguments(bench.directory(), address, upstream)?,
+        };
+        let program = Program::tied(&program).args(args);
+        forwarders.push(start(name, address, program).await?);
+    }
+    Ok(forwarders)
+}
+
+async fn start(name: &str, address: SocketAddr, program: Program) -> anyhow::Result<Peer> {
+    let first = format!("{FIRST_NAME}.{OUTSIDE}.");
+    Peer::answering(name, address, &first, program.start())
+        .await
+        .with_context(|| format!("cannot start {name}"))
+}
+
+fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
+}
+
+/// kubedns without an API server: it forwards external names all the same.
+fn kubedns_arguments(address: SocketAddr, upstream: SocketAddr, cache: usize) -> Vec<String> {
+    vec![
+        "--domain=cluster.local.".to_owned(),
+        format!("--dns-bind-address={}", address.ip()),
+        format!("--dns-port={}", address.port()),
+        format!("--healthz-port={}", free_port()),
+        format!("--nameservers={upstream}"),
+        format!("--cache-size={cache}"),
+        "--resolv-conf=/dev/null".to_owned(),
+        format!("--kube-master-url=http://127.0.0.1:{}", free_port()),
+    ]
+}
+
+/// dnsmasq as in the stock manifest, but for the size of the cache.
+fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr) -> Vec<String> {
+    let mut args: Vec<String> = [
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--no-resolv",
+        "--no-hosts",
+        "--bind-interfaces",
+        "--pid-file",
+        "--user=",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    args.extend([
+        format!("--listen-address={}", address.ip()),
+        format!("--port={}", address.port()),
+        format!("--server={}#{}", upstream.ip(), upstream.port()),
+        format!("--cache-size={CACHED_NAMES}"),
+    ]);
+    args
+}
+
+/// Unbound with one thread, without DNSSEC.
+fn unbound_arguments(
+    directory: &Path,
+    address: SocketAddr,
+    upstream: SocketAddr,
+) -> anyhow::Result<Vec<String>> {
+    let text = format!(
+        "server:\n interface: {}\n port: {}\n do-daemonize: no\n chroot: \"\"\n username: \"\"\n \
+         pidfile: \"\"\n use-syslog: no\n num-threads: 1\n module-config: \"iterator\"\n \
+         do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n\
+         remote-control:\n control-enable: no\n\
+         forward-zone:\n name: \".\"\n forward-addr: {}@{}\n",
+        address.ip(),
+        address.port(),
+        upstream.ip(),
+        upstream.port()
+    );
+    let file = write_configuration(directory, "unbound.conf", &text)?;
+    Ok(vec!["-d".to_owned(), "-c".to_owned(), file])
+}
+
+fn coredns_arguments(
+    directory: &Path,
+    address: SocketAddr,
+    upstream: SocketAddr,
+) -> anyhow::Result<Vec<String>> {
+    let text = format!(
+        ".:{} {{\n bind {}\n forward . {upstream}\n cache 3600\n}}\n",
+        address.port(),
+        address.ip()
+    );
+    let file = write_configuration(directory, "Corefile", &text)?;
+    Ok(vec!["-conf".to_owned(), file])
+}
+
+/// Returns the path of the file.
+fn write_configuration(directory: &Path, name: &str, text: &str) -> anyhow::Result<String> {
+    let file = directory.join(name);
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file.display().to_string())
+}

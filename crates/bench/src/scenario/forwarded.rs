@@ -1,0 +1,211 @@
+//! Cost of a query for an external name, in CPU time of the server's process, beside other
+//! forwarders.
+//!
+//! All forwarders have the same upstream. Each measurement of names that are not cached queries new
+//! names, each once. The order of the forwarders alternates between rounds, and the median of the
+//! rounds counts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use fastrand::Rng;
+
+use crate::distribution::{Distribution, median};
+use crate::forwarders::{self, CACHED_NAMES};
+use crate::load::Load;
+use crate::peers::Peer;
+use crate::probe;
+use crate::report::{Forwarded, ForwardedLoad, Forwarder};
+use crate::setup::{Bench, say};
+use crate::zone::OUTSIDE;
+use testkit::processes::Usage;
+
+/// Names in a file for uncached queries: more than any server answers in one measurement.
+const NEW_NAMES: usize = 120_000;
+/// Names in a file for cached queries.
+const CACHED: usize = 1000;
+/// Duration of the queries whose latency is measured.
+const PULSE: Duration = Duration::from_secs(3);
+/// Names for these queries, of which there are a thousand a second.
+const PULSE_NAMES: usize = 4000;
+/// The tolerated fraction of lost queries. At full speed, dnsmasq loses some.
+const MAX_LOST: f64 = 0.01;
+
+/// Microseconds of CPU time per query, by index of the forwarder and load; one value per round.
+type Samples = BTreeMap<(usize, ForwardedLoad), Vec<f64>>;
+
+/// Measures the forwarders; `None` if NSD, their upstream, is not installed.
+pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> {
+    let Some(upstream) = forwarders::start_upstream(bench.directory()).await? else {
+        return Ok(None);
+    };
+    let peers = forwarders::start_forwarders(bench, upstream.address).await?;
+    let mut names = NewNames::new(bench);
+
+    let mut samples = Samples::new();
+    let mut lost = vec![0; peers.len()];
+    for round in 1..=bench.options.rounds {
+        say(&format!(
+            "forwarded: round {round} of {}",
+            bench.options.rounds
+        ));
+        for load in ForwardedLoad::ALL {
+            let mut order: Vec<usize> = (0..peers.len()).collect();
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            for index in order {
+                let peer = peers.get(index).context("no such server")?;
+                let measured = measure_load(bench, peer, load, &mut names).await?;
+                samples
+                    .entry((index, load))
+                    .or_default()
+                    .push(measured.microseconds);
+                if let Some(lost) = lost.get_mut(index) {
+                    *lost += measured.lost;
+                }
+            }
+        }
+    }
+
+    // Caches that are full already do not grow.
+    say("forwarded: latency and memory");
+    drop(peers);
+    let peers = forwarders::start_forwarders(bench, upstream.address).await?;
+    let mut rows = Vec::new();
+    for (index, peer) in peers.iter().enumerate() {
+        let cache_memory = memory_of_cached_names(bench, peer, &mut names).await?;
+        rows.push(Forwarder {
+            server: peer.name.clone(),
+            microseconds: ForwardedLoad::ALL
+                .into_iter()
+                .filter_map(|load| median(samples.get(&(index, load))?.clone()))
+                .collect(),
+            lost: lost.get(index).copied().unwrap_or_default(),
+            uncached: latency_of_new_names(peer, &mut names).await?,
+            cache_memory,
+        });
+    }
+    Ok(Some(Forwarded { rows }))
+}
+
+struct MeasuredLoad {
+    microseconds: f64,
+    lost: u32,
+}
+
+async fn measure_load(
+    bench: &Bench,
+    peer: &Peer,
+    load: ForwardedLoad,
+    names: &mut NewNames,
+) -> anyhow::Result<MeasuredLoad> {
+    let options = &bench.options;
+    let mut dnsperf = Load {
+        dnsperf: options.dnsperf.clone(),
+        outstanding: options.outstanding,
+        span: options.span(),
+        rate: load.rate(),
+    };
+    let file = if load.is_cached() {
+        let file = names.write_file(CACHED)?;
+        // The first queries fill the cache.
+        dnsperf.span = Duration::from_secs(1);
+        dnsperf.run(peer.address, &file).await?;
+        dnsperf.span = options.span();
+        file
+    } else {
+        names.write_file(NEW_NAMES)?
+    };
+
+    let before = peer.cpu()?;
+    let outcome = dnsperf.run(peer.address, &file).await?;
+    let used = peer.cpu()?.saturating_sub(before);
+
+    let right = outcome.rcodes.get("NOERROR").copied().unwrap_or_default();
+    if right != outcome.completed {
+        bail!("{} gives wrong answers: {:?}", peer.name, outcome.rcodes);
+    }
+    if outcome.completed == 0 || f64::from(outcome.lost) > MAX_LOST * f64::from(outcome.completed) {
+        bail!(
+            "{} loses {} of {} queries",
+            peer.name,
+            outcome.lost,
+            outcome.completed + outcome.lost
+        );
+    }
+    Ok(MeasuredLoad {
+        microseconds: used.as_secs_f64() * 1e6 / f64::from(outcome.completed),
+        lost: outcome.lost,
+    })
+}
+
+async fn latency_of_new_names(peer: &Peer, names: &mut NewNames) -> anyhow::Result<Distribution> {
+    let names = names.make(PULSE_NAMES);
+    let pulse = probe::pulse(peer.address, &names, PULSE).await?;
+    pulse
+        .answered
+        .with_context(|| format!("{} answers nothing", peer.name))
+}
+
+/// Memory in KiB that the cache takes for [`CACHED_NAMES`] names.
+async fn memory_of_cached_names(
+    bench: &Bench,
+    peer: &Peer,
+    names: &mut NewNames,
+) -> anyhow::Result<u32> {
+    // Buffers of the first queries are no part of the cache.
+    probe::pulse(peer.address, &names.make(200), Duration::from_millis(200)).await?;
+    let before = resident_memory(peer)?;
+    let file = names.write_file(CACHED_NAMES)?;
+    let load = Load {
+        dnsperf: bench.options.dnsperf.clone(),
+        outstanding: bench.options.outstanding,
+        span: Duration::from_secs(3),
+        rate: Some(5000),
+    };
+    load.run(peer.address, &file).await?;
+    Ok(resident_memory(peer)?.saturating_sub(before))
+}
+
+/// Resident memory in KiB.
+fn resident_memory(peer: &Peer) -> anyhow::Result<u32> {
+    let usage = Usage::of(peer.pid).with_context(|| format!("{} has ended", peer.name))?;
+    Ok(usage.resident)
+}
+
+/// Makes external names that no server has met.
+struct NewNames {
+    rng: Rng,
+    directory: PathBuf,
+}
+
+impl NewNames {
+    fn new(bench: &Bench) -> Self {
+        Self {
+            rng: Rng::with_seed(bench.options.seed),
+            directory: Path::to_owned(bench.directory()),
+        }
+    }
+
+    fn make(&mut self, count: usize) -> Vec<String> {
+        let prefix = self.rng.u64(..);
+        (0..count)
+            .map(|number| format!("n{prefix:x}-{number}.{OUTSIDE}."))
+            .collect()
+    }
+
+    /// Writes a file of queries for dnsperf.
+    fn write_file(&mut self, count: usize) -> anyhow::Result<PathBuf> {
+        let mut lines = String::new();
+        for name in self.make(count) {
+            writeln!(lines, "{name} A")?;
+        }
+        let path = self.directory.join("forwarded.queries");
+        std::fs::write(&path, lines).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
