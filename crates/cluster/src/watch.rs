@@ -19,6 +19,7 @@
 //!   |
 //!   +---> position                               where the next list or watch begins
 //!   +---> failure --> failure_log                how long to wait, and what to log
+//!           +-----> turns                        when many instances list together
 //! ```
 
 mod encoding;
@@ -32,6 +33,7 @@ mod position;
 mod request;
 mod response;
 mod scoped;
+mod turns;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -44,6 +46,7 @@ pub use feed::{CollectionFeed, ReceiverGone};
 pub use metrics::{FeedMetrics, WatchMetrics};
 pub use request::{Collection, Namespaces, Scope, get_document, list_objects};
 pub use scoped::ScopedFeed;
+pub use turns::{ListTurns, ListTurnsFinder};
 
 /// An event and the time when it reached this process.
 #[derive(Debug)]
@@ -112,6 +115,8 @@ pub struct WatchTiming {
     /// Time after which a refusal counts as lasting. A starting API server briefly refuses
     /// everything.
     pub refusal_lasts: Duration,
+    /// The turns of lists whose cause other instances may share.
+    pub turns: ListTurns,
 }
 
 impl Default for WatchTiming {
@@ -125,6 +130,7 @@ impl Default for WatchTiming {
             max_pause: Duration::from_secs(4),
             max_pause_refused: Duration::from_mins(5),
             refusal_lasts: Duration::from_mins(1),
+            turns: ListTurns::default(),
         }
     }
 }

@@ -10,4 +10,5 @@ mod feeds {
     mod running_feed;
     mod scoped;
     mod scripted_server;
+    mod turns;
 }

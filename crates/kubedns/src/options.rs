@@ -1,6 +1,7 @@
 //! Command line and environment: the flags and variables of kube-dns, and new flags.
 
 mod clusterset;
+mod daemon_set;
 mod etcd;
 mod exposition;
 mod external;
@@ -37,6 +38,7 @@ use skydns::forward::TlsTrust;
 pub use crate::tap::dnstap::{DnstapOutput, DnstapReader, DnstapReaderError};
 pub use cluster::domains::{ClusterDomains, ClusterDomainsError, Domain, DomainError};
 pub use clusterset::ClusterSetError;
+pub use daemon_set::{DaemonSetName, DaemonSetNameError};
 pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
 pub use explain::DnsmasqTopology;
 pub use exposition::{Exposition, MetricsPort};
@@ -164,6 +166,10 @@ pub struct Options {
     /// (trafficDistribution); needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
+    /// daemon set of this pod, as NAMESPACE/NAME: while many of its pods start, the first lists of
+    /// this one wait for their turn; needs the permission to get it
+    #[arg(long, value_name = "string", default_value = "")]
+    pub daemonset: DaemonSetName,
     /// domain of Services by their external addresses: name.namespace.DOMAIN, with load balancer
     /// addresses and external IPs
     #[arg(long, value_name = "string", default_value = "")]

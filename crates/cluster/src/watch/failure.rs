@@ -229,7 +229,10 @@ impl FeedPauses {
     ) -> Duration {
         let longest = *self.timing.backoff.end();
         match failure {
-            RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => self.relist_pause(),
+            // An API server that returns knows no older version, so all instances list.
+            RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => {
+                self.relist_pause() + self.timing.turns.relist_pause()
+            }
             // The pauses stay short, so that a recovery is noticed within seconds.
             RequestFailure::Unreachable(_) => self.unreachable.pause(self.timing.max_pause),
 

@@ -49,6 +49,7 @@ pub(crate) fn fast_timing() -> WatchTiming {
         max_pause: ms(100),
         max_pause_refused: ms(50),
         refusal_lasts: ms(200),
+        ..WatchTiming::default()
     }
 }
 

@@ -172,6 +172,16 @@ pub(crate) fn page_response(version: u32, items: &[Value], next: Option<&str>) -
     )
 }
 
+/// A response with a single object.
+pub(crate) fn object_response(object: &Value) -> ScriptedResponse {
+    respond(
+        200,
+        &[],
+        vec![(Duration::ZERO, object.to_string())],
+        BodyEnd::Complete,
+    )
+}
+
 /// A response with this status code and a `Status` object.
 pub(crate) fn error_response(code: u16) -> ScriptedResponse {
     let status = json!({ "kind": "Status", "code": code, "message": format!("code {code}") });

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cluster::connect::Connection;
-use cluster::index::{Index, PodMode};
+use cluster::index::{Index, PodMode, SyncProgress};
 use cluster::objects::Event;
 use cluster::snapshot::{Published, Snapshot};
-use cluster::watch::{ReceivedEvent, Scope};
+use cluster::watch::{ListTurns, ListTurnsFinder, ReceivedEvent, Scope};
 use daemon::one_thread::SingleThread;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
@@ -28,7 +28,7 @@ use crate::config::ConfigFeed;
 use crate::etcd::EtcdZones;
 use crate::index_task::{IndexTask, SnapshotRead, SnapshotWriter};
 use crate::metrics::Metrics;
-use crate::options::{ConfigFrom, Options, RecordSource, TransferTo};
+use crate::options::{ConfigFrom, DaemonSetName, Options, RecordSource, TransferTo};
 use crate::sole_server::SoleServerFinder;
 use crate::status::Status;
 use crate::tap::owners::ClientOwners;
@@ -148,7 +148,9 @@ impl BoundKubedns {
         };
         tasks.lasting("looking for other servers", sole_server.run(stop.clone()));
 
+        let daemon_set = self.server.options.daemonset.clone();
         let watches = ApiServerWatches {
+            turns: find_turns(daemon_set, &self.connection, &self.status, &mut tasks, stop),
             connection: self.connection,
             metrics: self.metrics,
             sink: self.index_inputs.events,
@@ -229,6 +231,30 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     })?;
     tracing::info!(url = connection.url(), "using the API server");
     Ok(Arc::new(connection))
+}
+
+/// Starts to ask for the turn of the lists, if the pods of a `DaemonSet` share the API server.
+fn find_turns(
+    daemon_set: DaemonSetName,
+    connection: &Arc<Connection>,
+    status: &Status,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> ListTurns {
+    let Some((namespace, name)) = daemon_set.0 else {
+        return ListTurns::default();
+    };
+    let finder = ListTurnsFinder::new(&namespace, &name);
+    let turns = finder.turns();
+
+    let connection = Arc::clone(connection);
+    let status = status.clone();
+    let stop = stop.clone();
+    tasks.lasting("waiting for the turn of the lists", async move {
+        let has_records = || status.progress() == SyncProgress::Stale;
+        finder.run(&connection, has_records, stop).await;
+    });
+    turns
 }
 
 /// Gives the index what is known before the first lists: the zones to come, the configuration and

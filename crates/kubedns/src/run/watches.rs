@@ -9,7 +9,9 @@ use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Service
 use cluster::records::EndpointNames;
 use cluster::watch::endpoints::EndpointsFeed;
 use cluster::watch::nodes::{self, NodesFeed};
-use cluster::watch::{Collection, CollectionFeed, ReceivedEvent, ScopedFeed, WatchTiming};
+use cluster::watch::{
+    Collection, CollectionFeed, ListTurns, ReceivedEvent, ScopedFeed, WatchTiming,
+};
 use cluster::watch::{Namespaces, Scope};
 use daemon::one_thread::SingleThread;
 use daemon::tasks::Tasks;
@@ -30,6 +32,8 @@ pub(super) struct ApiServerWatches {
     pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
     /// The node of this process, if a flag needs it.
     pub(super) own_node: Option<String>,
+    /// When the lists of all objects may begin.
+    pub(super) turns: ListTurns,
 }
 
 impl ApiServerWatches {
@@ -47,10 +51,12 @@ impl ApiServerWatches {
             let feed = self
                 .feed(scope, Event::Namespace)
                 .needed_for("--namespace-selector");
-            tasks.lasting("watching namespaces", thread.run(feed.run(stop.clone())));
+            let run = self.in_turn(feed.run(stop.clone()), stop);
+            tasks.lasting("watching namespaces", thread.run(run));
         }
         if let Some(feed) = self.pods_feed(options, scope) {
-            tasks.lasting("watching pods", thread.run(feed.run(stop.clone())));
+            let run = self.in_turn(feed.run(stop.clone()), stop);
+            tasks.lasting("watching pods", thread.run(run));
         }
         if !options.clusterset_domain.0.is_empty() {
             self.start_clusterset(tasks, thread, scope, stop);
@@ -62,10 +68,8 @@ impl ApiServerWatches {
         // Kinds that are always needed.
         self.start_services(tasks, thread, options, scope, stop);
         let endpoints = self.endpoints_feed(options, scope);
-        tasks.lasting(
-            "watching endpoints",
-            thread.run(endpoints.run(stop.clone())),
-        );
+        let run = self.in_turn(endpoints.run(stop.clone()), stop);
+        tasks.lasting("watching endpoints", thread.run(run));
         let nodes = self.nodes_feed();
         tasks.lasting("watching nodes", thread.run(nodes.run(stop.clone())));
     }
@@ -79,16 +83,17 @@ impl ApiServerWatches {
         scope: &Scope,
         stop: &CancellationToken,
     ) {
-        let stop = stop.clone();
         let name = "watching services";
 
         // Only an external zone needs the fields of external addresses.
         if options.external_zone.0.is_empty() {
             let feed = self.feed::<Service>(scope, Event::Service);
-            tasks.lasting(name, thread.run(feed.run(stop)));
+            let run = self.in_turn(feed.run(stop.clone()), stop);
+            tasks.lasting(name, thread.run(run));
         } else {
             let feed = self.feed(scope, exposed_service);
-            tasks.lasting(name, thread.run(feed.run(stop)));
+            let run = self.in_turn(feed.run(stop.clone()), stop);
+            tasks.lasting(name, thread.run(run));
         }
     }
 
@@ -122,7 +127,7 @@ impl ApiServerWatches {
             zones: options.prefer_zone != PreferZone::Off,
             scope: scope.clone(),
             connection: Arc::clone(&self.connection),
-            timing: WatchTiming::default(),
+            timing: self.timing(),
             metrics: self.metrics.watch.clone(),
             sink: self.sink.clone(),
             in_force: self.endpoints_source.clone(),
@@ -133,7 +138,7 @@ impl ApiServerWatches {
     fn nodes_feed(&self) -> NodesFeed<Arc<InForce>> {
         NodesFeed {
             connection: Arc::clone(&self.connection),
-            timing: WatchTiming::default(),
+            timing: self.timing(),
             metrics: self.metrics.watch.clone(),
             sink: self.sink.clone(),
             settings: self.in_force.clone(),
@@ -172,6 +177,32 @@ impl ApiServerWatches {
         ))
     }
 
+    /// The timing of a feed of many objects.
+    fn timing(&self) -> WatchTiming {
+        WatchTiming {
+            turns: self.turns.clone(),
+            ..WatchTiming::default()
+        }
+    }
+
+    /// `feed`, whose lists wait until many other pods have listed.
+    fn in_turn<F>(
+        &self,
+        feed: F,
+        stop: &CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let turn = self.turns.clone().wait_for_first();
+        let stop = stop.clone();
+        async move {
+            if stop.run_until_cancelled(turn).await.is_some() {
+                feed.await;
+            }
+        }
+    }
+
     /// A feed of the objects of one kind within the scope.
     fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         self.feed_of(Collection::in_scope(T::KIND, scope), wrap)
@@ -185,7 +216,7 @@ impl ApiServerWatches {
         ScopedFeed::new(
             &self.connection,
             collections,
-            &WatchTiming::default(),
+            &self.timing(),
             self.metrics.watch.feed(T::KIND),
             self.sink.clone(),
             wrap,
