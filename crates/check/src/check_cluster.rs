@@ -5,6 +5,7 @@
 
 mod api_server;
 mod names;
+mod nodes;
 mod page;
 mod pod;
 mod report;
@@ -182,7 +183,7 @@ async fn check_all(options: &Options) -> Vec<CheckLine> {
 
 /// The place of a group in the report.
 fn group_position(group: &str) -> usize {
-    ["API server", "pod", "upstreams", "configuration"]
+    ["API server", "nodes", "pod", "upstreams", "configuration"]
         .iter()
         .position(|known| *known == group)
         .unwrap_or(usize::MAX)

@@ -17,13 +17,14 @@ use reports::sidecar::SidecarStatus;
 use serde_json::Value;
 
 use super::Options;
+use super::nodes::check_nodes;
 use super::report::{CheckLine, milliseconds};
 use crate::check_config::{ConfigData, find_mistakes};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each part of its body.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound of the listed Services. The checks look among them for headless Services and
 /// `default/kubernetes`.
 const MAX_SERVICES: usize = 500;
@@ -122,6 +123,7 @@ pub(super) async fn check_api_server(
     if !is_unreachable {
         checks.extend(check_permissions(&connection, status, Caller::of(options)).await);
         checks.extend(check_config_map(options, &connection, status).await);
+        checks.extend(check_nodes(&connection).await);
         services = read_services(&connection).await;
     }
     ApiServerChecks { checks, services }

@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 
 use apiserver::{Resource, RunningApiServer};
-use serde_json::Value;
-use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless};
+use serde_json::{Value, json};
+use testkit::objects::{
+    mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_node,
+};
 use testkit::ports::free_port;
 use testkit::process::Program;
 use testkit::upstream::Upstream;
@@ -186,4 +188,66 @@ async fn configuration_is_checked_with_the_flags() {
             .collect();
         assert_says(&check(&words).await.1, outcome, &line, "");
     }
+}
+
+/// A Service that prefers the pod of the client's node has one on each, or `check` names the others.
+#[tokio::test]
+async fn node_without_pod_is_named() {
+    let cluster = cluster();
+    let upstream = Upstream::answering("198.51.100.1").await;
+    let kubedns = ready(&cluster, upstream.addr()).await;
+    let mut service = mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53"]);
+    cluster.set(service.clone());
+    let (_, checks) = check(&words(&cluster, &kubedns)).await;
+    assert!(
+        !checks.iter().any(|(_, line)| line.contains("node")),
+        "{checks:#?}"
+    );
+
+    service["spec"]["trafficDistribution"] = "PreferSameNode".into();
+    cluster.set(service);
+    let unlisted = "the nodes and their pods cannot be listed";
+    let (_, checks) = check(&words(&cluster, &kubedns)).await;
+    assert_says(&checks, "skipped", unlisted, "nodes");
+
+    cluster.faults.clear();
+    cluster.set(own_pods(&["node-1"]));
+    for node in ["node-1", "node-2"] {
+        cluster.set(ready_node(node));
+    }
+    let without = "1 node has no ready pod of kube-dns, of 2";
+    let (code, checks) = check(&words(&cluster, &kubedns)).await;
+    assert_eq!(code, 0, "{checks:#?}");
+    assert_says(&checks, "warning", without, "node-2");
+
+    cluster.set(own_pods(&["node-1", "node-2"]));
+    let (_, checks) = check(&words(&cluster, &kubedns)).await;
+    assert_says(
+        &checks,
+        "passed",
+        "2 nodes have a ready pod of kube-dns each",
+        "",
+    );
+    kubedns.stop().await;
+}
+
+fn ready_node(name: &str) -> Value {
+    let mut node = mk_node(name, &[("kubernetes.io/os", "linux")]);
+    node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    node
+}
+
+/// The slice of the DNS Service, with a pod on each of these nodes and a hint for it.
+fn own_pods(nodes: &[&str]) -> Value {
+    let mut slice = mk_endpoint_slice("kube-system", "kube-dns", "1", &["10.244.1.2"], &["dns:53"]);
+    let endpoints = nodes.iter().map(|node| {
+        json!({
+            "addresses": ["10.244.1.2"],
+            "nodeName": node,
+            "conditions": {"ready": true},
+            "hints": {"forNodes": [{"name": node}]},
+        })
+    });
+    slice["endpoints"] = endpoints.collect();
+    slice
 }

@@ -1,0 +1,98 @@
+use serde_json::json;
+
+use super::super::report::CheckOutcome;
+use super::*;
+
+/// A slice with a pod on each of these nodes: name, readiness, and the node of its hint.
+fn pods_on(nodes: &[(&str, bool, Option<&str>)]) -> ServicePods {
+    let endpoints: Vec<_> = nodes
+        .iter()
+        .map(|(node, ready, hint)| {
+            let hints = hint.map(|node| json!({"forNodes": [{"name": node}]}));
+            json!({"addresses": ["10.0.0.1"], "nodeName": node, "conditions": {"ready": ready}, "hints": hints})
+        })
+        .collect();
+    let slice = json!({"addressType": "IPv4", "endpoints": endpoints});
+    ServicePods::of_slices(&[serde_json::from_value(slice).unwrap()])
+}
+
+fn names(nodes: &[&str]) -> BTreeSet<String> {
+    nodes.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn nodes_without_pods_are_named() {
+    let own = [
+        ("a", true, Some("a")),
+        ("b", true, Some("b")),
+        ("c", false, Some("c")),
+    ];
+    let pods = pods_on(&own);
+    let cases: [(&[&str], CheckOutcome, &str, &str); 4] = [
+        (
+            &["a", "b"],
+            CheckOutcome::Passed,
+            "2 nodes have a ready pod of kube-dns each",
+            "",
+        ),
+        (
+            &["a", "c"],
+            CheckOutcome::Warning,
+            "1 node has no ready pod of kube-dns, of 2",
+            "c",
+        ),
+        (
+            &["1", "2", "3", "4", "5", "6"],
+            CheckOutcome::Warning,
+            "6 nodes have no ready pod of kube-dns, of 6",
+            "1, 2, 3, 4, 5, ...",
+        ),
+        (
+            &["1", "2", "3", "4", "5", "a"],
+            CheckOutcome::Warning,
+            "5 nodes have no ready pod of kube-dns, of 6",
+            "1, 2, 3, 4, 5",
+        ),
+    ];
+    for (nodes, outcome, text, detail) in cases {
+        let checks = check_pods(&pods, &names(nodes));
+        let [check] = checks.as_slice() else {
+            panic!("{checks:?}")
+        };
+        assert_eq!(check.outcome, outcome, "{check:?}");
+        assert_eq!((&*check.text, &*check.detail), (text, detail));
+    }
+}
+
+#[test]
+fn preference_without_hints_is_reported() {
+    for (hint, expected) in [(None, 2), (Some("b"), 2), (Some("a"), 1)] {
+        let checks = check_pods(&pods_on(&[("a", true, hint)]), &names(&["a"]));
+        assert_eq!(checks.len(), expected, "{checks:?}");
+        assert_eq!(checks[0].outcome, CheckOutcome::Passed);
+        let last = &checks[expected - 1];
+        assert_eq!(
+            last.text.contains("no hints for nodes"),
+            hint != Some("a"),
+            "{last:?}"
+        );
+    }
+}
+
+#[test]
+fn ready_linux_nodes_expect_pods() {
+    let cases = [
+        (json!({"kubernetes.io/os": "linux"}), "True", true),
+        (json!({}), "True", true),
+        (json!({"kubernetes.io/os": "windows"}), "True", false),
+        (json!({"kubernetes.io/os": "linux"}), "Unknown", false),
+    ];
+    for (labels, ready, expected) in cases {
+        let node = json!({
+            "metadata": {"name": "a", "labels": labels},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        let node: Node = serde_json::from_value(node).unwrap();
+        assert_eq!(expects_pod(&node), expected, "{node:?}");
+    }
+}
