@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use async_task::Runnable;
 use tokio::runtime::Handle;
+use tokio::task::unconstrained;
 use tokio_util::task::TaskTracker;
 
 thread_local! {
@@ -28,7 +29,9 @@ pub(crate) fn spawn(
 ) {
     let later = runtime.clone();
     let schedule = move |task| run_here_or_on(&later, task);
-    let (task, handle) = async_task::spawn(tracker.track_future(future), schedule);
+    // A task that yields for the runtime's sake would be the next one of this thread again.
+    let future = tracker.track_future(unconstrained(future));
+    let (task, handle) = async_task::spawn(future, schedule);
     handle.detach();
 
     // The task's timers and sockets need the runtime.
@@ -154,6 +157,23 @@ mod tests {
         let threads = threads.lock();
         assert_eq!(threads.len(), 2);
         assert_ne!(threads[1], waker);
+    }
+
+    /// tokio makes a task yield after some work, and wakes it at once.
+    #[tokio::test]
+    async fn much_work_at_once_ends() {
+        const ITEMS: usize = 1000;
+        let tracker = TaskTracker::new();
+        let (sender, mut items) = tokio::sync::mpsc::channel(ITEMS);
+        for item in 0..ITEMS {
+            sender.try_send(item).unwrap();
+        }
+        drop(sender);
+
+        spawn(&tracker, &Handle::current(), async move {
+            while items.recv().await.is_some() {}
+        });
+        assert!(tracker.is_empty());
     }
 
     #[tokio::test]

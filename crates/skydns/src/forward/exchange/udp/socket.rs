@@ -45,7 +45,8 @@ struct UsedId {
 struct SocketQueries {
     used: Vec<UsedId>,
     mismatches: usize,
-    flooded: bool,
+    /// Whether the socket is used for no further queries, because of a flood or of silence.
+    retired: bool,
 }
 
 /// A connected socket on a port that the kernel picked at random (RFC 6056). The kernel drops
@@ -119,7 +120,7 @@ impl UpstreamSocket {
 
     fn takes_queries(&self, queries: &SocketQueries, now: Instant) -> bool {
         let is_young = now.saturating_duration_since(self.opened) < MAX_AGE;
-        is_young && !queries.flooded && queries.used.len() < MAX_QUERIES
+        is_young && !queries.retired && queries.used.len() < MAX_QUERIES
     }
 
     /// Ends the wait for the reply to `id`.
@@ -135,22 +136,32 @@ impl UpstreamSocket {
         !self.takes_queries(&queries, now) && !queries.any_waits()
     }
 
-    /// Sends a query message.
-    pub(super) fn send(&self, message: &[u8]) -> Result<(), UpstreamFailure> {
+    /// Uses the socket for no further queries. After silence, the way of this port may be dead, as
+    /// the server behind a Service that the port leads to.
+    pub(super) fn retire(&self) {
+        self.queries.lock().retired = true;
+    }
+
+    /// Sends the message of the query `id`.
+    pub(super) fn send(&self, id: u16, message: &[u8]) -> Result<(), UpstreamFailure> {
         let Err(error) = self.socket.send(message) else {
             return Ok(());
         };
 
         // The kernel reports the ICMP error of an earlier query once, and then sends.
         let failure = UpstreamFailure::from_talking(&error);
-        self.queries.lock().fail_all(failure);
-        Err(failure)
+        self.queries.lock().fail_others(id, failure);
+        self.socket
+            .send(message)
+            .map(drop)
+            .map_err(|error| UpstreamFailure::from_talking(&error))
     }
 
     /// Reads the datagrams that have arrived while queries wait for them, and passes replies on.
-    /// `buffer` has room for the largest datagram.
+    /// Another event reports what is left. `buffer` has room for the largest datagram.
     pub(super) fn receive_replies(&self, buffer: &mut [u8]) {
-        loop {
+        // A flood must not keep the thread from other sockets.
+        for _ in 0..MAX_QUERIES {
             let received = self.socket.recv(buffer);
             let mut queries = self.queries.lock();
             match received {
@@ -163,7 +174,6 @@ impl UpstreamSocket {
                 Err(error) => queries.fail_all(UpstreamFailure::from_talking(&error)),
             }
 
-            // Another event reports what arrives from now on.
             if !queries.any_waits() {
                 return;
             }
@@ -219,8 +229,14 @@ impl SocketQueries {
     fn count_mismatch(&mut self) {
         self.mismatches += 1;
         if self.mismatches > MAX_MISMATCHES {
-            self.flooded = true;
+            self.retired = true;
             self.fail_all(UpstreamFailure::Flooded);
+        }
+    }
+
+    fn fail_others(&mut self, id: u16, failure: UpstreamFailure) {
+        for used in self.used.iter_mut().filter(|used| used.id != id) {
+            used.finish(Err(failure));
         }
     }
 
@@ -248,4 +264,104 @@ fn bind_any_port(upstream: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+    use wire::rtype;
+
+    use super::*;
+    use crate::forward::ForwardMetrics;
+
+    /// A socket to the port of `server`.
+    fn socket_to(server: SocketAddr) -> UpstreamSocket {
+        let metrics = ForwardMetrics::new(&Registry::new()).unwrap();
+        let upstream = Upstream::from(server);
+        UpstreamSocket::open(&upstream, 1, &metrics.upstream(&upstream)).unwrap()
+    }
+
+    fn query() -> UpstreamQuery {
+        UpstreamQuery::new(b"\x01x\x04test\0", rtype::A)
+    }
+
+    fn silent_server() -> UdpSocket {
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+    }
+
+    #[test]
+    fn icmp_error_fails_earlier_queries_alone() {
+        let closed = silent_server().local_addr().unwrap();
+        let socket = socket_to(closed);
+        let now = Instant::now();
+        let (first_id, mut first) = socket.add_query(&query(), now).unwrap();
+        let (second_id, mut second) = socket.add_query(&query(), now).unwrap();
+
+        // The kernel reports that the port is closed when the next query is sent.
+        socket.send(first_id, b"first").unwrap();
+        assert!(first.try_recv().is_err());
+        socket.send(second_id, b"second").unwrap();
+        let failed = first.try_recv().unwrap();
+        assert_eq!(failed.unwrap_err(), UpstreamFailure::Refused);
+        assert!(second.try_recv().is_err(), "the second query was sent");
+
+        socket.receive_replies(&mut [0; 512]);
+        let failed = second.try_recv().unwrap();
+        assert_eq!(failed.unwrap_err(), UpstreamFailure::Refused);
+    }
+
+    #[test]
+    fn socket_takes_bounded_queries() {
+        let server = silent_server();
+        let now = Instant::now();
+        let socket = socket_to(server.local_addr().unwrap());
+        let queries: Vec<_> = (0..MAX_QUERIES)
+            .map(|_| socket.add_query(&query(), now).unwrap())
+            .collect();
+        assert!(socket.add_query(&query(), now).is_none());
+
+        let ids: std::collections::HashSet<u16> = queries.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids.len(), MAX_QUERIES, "an ID is used once");
+        assert!(!socket.is_finished(now));
+        for id in ids {
+            socket.end_query(id);
+        }
+        assert!(socket.is_finished(now));
+    }
+
+    #[test]
+    fn old_or_silent_socket_takes_no_query() {
+        let server = silent_server();
+        let now = Instant::now();
+        let old = socket_to(server.local_addr().unwrap());
+        assert!(old.add_query(&query(), now).is_some());
+        assert!(old.add_query(&query(), now + 2 * MAX_AGE).is_none());
+
+        let silent = socket_to(server.local_addr().unwrap());
+        silent.retire();
+        assert!(silent.add_query(&query(), now).is_none());
+        assert!(silent.is_finished(now));
+    }
+
+    #[test]
+    fn flood_leaves_the_thread_for_others() {
+        let server = silent_server();
+        let socket = socket_to(server.local_addr().unwrap());
+        let now = Instant::now();
+        let (used, _) = socket.add_query(&query(), now).unwrap();
+        let (_, mut waiting) = socket.add_query(&query(), now).unwrap();
+        socket.end_query(used);
+
+        // Repeated replies count for nothing, so they do not end the flood.
+        let client = socket.socket().local_addr().unwrap();
+        let target = (Ipv4Addr::LOCALHOST, client.port());
+        for _ in 0..2 * MAX_QUERIES {
+            server.send_to(&used.to_be_bytes(), target).unwrap();
+        }
+        socket.receive_replies(&mut [0; 512]);
+
+        assert!(waiting.try_recv().is_err());
+        let left = socket.socket().recv(&mut [0; 512]);
+        assert_eq!(left.unwrap(), 2, "datagrams are left for another event");
+    }
 }

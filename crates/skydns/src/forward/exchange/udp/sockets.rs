@@ -81,7 +81,7 @@ impl UdpSockets {
             id: added.id,
             outcome: added.outcome,
         };
-        sent.send_first()?;
+        sent.send()?;
         Ok(sent)
     }
 
@@ -253,16 +253,14 @@ impl SocketTable {
 }
 
 impl SentQuery {
-    /// Sends the query. The error of an earlier query on the socket does not count.
-    fn send_first(&self) -> Result<(), UpstreamFailure> {
-        self.socket
-            .send(&self.message)
-            .or_else(|_| self.socket.send(&self.message))
+    fn send(&self) -> Result<(), UpstreamFailure> {
+        self.socket.send(self.id, &self.message)
     }
 
-    /// Sends the query once more.
+    /// Sends the query once more after silence.
     pub(super) fn resend(&self) -> Result<(), UpstreamFailure> {
-        self.socket.send(&self.message)
+        self.socket.retire();
+        self.send()
     }
 
     /// Waits for the reply.
