@@ -267,8 +267,8 @@ async fn descriptor_exhaustion_is_survived() {
     );
     steady.answered(20).await;
     let why = "no descriptor was left";
-    // The connections below take all descriptors. A forwarded query then fails, since it needs a
-    // new socket.
+    // The connections below take all descriptors. A forwarded query then fails, unless a socket to
+    // the upstream is still open.
     let excuse = steady.excuse(&["outside"], why);
     let mut hoard = Vec::new();
     for _ in 0..64 {
@@ -292,10 +292,10 @@ async fn descriptor_exhaustion_is_survived() {
         .await
         .unwrap();
     let answer = early.receive(client::PATIENCE).await.unwrap();
-    assert_eq!(
-        in_a_line(&Message::parse(&answer).unwrap()),
-        "SERVFAIL",
-        "its question cannot be handed on"
+    let answer = in_a_line(&Message::parse(&answer).unwrap());
+    assert!(
+        ["SERVFAIL", "NOERROR 198.51.100.1"].contains(&answer.as_str()),
+        "it fails at once, or goes over an open socket: {answer}"
     );
     drop(hoard);
     excuse.ends().await;

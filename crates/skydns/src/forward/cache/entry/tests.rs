@@ -338,7 +338,9 @@ proptest! {
         let ask = ask("x.test.", dnssec_ok);
         entry.append_answer(state, &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(), &mut out);
         prop_assert_eq!(Message::parse(&out).map(|message| message.end()), Ok(out.len()));
-        prop_assert!(message::Message::parse(&out).is_ok());
+        // The RDATA of the upstream is passed on as it is, well-formed or not.
+        let was_readable = message::Message::parse(&octets).is_ok();
+        prop_assert!(message::Message::parse(&out).is_ok() || !was_readable);
         prop_assert!(out.len() <= octets.len() + 17);
         prop_assert!(entry.size() as usize > entry.reply.message.len());
     }
