@@ -47,8 +47,8 @@
 //! stub domain does not block other queries. One client may use a share of both limits
 //! (`client_shares`). A query beyond the client's share fails at once with
 //! [`ForwardError::Overloaded`]. Each query holds one task, and keeps at most
-//! [`ForwardLimits::max_open`] sockets open. At most [`ForwardLimits::max_joined`] callers wait for an identical query of another
-//! caller.
+//! [`ForwardLimits::max_open`] sockets open. At most [`ForwardLimits::max_joined`] callers wait for
+//! an identical query of another caller.
 //!
 //! There are at most [`ForwardLimits::max_connections`] persistent connections. The number of
 //! connections to each upstream, and the number of queries in flight on each connection, are
@@ -83,6 +83,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -99,7 +100,6 @@ pub use query::UpstreamQuery;
 pub use reply::UpstreamReply;
 pub use tls::{KeyPin, TlsTrust};
 
-use crate::inline_tasks;
 use attempts::UpstreamAttempts;
 use health::UpstreamHealth;
 use in_flight::{
@@ -109,8 +109,9 @@ use key::{QueryKey, UpstreamList};
 use loops::LoopProbes;
 use pool::ConnectionPool;
 use tls::TlsClient;
-use tokio::runtime::Handle;
 use wire::{Transport, name::Name};
+
+use crate::inline_tasks;
 
 /// Tries of a probe of an upstream without queries: one packet may be lost.
 const IDLE_PROBE_TRIES: u32 = 2;

@@ -26,6 +26,14 @@ const MAX_MISMATCHES: usize = 64;
 
 pub(super) type QueryOutcome = Result<UpstreamReply, UpstreamFailure>;
 
+/// A query that was added to a socket.
+#[derive(Debug)]
+pub(super) struct AddedQuery {
+    /// The ID to send it with.
+    pub(super) id: u16,
+    pub(super) outcome: oneshot::Receiver<QueryOutcome>,
+}
+
 /// A query that waits for its reply.
 #[derive(Debug)]
 struct WaitingQuery {
@@ -95,11 +103,7 @@ impl UpstreamSocket {
     }
 
     /// Adds a query under a new ID. `None` if the socket is used for no further queries.
-    pub(super) fn add_query(
-        &self,
-        query: &UpstreamQuery,
-        now: Instant,
-    ) -> Option<(u16, oneshot::Receiver<QueryOutcome>)> {
+    pub(super) fn add_query(&self, query: &UpstreamQuery, now: Instant) -> Option<AddedQuery> {
         let mut queries = self.queries.lock();
         if !self.takes_queries(&queries, now) {
             return None;
@@ -115,7 +119,7 @@ impl UpstreamSocket {
             id,
             waiting: Some(waiting),
         });
-        Some((id, outcome))
+        Some(AddedQuery { id, outcome })
     }
 
     fn takes_queries(&self, queries: &SocketQueries, now: Instant) -> bool {
@@ -123,17 +127,22 @@ impl UpstreamSocket {
         is_young && !queries.retired && queries.used.len() < MAX_QUERIES
     }
 
-    /// Ends the wait for the reply to `id`.
-    pub(super) fn end_query(&self, id: u16) {
-        if let Some(used) = self.queries.lock().find(id) {
+    /// Ends the wait for the reply to `id`. Returns whether the socket is finished.
+    pub(super) fn end_query(&self, id: u16, now: Instant) -> bool {
+        let mut queries = self.queries.lock();
+        if let Some(used) = queries.find(id) {
             used.waiting = None;
         }
+        self.are_finished(&queries, now)
     }
 
     /// Whether no query waits and no further one is sent from the socket.
     pub(super) fn is_finished(&self, now: Instant) -> bool {
-        let queries = self.queries.lock();
-        !self.takes_queries(&queries, now) && !queries.any_waits()
+        self.are_finished(&self.queries.lock(), now)
+    }
+
+    fn are_finished(&self, queries: &SocketQueries, now: Instant) -> bool {
+        !self.takes_queries(queries, now) && !queries.any_waits()
     }
 
     /// Uses the socket for no further queries. After silence, the way of this port may be dead, as
@@ -150,7 +159,7 @@ impl UpstreamSocket {
 
         // The kernel reports the ICMP error of an earlier query once, and then sends.
         let failure = UpstreamFailure::from_talking(&error);
-        self.queries.lock().fail_others(id, failure);
+        self.queries.lock().fail_all_but(Some(id), failure);
         self.socket
             .send(message)
             .map(drop)
@@ -171,7 +180,7 @@ impl UpstreamSocket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => queries.fail_all(UpstreamFailure::from_talking(&error)),
+                Err(error) => queries.fail_all_but(None, UpstreamFailure::from_talking(&error)),
             }
 
             if !queries.any_waits() {
@@ -182,29 +191,24 @@ impl UpstreamSocket {
 
     fn pass_on(&self, queries: &mut SocketQueries, datagram: &[u8]) {
         let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-        let checked = match id.and_then(|id| queries.find(id)) {
-            None => ReplyCheck::Mismatch,
-            Some(used) => {
-                let Some(waiting) = &used.waiting else {
-                    return;
-                };
-                check_reply(&waiting.query, used.id, &self.upstream, datagram)
-            }
+        let Some(used) = id.and_then(|id| queries.find(id)) else {
+            return self.count_mismatch(queries);
+        };
+        let Some(waiting) = &used.waiting else {
+            return;
         };
 
-        let outcome = match checked {
-            ReplyCheck::Valid(reply) => Ok(reply),
-            ReplyCheck::Malformed => Err(UpstreamFailure::Garbage),
+        match check_reply(&waiting.query, used.id, &self.upstream, datagram) {
+            ReplyCheck::Valid(reply) => used.finish(Ok(reply)),
+            ReplyCheck::Malformed => used.finish(Err(UpstreamFailure::Garbage)),
             // The reply may still arrive behind forged packets.
-            ReplyCheck::Mismatch => {
-                self.metrics.count_mismatch();
-                queries.count_mismatch();
-                return;
-            }
-        };
-        if let Some(used) = id.and_then(|id| queries.find(id)) {
-            used.finish(outcome);
+            ReplyCheck::Mismatch => self.count_mismatch(queries),
         }
+    }
+
+    fn count_mismatch(&self, queries: &mut SocketQueries) {
+        self.metrics.count_mismatch();
+        queries.count_mismatch();
     }
 }
 
@@ -230,19 +234,15 @@ impl SocketQueries {
         self.mismatches += 1;
         if self.mismatches > MAX_MISMATCHES {
             self.retired = true;
-            self.fail_all(UpstreamFailure::Flooded);
+            self.fail_all_but(None, UpstreamFailure::Flooded);
         }
     }
 
-    fn fail_others(&mut self, id: u16, failure: UpstreamFailure) {
-        for used in self.used.iter_mut().filter(|used| used.id != id) {
-            used.finish(Err(failure));
-        }
-    }
-
-    fn fail_all(&mut self, failure: UpstreamFailure) {
+    fn fail_all_but(&mut self, spared: Option<u16>, failure: UpstreamFailure) {
         for used in &mut self.used {
-            used.finish(Err(failure));
+            if Some(used.id) != spared {
+                used.finish(Err(failure));
+            }
         }
     }
 }
@@ -294,19 +294,22 @@ mod tests {
         let closed = silent_server().local_addr().unwrap();
         let socket = socket_to(closed);
         let now = Instant::now();
-        let (first_id, mut first) = socket.add_query(&query(), now).unwrap();
-        let (second_id, mut second) = socket.add_query(&query(), now).unwrap();
+        let mut first = socket.add_query(&query(), now).unwrap();
+        let mut second = socket.add_query(&query(), now).unwrap();
 
         // The kernel reports that the port is closed when the next query is sent.
-        socket.send(first_id, b"first").unwrap();
-        assert!(first.try_recv().is_err());
-        socket.send(second_id, b"second").unwrap();
-        let failed = first.try_recv().unwrap();
+        socket.send(first.id, b"first").unwrap();
+        assert!(first.outcome.try_recv().is_err());
+        socket.send(second.id, b"second").unwrap();
+        let failed = first.outcome.try_recv().unwrap();
         assert_eq!(failed.unwrap_err(), UpstreamFailure::Refused);
-        assert!(second.try_recv().is_err(), "the second query was sent");
+        assert!(
+            second.outcome.try_recv().is_err(),
+            "the second query was sent"
+        );
 
         socket.receive_replies(&mut [0; 512]);
-        let failed = second.try_recv().unwrap();
+        let failed = second.outcome.try_recv().unwrap();
         assert_eq!(failed.unwrap_err(), UpstreamFailure::Refused);
     }
 
@@ -320,11 +323,11 @@ mod tests {
             .collect();
         assert!(socket.add_query(&query(), now).is_none());
 
-        let ids: std::collections::HashSet<u16> = queries.iter().map(|(id, _)| *id).collect();
+        let ids: std::collections::HashSet<u16> = queries.iter().map(|query| query.id).collect();
         assert_eq!(ids.len(), MAX_QUERIES, "an ID is used once");
         assert!(!socket.is_finished(now));
         for id in ids {
-            socket.end_query(id);
+            socket.end_query(id, now);
         }
         assert!(socket.is_finished(now));
     }
@@ -348,9 +351,9 @@ mod tests {
         let server = silent_server();
         let socket = socket_to(server.local_addr().unwrap());
         let now = Instant::now();
-        let (used, _) = socket.add_query(&query(), now).unwrap();
-        let (_, mut waiting) = socket.add_query(&query(), now).unwrap();
-        socket.end_query(used);
+        let used = socket.add_query(&query(), now).unwrap().id;
+        let mut waiting = socket.add_query(&query(), now).unwrap();
+        socket.end_query(used, now);
 
         // Repeated replies count for nothing, so they do not end the flood.
         let client = socket.socket().local_addr().unwrap();
@@ -360,7 +363,7 @@ mod tests {
         }
         socket.receive_replies(&mut [0; 512]);
 
-        assert!(waiting.try_recv().is_err());
+        assert!(waiting.outcome.try_recv().is_err());
         let left = socket.socket().recv(&mut [0; 512]);
         assert_eq!(left.unwrap(), 2, "datagrams are left for another event");
     }

@@ -13,11 +13,10 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use wire::Upstream;
 
 use super::receiver::{self, WAKE};
-use super::socket::{QueryOutcome, UpstreamSocket};
+use super::socket::{AddedQuery, QueryOutcome, UpstreamSocket};
 use crate::forward::UpstreamQuery;
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
@@ -54,9 +53,8 @@ struct SocketTable {
 pub(super) struct SentQuery {
     socket: Arc<UpstreamSocket>,
     sockets: Arc<OpenSockets>,
-    id: u16,
+    added: AddedQuery,
     message: Vec<u8>,
-    outcome: oneshot::Receiver<QueryOutcome>,
 }
 
 impl UdpSockets {
@@ -72,14 +70,13 @@ impl UdpSockets {
             .receiving()
             // This machine lacks a descriptor or a thread; the upstream is not at fault.
             .map_err(|_| UpstreamFailure::NoSocket)?;
-        let added = sockets.add_query(upstream, query, metrics)?;
+        let (socket, added) = sockets.add_query(upstream, query, metrics)?;
 
         let sent = SentQuery {
             message: query.encode(added.id, edns),
-            socket: added.socket,
+            socket,
             sockets,
-            id: added.id,
-            outcome: added.outcome,
+            added,
         };
         sent.send()?;
         Ok(sent)
@@ -106,13 +103,6 @@ impl Drop for UdpSockets {
     }
 }
 
-/// A query that was added to a socket and is not sent yet.
-struct AddedQuery {
-    socket: Arc<UpstreamSocket>,
-    id: u16,
-    outcome: oneshot::Receiver<QueryOutcome>,
-}
-
 impl OpenSockets {
     fn new() -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -132,21 +122,16 @@ impl OpenSockets {
         upstream: &Upstream,
         query: &UpstreamQuery,
         metrics: &Arc<UpstreamMetrics>,
-    ) -> Result<AddedQuery, UpstreamFailure> {
+    ) -> Result<(Arc<UpstreamSocket>, AddedQuery), UpstreamFailure> {
         let now = Instant::now();
         let choice = rand::random_range(0..SOCKETS);
         let mut table = self.table.lock();
 
         let current = table.current.get(upstream);
         if let Some(socket) = current.and_then(|current| current.get(choice))
-            && let Some((id, outcome)) = socket.add_query(query, now)
+            && let Some(added) = socket.add_query(query, now)
         {
-            let socket = Arc::clone(socket);
-            return Ok(AddedQuery {
-                socket,
-                id,
-                outcome,
-            });
+            return Ok((Arc::clone(socket), added));
         }
 
         let socket = self.open_socket(&mut table, upstream, metrics)?;
@@ -158,12 +143,7 @@ impl OpenSockets {
         }
 
         let added = socket.add_query(query, now);
-        let (id, outcome) = added.ok_or(UpstreamFailure::NoSocket)?;
-        Ok(AddedQuery {
-            socket,
-            id,
-            outcome,
-        })
+        Ok((socket, added.ok_or(UpstreamFailure::NoSocket)?))
     }
 
     fn open_socket(
@@ -216,10 +196,8 @@ impl OpenSockets {
         !open.is_empty()
     }
 
-    fn close_if_finished(&self, socket: &UpstreamSocket) {
-        if socket.is_finished(Instant::now()) {
-            self.table.lock().open.remove(&socket.token());
-        }
+    fn close(&self, socket: &UpstreamSocket) {
+        self.table.lock().open.remove(&socket.token());
     }
 
     fn stop(&self) {
@@ -254,7 +232,7 @@ impl SocketTable {
 
 impl SentQuery {
     fn send(&self) -> Result<(), UpstreamFailure> {
-        self.socket.send(self.id, &self.message)
+        self.socket.send(self.added.id, &self.message)
     }
 
     /// Sends the query once more after silence.
@@ -265,7 +243,7 @@ impl SentQuery {
 
     /// Waits for the reply.
     pub(super) async fn outcome(&mut self) -> QueryOutcome {
-        let outcome = (&mut self.outcome).await;
+        let outcome = (&mut self.added.outcome).await;
         // The sender is gone only if the socket is.
         outcome.unwrap_or(Err(UpstreamFailure::NoSocket))
     }
@@ -273,7 +251,8 @@ impl SentQuery {
 
 impl Drop for SentQuery {
     fn drop(&mut self) {
-        self.socket.end_query(self.id);
-        self.sockets.close_if_finished(&self.socket);
+        if self.socket.end_query(self.added.id, Instant::now()) {
+            self.sockets.close(&self.socket);
+        }
     }
 }
