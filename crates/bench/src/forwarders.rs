@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use testkit::ports::free_port;
 use testkit::process::Program;
 
+use crate::kubedns;
 use crate::peers::Peer;
 use crate::setup::{Bench, say};
 use crate::zone::{OUTSIDE, Server, ZoneFile, installed};
@@ -32,8 +33,13 @@ pub(crate) async fn start_forwarders(
     let mut forwarders = Vec::new();
     for (name, cache) in [("kubedns", CACHED_NAMES), ("kubedns without a cache", 0)] {
         let address = free_address();
-        let args = kubedns_arguments(address, upstream, cache);
-        let program = Program::tied(&bench.kubedns).args(args);
+        // Without an API server, kubedns forwards external names all the same.
+        let program = kubedns::program(bench, address, free_address(), &[upstream])
+            .args([
+                format!("--cache-size={cache}"),
+                format!("--kube-master-url=http://{}", free_address()),
+            ])
+            .args(&bench.options.kubedns_arg);
         forwarders.push(start(name, address, program).await?);
     }
 
@@ -67,20 +73,6 @@ async fn start(name: &str, address: SocketAddr, program: Program) -> anyhow::Res
 
 fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free_port()).into()
-}
-
-/// kubedns without an API server: it forwards external names all the same.
-fn kubedns_arguments(address: SocketAddr, upstream: SocketAddr, cache: usize) -> Vec<String> {
-    vec![
-        "--domain=cluster.local.".to_owned(),
-        format!("--dns-bind-address={}", address.ip()),
-        format!("--dns-port={}", address.port()),
-        format!("--healthz-port={}", free_port()),
-        format!("--nameservers={upstream}"),
-        format!("--cache-size={cache}"),
-        "--resolv-conf=/dev/null".to_owned(),
-        format!("--kube-master-url=http://127.0.0.1:{}", free_port()),
-    ]
 }
 
 /// dnsmasq as in the stock manifest, but for the size of the cache.

@@ -24,6 +24,25 @@ const LOOKS: usize = 5;
 /// The pause between two readings.
 const LOOK: Duration = Duration::from_millis(300);
 
+/// kubedns with these addresses of DNS and status, and with `upstreams`.
+pub(crate) fn program(
+    bench: &Bench,
+    address: SocketAddr,
+    status: SocketAddr,
+    upstreams: &[SocketAddr],
+) -> Program {
+    let nameservers: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
+    Program::tied(&bench.kubedns)
+        .args([
+            &format!("--domain={DOMAIN}."),
+            &format!("--dns-bind-address={}", bench.options.bind),
+            &format!("--dns-port={}", address.port()),
+            &format!("--healthz-port={}", status.port()),
+            &format!("--nameservers={}", nameservers.join(",")),
+        ])
+        .args(["--resolv-conf=/dev/null", "--lameduck=0s"])
+}
+
 /// A running kubedns.
 #[derive(Debug)]
 pub struct Kubedns {
@@ -66,16 +85,7 @@ impl Kubedns {
     ) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let status = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let nameservers: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
-        let program = Program::tied(&bench.kubedns)
-            .args([
-                &format!("--domain={DOMAIN}."),
-                &format!("--dns-bind-address={}", bench.options.bind),
-                &format!("--dns-port={}", address.port()),
-                &format!("--healthz-port={}", status.port()),
-                &format!("--nameservers={}", nameservers.join(",")),
-            ])
-            .args(["--resolv-conf=/dev/null", "--lameduck=0s"])
+        let program = program(bench, address, status, upstreams)
             .args(access)
             .args(&bench.options.kubedns_arg);
         let begun = Instant::now();

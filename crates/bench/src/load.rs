@@ -10,11 +10,16 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::peers::Peer;
+
 /// Number of sockets of dnsperf. The kernel spreads queries from several sockets over all sockets
 /// of the server.
 const CLIENTS: &str = "8";
 /// The time that dnsperf may run longer than `span`.
 const GRACE: Duration = Duration::from_secs(15);
+
+/// The tolerated fraction of lost queries. At full speed, some servers lose a few.
+const MAX_LOST: f64 = 0.01;
 
 /// Settings of dnsperf.
 #[derive(Debug, Clone)]
@@ -41,7 +46,66 @@ pub struct Outcome {
     pub rcodes: BTreeMap<String, u32>,
 }
 
+/// What a load cost the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeasuredLoad {
+    /// CPU time of the server per query, in microseconds.
+    pub microseconds: f64,
+    /// Queries not answered.
+    pub lost: u32,
+}
+
+/// The order in which to measure `count` servers. The order alternates between rounds, so that a
+/// gradual change of the machine's speed favours no server.
+pub(crate) fn order_of_servers(count: usize, round: u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    if round.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
 impl Load {
+    /// Sends the queries of `file` to `server` and measures its CPU time. Every answer must have
+    /// `rcode`, if given.
+    pub async fn measure(
+        &self,
+        server: &Peer,
+        file: &Path,
+        rcode: Option<&str>,
+    ) -> anyhow::Result<MeasuredLoad> {
+        let before = server.cpu()?;
+        let outcome = self.run(server.address, file).await?;
+        let used = server.cpu()?.saturating_sub(before);
+
+        let Outcome {
+            completed,
+            lost,
+            rcodes,
+        } = outcome;
+        if let Some(rcode) = rcode
+            && rcodes.get(rcode).copied().unwrap_or_default() != completed
+        {
+            bail!(
+                "{} gives wrong answers to {}: {rcodes:?}",
+                server.name,
+                file.display()
+            );
+        }
+        if completed == 0 || f64::from(lost) > MAX_LOST * f64::from(completed) {
+            bail!(
+                "{} loses {lost} of {} queries",
+                server.name,
+                completed + lost
+            );
+        }
+
+        Ok(MeasuredLoad {
+            microseconds: used.as_secs_f64() * 1e6 / f64::from(completed),
+            lost,
+        })
+    }
+
     /// Sends the queries of `file` to `server`.
     pub async fn run(&self, server: SocketAddr, file: &Path) -> anyhow::Result<Outcome> {
         let mut command = Command::new(&self.dnsperf);

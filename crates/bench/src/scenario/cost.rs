@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use crate::api;
 use crate::cluster::Cluster;
 use crate::distribution::median;
 use crate::kubedns::Kubedns;
-use crate::load::Load;
+use crate::load::{Load, order_of_servers};
 use crate::peers::{self, Peer};
 use crate::questions::Kind;
 use crate::report::{Cost, Price};
@@ -24,8 +24,6 @@ use crate::zone::{Server, ZoneFile};
 const ECHO: &str = "echo";
 /// kubedns uses one socket per core, up to this number.
 const MAX_SOCKETS: usize = 4;
-/// The tolerated fraction of lost queries.
-const MAX_LOST: f64 = 0.01;
 
 /// Microseconds of CPU time per query, by kind and by index of the server; one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
@@ -47,13 +45,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     for round in 1..=bench.options.rounds {
         say(&format!("cost: round {round} of {}", bench.options.rounds));
         for (kind, file) in &files {
-            let mut order: Vec<usize> = (0..servers.len()).collect();
-            // The order alternates between rounds, so that a gradual change of the machine's speed
-            // favours no server.
-            if round % 2 == 0 {
-                order.reverse();
-            }
-            for at in order {
+            for at in order_of_servers(servers.len(), round) {
                 let Some(server) = servers.get(at).filter(|server| server.kinds.contains(kind))
                 else {
                     continue;
@@ -94,31 +86,9 @@ async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::R
         span: options.span(),
         rate: None,
     };
-    let before = server.cpu()?;
-    let outcome = load.run(server.address, file).await?;
-    let used = server.cpu()?.saturating_sub(before);
-    let right = outcome
-        .rcodes
-        .get(kind.rcode())
-        .copied()
-        .unwrap_or_default();
-    if server.answers && right != outcome.completed {
-        bail!(
-            "{} gives wrong answers to {}: {:?}",
-            server.name,
-            kind.title(),
-            outcome.rcodes
-        );
-    }
-    if outcome.completed == 0 || f64::from(outcome.lost) > MAX_LOST * f64::from(outcome.completed) {
-        bail!(
-            "{} loses {} of {} queries",
-            server.name,
-            outcome.lost,
-            outcome.completed + outcome.lost
-        );
-    }
-    Ok(used.as_secs_f64() * 1e6 / f64::from(outcome.completed))
+    let rcode = server.answers.then(|| kind.rcode());
+    let measured = load.measure(server, file, rcode).await?;
+    Ok(measured.microseconds)
 }
 
 fn summary(servers: &[Peer], samples: &Samples) -> anyhow::Result<Cost> {

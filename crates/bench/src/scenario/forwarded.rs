@@ -10,12 +10,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use fastrand::Rng;
 
 use crate::distribution::{Distribution, median};
 use crate::forwarders::{self, CACHED_NAMES};
-use crate::load::Load;
+use crate::load::{Load, MeasuredLoad, order_of_servers};
 use crate::peers::Peer;
 use crate::probe;
 use crate::report::{Forwarded, ForwardedLoad, Forwarder};
@@ -31,8 +31,6 @@ const CACHED: usize = 1000;
 const PULSE: Duration = Duration::from_secs(3);
 /// Names for these queries, of which there are a thousand a second.
 const PULSE_NAMES: usize = 4000;
-/// The tolerated fraction of lost queries. At full speed, dnsmasq loses some.
-const MAX_LOST: f64 = 0.01;
 
 /// Microseconds of CPU time per query, by index of the forwarder and load; one value per round.
 type Samples = BTreeMap<(usize, ForwardedLoad), Vec<f64>>;
@@ -53,11 +51,7 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
             bench.options.rounds
         ));
         for load in ForwardedLoad::ALL {
-            let mut order: Vec<usize> = (0..peers.len()).collect();
-            if round % 2 == 0 {
-                order.reverse();
-            }
-            for index in order {
+            for index in order_of_servers(peers.len(), round) {
                 let peer = peers.get(index).context("no such server")?;
                 let measured = measure_load(bench, peer, load, &mut names).await?;
                 samples
@@ -92,11 +86,6 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
     Ok(Some(Forwarded { rows }))
 }
 
-struct MeasuredLoad {
-    microseconds: f64,
-    lost: u32,
-}
-
 async fn measure_load(
     bench: &Bench,
     peer: &Peer,
@@ -121,26 +110,7 @@ async fn measure_load(
         names.write_file(NEW_NAMES)?
     };
 
-    let before = peer.cpu()?;
-    let outcome = dnsperf.run(peer.address, &file).await?;
-    let used = peer.cpu()?.saturating_sub(before);
-
-    let right = outcome.rcodes.get("NOERROR").copied().unwrap_or_default();
-    if right != outcome.completed {
-        bail!("{} gives wrong answers: {:?}", peer.name, outcome.rcodes);
-    }
-    if outcome.completed == 0 || f64::from(outcome.lost) > MAX_LOST * f64::from(outcome.completed) {
-        bail!(
-            "{} loses {} of {} queries",
-            peer.name,
-            outcome.lost,
-            outcome.completed + outcome.lost
-        );
-    }
-    Ok(MeasuredLoad {
-        microseconds: used.as_secs_f64() * 1e6 / f64::from(outcome.completed),
-        lost: outcome.lost,
-    })
+    dnsperf.measure(peer, &file, Some("NOERROR")).await
 }
 
 async fn latency_of_new_names(peer: &Peer, names: &mut NewNames) -> anyhow::Result<Distribution> {
