@@ -123,9 +123,10 @@ impl OwnNames {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
 
-    /// Whether a name (wire format, lower case) is an own name.
-    pub fn holds(&self, name: &[u8]) -> bool {
-        self.look_up(name).is_some()
+    /// Whether a name (wire format, lower case) is one of [`iter`](Self::iter): not one that a
+    /// wildcard matches, nor a port below an alias.
+    pub(crate) fn lists(&self, name: &[u8]) -> bool {
+        self.names.contains_key(name)
     }
 
     /// The names of an address, for its PTR records. An IPv4 address may be written as IPv6

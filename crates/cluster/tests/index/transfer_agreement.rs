@@ -690,8 +690,8 @@ proptest! {
     }
 }
 
-/// A Service whose load balancer has a hostname instead of an address.
-fn load_balancer() -> ClusterEdit {
+/// A Service whose load balancer has an address, or a hostname instead.
+fn load_balancer(external: ExternalAddress) -> ClusterEdit {
     ClusterEdit::Service(Service {
         key: ObjectKey::new("a", "x"),
         kind: ServiceKind::ClusterIp([IpAddr::from([10, 96, 0, 1])].into_iter().collect()),
@@ -704,9 +704,7 @@ fn load_balancer() -> ClusterEdit {
         .collect(),
         publish_not_ready: false,
         created: 0,
-        external: [ExternalAddress::Name("lb.example".into())]
-            .into_iter()
-            .collect(),
+        external: [external].into_iter().collect(),
     })
 }
 
@@ -735,9 +733,8 @@ fn types_at(copy: &ZoneCopy, owner: &str) -> Vec<u16> {
     records.map(|record| record.1).collect()
 }
 
-/// Asserts that `edit` gives a name one record, of type `rtype`, and that the record is
-/// transferred in a whole zone and as a difference.
-fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
+/// A server with a zone of external addresses.
+fn world_with_external_zone() -> World {
     let records = RecordOptions {
         external: ExternalRecords::Exposed,
         ..RecordOptions::default()
@@ -751,7 +748,13 @@ fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
         options,
         ..Fixed::default()
     };
-    let mut world = World::new(fixed, &[]);
+    World::new(fixed, &[])
+}
+
+/// Asserts that `edit` gives a name one record, of type `rtype`, and that the record is
+/// transferred in a whole zone and as a difference.
+fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
+    let mut world = world_with_external_zone();
     let zone = holder(&world.view(), owner.trim_end_matches('.')).expect("a zone");
     let transfers = secondary::start_transfers();
     transfers.update_versions(&world.view(), 3_000_000_000);
@@ -777,7 +780,8 @@ fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
 fn edited_record_is_transferred() {
     use wire::rtype::{A, CNAME, NS, SRV};
 
-    let balanced = || Edit::Cluster(load_balancer());
+    let hostname = || ExternalAddress::Name("lb.example".into());
+    let balanced = || Edit::Cluster(load_balancer(hostname()));
     let alias_at = |key| Edit::Etcd(key, Some(ALIAS));
     let mail = Edit::Etcd("al", Some(MAIL));
     let host = Edit::Own("own.cluster.local", Some("10.7.7.7"));
@@ -805,6 +809,39 @@ fn edited_record_is_transferred() {
         ("a stub domain", stub, "y.a.svc.cluster.local.", NS),
     ] {
         assert_transferred(what, &edit, owner, rtype);
+    }
+}
+
+/// An alias overrides the stored records of its ports, too. No list has the port of an alias
+/// with a target outside our zones, whether or not a stored record has its name.
+#[test]
+fn stored_port_below_alias_is_not_transferred() {
+    let port = "_http._tcp.x.a.k8s.example.";
+    let zone = name("k8s.example");
+    for (what, target) in [
+        ("an alias outside our zones", "www.outside.test"),
+        ("an alias inside our zones", "z.a.svc.cluster.local"),
+    ] {
+        let mut world = world_with_external_zone();
+        let address = ExternalAddress::Ip(IpAddr::from([203, 0, 113, 7]));
+        world.apply(&Edit::Cluster(load_balancer(address)));
+        let transfers = secondary::start_transfers();
+        transfers.update_versions(&world.view(), 3_000_000_000);
+        let before = secondary::transfer_whole(&transfers, &zone).unwrap();
+        assert!(
+            types_at(&before, port).contains(&rtype::SRV),
+            "{what}: before"
+        );
+
+        world.apply(&Edit::Own("x.a.k8s.example", Some(target)));
+        transfers.update_versions(&world.view(), 3_000_000_001);
+        let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
+        assert_eq!(types_at(&whole, port), [0_u16; 0], "{what}: whole");
+
+        let mut copy = before.clone();
+        let known = ZoneCopies::from([(before.serial(), before)]);
+        assert!(copy.update(&transfers, &zone, &known), "{what}: sent");
+        assert_eq!(copy, whole, "{what}: as a difference");
     }
 }
 

@@ -12,6 +12,7 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, SOA_TTL};
 use crate::engine::{self, AnswerContext, EngineOutcome, Identity, MAX_STEPS};
 use crate::external::ExternalAnswers;
+use crate::own_names::OwnTarget;
 use crate::record::TTL;
 use wire::name::is_within;
 use wire::{Header, Message, Name, Query, Question, RecordBody, Section, Transport, class, rtype};
@@ -182,7 +183,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             records.push(self.ns_record(owner));
             return;
         }
-        if !self.holds_name(&name) {
+        if !self.holds_name(&name) || self.is_external_port(&name) {
             return;
         }
 
@@ -209,6 +210,22 @@ impl<'v, V: View> ZoneContent<'v, V> {
     /// below.
     fn holds_name(&self, name: &[u8]) -> bool {
         Authority::of(self.view, name).is_some_and(|holder| holder.domain == self.domain)
+    }
+
+    /// Whether a name (wire format, lower case) is a port below an alias whose target is outside our
+    /// zones. The engine answers every such name with a CNAME, and a zone cannot list them all. It
+    /// lists none, because the list must not depend on the records that the alias overrides.
+    fn is_external_port(&self, name: &[u8]) -> bool {
+        let Some(own_names) = self.view.zone().own_names.as_deref() else {
+            return false;
+        };
+
+        match own_names.find(name) {
+            Some(OwnTarget::Name(target)) => {
+                !own_names.lists(name) && Authority::of(self.view, target.wire()).is_none()
+            }
+            _ => false,
+        }
     }
 
     /// The NS record of the zone, or of a cut.

@@ -87,18 +87,12 @@ impl OwnerNames {
         // With the very same records in both views, no stored name can differ.
         let is_unchanged = unlike.is_some_and(|other| std::ptr::addr_eq(other, authority.records));
         if !is_unchanged {
-            let own_names = view.zone().own_names.as_deref();
-            self.add_stored_names(authority, unlike, own_names);
+            self.add_stored_names(authority, unlike);
         }
     }
 
-    /// Adds the names of stored records, without those that own names override.
-    fn add_stored_names(
-        &mut self,
-        authority: Authority<'_>,
-        unlike: Option<&dyn Records>,
-        own_names: Option<&OwnNames>,
-    ) {
+    /// Adds the names of stored records.
+    fn add_stored_names(&mut self, authority: Authority<'_>, unlike: Option<&dyn Records>) {
         let mut owner = Vec::new();
         authority.records.owner_names(unlike, &mut |path| {
             let mut lengths = path.iter().map(|label| label.len());
@@ -108,14 +102,7 @@ impl OwnerNames {
 
             owner.clear();
             append_labels(path, &mut owner);
-            // A port below an alias with an external target is in no list, even if a stored record
-            // has its name: the two versions of a comparison would not agree on it.
-            let is_own = own_names.is_some_and(|own| {
-                own.holds(&[owner.as_slice(), authority.domain.wire()].concat())
-            });
-            if !is_own {
-                self.push_name(&owner);
-            }
+            self.push_name(&owner);
         });
     }
 
