@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use wire::name::labels;
+use wire::name::{MAX_NAME, labels};
 use wire::{
     MessageFull, Name, NameForm, Query, RecordHead, ResponseWriter, Section, SoaData, class, rtype,
 };
@@ -25,6 +25,7 @@ use self::srv::TargetType;
 use crate::Host;
 use crate::backend::zones::Authority;
 use crate::backend::{Entry, EntryVisit, Lookup, View, has_room_for};
+use crate::domain_map::parent;
 use crate::engine::AnswerContext;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
@@ -464,6 +465,11 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.write_zone_answer()
     }
 
+    /// Marks the query name as an own name, which is in none of our zones.
+    pub(crate) fn mark_own(&mut self) {
+        self.own = true;
+    }
+
     /// Writes the addresses of an own name.
     pub(crate) fn write_host(&mut self, addresses: &[IpAddr]) -> AnswerStatus {
         self.own = true;
@@ -523,14 +529,21 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         }
     }
 
-    /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone and get
-    /// no SOA.
+    /// Writes the SOA of a negative answer (RFC 2308, section 3).
     pub(crate) fn write_negative_soa(&mut self) {
-        if self.own {
-            return;
-        }
+        let negative_ttl = self.authority.negative_ttl(self.view.zone());
+        let soa = if self.own {
+            // An own name is in no zone of ours, so it stands in for the apex of one.
+            ZoneSoa {
+                domain: soa_owner(self.query.lower()),
+                numbers: default_soa_numbers(),
+                ttl: negative_ttl,
+                minimum: negative_ttl,
+            }
+        } else {
+            self.zone_soa(negative_ttl)
+        };
 
-        let soa = self.zone_soa(self.authority.negative_ttl(self.view.zone()));
         // The SOA is left out if it does not fit: the answer is complete without it.
         let _ = soa.write(Section::Authority, &mut self.message);
     }
@@ -639,7 +652,20 @@ pub(crate) fn default_soa_numbers() -> [u32; 4] {
     ]
 }
 
-/// The SOA record of a zone of ours.
+/// The owner of the SOA record for a name in no zone of ours: `name`, or as much of its end as leaves
+/// room for the names in the record.
+pub(crate) fn soa_owner(name: &[u8]) -> &[u8] {
+    let mut owner = name;
+    while owner.len() + HOSTMASTER.len() > MAX_NAME {
+        let Some(parent) = parent(owner) else {
+            break;
+        };
+        owner = parent;
+    }
+    owner
+}
+
+/// The SOA record of a zone of ours, or of a negative answer for a name in no zone.
 pub(crate) struct ZoneSoa<'d> {
     /// The domain of the zone in wire format.
     pub(crate) domain: &'d [u8],

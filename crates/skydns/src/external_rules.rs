@@ -6,11 +6,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use wire::name::{MAX_NAME, Name};
+use wire::name::Name;
 use wire::{Message, Section, rcode, reverse, rtype};
 
-use crate::answer::HOSTMASTER;
-use crate::domain_map::{DomainMap, parent};
+use crate::answer::soa_owner;
+use crate::domain_map::DomainMap;
 
 /// Rules for external names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -196,18 +196,6 @@ fn rcode_of_reverse(name: &[u8]) -> u16 {
     }
 }
 
-/// `name`, or as much of its end as leaves room for the names of an SOA record.
-fn soa_owner(name: &[u8]) -> &[u8] {
-    let mut owner = name;
-    while owner.len() + HOSTMASTER.len() > MAX_NAME {
-        let Some(parent) = parent(owner) else {
-            break;
-        };
-        owner = parent;
-    }
-    owner
-}
-
 /// The reverse zones of private networks: those of RFC 6303 without the loopback and documentation
 /// networks, of which no host has a name elsewhere either.
 fn private_reverse_zones() -> Vec<String> {
@@ -229,7 +217,10 @@ fn private_reverse_zones() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use wire::name::MAX_NAME;
+
     use super::*;
+    use crate::answer::HOSTMASTER;
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()

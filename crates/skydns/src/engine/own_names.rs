@@ -65,7 +65,7 @@ impl<V: View> Engine<'_, V> {
     }
 
     /// Answers as [`write_answer`](Self::write_answer) does, and NXDOMAIN for an own name whose
-    /// target does not exist. An own name is in no zone, so this NXDOMAIN has no SOA.
+    /// target does not exist.
     fn write_own_name<'q>(
         &'q self,
         authority: Authority<'q>,
@@ -77,7 +77,10 @@ impl<V: View> Engine<'_, V> {
         }
 
         out.truncate(self.start);
-        NameProgress::Reply(self.finish_nxdomain(self.begin_answer(authority, out)))
+        let mut answer = self.begin_answer(authority, out);
+        answer.mark_own();
+        answer.write_negative_soa();
+        NameProgress::Reply(self.finish_nxdomain(answer))
     }
 
     fn answer_own_address(&self, names: &[Name], out: &mut Vec<u8>) -> Reply {

@@ -54,7 +54,7 @@ fn rules_answer_external_names_alone() {
         no.apps.svc.cluster.local AAAA => NXDOMAIN, qr rd: cluster.local. 60 IN SOA/60
         www.further.test A => NOERROR, qr aa rd ra: www.further.test. 30 IN A 192.0.2.9
         host.ads.test AAAA => NOERROR, qr aa rd ra: host.ads.test. 30 IN AAAA 2001:db8::1
-        four.own.test AAAA => NOERROR, qr aa rd ra:
+        four.own.test AAAA => NOERROR, qr aa rd ra: four.own.test. 60 IN SOA/60
         # Denied names.
         ads.test A => NXDOMAIN, qr rd ra: ads.test. 60 IN SOA/60
         x.y.ads.test MX => NXDOMAIN, qr rd ra: ads.test. 60 IN SOA/60

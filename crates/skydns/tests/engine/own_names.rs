@@ -57,8 +57,8 @@ fn names_around_hosts_are_forwarded() {
     let table = "
         DB.acme.example A => NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1
         db.acme.example AAAA => NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1
-        db.acme.example MX => NOERROR, qr aa rd ra:
-        v4.acme.example AAAA => NOERROR, qr aa rd ra:
+        db.acme.example MX => NOERROR, qr aa rd ra: db.acme.example. 60 IN SOA/60
+        v4.acme.example AAAA => NOERROR, qr aa rd ra: v4.acme.example. 60 IN SOA/60
         db.acme.example ANY => REFUSED, qr:
         printer A => NOERROR, qr aa rd ra: printer. 30 IN A 192.0.2.2
         # A name in `hosts` overrides the stub domain that contains the name.
@@ -79,11 +79,11 @@ fn aliases_are_answered_as_their_targets() {
     let table = "
         registry.acme.example A => NOERROR, qr aa rd ra: registry.acme.example. 30 IN A 10.96.0.9
         again.acme.example A => NOERROR, qr aa rd ra: again.acme.example. 30 IN A 10.96.0.9
-        registry.acme.example AAAA => NOERROR, qr aa rd ra:
-        registry.acme.example TXT => NOERROR, qr aa rd ra:
-        gone.acme.example A => NXDOMAIN, qr rd:
+        registry.acme.example AAAA => NOERROR, qr aa rd ra: registry.acme.example. 60 IN SOA/60
+        registry.acme.example TXT => NOERROR, qr aa rd ra: registry.acme.example. 60 IN SOA/60
+        gone.acme.example A => NXDOMAIN, qr rd: gone.acme.example. 60 IN SOA/60
         _http._tcp.registry.acme.example SRV => NOERROR, qr aa rd ra: _http._tcp.registry.acme.example. 30 IN SRV 10 100 80 web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
-        _https._tcp.registry.acme.example SRV => NXDOMAIN, qr rd:
+        _https._tcp.registry.acme.example SRV => NXDOMAIN, qr rd: _https._tcp.registry.acme.example. 60 IN SOA/60
         x.registry.acme.example A => forward/Recursive
         external.acme.example A => asks for www.outside.test.
         outside.acme.example A => asks for www.outside.test.
@@ -150,14 +150,14 @@ fn wildcards_answer_names_below() {
     let table = "
         A.Apps.example A => NOERROR, qr aa rd ra: A.Apps.example. 30 IN A 192.0.2.5
         a.b.apps.example AAAA => NOERROR, qr aa rd ra: a.b.apps.example. 30 IN AAAA 2001:db8::5
-        a.apps.example MX => NOERROR, qr aa rd ra:
+        a.apps.example MX => NOERROR, qr aa rd ra: a.apps.example. 60 IN SOA/60
         apps.example A => forward/Recursive
         xapps.example A => forward/Recursive
         y.web.apps.example A => NOERROR, qr aa rd ra: y.web.apps.example. 30 IN A 10.96.0.9
         _http._tcp.y.web.apps.example SRV => NOERROR, qr aa rd ra: _http._tcp.y.web.apps.example. 30 IN SRV 10 100 80 web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
         # A whole name comes before a wildcard.
         x.web.apps.example A => NOERROR, qr aa rd ra: x.web.apps.example. 30 IN A 192.0.2.5
-        y.gone.example A => NXDOMAIN, qr rd:
+        y.gone.example A => NXDOMAIN, qr rd: y.gone.example. 60 IN SOA/60
         y.out.example A => asks for www.outside.test.
         back.apps.svc.cluster.local A => NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME any.apps.example.; any.apps.example. 30 IN A 192.0.2.5
         # A longer stub domain keeps its names.
@@ -178,7 +178,7 @@ fn localhost_without_dnsmasq_is_loopback() {
         localhost A => NOERROR, qr aa rd ra: localhost. 30 IN A 127.0.0.1
         LocalHost AAAA => NOERROR, qr aa rd ra: LocalHost. 30 IN AAAA ::1
         www.localhost A => NOERROR, qr aa rd ra: www.localhost. 30 IN A 127.0.0.1
-        localhost MX => NOERROR, qr aa rd ra:
+        localhost MX => NOERROR, qr aa rd ra: localhost. 60 IN SOA/60
         xlocalhost A => forward/Recursive
     ";
     let view = Fixed::new(&[]).forwards_all();
