@@ -219,6 +219,9 @@ pub(crate) struct TypeAnswer {
     /// External names, as `NAME TYPE`, whose records kubedns adds to the answer from upstream
     /// servers. They are not in `records`.
     pub(crate) asks: Vec<String>,
+    /// The key of the `ConfigMap` whose rule answers, for the name or for the target of its alias.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<String>,
     /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
     pub(crate) from_hosts: bool,
 }

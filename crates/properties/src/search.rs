@@ -214,6 +214,7 @@ fn walk(
         walk.take_response(
             &respond(at.unwrap_or_default(), &question),
             System::Recursive,
+            None,
         );
     }
     unreachable!("more than two questions for each of {names:?}")

@@ -33,8 +33,8 @@ pub struct QueryLine {
     /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive` or `cache`. In
-    /// dnsmasq: `cache`, `config`, a hosts file, or the upstream that dnsmasq queried.
+    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, or the key
+    /// of the `ConfigMap` whose rule answered. In dnsmasq: `cache`, `config`, a hosts file, or the upstream that dnsmasq queried.
     pub by: String,
 }
 

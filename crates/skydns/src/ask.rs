@@ -2,15 +2,16 @@
 //!
 //! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external
 //! name counts as a name without records. An alias with an external target is therefore shown
-//! without addresses.
+//! without addresses. Rules of the configuration apply as they do for a client.
 
 use wire::{
     Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,
 };
 
 use crate::backend::View;
-use crate::engine::{self, EngineOutcome, Identity, PendingAnswer};
+use crate::engine::{self, AnswerReason, EngineOutcome, Identity, PendingAnswer};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
+use crate::external_rules::RuleKey;
 
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +25,9 @@ pub struct Response {
     pub truncated: bool,
     /// External queries that a full answer needs.
     pub external: Vec<ExternalQuery>,
+    /// The rule of the configuration that answers, for the name itself or for the target of its
+    /// alias.
+    pub rule: Option<RuleKey>,
 }
 
 /// One record in presentation format.
@@ -55,6 +59,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
         match answer(view, &query, Transport::Tcp, &external, &mut out) {
             EngineOutcome::Reply(reply) => {
                 response.rcode = Some(reply.rcode);
+                response.rule = reply.reason.map(|AnswerReason::Rule(key)| key);
                 response.records = records(&out);
                 response.truncated = out.len() > PLAIN_UDP && is_truncated(view, &query);
                 return response;
@@ -62,7 +67,11 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
             EngineOutcome::Pending(PendingAnswer::External(questions)) => {
                 for question in questions {
                     external.insert(question.clone(), ExternalAnswer::Records(Vec::new()));
-                    response.external.push(question);
+                    match rule_for(view, &question) {
+                        Some(rule) if question.qtype == qtype => external.set_rule(rule),
+                        Some(_) => {}
+                        None => response.external.push(question),
+                    }
                 }
             }
             // With `--search-suffix` the server completes such a name. The name has no records of
@@ -81,6 +90,13 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
         }
     }
     response
+}
+
+/// The rule that answers a query in place of the upstreams.
+fn rule_for(view: &impl View, question: &ExternalQuery) -> Option<RuleKey> {
+    let lower = question.name.to_lowercase();
+    let rule = view.zone().rule_answer(lower.wire(), question.qtype)?;
+    Some(rule.key)
 }
 
 /// A query as a stub resolver sends it: with RD, without EDNS.

@@ -313,6 +313,14 @@ impl Zone {
         rules.answer_for(name, qtype, self.servers_for(name).1.is_some())
     }
 
+    /// Whether a rule rejects an upstream's reply for an external name (wire format, lower case) if
+    /// it has a private address.
+    pub fn rejects_private_addresses(&self, name: &[u8]) -> bool {
+        let rules = self.external_rules.as_ref();
+        let in_stub_domain = self.servers_for(name).1.is_some();
+        rules.is_some_and(|rules| rules.rejects_private_addresses(name, in_stub_domain))
+    }
+
     /// The answer of a rule in place of an upstream's `message` for an external name (wire format,
     /// lower case); `None` if the message is passed on.
     pub(crate) fn rule_against<'a>(

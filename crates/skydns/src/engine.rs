@@ -23,7 +23,7 @@ use crate::search::SearchList;
 
 use self::own_names::is_localhost;
 use self::reply::reply_of_zone;
-pub use self::reply::{Reply, System};
+pub use self::reply::{AnswerReason, Reply, System};
 pub(crate) use self::reply::{
     answer_malformed, append_rule_answer, append_servfail, truncation_flag,
 };
@@ -547,7 +547,14 @@ impl<'a, V: View> Engine<'a, V> {
                 if self.external.is_stale() {
                     Cause::Stale.append(self.start, self.query.limit(), out);
                 }
-                self.new_reply(System::Auth, rcode, truncated)
+                let reason = self.external.rule().map(AnswerReason::Rule);
+                if let Some(reason) = reason {
+                    self.append_cause(&reason.cause(), rcode, System::Auth, out);
+                }
+                Reply {
+                    reason,
+                    ..self.new_reply(System::Auth, rcode, truncated)
+                }
             }
         };
         Some(NameProgress::Reply(reply))
@@ -573,6 +580,7 @@ impl<'a, V: View> Engine<'a, V> {
             rcode,
             truncated,
             zone: None,
+            reason: None,
         }
     }
 }

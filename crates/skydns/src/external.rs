@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use wire::Name;
 
 use crate::cause::Cause;
+use crate::external_rules::RuleKey;
 
 /// Maximum number of rounds of external queries for one answer. After the last round the caller
 /// calls [`ExternalAnswers::close`].
@@ -51,6 +52,7 @@ pub struct ExternalAnswers {
     closed: bool,
     stale: bool,
     failure: Option<Cause>,
+    rule: Option<RuleKey>,
 }
 
 impl ExternalAnswers {
@@ -61,6 +63,7 @@ impl ExternalAnswers {
             closed: false,
             stale: false,
             failure: None,
+            rule: None,
         }
     }
 
@@ -93,6 +96,17 @@ impl ExternalAnswers {
     /// Records why a query got no usable answer. Only the first cause is kept.
     pub(crate) fn fail(&mut self, cause: Cause) {
         self.failure.get_or_insert(cause);
+    }
+
+    /// Records that a rule of the configuration left a name without records. Only the first rule is
+    /// kept.
+    pub(crate) fn set_rule(&mut self, key: RuleKey) {
+        self.rule.get_or_insert(key);
+    }
+
+    /// The first rule that left a name without records.
+    pub(crate) fn rule(&self) -> Option<RuleKey> {
+        self.rule
     }
 
     /// Cause of the first failed query.

@@ -48,6 +48,14 @@ pub struct RuleAnswer<'a> {
 }
 
 impl RuleKey {
+    /// All keys, in the order of their numbers.
+    pub const ALL: [Self; 4] = [
+        Self::FilterTypes,
+        Self::DeniedNames,
+        Self::BogusPriv,
+        Self::RebindProtection,
+    ];
+
     /// The key in the `ConfigMap`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -103,8 +111,7 @@ impl ExternalRules {
         name: &'a [u8],
         in_stub_domain: bool,
     ) -> Option<RuleAnswer<'a>> {
-        let may_be_private = self.may_be_private.as_ref()?;
-        if in_stub_domain || may_be_private.find(name).is_some() || !has_private_address(message) {
+        if !self.rejects_private_addresses(name, in_stub_domain) || !has_private_address(message) {
             return None;
         }
         Some(RuleAnswer {
@@ -112,6 +119,12 @@ impl ExternalRules {
             rcode: rcode::NOERROR,
             soa_owner: soa_owner(name),
         })
+    }
+
+    /// Whether an upstream's reply for the name is rejected if it has a private address.
+    pub(crate) fn rejects_private_addresses(&self, name: &[u8], in_stub_domain: bool) -> bool {
+        let may_be_private = self.may_be_private.as_ref();
+        may_be_private.is_some_and(|except| !in_stub_domain && except.find(name).is_none())
     }
 
     /// The answer of a rule for an external name (wire format, lower case); `None` if the query is

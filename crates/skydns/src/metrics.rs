@@ -22,7 +22,8 @@ use wire::{Transport, rcode};
 use self::kinds::Kinds;
 use self::zones::ZoneCounters;
 pub use self::zones::ZoneMetrics;
-use crate::engine::{Reply, System};
+use crate::engine::{AnswerReason, Reply, System};
+use crate::external_rules::RuleKey;
 
 /// Upper bounds of the duration histogram, in seconds.
 const DURATIONS: [f64; 13] = [
@@ -77,6 +78,8 @@ pub struct Shard {
     kinds: Kinds,
     zones: ZoneCounters,
     expensive: ExpensiveCounters,
+    /// Number of answers that a rule decided, by [`RuleKey`].
+    rules: [AtomicU64; RuleKey::ALL.len()],
     /// Number of completed names by [`Completion`]. `search_steps` is the number of lookups for
     /// these names.
     completions: [AtomicU64; Completion::ALL.len()],
@@ -186,6 +189,12 @@ impl Shard {
         }
         if let Some(error) = error_cause(reply).and_then(|cause| counters.errors.get(cause)) {
             self.add(error, 1);
+        }
+
+        if let Some(AnswerReason::Rule(key)) = reply.reason
+            && let Some(counter) = self.rules.get(key as usize)
+        {
+            self.add(counter, 1);
         }
 
         // The histogram of the engine is without queries that waited.
@@ -362,7 +371,14 @@ const SEARCH_STEPS: FamilySpec = FamilySpec {
     labels: &[],
     has_prefix: false,
 };
-const FAMILIES: [&FamilySpec; 11] = [
+const RULE_ANSWERS: FamilySpec = FamilySpec {
+    name: "kubedns_rule_answers_total",
+    help: "Answers that a rule for external names decided, by key of the ConfigMap.",
+    kind: MetricType::COUNTER,
+    labels: &["key"],
+    has_prefix: false,
+};
+const FAMILIES: [&FamilySpec; 12] = [
     &CACHE_MISSES,
     &ERRORS,
     &REQUESTS,
@@ -374,6 +390,7 @@ const FAMILIES: [&FamilySpec; 11] = [
     &QUERIES,
     &COMPLETIONS,
     &SEARCH_STEPS,
+    &RULE_ANSWERS,
 ];
 
 impl FamilySpec {
@@ -489,6 +506,7 @@ impl Collector for Metrics {
             (QUERIES, kinds::metrics(&shards)),
             (COMPLETIONS, completions(&shards)),
             (SEARCH_STEPS, vec![counter(&[], search_steps(&shards))]),
+            (RULE_ANSWERS, rule_answers(&shards)),
         ];
         // As in the Go client, a family without series is left out.
         families
@@ -519,6 +537,17 @@ fn completions(shards: &[Arc<Shard>]) -> Vec<Metric> {
             .iter()
             .map(|shard| shard.completions[completion as usize].load(Relaxed));
         metrics.push(counter(&[("result", completion.label())], counts.sum()));
+    }
+    metrics
+}
+
+fn rule_answers(shards: &[Arc<Shard>]) -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    for key in RuleKey::ALL {
+        let counts = shards
+            .iter()
+            .map(|shard| shard.rules[key as usize].load(Relaxed));
+        metrics.push(counter(&[("key", key.as_str())], counts.sum()));
     }
     metrics
 }

@@ -250,6 +250,7 @@ impl<B: Backend> Resolver<B> {
             rcode: cached.rcode(),
             truncated,
             zone: None,
+            reason: None,
         })
     }
 

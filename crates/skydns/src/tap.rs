@@ -75,7 +75,7 @@ pub struct TapRecord {
     pub took: Duration,
     /// Whether the answer was truncated.
     pub truncated: bool,
-    /// `auth`, `reverse`, `stub`, `recursive` or `cache`.
+    /// `auth`, `reverse`, `stub`, `recursive`, `cache`, or the reason for the answer.
     pub by: &'static str,
     /// Both messages, if the reader requested them.
     pub messages: Option<TapMessages>,
@@ -131,10 +131,13 @@ impl TapRecord {
     }
 }
 
-/// The part of the server that answered, or `cache`. Immediate answers for external names are from
-/// the cache. Only an immediate SERVFAIL is our own response, for a name that must not be
-/// forwarded.
+/// The part of the server that answered, `cache`, or the reason for the answer. Immediate answers for
+/// external names are from the cache. Only an immediate SERVFAIL is our own response, for a name that
+/// must not be forwarded.
 fn answered_by(reply: Reply, took: Took) -> &'static str {
+    if let Some(reason) = reply.reason {
+        return reason.as_str();
+    }
     match (reply.system, took) {
         (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => {
             "cache"

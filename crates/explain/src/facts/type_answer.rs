@@ -38,6 +38,7 @@ impl TypeAnswer {
             more_records: 0,
             truncated: response.truncated,
             asks,
+            rule: response.rule.map(|key| key.as_str().to_owned()),
             from_hosts: false,
         }
     }
@@ -51,6 +52,7 @@ impl TypeAnswer {
             more_records: 0,
             truncated: false,
             asks: Vec::new(),
+            rule: None,
             from_hosts: true,
         }
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use cluster::objects::{EndpointsSource, ObjectKey};
 use cluster::snapshot::{PodNames, Snapshot};
 use skydns::external_rules::RuleKey;
-use wire::mnemonic::{parse_type, type_name};
+use wire::Name;
 
 use self::service::{missing_external_name, missing_service_name};
 use self::shared::{namespace_not_served, no_such_type};
@@ -32,7 +32,8 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
         // Names of one label are not forwarded, so no upstream can be the reason.
         _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None],
         LookupOutcome::Forwarded => [
-            rule_for_external_name(evidence, candidate)
+            rule_for_external_name(candidate)
+                .or_else(|| rule_for_reply(evidence, candidate))
                 .or_else(|| without_pointer(evidence, candidate)),
             without_servers(evidence, candidate),
         ],
@@ -133,7 +134,9 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
         NameKind::Federation { .. } => None,
         _ => without_ports(evidence, candidate)
             .or_else(|| without_ready_endpoints(evidence, candidate))
-            .or_else(|| preferred_zone_only(evidence, candidate)),
+            .or_else(|| preferred_zone_only(evidence, candidate))
+            .or_else(|| rule_for_external_name(candidate))
+            .or_else(|| rule_for_reply(evidence, candidate)),
     }
 }
 
@@ -181,6 +184,11 @@ fn one_of_aliases(candidate: &NameCandidate) -> Option<CodedNote> {
 /// A note that an alias has no addresses, with the reason why its target has none.
 fn alias_without_address(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let target_name = candidate.bare_alias_target()?;
+    // The rule is for the target, which is external.
+    if let Some(rule) = rule_for_external_name(candidate) {
+        let text = format!("it is an alias of {target_name}: {}", rule.text);
+        return Some(CodedNote::new(&rule.code, text));
+    }
     let target = candidate.target.as_ref();
     let reasons = target.map_or_else(Vec::new, |target| reasons_for(evidence, target));
 
@@ -280,32 +288,23 @@ fn backed_service_text(backed: &BackedService) -> String {
     }
 }
 
-/// A note that a rule of the `ConfigMap` answers a query for the name, in place of the upstreams.
-fn rule_for_external_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
-    // Rules do not apply to names in our zones that fall through.
-    let is_external = matches!(
-        candidate.kind,
-        NameKind::External | NameKind::Reverse { .. }
-    );
-    if !is_external || !candidate.dnsmasq.leads_to_kubedns() {
+/// A note that a rule of the `ConfigMap` answers a query for the name, or for the target of its
+/// alias, in place of the upstreams.
+fn rule_for_external_name(candidate: &NameCandidate) -> Option<CodedNote> {
+    if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
-
-    let lower = candidate.name.to_lowercase();
-    let zone = &evidence.snapshot.zone;
-    let answered = candidate
+    let mut ruled = candidate
         .answers
         .iter()
-        .filter(|answer| answer.rcode.is_some());
-    let (qtype, rule) = answered
-        .filter_map(|answer| parse_type(&answer.qtype).ok())
-        .find_map(|qtype| Some((qtype, zone.rule_answer(lower.wire(), qtype)?)))?;
+        .filter_map(|answer| Some((&answer.qtype, answer.rule.as_deref()?)));
+    let (qtype, rule) = ruled.next()?;
+    let key = RuleKey::ALL.into_iter().find(|key| key.as_str() == rule)?;
 
-    let text = match rule.key {
+    let text = match key {
         RuleKey::FilterTypes => format!(
-            "the key filterTypes of the ConfigMap filters {} records of external names: no \
-             upstream is asked for them",
-            type_name(qtype)
+            "the key filterTypes of the ConfigMap filters {qtype} records of external names: no \
+             upstream is asked for them"
         ),
         RuleKey::DeniedNames => {
             "the key deniedNames of the ConfigMap denies the name: no upstream is asked".to_owned()
@@ -317,6 +316,33 @@ fn rule_for_external_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             .to_owned(),
     };
     Some(CodedNote::new("external_rule", text))
+}
+
+/// A note that a rule of the `ConfigMap` may reject the reply of the upstreams, which is unknown
+/// here.
+fn rule_for_reply(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    if !candidate.dnsmasq.leads_to_kubedns() {
+        return None;
+    }
+    let zone = &evidence.snapshot.zone;
+    let rejected = |name: &str| {
+        let name = Name::parse(name).ok()?;
+        zone.rejects_private_addresses(name.to_lowercase().wire())
+            .then(|| name.to_string())
+    };
+
+    // For an alias, kubedns asks for the target.
+    let mut asked = candidate.answers.iter().flat_map(|answer| &answer.asks);
+    let name = match candidate.kind {
+        NameKind::External => rejected(&candidate.name.to_string()),
+        _ => asked.find_map(|query| rejected(query.split(' ').next()?)),
+    }?;
+
+    let text = format!(
+        "if the reply for {name} has a private address, the key rebindProtection of the ConfigMap \
+         rejects it (NODATA)"
+    );
+    Some(CodedNote::new("external_rule_on_reply", text))
 }
 
 /// A note that kubedns would forward the name, but has no servers for it.
@@ -376,7 +402,7 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         }
         NameKind::Namespace { namespace } => Some(without_service_label(namespace.as_deref())),
         NameKind::Formless => Some(formless_name(snapshot)),
-        NameKind::External => rule_for_external_name(evidence, candidate),
+        NameKind::External => rule_for_external_name(candidate),
         NameKind::Zone {
             domain,
             synced: false,
@@ -405,9 +431,9 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         | NameKind::Zone { .. }
         | NameKind::OwnName { target: None }
         | NameKind::Federation { .. } => Some(no_such_type(candidate)),
-        NameKind::Reverse { .. } => Some(
-            rule_for_external_name(evidence, candidate).unwrap_or_else(|| no_such_type(candidate)),
-        ),
+        NameKind::Reverse { .. } => {
+            Some(rule_for_external_name(candidate).unwrap_or_else(|| no_such_type(candidate)))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skydns::{ExternalRules, Zone};
+use skydns::{ExternalRules, OwnNames, Zone};
 use wire::{Name, rcode, rtype};
 
 use super::cluster::Cluster;
@@ -15,8 +15,17 @@ fn cluster() -> Cluster {
     rules.filter_types(&Name::default(), &[rtype::AAAA]);
     rules.deny_names(&Name::parse("ads.test").unwrap(), rcode::NXDOMAIN);
     rules.deny_private_reverse();
+    rules.reject_private_addresses([Name::parse("vpn.test").unwrap()]);
+    let mut own = OwnNames::new();
+    for (alias, target) in [("out", "www.outside.test"), ("ads", "www.ads.test")] {
+        own.add_alias(
+            &Name::parse(&format!("{alias}.own.test")).unwrap(),
+            &Name::parse(target).unwrap(),
+        );
+    }
     cluster.index.set_zone(Zone {
         external_rules: Some(Arc::new(rules)),
+        own_names: Some(Arc::new(own)),
         ..cluster.published.get().zone.clone()
     });
     cluster.index.publish();
@@ -25,6 +34,7 @@ fn cluster() -> Cluster {
         ("filterTypes", r#"{".": ["AAAA"]}"#),
         ("deniedNames", r#"{"ads.test": "NXDOMAIN"}"#),
         ("bogusPriv", "true"),
+        ("rebindProtection", r#"{"except": ["vpn.test"]}"#),
     ];
     let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
     let mut config = (*cluster.server.config.config).clone();
@@ -40,10 +50,16 @@ fn rule_is_reason_of_answer() {
         cluster.topology = topology;
         for (question, reasons) in [
             ("www.outside.test. AAAA", &["external_rule"][..]),
-            ("www.outside.test. A", &[]),
+            ("www.outside.test. A", &["external_rule_on_reply"]),
+            ("www.vpn.test. A", &[]),
+            ("x.acme.test. A", &[]),
             ("www.outside.test.", &["external_rule"]),
             ("x.ads.test. A", &["external_rule"]),
             ("192.168.7.7", &["external_rule"]),
+            ("out.own.test. AAAA", &["external_rule"]),
+            ("out.own.test.", &["external_rule"]),
+            ("out.own.test. A", &["external_rule_on_reply"]),
+            ("ads.own.test. A", &["external_rule"]),
         ] {
             assert_eq!(
                 cluster.reasons(question),
@@ -51,5 +67,25 @@ fn rule_is_reason_of_answer() {
                 "{question} {topology:?}"
             );
         }
+    }
+}
+
+#[test]
+fn rule_for_target_names_alias() {
+    let cluster = cluster();
+    for (question, expected) in [
+        (
+            "ads.own.test. A",
+            "it is an alias of www.ads.test.: the key deniedNames of the ConfigMap denies the name: \
+             no upstream is asked",
+        ),
+        (
+            "out.own.test. A",
+            "if the reply for www.outside.test. has a private address, the key rebindProtection of \
+             the ConfigMap rejects it (NODATA)",
+        ),
+    ] {
+        let text = cluster.text(question);
+        assert!(text.contains(expected), "{text}");
     }
 }

@@ -6,7 +6,7 @@ use crate::answer::{ZoneSoa, default_soa_numbers};
 use crate::backend::Zone;
 use crate::backend::zones::Authority;
 use crate::cause::Cause;
-use crate::external_rules::RuleAnswer;
+use crate::external_rules::{RuleAnswer, RuleKey};
 
 /// The part of the server that answers a query. Most metrics have the part as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,31 @@ pub struct Reply {
     pub truncated: bool,
     /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
     pub zone: Option<u8>,
+    /// The reason for an answer that is neither that of our records nor that of an upstream.
+    pub reason: Option<AnswerReason>,
+}
+
+/// The reason for an answer that is neither that of our records nor that of an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerReason {
+    /// A rule of the configuration, for the name itself or for the target of its alias.
+    Rule(RuleKey),
+}
+
+impl AnswerReason {
+    /// The word for it in copies of queries: for a rule, its key.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule(key) => key.as_str(),
+        }
+    }
+
+    /// The cause to show to the client.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Self::Rule(key) => Cause::Rule(key),
+        }
+    }
 }
 
 /// Answers a message that is not a well-formed query with an error; `None` if the message must not
@@ -67,6 +92,7 @@ pub(crate) fn answer_malformed(
                 rcode: error.rcode,
                 truncated: false,
                 zone: None,
+                reason: None,
             })
         }
     }
@@ -92,6 +118,7 @@ pub(crate) fn append_servfail(
         rcode: rcode::SERVFAIL,
         truncated: false,
         zone: None,
+        reason: None,
     }
 }
 
@@ -117,13 +144,15 @@ pub(crate) fn append_rule_answer(
     // The SOA is left out if it does not fit: the answer is complete without it.
     let _ = soa.write(Section::Authority, &mut writer);
     writer.finish(copied | flag::RA, answer.rcode);
-    Cause::Rule(answer.key).append_if_enabled(zone, query, start, out);
+    let reason = AnswerReason::Rule(answer.key);
+    reason.cause().append_if_enabled(zone, query, start, out);
     Reply {
         system,
         qtype: query.qtype,
         rcode: answer.rcode,
         truncated: false,
         zone: None,
+        reason: Some(reason),
     }
 }
 

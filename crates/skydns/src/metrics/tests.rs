@@ -11,6 +11,7 @@ const REFUSAL: Reply = Reply {
     rcode: rcode::REFUSED,
     truncated: false,
     zone: None,
+    reason: None,
 };
 const NO_TIME: Took = Took::AtOnce(Duration::ZERO);
 

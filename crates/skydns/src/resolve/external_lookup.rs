@@ -6,6 +6,7 @@ use crate::backend::zones::is_ours;
 use crate::backend::{Backend, View as _};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
+use crate::external_rules::RuleKey;
 use crate::forward::{self, UpstreamFailure};
 use wire::{Message, Section, Transport, class, rcode, rtype};
 
@@ -17,14 +18,17 @@ pub(super) struct ExternalLookup {
     pub(super) answer: ExternalAnswer,
     /// Whether the answer replaces a failure of the upstreams.
     pub(super) stale: bool,
+    /// The rule of the configuration that left no records.
+    pub(super) rule: Option<RuleKey>,
 }
 
 impl ExternalLookup {
     /// The answer where a rule of the configuration leaves no records.
-    fn without_records() -> Self {
+    fn without_records(rule: RuleKey) -> Self {
         Self {
             answer: ExternalAnswer::Records(Vec::new()),
             stale: false,
+            rule: Some(rule),
         }
     }
 }
@@ -42,8 +46,8 @@ impl<B: Backend> Resolver<B> {
         // To the alias it makes no difference whether the target has no records, or none are
         // answered.
         let zone = view.zone();
-        if zone.rule_answer(lower.wire(), question.qtype).is_some() {
-            return Ok(ExternalLookup::without_records());
+        if let Some(rule) = zone.rule_answer(lower.wire(), question.qtype) {
+            return Ok(ExternalLookup::without_records(rule.key));
         }
 
         let query = forward::UpstreamQuery::new(lower.wire(), question.qtype);
@@ -51,8 +55,8 @@ impl<B: Backend> Resolver<B> {
             .query_upstreams(admitted, query)
             .await
             .map_err(|error| Cause::from(&error))?;
-        if zone.rule_against(&reply.message, lower.wire()).is_some() {
-            return Ok(ExternalLookup::without_records());
+        if let Some(rule) = zone.rule_against(&reply.message, lower.wire()) {
+            return Ok(ExternalLookup::without_records(rule.key));
         }
         let answer = extract_external_answer(
             question,
@@ -81,6 +85,7 @@ impl<B: Backend> Resolver<B> {
         Ok(ExternalLookup {
             answer,
             stale: reply.stale,
+            rule: None,
         })
     }
 }

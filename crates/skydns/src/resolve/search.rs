@@ -34,7 +34,9 @@ impl<B: Backend> Resolver<B> {
             };
             response.clear();
             match self.try_candidate(&candidate, &mut response) {
-                NameProgress::Reply(reply) => walk.take_response(&response, reply.system),
+                NameProgress::Reply(reply) => {
+                    walk.take_response(&response, reply.system, reply.reason);
+                }
                 // The walk starts over once the query is admitted.
                 NameProgress::Pending(_) => return Err(walk.into_list()),
             }
@@ -65,7 +67,7 @@ impl<B: Backend> Resolver<B> {
                     self.complete_name(&candidate, pending, &mut response).await
                 }
             };
-            walk.take_response(&response, reply.system);
+            walk.take_response(&response, reply.system, reply.reason);
         }
         self.finish_walk(walk, ask, out)
     }
@@ -77,6 +79,8 @@ impl<B: Backend> Resolver<B> {
         let (reply, completion) = walk.append_answer(ask.query, out);
         if completion == Completion::Failed {
             append_cause(ask, &Cause::Completion, start, out);
+        } else if let Some(reason) = reply.reason {
+            append_cause(ask, &reason.cause(), start, out);
         }
         self.shard.completed(completion, lookups);
         reply

@@ -12,7 +12,7 @@
 
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
-use crate::engine::{AUTHORITATIVE, Reply, System, truncation_flag};
+use crate::engine::{AUTHORITATIVE, AnswerReason, Reply, System, truncation_flag};
 use crate::metrics::Completion;
 use crate::search::SearchList;
 use wire::{
@@ -66,12 +66,14 @@ enum WalkEnd {
 struct CandidateResponse {
     message: Vec<u8>,
     system: System,
+    reason: Option<AnswerReason>,
 }
 
 /// The records that an answer has from the walk.
 struct WalkRecords {
     /// The part of the server that gave the records.
     system: System,
+    reason: Option<AnswerReason>,
     truncated: bool,
 }
 
@@ -153,7 +155,7 @@ impl SearchWalk {
     }
 
     /// Takes the response to the last lookup. `system` is the part of the server that answered.
-    pub fn take_response(&mut self, message: &[u8], system: System) {
+    pub fn take_response(&mut self, message: &[u8], system: System, reason: Option<AnswerReason>) {
         let Ok(header) = Header::parse(message) else {
             return self.fail();
         };
@@ -166,18 +168,18 @@ impl SearchWalk {
         match header.rcode() {
             rcode::NXDOMAIN => {
                 if self.list.starts_with_query_name && self.at == 0 {
-                    self.first_response = Some(CandidateResponse::new(message, system));
+                    self.first_response = Some(CandidateResponse::new(message, system, reason));
                 }
                 // Without the name there is no other type to look up.
                 self.advance_name();
             }
             rcode::NOERROR if has_records && self.asks_other_family => self.end_by_other_family(),
             rcode::NOERROR if has_records => {
-                self.end = WalkEnd::Found(self.at, CandidateResponse::new(message, system));
+                self.end = WalkEnd::Found(self.at, CandidateResponse::new(message, system, reason));
             }
             rcode::NOERROR if self.asks_other_family => self.advance_name(),
             rcode::NOERROR => {
-                self.end = WalkEnd::Empty(self.at, CandidateResponse::new(message, system));
+                self.end = WalkEnd::Empty(self.at, CandidateResponse::new(message, system, reason));
                 self.advance_type_or_name();
             }
             _ => self.fail(),
@@ -241,6 +243,7 @@ impl SearchWalk {
             rcode: result.rcode,
             truncated: records.truncated,
             zone: None,
+            reason: records.reason,
         };
         (reply, result.completion)
     }
@@ -249,6 +252,7 @@ impl SearchWalk {
     fn write_records(&self, query: &Query<'_>, writer: &mut ResponseWriter<'_, '_>) -> WalkRecords {
         let mut records = WalkRecords {
             system: System::Auth,
+            reason: None,
             truncated: false,
         };
 
@@ -258,6 +262,7 @@ impl SearchWalk {
                     // The alias holds while the names before this one are missing.
                     let ttl = self.negative_ttl.min(self.alias_ttl);
                     records.system = response.system;
+                    records.reason = response.reason;
                     records.truncated = response.copy_records(query, name, ttl, writer);
                 }
             }
@@ -309,10 +314,11 @@ fn authority_ttl(message: &[u8]) -> Option<u32> {
 }
 
 impl CandidateResponse {
-    fn new(message: &[u8], system: System) -> Self {
+    fn new(message: &[u8], system: System, reason: Option<AnswerReason>) -> Self {
         Self {
             message: message.to_vec(),
             system,
+            reason,
         }
     }
 
@@ -334,6 +340,7 @@ impl CandidateResponse {
             rcode: rcode::NXDOMAIN,
             truncated,
             zone: None,
+            reason: self.reason,
         }
     }
 

@@ -84,6 +84,7 @@ fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
         rcode,
         truncated: false,
         zone: None,
+        reason: None,
     }
 }
 

@@ -272,6 +272,7 @@ impl<B: Backend> Resolver<B> {
             rcode: upstream.rcode,
             truncated,
             zone: None,
+            reason: None,
         }
     }
 
@@ -365,9 +366,20 @@ impl<B: Backend> Resolver<B> {
 
         for (question, result) in questions.iter().zip(results) {
             let answer = match result {
-                Ok(ExternalLookup { answer, stale }) => {
+                Ok(ExternalLookup {
+                    answer,
+                    stale,
+                    rule,
+                }) => {
                     if stale {
                         external.set_stale();
+                    }
+                    // An answer with ports has addresses of both types, of which one may be
+                    // filtered: that is no reason for what the client gets.
+                    if let Some(rule) = rule
+                        && question.qtype == admitted.ask.query.qtype
+                    {
+                        external.set_rule(rule);
                     }
                     answer
                 }

@@ -19,6 +19,7 @@ fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> AnsweredQuery<'a> {
             rcode: code,
             truncated: false,
             zone: None,
+            reason: None,
         },
         took: Took::AtOnce(Duration::from_micros(7)),
     }

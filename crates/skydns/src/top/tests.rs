@@ -23,6 +23,7 @@ fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, 
             rcode: code,
             truncated: false,
             zone: None,
+            reason: None,
         },
         took: Took::AtOnce(Duration::ZERO),
     };

@@ -156,6 +156,7 @@ impl<V: View + 'static> TransferStream<V> {
             rcode: self.rcode,
             truncated: false,
             zone: None,
+            reason: None,
         }
     }
 

@@ -1,8 +1,11 @@
-//! Replies of upstreams that a rule of the `ConfigMap` rejects (`rebindProtection`).
+//! Answers of rules of the `ConfigMap`, and replies of upstreams that one rejects
+//! (`rebindProtection`).
 
 use skydns::forward::CacheLimits;
+use skydns::tap::WatchSettings;
 use skydns::{ExternalRules, OwnNames};
-use wire::Name;
+use wire::query_filter::QueryFilter;
+use wire::{Name, rcode, rtype};
 
 use super::*;
 
@@ -74,20 +77,93 @@ async fn private_addresses_of_outside_are_rejected() {
     server.stop().await;
 }
 
+/// Name, type, RCODE and the key that tap, extended error and metric name.
+const REASONS: &str = "
+    www.outside.test. AAAA NOERROR filterTypes
+    www.ads.test. A NXDOMAIN deniedNames
+    1.0.0.10.in-addr.arpa. PTR NXDOMAIN bogusPriv
+    in.outside.test. A NOERROR rebindProtection
+    # from the cache
+    in.outside.test. A NOERROR rebindProtection
+    # targets of aliases, of the ConfigMap and of ExternalName Services
+    filtered.own.test. AAAA NOERROR filterTypes
+    denied.own.test. A NOERROR deniedNames
+    inside.own.test. A NOERROR rebindProtection
+    ads.apps.svc.cluster.local. A NOERROR deniedNames
+    # the last name of a search list
+    www.outside.test.apps.search.cluster.local. AAAA NOERROR filterTypes
+    in.outside.test.apps.search.cluster.local. A NOERROR rebindProtection
+    # no rule, and a rule for the other type alone
+    www.outside.test. A NOERROR -
+    filtered.own.test. A NOERROR -
+    filtered.own.test. SRV NOERROR -
+";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_reply_has_extended_error() {
+async fn rule_is_reason_everywhere() {
     let upstream = upstream().await;
     let mut rules = ExternalRules::new();
+    rules.filter_types(&Name::default(), &[rtype::AAAA]);
+    rules.deny_names(&name("ads.test"), rcode::NXDOMAIN);
+    rules.deny_private_reverse();
     rules.reject_private_addresses([]);
+    let mut own = OwnNames::new();
+    for (alias, target) in [
+        ("filtered", "www.outside.test"),
+        ("denied", "www.ads.test"),
+        ("inside", "in.outside.test"),
+    ] {
+        own.add_alias(&name(&format!("{alias}.own.test")), &name(target));
+    }
     let view = Fixed::new(&[upstream.addr()])
+        .alias_at(&["svc", "apps", "ads"], "www.ads.test")
+        .own_names(own)
         .external_rules(rules)
+        .search("search.cluster.local", &[])
+        .caching(CacheLimits::default())
         .extended_errors();
     let server = start(view);
+    let all = WatchSettings {
+        filter: QueryFilter::default(),
+        rate: 1000,
+        messages: false,
+    };
+    let mut watch = server.tap.open_watch(all).expect("a watch");
 
-    let query = Query::new("in.outside.test.", "A").edns(1232);
-    let answer = client::ask(server.address, &query).await;
-    let options = answer.edns.expect("an OPT record").options;
-    let expected = b"\x00\x0fthe key rebindProtection of the ConfigMap rejects private addresses";
-    assert_eq!(options, [(15, expected.to_vec())]);
+    let mut counts = std::collections::BTreeMap::<&str, f64>::new();
+    for row in REASONS.lines().map(str::trim) {
+        if row.is_empty() || row.starts_with('#') {
+            continue;
+        }
+        let [asked, rtype, rcode, key] = row.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{row:?}")
+        };
+        let query = Query::new(asked, rtype).edns(1232);
+        let answer = client::ask(server.address, &query).await;
+        assert_eq!(answer.rcode_name(), rcode, "{row}");
+
+        let options = answer.edns.expect("an OPT record").options;
+        let texts = options
+            .iter()
+            .map(|(_, data)| String::from_utf8_lossy(data));
+        let texts = texts.collect::<String>();
+        let named = texts.split(' ').nth(2).unwrap_or("-");
+        assert_eq!(named, key, "{row}: {texts:?}");
+
+        let record = watch.next_record().await;
+        let is_rule = record.by.contains(char::is_uppercase);
+        assert_eq!(if is_rule { record.by } else { "-" }, key, "{row}");
+        *counts.entry(key).or_default() += 1.0;
+    }
+    for key in [
+        "filterTypes",
+        "deniedNames",
+        "bogusPriv",
+        "rebindProtection",
+    ] {
+        let series = format!("kubedns_rule_answers_total{{key=\"{key}\"}}");
+        let counted = metric(&server.metrics, &series);
+        assert_eq!(counted, Some(counts[key]), "{key}");
+    }
     server.stop().await;
 }

@@ -47,7 +47,7 @@ async fn tap_copies_answer_of_every_path() {
         (missing.wire(), false, 28, 3, "auth"),
         (outside.wire(), false, 1, 0, "recursive"),
         (outside.wire(), true, 1, 0, "cache"),
-        (filtered.wire(), false, 28, 0, "auth"),
+        (filtered.wire(), false, 28, 0, "filterTypes"),
         (malformed, false, 0, 1, "auth"),
     ] {
         let answer = if over_tcp {
