@@ -34,6 +34,7 @@ pub mod dnsmasq {
     mod instance;
     pub(crate) mod launch;
     pub(crate) mod log_lines;
+    pub(crate) mod loop_finder;
     pub(crate) mod process;
     pub(crate) mod queries;
     pub(crate) mod query_lines;

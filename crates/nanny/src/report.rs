@@ -397,6 +397,22 @@ impl Report {
         self.counters.loops.set(loops);
     }
 
+    /// Records the loops found by the nanny's probes. Returns the servers about which dnsmasq, at
+    /// its last reload, found something else.
+    pub(crate) fn set_probed_loops(&self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
+        let mut status = self.lock_status();
+        let disputed = status.set_probed_loops(servers);
+        let loops = to_gauge(status.document.routes.loops.len());
+        self.counters.loops.set(loops);
+        disputed
+    }
+
+    /// Whether queries to `server` are known to come back to dnsmasq.
+    pub(crate) fn is_loop(&self, server: Nameserver) -> bool {
+        let loops = &self.status.lock().document.routes.loops;
+        loops.contains(&server.to_string())
+    }
+
     /// Locks the status for a change, and wakes the writer of the status file.
     fn lock_status(&self) -> MutexGuard<'_, StatusRecord> {
         self.changed.notify_one();

@@ -35,6 +35,8 @@ pub(crate) struct RouterInputs {
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
+    /// The number of reloads that the detection of loops needs.
+    pub(crate) loop_reloads: watch::Receiver<u64>,
 }
 
 /// Requests to the resolver and to the poller of kubedns.
@@ -114,6 +116,7 @@ impl Router {
                 Ok(()) = self.inputs.resolv_conf.changed() => {}
                 Ok(()) = self.inputs.names.changed() => {}
                 Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns_routes(),
+                Ok(()) = self.inputs.loop_reloads.changed() => {}
                 () = pending_if_none(due) => self.kubedns.act_if_due(),
                 // All sources have ended, so the routes stay as they are.
                 else => return std::future::pending().await,
@@ -209,7 +212,8 @@ impl Router {
             kubedns_follows: self.kubedns.follows,
             kubedns_is_behind: self.kubedns.is_behind(),
         });
-        routes.flush_count = self.kubedns.flush_count;
+        let loop_reloads = *self.inputs.loop_reloads.borrow_and_update();
+        routes.flush_count = self.kubedns.flush_count + loop_reloads;
 
         self.record_omitted(omitted);
         self.routes.send_if_modified(|before| {

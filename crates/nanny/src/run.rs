@@ -25,6 +25,7 @@ use crate::config::arguments::DnsmasqArguments;
 use crate::config::routes::{ForwardMode, Routes};
 use crate::dnsmasq::delivery::RouteDelivery;
 use crate::dnsmasq::launch::{EditMode, LaunchPlan, LaunchSettings, NannyUser};
+use crate::dnsmasq::loop_finder::{LoopFinder, LoopMark};
 use crate::dnsmasq::process::QueryLines;
 use crate::dnsmasq::queries::{QueryFollowers, QueryReader};
 use crate::dnsmasq::servfail_server::ServfailServer;
@@ -151,6 +152,8 @@ struct StartedRouting {
     unresolved: bool,
     /// The configuration in force.
     states: watch::Receiver<ConfigState>,
+    /// The mark by which loops of dnsmasq's upstreams are found.
+    loop_mark: Option<LoopMark>,
 }
 
 /// The resolv.conf files that the nanny reads.
@@ -178,11 +181,13 @@ impl NannyStart {
         let resolver =
             ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
         let poller = KubednsPoller::new(kubedns, requests.kubedns.subscribe());
+        let loop_reloads = watch::Sender::new(0);
         let inputs = RouterInputs {
             config: states.clone(),
             resolv_conf: resolv_confs.for_dnsmasq,
             names: resolver.subscribe(),
             kubedns: poller.subscribe(),
+            loop_reloads: loop_reloads.subscribe(),
         };
         let settings = RouterSettings {
             arguments: self.arguments.clone(),
@@ -192,10 +197,12 @@ impl NannyStart {
             follows_edits: self.flags.restart_dnsmasq,
         };
         let router = Router::new(inputs, settings, requests, self.report.clone());
+        let loop_mark = self.start_loop_finder(router.subscribe(), loop_reloads);
         let started = StartedRouting {
             routes: router.subscribe(),
             unresolved: router.has_unresolved_names(),
             states,
+            loop_mark,
         };
 
         let stop = &self.stop_tasks;
@@ -207,6 +214,26 @@ impl NannyStart {
             .critical("fail unroutable queries", servfail_server.run(stop.clone()));
         self.tasks.lasting("route", router.run(stop.clone()));
         Ok(started)
+    }
+
+    /// Starts the detection of loops, unless kubedns asks all upstreams. Returns what dnsmasq needs
+    /// for it.
+    fn start_loop_finder(
+        &mut self,
+        routes: watch::Receiver<Routes>,
+        reloads: watch::Sender<u64>,
+    ) -> Option<LoopMark> {
+        if self.flags.forward == ForwardMode::Kubedns {
+            return None;
+        }
+
+        let mark = LoopMark::random();
+        let in_arguments = self.arguments.addresses_for_all_names();
+        let report = self.report.clone();
+        let finder = LoopFinder::new(mark.clone(), in_arguments, routes, reloads, report);
+        self.tasks
+            .lasting("find loops", finder.run(self.stop_tasks.clone()));
+        Some(mark)
     }
 
     /// Reads the configuration and follows its edits. With -restartDnsmasq=false, it is read once.
@@ -336,6 +363,7 @@ impl NannyStart {
             port: self.arguments.port(),
             probe,
             plan: self.plan,
+            loop_mark: routing.loop_mark,
             directory: directory.clone(),
             delivery: RouteDelivery::new(routing.routes, self.report.clone()),
             log_interval: self.flags.log_interval.into(),

@@ -1,8 +1,8 @@
 //! A scripted DNS server on loopback, over UDP and TCP: the upstream in tests.
 //!
 //! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay,
-//! garbage, a closed connection. Packets are recorded, except the loop probes of kubedns: from time
-//! to time, kubedns sends a TXT query for a name with the label `forward-loop`. A loop probe gets
+//! garbage, a closed connection. Packets are recorded, except the loop probes of kubedns and the
+//! nanny: TXT and AAAA queries for a name with the label `forward-loop`. A loop probe gets
 //! NXDOMAIN and is not counted, so that tests see only their own queries, except with
 //! [`Upstream::start_with_loop_probes`].
 //!
@@ -72,9 +72,10 @@ impl Asked {
             .map_or_else(String::new, |question| codes::type_name(question.rtype))
     }
 
-    /// Returns whether this is a loop probe of kubedns.
+    /// Returns whether this is a loop probe of kubedns or the nanny.
     fn looks_for_loops(&self) -> bool {
-        self.rtype() == "TXT" && self.name().to_ascii_lowercase().contains(".forward-loop.")
+        let is_probe = matches!(self.rtype().as_str(), "TXT" | "AAAA");
+        is_probe && self.name().to_ascii_lowercase().contains(".forward-loop.")
     }
 }
 

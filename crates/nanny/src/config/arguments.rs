@@ -182,6 +182,15 @@ impl DnsmasqArguments {
             .collect()
     }
 
+    /// The addresses of [`Self::servers_for_all_names`].
+    pub fn addresses_for_all_names(&self) -> Vec<Nameserver> {
+        let servers = self.servers_for_all_names();
+        servers
+            .iter()
+            .filter_map(|text| parse_server(text))
+            .collect()
+    }
+
     /// The values of `--server` and `--local`, which dnsmasq treats alike.
     fn server_values(&self) -> impl Iterator<Item = &str> {
         self.given
@@ -329,8 +338,10 @@ fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
 }
 
-/// Parses `ip` or `ip#port`, dnsmasq's form of addresses.
+/// Parses `ip` or `ip#port`, dnsmasq's form of addresses. A source address or interface after `@`
+/// is left out.
 fn parse_server(text: &str) -> Option<Nameserver> {
+    let (text, _source) = text.split_once('@').unwrap_or((text, ""));
     let (ip, port) = text.split_once('#').unwrap_or((text, "53"));
     Some(Nameserver::new(ip.parse().ok()?, port.parse().ok()?))
 }

@@ -26,8 +26,9 @@ pub struct Routes {
     /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
     /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// Number of cache flushes that dnsmasq needs although its own servers stay the same. The
-    /// reason is that kubedns, the source of the cached answers, forwards to other servers now.
+    /// Number of reloads that dnsmasq needs although its own servers stay the same: kubedns, the
+    /// source of cached answers, forwards to other servers now, or a forwarding loop has begun or
+    /// ended, for which dnsmasq looks at a reload.
     pub flush_count: u64,
 }
 

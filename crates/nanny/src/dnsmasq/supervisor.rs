@@ -23,6 +23,7 @@ use crate::dnsmasq::health::{HealthProbe, ProbeFinding};
 use crate::dnsmasq::instance::{ArgumentTrial, DnsmasqInstance, InstanceEnd};
 use crate::dnsmasq::launch::{EditMode, LaunchPlan};
 use crate::dnsmasq::log_lines::LogEvent;
+use crate::dnsmasq::loop_finder::LoopMark;
 use crate::dnsmasq::process::{DnsmasqProcess, QueryLines};
 use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
 use crate::dnsmasq::restart_limit::{DeathReaction, RestartLimit};
@@ -45,6 +46,8 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
     pub(crate) plan: LaunchPlan,
+    /// The mark that dnsmasq answers probes for loops with; `None` if it has no upstreams.
+    pub(crate) loop_mark: Option<LoopMark>,
     /// The directory of the servers file; `None` if no directory is writable.
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: RouteDelivery,
@@ -128,6 +131,7 @@ impl Supervisor {
             mut argv,
             reads_file,
         } = self.select_arguments(is_first);
+        argv.extend(self.loop_mark.as_ref().map(LoopMark::argument));
         let logs_queries = *self.follow_queries.borrow_and_update();
         // The query log is not in the arguments of the user.
         if logs_queries {

@@ -14,8 +14,25 @@ use crate::config::routes::{OmittedServer, Routes};
 #[derive(Debug, Clone)]
 pub(crate) struct StatusRecord {
     pub(crate) document: NannyStatus,
-    /// The servers among the loops that the nanny found, not those that dnsmasq found.
-    omitted_loops: BTreeSet<String>,
+    loops: LoopSources,
+}
+
+/// The servers that lead back to dnsmasq, by who found them.
+#[derive(Debug, Clone, Default)]
+struct LoopSources {
+    /// The routes leave them out: they are dnsmasq itself.
+    omitted: BTreeSet<String>,
+    /// The nanny's probes came back.
+    probed: BTreeSet<String>,
+    /// The probes of dnsmasq came back, at its start or its last reload.
+    by_dnsmasq: BTreeSet<String>,
+}
+
+impl LoopSources {
+    fn all(&self) -> BTreeSet<String> {
+        let sources = [&self.omitted, &self.probed, &self.by_dnsmasq];
+        sources.into_iter().flatten().cloned().collect()
+    }
 }
 
 impl StatusRecord {
@@ -23,7 +40,7 @@ impl StatusRecord {
     pub(crate) fn new() -> Self {
         Self {
             document: NannyStatus::of_start(daemon::version::VERSION, daemon::version::COMMIT),
-            omitted_loops: BTreeSet::new(),
+            loops: LoopSources::default(),
         }
     }
 
@@ -54,24 +71,33 @@ impl StatusRecord {
         status.stub_domains = server_lists(&routes.stub_domains);
         status.upstreams = to_strings(&routes.upstreams);
         status.upstreams_from = Some(routes.upstreams_from.label().to_owned());
-        status.loops.clone_from(&self.omitted_loops);
+        self.loops.by_dnsmasq.clear();
+        status.loops = self.loops.all();
     }
 
     /// Copies the omissions of the newest routes.
     pub(crate) fn set_omissions(&mut self, omissions: &BTreeSet<OmittedServer>) {
         let status = &mut self.document.routes;
-        let before = std::mem::take(&mut self.omitted_loops);
+        self.loops.omitted.clear();
         status.unresolved.clear();
         for omission in omissions {
             match omission {
                 OmittedServer::Unresolved { name, .. } => status.unresolved.insert(name.clone()),
-                OmittedServer::Loop { server, .. } => self.omitted_loops.insert(server.to_string()),
+                OmittedServer::Loop { server, .. } => self.loops.omitted.insert(server.to_string()),
             };
         }
+        status.loops = self.loops.all();
+    }
 
-        // The loops that dnsmasq found stay.
-        status.loops.retain(|server| !before.contains(server));
-        status.loops.extend(self.omitted_loops.iter().cloned());
+    /// Sets the loops that the nanny's probes found. Returns the servers about which dnsmasq, at its
+    /// last reload, found something else.
+    pub(crate) fn set_probed_loops(&mut self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
+        self.loops.probed = servers.iter().map(ToString::to_string).collect();
+        self.document.routes.loops = self.loops.all();
+        let LoopSources {
+            probed, by_dnsmasq, ..
+        } = &self.loops;
+        probed.symmetric_difference(by_dnsmasq).cloned().collect()
     }
 
     /// Sets the reason why the newest routes are pending; `None` when they are in force.
@@ -89,7 +115,8 @@ impl StatusRecord {
 
     /// Adds a loop that dnsmasq found.
     pub(crate) fn add_loop(&mut self, server: Nameserver) {
-        self.document.routes.loops.insert(server.to_string());
+        self.loops.by_dnsmasq.insert(server.to_string());
+        self.document.routes.loops = self.loops.all();
     }
 }
 

@@ -1,13 +1,15 @@
 //! Stub servers given by name, and servers that forward back to dnsmasq.
 
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::{self, Asked, Reaction, Upstream};
 
 use super::rig::{NannyRig, NannySetup, at, only};
 
@@ -123,4 +125,74 @@ async fn looping_server_is_found_and_omitted() {
     rig.status_with("no loop", |status| status["routes"]["loops"] == json!([]))
         .await;
     rig.end().await;
+}
+
+/// The answer of `server` to the query; silence after a moment, as in a loop.
+fn relayed(asked: &Asked, server: SocketAddr) -> Reaction {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let patience = Duration::from_millis(100);
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send_to(&asked.packet, server).unwrap();
+
+    let mut reply = vec![0; 4096];
+    match socket.recv(&mut reply) {
+        Ok(length) => Reaction::send(&reply[..length]),
+        Err(_) => Reaction::silence(),
+    }
+}
+
+/// An upstream that answers, or forwards back to the dnsmasq of `setup` while `loops` is true.
+async fn start_forwarder(setup: &NannySetup, loops: &Arc<AtomicBool>) -> Upstream {
+    let dnsmasq = setup.server();
+    let loops = Arc::clone(loops);
+    let answer = upstream::answering("192.0.2.1");
+    Upstream::start_with_loop_probes(move |asked: &Asked| {
+        if loops.load(Ordering::Relaxed) {
+            relayed(asked, dnsmasq)
+        } else {
+            answer(asked)
+        }
+    })
+    .await
+}
+
+/// Waits until the loop through `forwarder`, the only upstream of the started nanny, is found; then
+/// until its end is.
+async fn check_later_loop(mut rig: NannyRig, forwarder: &Upstream, loops: &AtomicBool) {
+    rig.until_all("192.0.2.1").await;
+    assert_eq!(rig.status()["routes"]["loops"], json!([]));
+
+    loops.store(true, Ordering::Relaxed);
+    rig.logs("upstream server forwards to dnsmasq").await;
+    rig.logs("query loop detected").await;
+    rig.status_with("loop", |status| {
+        status["routes"]["loops"] == json!([at(forwarder)])
+    })
+    .await;
+    rig.until("www.later.test.", "REFUSED").await;
+
+    loops.store(false, Ordering::Relaxed);
+    rig.status_with("no loop", |status| status["routes"]["loops"] == json!([]))
+        .await;
+    rig.until_all("192.0.2.1").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn later_loop_is_found_and_ends() {
+    let loops = Arc::new(AtomicBool::new(false));
+    let setup = NannySetup::new();
+    let forwarder = start_forwarder(&setup, &loops).await;
+    let rig = setup.forwarding_to(&forwarder).start().await;
+    check_later_loop(rig, &forwarder, &loops).await;
+}
+
+#[tokio::test]
+async fn later_loop_of_argument_is_found() {
+    let loops = Arc::new(AtomicBool::new(false));
+    let setup = NannySetup::new();
+    let forwarder = start_forwarder(&setup, &loops).await;
+    let server = at(&forwarder).replace(':', "#");
+    let rig = setup.dnsmasq(format!("--server={server}")).start().await;
+    check_later_loop(rig, &forwarder, &loops).await;
 }
