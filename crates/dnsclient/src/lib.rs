@@ -4,6 +4,7 @@
 //!   own. Its errors read like those of Go.
 //! * [`query_with_tcp_retry`]: over UDP, and over TCP when the answer was truncated, by
 //!   hickory-net.
+//! * [`external_queries`] and [`DnsAnswer::is_usable`]: whether an upstream works.
 //! * [`chaos`]: queries of class CHAOS, about the server itself.
 //! * [`resolve`]: addresses of servers given by name, kept up to date, by hickory-resolver.
 //! * [`hosts`] and [`resolv_conf`]: the files of a resolver.
@@ -18,6 +19,7 @@ pub mod resolv_conf;
 pub mod resolve;
 mod sockets;
 mod tcp_retry;
+mod usable;
 
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use wire::mnemonic;
 
 pub use exchange::{ExchangeError, IgnoredPackets, address_query, first_address, query_server};
 pub use tcp_retry::{QueryError, query_with_tcp_retry};
+pub use usable::external_queries;
 
 /// The usual timeout of an exchange.
 pub const TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use dnsclient::{DnsAnswer, query_server, rcode_name};
-use hickory_proto::op::{Query, ResponseCode};
+use dnsclient::{external_queries, query_server};
+use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use reports::sidecar::SidecarStatus;
 use wire::{ServerAddr, Transport, Upstream, UpstreamProtocol};
@@ -96,14 +96,12 @@ impl RouteUpstream {
                     return CheckLine::warning(GROUP, text).with_detail(error.to_string());
                 }
             };
-            if is_usable(&answer) {
+            if answer.is_usable() {
                 let time = milliseconds(answer.latency);
                 let text = format!("{subject} answers in {time}, for {names}");
                 return CheckLine::passed(GROUP, text);
             }
-            let rcode = rcode_name(answer.message.metadata.response_code);
-            let (name, kind) = (question.name(), question.query_type());
-            refusals.push(format!("{rcode} for {name} {kind}"));
+            refusals.push(answer.describe_rcode());
         }
 
         let text = format!("{subject} gives no usable answer, for {names}");
@@ -141,23 +139,14 @@ impl RouteUpstream {
             return vec![Query::query(domain, RecordType::SOA)];
         }
 
-        let mut questions = vec![Query::query(Name::root(), RecordType::NS)];
         let external_name = Some(external_name).filter(|name| !name.is_empty());
-        if let Some(name) = external_name.and_then(absolute) {
-            questions.push(Query::query(name, RecordType::A));
-        }
-        questions
+        external_queries(external_name.and_then(absolute))
     }
 }
 
 fn absolute(name: &str) -> Option<Name> {
     let name = name.trim_end_matches('.');
     Name::from_ascii(format!("{name}.")).ok()
-}
-
-fn is_usable(answer: &DnsAnswer) -> bool {
-    let rcode = answer.message.metadata.response_code;
-    !matches!(rcode, ResponseCode::ServFail | ResponseCode::Refused)
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@ use dnsclient::query_server;
 use hickory_proto::op::Query;
 use wire::{ServerAddr, Transport};
 
-use super::purpose::judge;
-use super::trouble::{TroubleCause, UpstreamTrouble};
+use super::trouble::{TroubleCause, UpstreamTrouble, latency_if_usable};
 
 /// A probe to be sent.
 #[derive(Clone, Debug)]
@@ -20,7 +19,7 @@ pub(super) struct UpstreamProbe {
     pub(super) timeout: Duration,
 }
 
-/// A usable answer: neither SERVFAIL nor REFUSED.
+/// A [usable](dnsclient::DnsAnswer::is_usable) answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsableAnswer {
     pub(super) latency: Duration,
@@ -42,7 +41,7 @@ impl UpstreamProbe {
                 continue;
             };
             let asked = query_server(&server, Transport::Udp, question, self.timeout).await;
-            let trouble = match judge(question, asked) {
+            let trouble = match latency_if_usable(asked) {
                 Ok(latency) => {
                     return Ok(UsableAnswer {
                         latency,

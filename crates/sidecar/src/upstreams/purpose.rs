@@ -1,14 +1,11 @@
 //! The names that an upstream serves. The served names determine the queries of the probe.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use dnsclient::{DnsAnswer, ExchangeError, rcode_name};
-use hickory_proto::op::{Query, ResponseCode};
+use dnsclient::external_queries;
+use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use reports::nanny::NannyStatus;
-
-use super::trouble::{TroubleCause, UpstreamTrouble};
 
 /// The queries of a probe, and the names that the upstream serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +22,7 @@ impl UpstreamPurpose {
     pub(super) fn unknown(probe_name: &Name) -> Self {
         Self {
             domains: Vec::new(),
-            questions: external_questions(probe_name),
+            questions: external_queries(Some(probe_name.clone())),
         }
     }
 
@@ -50,42 +47,11 @@ impl UpstreamPurpose {
         let is_external = serves(&routes.upstreams);
         let questions = match stub_domain {
             Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],
-            _ => external_questions(probe_name),
+            _ => external_queries(Some(probe_name.clone())),
         };
         if is_external {
             domains.push(".".to_owned());
         }
         Self { domains, questions }
     }
-}
-
-/// The queries to a server of external names. A resolver without access to the root may answer other
-/// names.
-fn external_questions(probe_name: &Name) -> Vec<Query> {
-    vec![
-        Query::query(Name::root(), RecordType::NS),
-        Query::query(probe_name.clone(), RecordType::A),
-    ]
-}
-
-/// The latency of a usable answer, or the failure.
-pub(super) fn judge(
-    question: &Query,
-    asked: Result<DnsAnswer, ExchangeError>,
-) -> Result<Duration, UpstreamTrouble> {
-    let answer = asked.map_err(|error| UpstreamTrouble::of_error(&error))?;
-    let rcode = answer.message.metadata.response_code;
-    let cause = match rcode {
-        ResponseCode::ServFail => TroubleCause::Servfail,
-        ResponseCode::Refused => TroubleCause::Refused,
-        _ => return Ok(answer.latency),
-    };
-
-    let rcode = rcode_name(rcode);
-    let name = question.name();
-    let kind = question.query_type();
-    Err(UpstreamTrouble {
-        cause,
-        text: format!("{rcode} for {name} {kind}"),
-    })
 }

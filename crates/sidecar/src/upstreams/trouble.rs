@@ -1,6 +1,9 @@
 //! Causes of failed probes, and what they say about the upstream.
 
-use dnsclient::ExchangeError;
+use std::time::Duration;
+
+use dnsclient::{DnsAnswer, ExchangeError};
+use hickory_proto::op::ResponseCode;
 use reports::sidecar::UpstreamCondition;
 
 /// The failure of a probe.
@@ -31,6 +34,30 @@ impl UpstreamTrouble {
             cause,
             text: error.to_string(),
         }
+    }
+
+    /// The failure that an answer is, if it is [not usable](DnsAnswer::is_usable).
+    fn of_answer(answer: &DnsAnswer) -> Self {
+        let cause = match answer.message.metadata.response_code {
+            ResponseCode::Refused => TroubleCause::Refused,
+            _ => TroubleCause::Servfail,
+        };
+        Self {
+            cause,
+            text: answer.describe_rcode(),
+        }
+    }
+}
+
+/// The latency of a usable answer, or the failure.
+pub(super) fn latency_if_usable(
+    asked: Result<DnsAnswer, ExchangeError>,
+) -> Result<Duration, UpstreamTrouble> {
+    let answer = asked.map_err(|error| UpstreamTrouble::of_error(&error))?;
+    if answer.is_usable() {
+        Ok(answer.latency)
+    } else {
+        Err(UpstreamTrouble::of_answer(&answer))
     }
 }
 

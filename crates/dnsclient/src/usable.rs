@@ -1,0 +1,66 @@
+//! Whether an upstream gives usable answers, and the queries that find out.
+
+use hickory_proto::op::{Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
+
+use crate::{DnsAnswer, rcode_name};
+
+impl DnsAnswer {
+    /// Whether the server answers the query: with neither SERVFAIL nor REFUSED. A name that does not
+    /// exist is an answer, too.
+    pub fn is_usable(&self) -> bool {
+        let rcode = self.message.metadata.response_code;
+        !matches!(rcode, ResponseCode::ServFail | ResponseCode::Refused)
+    }
+
+    /// The RCODE with its question, such as `REFUSED for . NS`.
+    pub fn describe_rcode(&self) -> String {
+        let rcode = rcode_name(self.message.metadata.response_code);
+        match self.message.queries.first() {
+            Some(question) => format!("{rcode} for {} {}", question.name(), question.query_type()),
+            None => rcode,
+        }
+    }
+}
+
+/// The queries to a server of external names, in the order in which they are tried until one has a
+/// usable answer: the name servers of the root, then the addresses of `external_name`. A resolver
+/// without access to the root may answer other names.
+pub fn external_queries(external_name: Option<Name>) -> Vec<Query> {
+    let mut queries = vec![Query::query(Name::root(), RecordType::NS)];
+    queries.extend(external_name.map(|name| Query::query(name, RecordType::A)));
+    queries
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hickory_proto::op::{Message, MessageType, OpCode};
+
+    use super::*;
+
+    #[test]
+    fn failure_of_server_is_unusable() {
+        let [root, ..] = &external_queries(None)[..] else {
+            panic!("no query")
+        };
+        for (rcode, expected) in [
+            (ResponseCode::NoError, "true NOERROR for . NS"),
+            (ResponseCode::NXDomain, "true NXDOMAIN for . NS"),
+            (ResponseCode::NotImp, "true NOTIMP for . NS"),
+            (ResponseCode::ServFail, "false SERVFAIL for . NS"),
+            (ResponseCode::Refused, "false REFUSED for . NS"),
+        ] {
+            let mut message = Message::new(1, MessageType::Response, OpCode::Query);
+            message.metadata.response_code = rcode;
+            message.add_query(root.clone());
+            let answer = DnsAnswer {
+                message,
+                latency: Duration::ZERO,
+            };
+            let found = format!("{} {}", answer.is_usable(), answer.describe_rcode());
+            assert_eq!(found, expected);
+        }
+    }
+}
