@@ -371,13 +371,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest routes, if possible. If the servers
-    /// file cannot be written, the servers become arguments.
+    /// Selects the routes that dnsmasq starts with: the newest routes, if they need no trial. If the
+    /// servers file cannot be written, the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
-        let newest = self.delivery.take_newest();
         if self.plan.mode == EditMode::Restart {
-            // New arguments need a trial, except at the first start.
+            // New arguments need a trial, except at the first start. So newer routes are not taken
+            // here: they stay due, and their trial follows the start.
             if is_first {
+                let newest = self.delivery.take_newest();
                 self.delivery.mark_in_force(newest);
             }
             return StartArguments {
@@ -386,6 +387,7 @@ impl Supervisor {
             };
         }
 
+        let newest = self.delivery.take_newest();
         let reads_file = match self.write_servers(&newest) {
             Ok(()) => true,
             Err(error) if !is_first && self.has_servers_in_force() => {

@@ -1,6 +1,7 @@
 //! Edits of the `ConfigMap` and of resolv.conf while dnsmasq runs.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -354,5 +355,47 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
         routed(status) == json!([at(&first)]) && status["routes"]["pending"].is_null()
     })
     .await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn edit_during_trial_takes_effect() {
+    let first = Upstream::answering("192.0.2.11").await;
+    let second = Upstream::answering("192.0.2.12").await;
+    let third = Upstream::answering("192.0.2.13").await;
+    let stub_domains = |server| [("stubDomains", stubs(&[("acme.test", server)]))];
+
+    // A dnsmasq whose trials last until the test ends them.
+    let setup = NannySetup::new().with_own_servers_file();
+    let program = setup.path("dnsmasq.sh");
+    let trial = setup.path("trial");
+    let script = format!(
+        "#!/bin/sh\n\
+         if [ \"$1\" = --test ]; then\n\
+           touch {trial}.begun\n\
+           while [ ! -e {trial}.ended ]; do sleep 0.05; done\n\
+         fi\n\
+         exec /usr/sbin/dnsmasq \"$@\"\n",
+        trial = trial.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let setup = setup.flag(format!("-dnsmasqExec={}", program.display()));
+    let mut rig = setup.config(&stub_domains(&first)).start().await;
+
+    rig.config(&stub_domains(&second));
+    eventually(PATIENCE, || {
+        let begun = fs::metadata(trial.with_extension("begun"));
+        async move { begun.map(drop).map_err(|error| error.to_string()) }
+    })
+    .await;
+    rig.config(&stub_domains(&third));
+    rig.status_with("second edit", |status| {
+        status["configuration"]["edits"] == 2
+    })
+    .await;
+    fs::write(trial.with_extension("ended"), "").unwrap();
+
+    rig.until("www.acme.test.", "192.0.2.13").await;
     rig.end().await;
 }
