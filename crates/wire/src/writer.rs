@@ -262,15 +262,21 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
             self.counts[Section::Additional as usize] += 1;
         }
 
-        // The header holds four bits of the RCODE; the OPT record has the upper ones.
         let [answers, authorities, additionals] = self.counts;
         let header = Header {
             id: self.query.header.id,
-            flags: flag::QR | flags | (rcode & 0x0f),
+            flags: flag::QR | flags | header_bits(rcode),
             counts: [1, answers, authorities, additionals],
         };
         header.write_over(self.out.get_mut(self.start..).unwrap_or_default());
     }
+}
+
+/// The four bits of an RCODE that the header holds. The OPT record has the upper ones (RFC 6891,
+/// section 6.1.3).
+#[inline]
+fn header_bits(rcode: u16) -> u16 {
+    rcode & 0x0f
 }
 
 /// The offset of `suffix` in `name`, if `name` ends with these labels in the same case. Both are in
@@ -304,7 +310,7 @@ impl ErrorResponse {
         let copied = received.flags & (flag::OPCODE | flag::RD | flag::CD);
         let header = Header {
             id: received.id,
-            flags: flag::QR | copied | self.rcode,
+            flags: flag::QR | copied | header_bits(self.rcode),
             counts: [
                 u16::from(!question.is_empty()),
                 0,
@@ -318,5 +324,36 @@ impl ErrorResponse {
         if let Some(dnssec_ok) = self.dnssec_ok {
             Edns::ours(dnssec_ok).append(self.rcode, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Message;
+
+    #[test]
+    fn large_rcode_is_split_over_opt() {
+        // A query for the root, with no more than its header and its question.
+        let mut query = Header {
+            id: 7,
+            flags: 0,
+            counts: [1, 0, 0, 0],
+        }
+        .octets()
+        .to_vec();
+        query.extend_from_slice(&[0, 0, 1, 0, 1]);
+        let error = ErrorResponse {
+            rcode: 16,
+            question_end: query.len(),
+            dnssec_ok: Some(false),
+        };
+        let mut response = Vec::new();
+        error.append_to(&query, &mut response);
+
+        let message = Message::parse(&response).unwrap();
+        assert_eq!(message.header().flags, flag::QR, "no bit of another field");
+        let opt = message.records().next().unwrap();
+        assert_eq!(opt.ttl.to_be_bytes(), [1, 0, 0, 0], "the upper bits");
     }
 }
