@@ -77,28 +77,49 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
     let Value::Array(list) = target else {
         return Ok(());
     };
+
     for mut element in patch {
         let Some(id) = element.get(key).cloned() else {
             let message = format!("map: {element} does not contain declared merge key: {key}");
             return Err(Status::bad_request(message));
         };
-        let is_it = |other: &Value| other.get(key) == Some(&id);
-        match element
+        let directive = element
             .as_object_mut()
-            .and_then(|element| element.remove("$patch"))
-        {
-            Some(directive) if directive == "delete" => list.retain(|other| !is_it(other)),
+            .and_then(|element| element.remove("$patch"));
+
+        match directive {
+            Some(directive) if directive == "delete" => {
+                list.retain(|other| other.get(key) != Some(&id));
+            }
             Some(_) => {
                 return Err(Status::bad_request(format!(
                     "an unknown $patch directive in {at}"
                 )));
             }
-            None => match list.iter_mut().find(|other| is_it(other)) {
-                Some(old) => merge(at, old, element)?,
-                None => list.push(element),
-            },
+            None => {
+                let position = list.iter().position(|other| other.get(key) == Some(&id));
+                merge_element(at, list, position, element)?;
+            }
         }
     }
+    Ok(())
+}
+
+/// Merges `element` into the element at `position`; without a position, adds it.
+fn merge_element(
+    at: &str,
+    list: &mut Vec<Value>,
+    position: Option<usize>,
+    element: Value,
+) -> Result<(), Status> {
+    if let Some(old) = position.and_then(|position| list.get_mut(position)) {
+        return merge(at, old, element);
+    }
+
+    // Merged into null, a new element loses the fields that the patch deletes.
+    let mut added = Value::Null;
+    merge(at, &mut added, element)?;
+    list.push(added);
     Ok(())
 }
 
@@ -160,6 +181,14 @@ mod tests {
             (
                 json!({ "ports": [{ "port": 80, "name": null }] }),
                 json!([{ "port": 80 }, { "port": 53, "name": "dns" }]),
+            ),
+            (
+                json!({ "ports": [{ "port": 81, "name": null }] }),
+                json!([
+                    { "port": 80, "name": "http" },
+                    { "port": 53, "name": "dns" },
+                    { "port": 81 }
+                ]),
             ),
         ];
         for (spec, ports) in cases {
