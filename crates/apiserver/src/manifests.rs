@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::documents::Document;
@@ -23,7 +22,8 @@ pub struct Manifests {
     registry: Registry,
     directory: PathBuf,
     files: BTreeMap<PathBuf, File>,
-    applied: BTreeMap<String, Applied>,
+    /// The documents that were written or rejected, by [`Document::id`].
+    applied: BTreeMap<String, AppliedDocument>,
 }
 
 /// A failure to read a directory of manifests.
@@ -37,18 +37,21 @@ pub struct ManifestError {
 
 #[derive(Debug, Default)]
 struct File {
-    /// The text or the error of the last read.
-    read: String,
+    /// The text, or the error, of the last read.
+    last_read: String,
     /// The documents of the last valid text.
     documents: Vec<Document>,
 }
 
 /// A document that was written or rejected.
 #[derive(Debug)]
-struct Applied {
-    at: ObjectRef,
-    value: Value,
-    refused: bool,
+struct AppliedDocument {
+    document: Document,
+    /// Whether the object was rejected, and has to be tried again.
+    is_rejected: bool,
+    /// Whether this document, or an earlier version of it, was written. The object is then deleted
+    /// with its manifest.
+    was_written: bool,
 }
 
 impl Manifests {
@@ -64,20 +67,19 @@ impl Manifests {
     /// Reads the directory and applies its manifests. Returns the number of accepted objects. Each
     /// mistake is logged in one line that names the file, and the object if known.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
-        let found = manifests(&self.directory).map_err(|source| ManifestError {
+        let found = list_manifests(&self.directory).map_err(|source| ManifestError {
             directory: self.directory.clone(),
             source,
         })?;
+
         self.files.retain(|path, _| found.contains(path));
         for path in found {
             self.files.entry(path.clone()).or_default().read(&path);
         }
         self.apply();
-        Ok(self
-            .applied
-            .values()
-            .filter(|applied| !applied.refused)
-            .count())
+
+        let applied = self.applied.values();
+        Ok(applied.filter(|applied| !applied.is_rejected).count())
     }
 
     /// Reads the directory again every `period` until `stop` is cancelled.
@@ -94,47 +96,64 @@ impl Manifests {
         }
     }
 
+    /// Deletes the objects whose manifests are gone, and writes those whose manifests are new, have
+    /// changed or were rejected before.
     fn apply(&mut self) {
-        let files = self.files.iter();
-        let documents = files
-            .flat_map(|(path, file)| file.documents.iter().map(move |document| (path, document)));
         // If an object has several manifests, the last wins.
-        let wanted: BTreeMap<String, (&PathBuf, &Document)> = documents
-            .map(|(path, document)| (document.id(), (path, document)))
-            .collect();
+        let mut wanted: BTreeMap<String, FileDocument<'_>> = BTreeMap::new();
+        for (path, file) in &self.files {
+            for document in &file.documents {
+                wanted.insert(document.id(), FileDocument { path, document });
+            }
+        }
+
         let registry = &self.registry;
         self.applied.retain(|id, applied| {
-            let kept = wanted.contains_key(id);
-            if !kept && !applied.refused {
+            let is_kept = wanted.contains_key(id);
+            if !is_kept && applied.was_written && !holds_any(&applied.document.at, &wanted) {
                 // A failure is ignored: the object may have been deleted with its namespace.
-                drop(registry.delete(&applied.at));
+                drop(registry.delete(&applied.document.at));
             }
-            kept
+            is_kept
         });
-        let mut order: Vec<_> = wanted.into_iter().collect();
-        order.sort_by_key(|(_, (_, document))| rank(document));
-        for (id, (path, document)) in order {
+
+        let mut in_order: Vec<_> = wanted.into_iter().collect();
+        in_order.sort_by_key(|(_, wanted)| write_order(wanted.document));
+        for (id, FileDocument { path, document }) in in_order {
             let before = self.applied.get(&id);
-            if before.is_some_and(|before| before.value == document.value && !before.refused) {
+            let is_changed = before.is_none_or(|before| before.document != *document);
+            if !is_changed && before.is_some_and(|before| !before.is_rejected) {
                 continue;
             }
-            let outcome = registry.apply(&document.at, document.value.clone());
+
+            let outcome = self.registry.apply(&document.at, document.value.clone());
+            // A rejection that lasts is logged once.
             if let Err(status) = &outcome
-                && before.is_none_or(|before| before.value != document.value)
+                && is_changed
             {
                 tracing::error!(file = %path.display(), object = id, error = %status, "object in manifest rejected");
             }
-            let (at, value) = (document.at.clone(), document.value.clone());
-            self.applied.insert(
-                id,
-                Applied {
-                    at,
-                    value,
-                    refused: outcome.is_err(),
-                },
-            );
+
+            let applied = AppliedDocument {
+                document: document.clone(),
+                is_rejected: outcome.is_err(),
+                was_written: outcome.is_ok() || before.is_some_and(|before| before.was_written),
+            };
+            self.applied.insert(id, applied);
         }
     }
+}
+
+/// A document, and the file that it was read from.
+struct FileDocument<'a> {
+    path: &'a Path,
+    document: &'a Document,
+}
+
+/// Whether `at` is a namespace of a wanted object. To delete the namespace would delete the object.
+fn holds_any(at: &ObjectRef, wanted: &BTreeMap<String, FileDocument<'_>>) -> bool {
+    let mut objects = wanted.values().map(|wanted| &wanted.document.at);
+    at.resource == Resource::Namespaces && objects.any(|object| object.namespace == at.name)
 }
 
 impl File {
@@ -142,10 +161,11 @@ impl File {
     fn read(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
         let read = text.clone().unwrap_or_else(|error| error);
-        if self.read == read {
+        if self.last_read == read {
             return;
         }
-        self.read = read;
+
+        self.last_read = read;
         match text.and_then(|text| documents::parse(&text)) {
             Ok(documents) => self.documents = documents,
             Err(problem) => {
@@ -156,24 +176,24 @@ impl File {
 }
 
 /// The paths of the manifests in a directory.
-fn manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn list_manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let paths: Vec<PathBuf> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
-/// The order of writes: first Namespaces, then Services with a chosen cluster IP. Other Services
-/// follow, so that none of them gets a chosen address.
-fn rank(document: &Document) -> u8 {
-    let chosen = document
+/// The order of writes: first Namespaces, then Services whose manifest chooses the cluster IP. Other
+/// Services follow, so that none of them is allocated a chosen address.
+fn write_order(document: &Document) -> u8 {
+    let chooses_ip = document
         .value
         .get("spec")
         .and_then(|spec| spec.get("clusterIP"))
         .is_some();
     match document.at.resource {
         Resource::Namespaces => 0,
-        Resource::Services if chosen => 1,
+        Resource::Services if chooses_ip => 1,
         _ => 2,
     }
 }

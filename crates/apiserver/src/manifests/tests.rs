@@ -1,6 +1,6 @@
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::store::Store;
@@ -106,6 +106,34 @@ fn rejected_object_is_retried_alone() {
     let kubernetes = ObjectRef::new(Resource::Services, "default", "kubernetes");
     fixture.manifests.registry.delete(&kubernetes).unwrap();
     assert_eq!(fixture.manifests.load().unwrap(), 2);
+}
+
+#[test]
+fn rejected_edit_is_deleted_with_file() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
+    fixture.manifests.load().unwrap();
+    fixture.write("a.yaml", &service("web", "{ports: [{port: none}]}"));
+    assert_eq!(fixture.manifests.load().unwrap(), 0);
+    let kept = fixture.get(Resource::Services, "apps", "web").unwrap();
+    assert_eq!(kept["spec"]["ports"][0]["port"], 80);
+
+    fs::remove_file(fixture.directory.path().join("a.yaml")).unwrap();
+    fixture.manifests.load().unwrap();
+    assert_eq!(fixture.get(Resource::Services, "apps", "web"), None);
+}
+
+#[test]
+fn removed_namespace_keeps_wanted_objects() {
+    let mut fixture = Fixture::new();
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: apps}\n";
+    fixture.write("a.yaml", namespace);
+    fixture.write("b.yaml", &service("web", "{ports: [{port: 80}]}"));
+    fixture.manifests.load().unwrap();
+
+    fs::remove_file(fixture.directory.path().join("a.yaml")).unwrap();
+    assert_eq!(fixture.manifests.load().unwrap(), 1);
+    assert!(fixture.get(Resource::Services, "apps", "web").is_some());
 }
 
 #[test]
