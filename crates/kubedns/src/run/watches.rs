@@ -46,78 +46,59 @@ impl ApiServerWatches {
         scope: &Scope,
         stop: &CancellationToken,
     ) {
+        let mut feeds = FeedTasks {
+            tasks,
+            thread,
+            turns: &self.turns,
+            stop,
+        };
+
         // Kinds that only some flags need.
         if let Namespaces::Selected(_) = scope.namespaces {
             let feed = self
                 .feed(scope, Event::Namespace)
                 .needed_for("--namespace-selector");
-            let run = self.in_turn(feed.run(stop.clone()), stop);
-            tasks.lasting("watching namespaces", thread.run(run));
+            feeds.start_in_turn("watching namespaces", |stop| feed.run(stop));
         }
         if let Some(feed) = self.pods_feed(options, scope) {
-            let run = self.in_turn(feed.run(stop.clone()), stop);
-            tasks.lasting("watching pods", thread.run(run));
+            feeds.start_in_turn("watching pods", |stop| feed.run(stop));
         }
         if !options.clusterset_domain.0.is_empty() {
-            self.start_clusterset(tasks, thread, scope, stop);
+            self.start_clusterset(&mut feeds, scope);
         }
         if let Some(feed) = self.own_node_feed(options) {
-            tasks.lasting("watching the own node", thread.run(feed.run(stop.clone())));
+            feeds.start_at_once("watching the own node", |stop| feed.run(stop));
         }
 
         // Kinds that are always needed.
-        self.start_services(tasks, thread, options, scope, stop);
+        self.start_services(&mut feeds, options, scope);
         let endpoints = self.endpoints_feed(options, scope);
-        let run = self.in_turn(endpoints.run(stop.clone()), stop);
-        tasks.lasting("watching endpoints", thread.run(run));
+        feeds.start_in_turn("watching endpoints", |stop| endpoints.run(stop));
         let nodes = self.nodes_feed();
-        tasks.lasting("watching nodes", thread.run(nodes.run(stop.clone())));
+        feeds.start_at_once("watching nodes", |stop| nodes.run(stop));
     }
 
     /// Watches Services, including their external addresses if there is an external zone.
-    fn start_services(
-        &self,
-        tasks: &mut Tasks,
-        thread: &SingleThread,
-        options: &Options,
-        scope: &Scope,
-        stop: &CancellationToken,
-    ) {
-        let name = "watching services";
-
+    fn start_services(&self, feeds: &mut FeedTasks<'_>, options: &Options, scope: &Scope) {
         // Only an external zone needs the fields of external addresses.
-        if options.external_zone.0.is_empty() {
-            let feed = self.feed::<Service>(scope, Event::Service);
-            let run = self.in_turn(feed.run(stop.clone()), stop);
-            tasks.lasting(name, thread.run(run));
+        let feed = if options.external_zone.0.is_empty() {
+            self.feed::<Service>(scope, Event::Service)
         } else {
-            let feed = self.feed(scope, exposed_service);
-            let run = self.in_turn(feed.run(stop.clone()), stop);
-            tasks.lasting(name, thread.run(run));
-        }
+            self.feed(scope, exposed_service)
+        };
+        feeds.start_in_turn("watching services", |stop| feed.run(stop));
     }
 
-    fn start_clusterset(
-        &self,
-        tasks: &mut Tasks,
-        thread: &SingleThread,
-        scope: &Scope,
-        stop: &CancellationToken,
-    ) {
+    /// Watches the Services of the cluster set, and their slices.
+    fn start_clusterset(&self, feeds: &mut FeedTasks<'_>, scope: &Scope) {
         let flag = "--clusterset-domain";
         let imports = self.feed(scope, Event::ServiceImport);
         let imports = imports.optional().needed_for(flag);
-        tasks.lasting(
-            "watching service imports",
-            thread.run(imports.run(stop.clone())),
-        );
+        feeds.start_at_once("watching service imports", |stop| imports.run(stop));
 
         let slices = self.feed(scope, Event::ImportedSlice);
         let slices = slices.optional().needed_for(flag);
-        tasks.lasting(
-            "watching imported endpoints",
-            thread.run(slices.run(stop.clone())),
-        );
+        feeds.start_at_once("watching imported endpoints", |stop| slices.run(stop));
     }
 
     fn endpoints_feed(&self, options: &Options, scope: &Scope) -> EndpointsFeed {
@@ -185,24 +166,6 @@ impl ApiServerWatches {
         }
     }
 
-    /// `feed`, whose lists wait until many other pods have listed.
-    fn in_turn<F>(
-        &self,
-        feed: F,
-        stop: &CancellationToken,
-    ) -> impl Future<Output = ()> + Send + use<F>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let turn = self.turns.clone().wait_for_first();
-        let stop = stop.clone();
-        async move {
-            if stop.run_until_cancelled(turn).await.is_some() {
-                feed.await;
-            }
-        }
-    }
-
     /// A feed of the objects of one kind within the scope.
     fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         self.feed_of(Collection::in_scope(T::KIND, scope), wrap)
@@ -221,6 +184,43 @@ impl ApiServerWatches {
             self.sink.clone(),
             wrap,
         )
+    }
+}
+
+/// Starts feeds as tasks.
+struct FeedTasks<'a> {
+    tasks: &'a mut Tasks,
+    /// The thread on which the feeds run.
+    thread: &'a SingleThread,
+    turns: &'a ListTurns,
+    stop: &'a CancellationToken,
+}
+
+impl FeedTasks<'_> {
+    /// Starts the feed that `run` makes with its stop token.
+    fn start_at_once<F>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let feed = run(self.stop.clone());
+        self.tasks.lasting(name, self.thread.run(feed));
+    }
+
+    /// Starts the feed of a kind with many objects. When many pods start at once, its first list
+    /// waits for the turn of this pod.
+    fn start_in_turn<F>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let turn = self.turns.clone().wait_for_first();
+        self.start_at_once(name, |stop| {
+            let feed = run(stop.clone());
+            async move {
+                if stop.run_until_cancelled(turn).await.is_some() {
+                    feed.await;
+                }
+            }
+        });
     }
 }
 
