@@ -173,7 +173,7 @@ fn has_private_address(message: &[u8]) -> bool {
         .any(|record| match record.rtype {
             rtype::A => {
                 let octets: Result<[u8; 4], _> = record.data().try_into();
-                octets.is_ok_and(|octets| is_private(Ipv4Addr::from(octets)))
+                octets.is_ok_and(|octets| is_private_v4(Ipv4Addr::from(octets)))
             }
             rtype::AAAA => {
                 let octets: Result<[u8; 16], _> = record.data().try_into();
@@ -183,14 +183,15 @@ fn has_private_address(message: &[u8]) -> bool {
         })
 }
 
-fn is_private(address: Ipv4Addr) -> bool {
+fn is_private_v4(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
+    // The network 0.0.0.0/8 is this host (RFC 1122, section 3.2.1.3).
     first == 0 || address.is_loopback() || address.is_private() || address.is_link_local()
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
     match address.to_ipv4_mapped() {
-        Some(mapped) => is_private(mapped),
+        Some(mapped) => is_private_v4(mapped),
         None => {
             address.is_unspecified()
                 || address.is_loopback()
@@ -330,7 +331,11 @@ mod tests {
             ("192.0.2.1", false),
             ("9.255.255.255", false),
         ] {
-            assert_eq!(is_private(address.parse().unwrap()), expected, "{address}");
+            assert_eq!(
+                is_private_v4(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
         }
         for (address, expected) in [
             ("::", true),

@@ -20,14 +20,16 @@ impl Zone {
         if !is_within(&name.to_ascii_lowercase(), suffix) {
             return None;
         }
+
         // The label before the suffix is the namespace, as in `www.example.com.apps.<suffix>`.
         let below = name.get(..name.len() - suffix.len()).unwrap_or_default();
-        let namespace = labels(below).last().map_or(0, |label| 1 + label.len());
-        let (bare, namespace) = below.split_at(below.len() - namespace);
+        let namespace_len = labels(below).last().map_or(0, |label| 1 + label.len());
+        let (bare, namespace) = below.split_at(below.len() - namespace_len);
+
         let names = if bare.is_empty() {
             Vec::new()
         } else {
-            self.list(search, bare, namespace, &self.domain)
+            self.searched_names(search, bare, namespace, &self.domain)
         };
         Some(SearchList {
             names,
@@ -42,47 +44,60 @@ impl Zone {
             .search
             .as_deref()
             .filter(|search| search.is_autopath())?;
+        // On the stack, because every query of a pod comes here.
         let mut lower = SmallVec::<[u8; MAX_NAME]>::from_slice(name);
         lower.make_ascii_lowercase();
         let domain = self.domain_of(&lower)?;
+
+        // The first search domain: `<namespace>.svc.<domain>`.
         let mut first = SmallVec::<[u8; MAX_NAME]>::new();
         first.push(u8::try_from(namespace.len()).ok()?);
         first.extend_from_slice(namespace.as_bytes());
-        let label = first.len();
+        let namespace_len = first.len();
         first.extend_from_slice(SVC);
         first.extend_from_slice(domain.wire());
+
         // A pod begins its list with its namespace: any other name is not the start of a list.
         if !is_within(&lower, &first) || lower.len() == first.len() {
             return None;
         }
+
         let bare = name.get(..name.len() - first.len())?;
-        let names = self.list(search, bare, first.get(..label)?, domain);
+        let namespace = first.get(..namespace_len)?;
+        let names = self.searched_names(search, bare, namespace, domain);
         Some(SearchList {
             names,
             starts_with_query_name: true,
         })
     }
 
-    /// The list for the labels `bare` and a namespace. Both are in wire format without the root.
-    fn list(&self, search: &Search, bare: &[u8], namespace: &[u8], domain: &Name) -> Vec<Name> {
+    /// The labels `bare` followed by each search domain of a pod in `namespace`, then the name of
+    /// `bare` alone. `bare` and `namespace` are in wire format without the root. Names below the
+    /// search suffix, and names that must not be forwarded, are left out.
+    fn searched_names(
+        &self,
+        search: &Search,
+        bare: &[u8],
+        namespace: &[u8],
+        domain: &Name,
+    ) -> Vec<Name> {
         let domain = domain.wire();
-        let cluster = [
+        let mut suffixes = vec![
             [namespace, SVC, domain].concat(),
             [SVC, domain].concat(),
             domain.to_vec(),
         ];
-        let further = search.domains().iter().map(|domain| domain.wire().to_vec());
-        let searched = cluster
-            .into_iter()
-            .chain(further)
-            .map(|domain| [bare, &domain].concat());
+        suffixes.extend(search.domains().iter().map(|domain| domain.wire().to_vec()));
         // Resolvers try the bare name last if it has fewer dots than `ndots`.
-        let as_it_is = std::iter::once([bare, b"\x00"].concat());
-        let names = searched
-            .chain(as_it_is)
-            .filter_map(|name| Name::from_wire(&name));
+        suffixes.push(vec![0]);
+
         let mut candidates: Vec<Name> = Vec::new();
-        for name in names {
+        for suffix in suffixes {
+            // A name that would be too long does not exist.
+            let Some(name) = Name::from_wire(&[bare, &suffix].concat()) else {
+                continue;
+            };
+
             // Search domains may overlap, and each name is looked up once.
             let lower = name.to_lowercase();
             let known = candidates.iter().any(|known| known.to_lowercase() == lower);
