@@ -29,7 +29,7 @@ use crate::relist::RelistTracker;
 use crate::snapshot::{Federation, PodNames, PodNamespaces, Published, Snapshot, Topology};
 use crate::watch::Namespaces;
 pub use objects::StoredObjects;
-pub use options::{ObjectCounts, Options, PodMode, SyncProgress};
+pub use options::{IndexOptions, ObjectCounts, PodMode, SyncProgress};
 use pods::PodIndex;
 pub use published_objects::{ObjectsView, PublishedObjects};
 use shared::SharedLists;
@@ -40,7 +40,7 @@ pub use store::ObjectStore;
 ///
 /// The records depend only on the objects, not on the order of events.
 pub struct Index {
-    options: Options,
+    options: IndexOptions,
     store: ObjectStore,
     nodes: BTreeMap<SmolStr, Node>,
     node_lists: RelistTracker<SmolStr>,
@@ -86,11 +86,11 @@ pub struct IndexContent {
 impl Index {
     /// An empty index with default options that publishes to `published`.
     pub fn new(published: Arc<Published>) -> Self {
-        Self::with_options(Options::default(), published)
+        Self::with_options(IndexOptions::default(), published)
     }
 
     /// An empty index with `options` that publishes to `published`.
-    pub fn with_options(options: Options, published: Arc<Published>) -> Self {
+    pub fn with_options(options: IndexOptions, published: Arc<Published>) -> Self {
         let mut snapshot = (*published.get()).clone();
         snapshot.pods = pod_names(options.pods, treecache::Map::default());
         snapshot.external = options.external_zone.as_ref().map(Name::to_lowercase);

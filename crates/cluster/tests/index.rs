@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cluster::index::{Index, Options, PodMode};
+use cluster::index::{Index, IndexOptions, PodMode};
 use cluster::objects::{
     Address, AddressType, Change, EndpointPlaces, EndpointPort, EndpointSlice, Endpoints,
     EndpointsSource, Event, ExternalAddress, Namespace, Node, ObjectKey, Protocol, Service,
@@ -42,10 +42,10 @@ struct ClusterObjects {
 }
 
 fn index() -> (Index, Arc<Published>) {
-    index_with(&Options::default())
+    index_with(&IndexOptions::default())
 }
 
-fn index_with(options: &Options) -> (Index, Arc<Published>) {
+fn index_with(options: &IndexOptions) -> (Index, Arc<Published>) {
     let zone =
         Zone::new(&Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}")));
     let published = Arc::new(Published::new(Snapshot::new(zone)));
@@ -163,7 +163,7 @@ fn further_records(snapshot: &Snapshot) -> Vec<String> {
 
 /// The records after a fresh start with the objects of `cluster`.
 fn records_of_fresh_start(
-    options: &Options,
+    options: &IndexOptions,
     cluster: &ClusterObjects,
     source: EndpointsSource,
 ) -> String {
@@ -414,7 +414,7 @@ fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
 }
 
 /// All combinations of options of the index.
-fn options() -> impl Strategy<Value = Options> {
+fn options() -> impl Strategy<Value = IndexOptions> {
     let names = prop_oneof![
         Just(EndpointNames::Hash),
         Just(EndpointNames::Address),
@@ -443,12 +443,12 @@ fn options() -> impl Strategy<Value = Options> {
             let external_zone = Name::parse("k8s.example")
                 .ok()
                 .filter(|_| external != ExternalRecords::Off);
-            Options {
+            IndexOptions {
                 records,
                 pods,
                 namespaces,
                 external_zone,
-                ..Options::default()
+                ..IndexOptions::default()
             }
         },
     )
@@ -459,7 +459,7 @@ proptest! {
 
     #[test]
     fn event_history_never_changes_the_records(
-        options in prop_oneof![Just(Options::default()), options()],
+        options in prop_oneof![Just(IndexOptions::default()), options()],
         start in proptest::collection::vec(change(), 0..24),
         steps in proptest::collection::vec(step(), 0..25),
         listed_before in 0_usize..4,

@@ -175,10 +175,8 @@ impl ConfigFollower {
             return;
         }
 
-        // The first configuration is no edit.
-        let is_first = self.state.borrow().is_fresh();
         self.state
-            .send_modify(|state| state.apply_data(data, &self.domains, is_first));
+            .send_modify(|state| state.apply_data(data, &self.domains));
     }
 }
 

@@ -224,7 +224,7 @@ impl IndexTask {
         if self.index.publish() {
             self.metrics.publications.inc();
             if let Some(oldest) = oldest {
-                self.metrics.published(oldest.elapsed(), &causes);
+                self.metrics.observe_publication(oldest.elapsed(), &causes);
             }
             if let Some(writer) = &mut self.snapshot_writer {
                 writer.note_change();

@@ -110,15 +110,16 @@ impl Metrics {
 
     /// Observes a publication. `since_arrival` is the age of its oldest event; `causes` are the
     /// times of the changes that led to the events.
-    pub fn published(&self, since_arrival: Duration, causes: &[SystemTime]) {
+    pub fn observe_publication(&self, since_arrival: Duration, causes: &[SystemTime]) {
         self.publication.observe(since_arrival.as_secs_f64());
-        // If our clock is behind the clock of the control plane, the latency is negative and
-        // omitted.
-        for latency in causes
-            .iter()
-            .filter_map(|cause| SystemTime::now().duration_since(*cause).ok())
-        {
-            self.programming.observe(latency.as_secs_f64());
+
+        let now = SystemTime::now();
+        for cause in causes {
+            // If our clock is behind the clock of the control plane, the latency is negative and
+            // omitted.
+            if let Ok(latency) = now.duration_since(*cause) {
+                self.programming.observe(latency.as_secs_f64());
+            }
         }
     }
 }
@@ -128,13 +129,14 @@ impl Metrics {
 /// # Errors
 ///
 /// When the metric name is taken.
-pub fn info(
+pub fn export_info(
     registry: &daemon::metrics::Metrics,
     cluster_domain: &str,
     topology: DnsmasqTopology,
 ) -> Result<(), MetricError> {
     let help = "Cluster domain and topology of this kubedns; always 1.";
     let info = registry.int_gauge_vec("kubedns_info", help, &["domain", "topology"])?;
+
     let topology = topology.to_possible_value();
     let topology = topology.as_ref().map_or("", PossibleValue::get_name);
     info.with_label_values(&[cluster_domain, topology]).set(1);

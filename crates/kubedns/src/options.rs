@@ -411,7 +411,7 @@ impl Options {
     }
 
     /// Options of the index. `own_node` is the node of this process, if a flag needs it.
-    pub fn index_options(&self, scope: &Scope, own_node: Option<&str>) -> index::Options {
+    pub fn index_options(&self, scope: &Scope, own_node: Option<&str>) -> index::IndexOptions {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
@@ -422,7 +422,7 @@ impl Options {
             external: self.external_records(),
         };
 
-        index::Options {
+        index::IndexOptions {
             records,
             pods: self.pods,
             hints_only: self.prefer_zone == PreferZone::Hints,

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use cluster::index::{Index, Options, PodMode};
+use cluster::index::{Index, IndexOptions, PodMode};
 use cluster::objects::{
     Change, Endpoints, EndpointsSource, Event, FromApi, ObjectKey, Pod, Service,
 };
@@ -55,9 +55,9 @@ fn records_in(zone: Zone) -> Arc<Published> {
         PodMode::Insecure
     };
     let mut index = Index::with_options(
-        Options {
+        IndexOptions {
             pods,
-            ..Options::default()
+            ..IndexOptions::default()
         },
         Arc::clone(&published),
     );

@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use allocation_counter::{AllocationInfo, measure};
-use cluster::index::{Index, Options, PodMode};
+use cluster::index::{Index, IndexOptions, PodMode};
 use cluster::objects::{
     AddressType, Change, EndpointPlaces, EndpointPort, EndpointSlice, EndpointsSource, Event, Node,
     ObjectKey, Pod, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint,
@@ -104,9 +104,9 @@ fn slice(index: u32) -> EndpointSlice {
 fn index_with(pods: PodMode) -> (Index, Arc<Published>) {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
-    let options = Options {
+    let options = IndexOptions {
         pods,
-        ..Options::default()
+        ..IndexOptions::default()
     };
     let index = Index::with_options(options, Arc::clone(&published));
     (index, published)

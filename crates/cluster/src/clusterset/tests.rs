@@ -13,7 +13,7 @@ use wire::Name;
 use wire::Transport;
 
 use super::{ClusterSet, ClusterSetZone};
-use crate::index::{Index, Options};
+use crate::index::{Index, IndexOptions};
 use crate::objects::{Change, Event, FromApi as _, ImportedSlice, ObjectKey, ServiceImport};
 use crate::snapshot::tests::ask;
 use crate::snapshot::{Published, Snapshot};
@@ -28,10 +28,10 @@ fn index(namespaces: Namespaces) -> (Index, Arc<Published>) {
         ttl: Some(5),
         negative_ttl: 5,
     });
-    let options = Options {
+    let options = IndexOptions {
         namespaces,
         clusterset,
-        ..Options::default()
+        ..IndexOptions::default()
     };
     (
         Index::with_options(options, Arc::clone(&published)),

@@ -8,12 +8,13 @@ use crate::watch::Namespaces;
 
 /// Options of the index. The default is the behaviour of kube-dns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct IndexOptions {
     /// Options of the records of Services.
     pub records: RecordOptions,
     /// The answers to pod names.
     pub pods: PodMode,
-    /// Whether endpoints without hints serve no zone, for the zone of the own node.
+    /// See [`PreferredZone::hints_only`](crate::records::PreferredZone::hints_only), for the zone of
+    /// the own node.
     pub hints_only: bool,
     /// The namespaces that are served.
     pub namespaces: Namespaces,

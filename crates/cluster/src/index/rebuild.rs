@@ -89,6 +89,7 @@ impl Index {
         self.options.records.build(&service, &endpoints)
     }
 
+    /// Sets the records of a Service in the external zone; `None` removes them.
     fn put_external(&mut self, key: &ObjectKey, node: Option<ExternalNode>) {
         if self.options.external_zone.is_none() {
             return;
@@ -120,7 +121,8 @@ impl Index {
         self.snapshot.zones = self.snapshot.zones.with(further);
     }
 
-    /// Notes whether the Service is answered locally at its federated names.
+    /// Notes in [`Snapshot::backed`](crate::snapshot::Snapshot::backed) whether the Service is
+    /// answered locally at its federated names.
     pub(super) fn note_backed(&mut self, key: &ObjectKey) {
         if self.snapshot.federation.is_none() {
             return;
@@ -133,6 +135,8 @@ impl Index {
         }
     }
 
+    /// Whether federated names lead to the Service in this cluster: it has ready endpoints, or is an
+    /// ExternalName Service. Otherwise they lead to other clusters.
     fn is_backed(&self, key: &ObjectKey) -> bool {
         let Some(service) = self.served_service(key) else {
             return false;
@@ -159,10 +163,12 @@ fn replace_pointers(
         if new.binary_search(gone).is_ok() {
             continue;
         }
+
         let (ip, pointer) = gone;
         let owners = reverse.get(ip).into_iter().flatten();
         let others: OneOrMany<Pointer> =
             owners.filter(|owner| *owner != pointer).cloned().collect();
+
         if others.is_empty() {
             reverse.remove(ip);
         } else {
@@ -174,6 +180,7 @@ fn replace_pointers(
         if old.binary_search(added).is_ok() {
             continue;
         }
+
         let (ip, pointer) = added;
         let mut owners = match reverse.get(ip) {
             Some(owners) => owners.to_vec(),

@@ -115,6 +115,7 @@ impl ObjectStore {
         self.objects.keys_in(namespace)
     }
 
+    /// Whether the first lists of Services and of the endpoints of `source` are complete.
     pub(super) fn has_listed(&self, source: EndpointsSource) -> bool {
         let endpoints = match source {
             EndpointsSource::Endpoints => &self.endpoints,
@@ -182,6 +183,7 @@ impl ObjectStore {
         }
     }
 
+    /// Applies `change` to the objects of every key.
     fn change_each(&mut self, change: fn(&mut StoredObjects, &ObjectKey)) {
         for key in self.keys() {
             change(&mut self.objects, &key);

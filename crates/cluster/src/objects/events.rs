@@ -30,11 +30,11 @@ pub enum Change<T> {
 }
 
 impl<T> Change<T> {
-    /// Converts the object with `form`, if the change contains an object.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
+    /// Converts the object with `convert`, if the change contains an object.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::RelistStarted => Change::RelistStarted,
-            Self::Apply(object) => Change::Apply(form(object)),
+            Self::Apply(object) => Change::Apply(convert(object)),
             Self::RelistDone => Change::RelistDone,
             Self::Deleted(key) => Change::Deleted(key),
         }

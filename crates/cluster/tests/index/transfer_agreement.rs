@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::clusterset::ClusterSetZone;
-use cluster::index::{Index, Options};
+use cluster::index::{Index, IndexOptions};
 use cluster::objects::{
     Change, EndpointsSource, Event, ExternalAddress, FromApi as _, ObjectKey, Protocol, Service,
     ServiceImport, ServiceKind, ServicePort,
@@ -122,7 +122,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     reason = "each is an option of the server"
 )]
 struct Fixed {
-    options: Options,
+    options: IndexOptions,
     strict: bool,
     ttl: Option<u32>,
     verified: bool,
@@ -148,7 +148,7 @@ fn fixed() -> impl Strategy<Value = Fixed> {
                 ttl,
                 negative_ttl: 5,
             });
-            let options = Options {
+            let options = IndexOptions {
                 clusterset,
                 ..options
             };
@@ -739,10 +739,10 @@ fn world_with_external_zone() -> World {
         external: ExternalRecords::Exposed,
         ..RecordOptions::default()
     };
-    let options = Options {
+    let options = IndexOptions {
         records,
         external_zone: Some(name("k8s.example")),
-        ..Options::default()
+        ..IndexOptions::default()
     };
     let fixed = Fixed {
         options,

@@ -108,6 +108,7 @@ struct TypedFlag<'a> {
 }
 
 impl<'a> TypedFlag<'a> {
+    /// Splits a word into the name and the value behind `=`. The name need not be known.
     fn parse(word: &'a OsString, dashes: usize, style: Style) -> Result<Self, WordsError> {
         let Some(text) = word.to_str() else {
             return Err(bad_flag_syntax(word));
@@ -130,6 +131,7 @@ impl<'a> TypedFlag<'a> {
         })
     }
 
+    /// Adds the flag to `words`, or notes what it requests. The value may be the next word of `argv`.
     fn resolve(
         &self,
         command: &Command,
@@ -159,7 +161,8 @@ impl<'a> TypedFlag<'a> {
         }
     }
 
-    /// A flag of one letter with its value, such as `-v2`.
+    /// A flag of one letter with its value in the same word, such as `-v2`. A letter alone is the long
+    /// name of its flag, too, so that `find_long` has found it.
     fn short_flag(&self, command: &'a Command) -> Option<(&'a Arg, &'a str)> {
         let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
         let arg = command
@@ -173,6 +176,8 @@ impl<'a> TypedFlag<'a> {
         Some((arg, value.strip_prefix('=').unwrap_or(value)))
     }
 
+    /// Adds `arg` with its value: `value`, `true` for a switch without one, or the next word of
+    /// `argv`.
     fn push_flag(
         &self,
         arg: &Arg,
@@ -199,6 +204,7 @@ impl<'a> TypedFlag<'a> {
         Ok(())
     }
 
+    /// The output format that the value of `--version` requests; `None` for `--version=false`.
     fn version_format(&self) -> Result<Option<VersionFormat>, WordsError> {
         let text = match self.value {
             None => return Ok(Some(VersionFormat::Plain)),

@@ -31,7 +31,8 @@ pub struct ConfigState {
     /// Whether the content of the source is known. Only a [`ConfigSource::Api`](super::ConfigSource::Api)
     /// starts with `false`.
     pub has_data: bool,
-    fresh: bool,
+    /// Whether no data have been validated yet.
+    is_fresh: bool,
 }
 
 /// The rejection of data.
@@ -59,7 +60,7 @@ impl ConfigState {
             edits: 0,
             rejected: 0,
             has_data: true,
-            fresh: true,
+            is_fresh: true,
         }
     }
 
@@ -68,19 +69,14 @@ impl ConfigState {
         *self.config == Config::default()
     }
 
-    /// Whether no data have been validated yet.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.fresh
-    }
-
-    /// Validates the data. Valid data come into force; invalid data set the error.
+    /// Validates the data for a cluster with these domains. Valid data come into force; invalid data
+    /// set the error.
     pub(super) fn apply_data(
         &mut self,
         data: Result<RawData, ReadError>,
         domains: &BTreeSet<String>,
-        is_first: bool,
     ) {
-        self.fresh = false;
+        let is_first = std::mem::take(&mut self.is_fresh);
         self.unknown_keys = data.as_ref().map(unknown_keys).unwrap_or_default();
         for key in &self.unknown_keys {
             warn!("{key}");
@@ -105,6 +101,7 @@ impl ConfigState {
         self.version = config.version();
         self.config = Arc::new(config);
         self.loaded_at = SystemTime::now();
+        // The first configuration is no edit.
         if !is_first {
             self.edits += 1;
         }

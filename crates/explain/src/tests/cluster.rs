@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use cluster::index::{Index, Options, SyncProgress};
+use cluster::index::{Index, IndexOptions, SyncProgress};
 use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service,
 };
@@ -44,11 +44,11 @@ pub(super) struct Cluster {
 impl Cluster {
     /// A cluster without objects or complete lists.
     pub(super) fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(IndexOptions::default())
     }
 
     /// A cluster without objects or complete lists; `options` are those of the index.
-    pub(super) fn with(options: Options) -> Self {
+    pub(super) fn with(options: IndexOptions) -> Self {
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let stub_domain = (
             Name::parse("acme.test").unwrap(),
@@ -87,11 +87,11 @@ impl Cluster {
 
     /// A cluster with every kind of object.
     pub(super) fn with_everything() -> Self {
-        Self::with_everything_and(Options::default())
+        Self::with_everything_and(IndexOptions::default())
     }
 
     /// A cluster with every kind of object; `options` are those of the index.
-    pub(super) fn with_everything_and(options: Options) -> Self {
+    pub(super) fn with_everything_and(options: IndexOptions) -> Self {
         let mut cluster = Self::with(options);
         cluster
             .index

@@ -1,6 +1,6 @@
 //! Names that the options of the index add or remove.
 
-use cluster::index::{Options, PodMode};
+use cluster::index::{IndexOptions, PodMode};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, ObjectKey, Pod, Zoned};
 use cluster::records::{ExternalRecords, PreferredZone, RecordOptions};
 use cluster::watch::Namespaces;
@@ -24,9 +24,9 @@ fn ignored_empty_service_is_named() {
         ignore_empty_services: true,
         ..RecordOptions::default()
     };
-    let mut cluster = Cluster::with_everything_and(Options {
+    let mut cluster = Cluster::with_everything_and(IndexOptions {
         records,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     let starting = mk_cluster_ip("apps", "starting", &["10.96.0.20"], &["http:80"]);
     cluster.service(&starting);
@@ -52,9 +52,9 @@ fn ignored_empty_service_is_named() {
 
 #[test]
 fn pod_names_depend_on_verification() {
-    let mut cluster = Cluster::with_everything_and(Options {
+    let mut cluster = Cluster::with_everything_and(IndexOptions {
         pods: PodMode::Verified,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     let pod = Pod {
         key: ObjectKey::new("apps", "web-1"),
@@ -79,9 +79,9 @@ fn pod_names_depend_on_verification() {
         let words = format!("{pod}.pod.cluster.local. A");
         cluster.expect(REASON, &[(&words, expected)]);
     }
-    let cluster = Cluster::with_everything_and(Options {
+    let cluster = Cluster::with_everything_and(IndexOptions {
         pods: PodMode::Disabled,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     let disabled = "there are no names of pods: kubedns runs with --pods=disabled";
     let names = ["10-244-1-5.apps.pod.cluster.local. A"];
@@ -91,9 +91,9 @@ fn pod_names_depend_on_verification() {
 #[test]
 fn unserved_namespace_is_named() {
     let namespaces = Namespaces::Only(vec!["apps".into()]);
-    let cluster = Cluster::with_everything_and(Options {
+    let cluster = Cluster::with_everything_and(IndexOptions {
         namespaces,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     let text = "namespace prod is not served (--namespaces or --namespace-selector)";
     cluster.expect_each(REASON, &[WEB], ["answered", "", ""]);
@@ -113,10 +113,10 @@ fn cluster_with_external_zone() -> Cluster {
         ..RecordOptions::default()
     };
     let external_zone = Name::parse("k8s.example").ok();
-    let mut cluster = Cluster::with(Options {
+    let mut cluster = Cluster::with(IndexOptions {
         records,
         external_zone,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     let inside = mk_cluster_ip("apps", "inside", &["10.96.0.20"], &["http:80"]);
     cluster.service(&inside);
@@ -194,9 +194,9 @@ fn preferred_zone_limits_addresses() {
         }),
         ..RecordOptions::default()
     };
-    let mut cluster = Cluster::with_everything_and(Options {
+    let mut cluster = Cluster::with_everything_and(IndexOptions {
         records,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     cluster.service(&mk_headless("apps", "spread", &["http:80"]));
     let addresses = ["10.244.9.1", "10.244.9.2", "10.244.9.3", "10.244.9.4 far"];

@@ -1,7 +1,7 @@
 //! Names in further zones (etcd, external, cluster set).
 
 use cluster::clusterset::ClusterSetZone;
-use cluster::index::Options;
+use cluster::index::IndexOptions;
 use cluster::objects::{Change, Event, FromApi as _, ServiceImport};
 use skydns::FurtherZone;
 use testkit::objects::mk_service_import;
@@ -18,9 +18,9 @@ fn cluster(loaded: bool) -> Cluster {
         ttl: None,
         negative_ttl: 60,
     });
-    let mut cluster = Cluster::with_everything_and(Options {
+    let mut cluster = Cluster::with_everything_and(IndexOptions {
         clusterset,
-        ..Options::default()
+        ..IndexOptions::default()
     });
     let web = mk_service_import("apps", "web", "ClusterSetIP", &["10.112.0.1"], &["http:80"]);
     let web = ServiceImport::from_api(&web.to_string()).unwrap().object;

@@ -70,7 +70,7 @@ async fn bind(options: Options) -> anyhow::Result<BoundServer<EtcdBackend>> {
     log_zones(&sources);
 
     let registry = daemon::metrics::Metrics::new("kubedns")?;
-    crate::metrics::info(&registry, "", options.topology)?;
+    crate::metrics::export_info(&registry, "", options.topology)?;
     let inputs = ServerInputs {
         zone,
         cluster_domains: options.cluster_domains(source),

@@ -68,7 +68,7 @@ impl BoundKubedns {
         let connection = connect(&options).await?;
         let registry = daemon::metrics::Metrics::new("kubedns")?;
         let metrics = Metrics::new(&registry)?;
-        crate::metrics::info(&registry, options.domain.first.bare(), options.topology)?;
+        crate::metrics::export_info(&registry, options.domain.first.bare(), options.topology)?;
 
         let inputs = ServerInputs {
             zone: checked.zone,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use skydns::{EntryVisit, FurtherZone, View as _, Zone};
 
 use super::*;
-use crate::index::{Index, Options};
+use crate::index::{Index, IndexOptions};
 use crate::objects::{
     AddressType, Change, EndpointPlaces, EndpointPort, EndpointSlice, EndpointsSource, Event,
     Protocol, ServicePort, SliceEndpoint,
@@ -67,10 +67,10 @@ fn index(external: ExternalRecords) -> (Index, Arc<Published>) {
     };
     let external_zone =
         (external != ExternalRecords::Off).then(|| Name::parse("k8s.example").unwrap());
-    let options = Options {
+    let options = IndexOptions {
         records,
         external_zone,
-        ..Options::default()
+        ..IndexOptions::default()
     };
     let mut index = Index::with_options(options, Arc::clone(&published));
     for service in [
