@@ -14,6 +14,8 @@
 
 #[path = "coredns/bench.rs"]
 mod bench;
+#[path = "coredns/corefile.rs"]
+mod corefile;
 #[path = "coredns/scenario.rs"]
 mod scenario;
 

@@ -2,9 +2,13 @@
 //!
 //! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
 //! invalid key does not hide errors in another. With `--dnsmasq-args`, the command tells what
-//! replaces these arguments of dnsmasq instead.
+//! replaces these arguments of dnsmasq instead; with `--corefile`, it writes a configuration of
+//! `CoreDNS`.
 
+mod corefile;
 mod dnsmasq_args;
+
+pub(crate) use corefile::is_known_flag;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -26,9 +30,11 @@ Validates a ConfigMap of kube-dns before it is applied.
 
   kube-dns check config [--domain=DOMAIN] FILE|DIR|-
   kube-dns check config --dnsmasq-args=ARGS
+  kube-dns check config --corefile [--kubedns-args=ARGS] FILE|DIR|-
 
 FILE is YAML or JSON with a ConfigMap, also in a List as kubectl prints it, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
 With --dnsmasq-args, each argument of dnsmasq has a line with the key or flag of kubedns that replaces it; the exit status is 1 if one has none.
+With --corefile, the configuration of CoreDNS is printed that serves the ConfigMap and the arguments of the container kubedns in FILE, and those of --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
 
 ";
@@ -44,6 +50,12 @@ pub(crate) struct Options {
     /// arguments of dnsmasq, as one text: tells what replaces them in a kube-dns without dnsmasq
     #[arg(long, value_name = "string", default_value = "")]
     dnsmasq_args: String,
+    /// write the configuration of CoreDNS that serves the same flags and ConfigMap
+    #[arg(long)]
+    corefile: bool,
+    /// arguments of kubedns, as one text, after those in FILE
+    #[arg(long, value_name = "string", default_value = "")]
+    kubedns_args: String,
     /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input
     #[arg(value_name = "FILE|DIR|-", default_value = "")]
     path: String,
@@ -66,8 +78,13 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         return super::usage_error(NAME, &reason);
     }
 
-    match read_maps(&options.path) {
-        Ok(maps) => report(&maps, &options.domain),
+    let result = if options.corefile {
+        write_corefile(&options)
+    } else {
+        read_maps(&options.path).map(|maps| report(&maps, &options.domain))
+    };
+    match result {
+        Ok(exit) => exit,
         Err(reason) => super::usage_error(NAME, &format!("{}: {reason}", options.path)),
     }
 }
@@ -88,6 +105,58 @@ impl ConfigData {
             data,
             not_text: Vec::new(),
         }
+    }
+}
+
+/// Writes the configuration of `CoreDNS` for the only `ConfigMap` and the containers named kubedns.
+fn write_corefile(options: &Options) -> Result<Exit, String> {
+    let mut arguments = Vec::new();
+    let maps = if options.path != "-" && Path::new(&options.path).is_dir() {
+        read_maps(&options.path)?
+    } else {
+        let text = read_text(&options.path).map_err(|error| error.to_string())?;
+        for document in yaml_documents(&text)? {
+            collect_kubedns_args(&document, &mut arguments);
+        }
+        // A file with the container alone is served without a ConfigMap.
+        match config_maps(&text) {
+            Err(_) if !arguments.is_empty() => Vec::new(),
+            maps => maps?,
+        }
+    };
+    let words = options.kubedns_args.split_whitespace();
+    arguments.extend(words.map(str::to_owned));
+
+    let data = match &maps[..] {
+        [] => &RawData::new(),
+        [map] => &map.data,
+        _ => return Err("there is more than one ConfigMap in it".to_owned()),
+    };
+    let config = dnsconfig::parse_for(data, &options.domain.bare());
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(corefile::report(arguments, &config))
+}
+
+/// Adds the arguments of the containers named kubedns anywhere in the object: in a Pod, in the
+/// template of a Deployment, in the items of a List.
+fn collect_kubedns_args(object: &Value, arguments: &mut Vec<String>) {
+    match object {
+        Value::Sequence(items) => {
+            for item in items {
+                collect_kubedns_args(item, arguments);
+            }
+        }
+        Value::Mapping(fields) => {
+            let is_kubedns = object.get("name").and_then(Value::as_str) == Some("kubedns");
+            let args = object.get("args").and_then(Value::as_sequence);
+            if let Some(args) = args.filter(|_| is_kubedns) {
+                arguments.extend(args.iter().filter_map(Value::as_str).map(str::to_owned));
+            }
+            for value in fields.values() {
+                collect_kubedns_args(value, arguments);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -118,9 +187,7 @@ fn read_text(path: &str) -> std::io::Result<String> {
 /// Returns all `ConfigMap`s among the documents of a YAML file, and among the items of its Lists.
 fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
     let mut maps = Vec::new();
-    for document in serde_norway::Deserializer::from_str(text) {
-        let document =
-            Value::deserialize(document).map_err(|error| format!("not YAML: {error}"))?;
+    for document in yaml_documents(text)? {
         collect_config_maps(&document, None, &mut maps);
     }
 
@@ -130,6 +197,13 @@ fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
     } else {
         Ok(maps)
     }
+}
+
+/// Returns the documents of a YAML file. The parser bounds their depth.
+fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
+    let documents = serde_norway::Deserializer::from_str(text).map(Value::deserialize);
+    let documents: Result<_, _> = documents.collect();
+    documents.map_err(|error| format!("not YAML: {error}"))
 }
 
 /// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind
@@ -266,176 +340,4 @@ fn warn_of_loopback(key: &str, server: &Upstream) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(words: &[&str]) -> (u8, String) {
-        let exit = crate::command(words.iter().map(OsString::from));
-        (exit.status, exit.stdout + &exit.stderr)
-    }
-
-    #[test]
-    fn each_mistake_has_a_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("map.yaml");
-        let of =
-            |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
-        let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
-        let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
-        let wrong =
-            of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n");
-        let wrong_lines = [
-            "kube-dns: error: invalid format, must be key=value (key federations",
-            "kube-dns: error: bad IP address: \"10.0.0.300\" (key upstreamNameservers, value",
-            "kube-dns: warning: unknown key \"stubDomain\" is ignored: did you mean stubDomains?",
-        ];
-        let wrong_names =
-            of("  hosts: 192.0.2.1 a.cluster.local\n  aliases: '{\"b\": 1}'\n  host: ''\n");
-        let names_lines = [
-            "kube-dns: error: invalid JSON: invalid type: integer `1`, expected a string at line 1 column 7 (key aliases",
-            "kube-dns: error: \"a.cluster.local\" is in the cluster domain, which is reserved for Services (key hosts",
-            "kube-dns: warning: unknown key \"host\" is ignored: did you mean hosts?",
-        ];
-        let list = of("  upstreamNameservers: [192.0.2.1]\n");
-        let not_text = "kube-dns: error: upstreamNameservers is not text: put the JSON in quotes";
-        let twice = of("  hosts: 192.0.2.1 a\n  aliases: '{\"a\": \"b.c\"}'\n");
-        let in_both = "kube-dns: error: \"a\" is in both keys, hosts and aliases (key aliases";
-        let doubtful = of(
-            "  upstreamNameservers: '[\"127.0.0.53\", \"[::1]:53\", \"192.0.2.1\"]'\n  stubDomains: \
-             '{\"cluster.local\": [\"192.0.2.1\"], \"acme.test\": [\"127.0.0.1:54\", \"ns.acme.test\"], \
-             \"corp.cluster.local\": [\"192.0.2.1\"]}'\n",
-        );
-        let loopback = |server: &str| {
-            format!("kube-dns: warning: {server} is a loopback address, which is the pod itself")
-        };
-        let doubtful_servers = ["127.0.0.53:53", "[::1]:53", "127.0.0.1:54"].map(loopback);
-        let [system, ipv6, stub] = &doubtful_servers;
-        let of_cluster =
-            "kube-dns: warning: stub domain \"cluster.local\" is the cluster domain: dnsmasq asks";
-        let doubtful_lines = [system.as_str(), ipv6, stub, of_cluster];
-        let hosts = of("  hosts: |\n    192.0.2.1 db.acme.example\n");
-        let [is_good, hosts_good] =
-            ["stubDomains", "hosts"].map(|key| format!("kube-dns: good ({key})"));
-        let unreadable = "kube-dns check config: /";
-        for (text, status, lines) in [
-            (good.clone(), 0, &[is_good.as_str()][..]),
-            (format!("{service}{good}"), 0, &[&is_good]),
-            (wrong, 1, &wrong_lines),
-            (list, 1, &[not_text]),
-            (hosts, 0, &[&hosts_good]),
-            (doubtful, 1, &doubtful_lines),
-            (wrong_names, 1, &names_lines),
-            (twice, 1, &[in_both]),
-            (service.to_owned(), 2, &[unreadable]),
-            ("{".to_owned(), 2, &[unreadable]),
-        ] {
-            std::fs::write(&file, &text).unwrap();
-            let (found, said) = check(&["config", file.to_str().unwrap()]);
-            assert_eq!(found, status, "{text}: {said}");
-            assert_eq!(said.lines().count(), lines.len(), "{text}: {said}");
-            for (line, expected) in said.lines().zip(lines) {
-                assert!(line.starts_with(expected), "{line}");
-            }
-        }
-    }
-
-    #[test]
-    fn items_of_lists_are_checked() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("list.yaml");
-        let list = |kind: &str, item_kind: &str| {
-            let item = |name| {
-                format!(
-                    "{{{item_kind}metadata: {{name: {name}}}, data: {{hosts: 192.0.2.1 h.test}}}}"
-                )
-            };
-            format!("{{kind: {kind}, items: [{}, {}]}}", item("a"), item("b"))
-        };
-        let nested = format!(
-            "{{kind: List, items: [{}, {{kind: Service}}]}}",
-            list("List", "kind: ConfigMap, ")
-        );
-        let both_good = (0, 2);
-        let unreadable = (2, 1);
-        for (text, expected) in [
-            (list("List", "kind: ConfigMap, "), both_good),
-            (list("ConfigMapList", ""), both_good),
-            (nested, both_good),
-            (list("List", "kind: Secret, "), unreadable),
-            ("{kind: List, items: null}".to_owned(), unreadable),
-        ] {
-            std::fs::write(&file, &text).unwrap();
-            let (status, said) = check(&["config", file.to_str().unwrap()]);
-            assert_eq!((status, said.lines().count()), expected, "{text}: {said}");
-            assert_eq!(
-                said == "a: good (hosts)\nb: good (hosts)\n",
-                expected == both_good,
-                "{text}: {said}"
-            );
-        }
-    }
-
-    #[test]
-    fn directory_has_one_file_per_key() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().to_str().unwrap();
-        std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();
-        assert_eq!(
-            check(&["config", path]),
-            (0, format!("{path}: good (stubDomains)\n"))
-        );
-        std::fs::write(directory.path().join("upstreamNameserver"), "[]").unwrap();
-        assert_eq!(check(&["config", path]).0, 1);
-    }
-
-    #[test]
-    fn own_names_in_cluster_domain_are_rejected() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().to_str().unwrap();
-        let both = ["--domain", "cluster.local,k8s.example"];
-        for (name, flags, status) in [
-            ("a.cluster.local", &[][..], 1),
-            ("a.cluster.local", &["--domain=k8s.example."], 0),
-            ("a.k8s.example", &[], 0),
-            ("a.k8s.example", &both, 1),
-            ("a", &["--domain=_"], 2),
-        ] {
-            std::fs::write(directory.path().join("hosts"), format!("192.0.2.1 {name}")).unwrap();
-            let (found, said) = check(&[&["config"], flags, &[path]].concat());
-            assert_eq!(found, status, "{name} {flags:?}: {said}");
-        }
-    }
-
-    #[test]
-    fn dnsmasq_arguments_have_a_line_each() {
-        let arguments = "--dnsmasq-args=--bogus-priv --max-ttl=60";
-        let (status, said) = check(&["config", arguments]);
-        assert_eq!(status, 1);
-        assert_eq!(said.lines().count(), 2, "{said}");
-    }
-
-    #[test]
-    fn wrong_command_line_exits_with_2() {
-        for words in [
-            &[][..],
-            &["config"],
-            &["clusters"],
-            &["config", "a", "b"],
-            &["config", "/no/such/file"],
-            &["config", "--x"],
-            &["--x"],
-        ] {
-            assert_eq!(check(words).0, 2, "{words:?}");
-        }
-        let (status, help) = check(&["config", "--help"]);
-        assert!(
-            status == 0 && help.starts_with("Validates a ConfigMap"),
-            "{help}"
-        );
-        let (status, help) = check(&["--help"]);
-        assert!(
-            status == 0 && help.contains("kube-dns check cluster"),
-            "{help}"
-        );
-    }
-}
+mod tests;

@@ -52,6 +52,11 @@ pub fn command_line() -> clap::Command {
         ])
 }
 
+/// Whether `check config --corefile` knows a flag of kubedns.
+pub fn is_known_flag(name: &str) -> bool {
+    check_config::is_known_flag(name)
+}
+
 /// The result of a command line that is wrong.
 fn usage_error(command: &str, reason: &str) -> Exit {
     Exit {

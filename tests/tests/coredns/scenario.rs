@@ -21,13 +21,13 @@ pub(crate) struct Scenario {
     objects: String,
     /// The configuration of the plugin.
     #[serde(rename = "corefile")]
-    _corefile: Value,
+    pub(crate) plugin_options: Vec<String>,
     /// The configuration of other plugins.
     #[serde(rename = "plugins", default)]
     _plugins: Value,
     /// The zones of the plugin.
-    #[serde(rename = "zones", default)]
-    _zones: Value,
+    #[serde(default)]
+    pub(crate) zones: Option<String>,
     /// The flags of kubedns that correspond to the configuration.
     pub(crate) flags: Vec<String>,
     pub(crate) answers: Vec<Case>,

@@ -52,6 +52,7 @@ const ELSEWHERE: &str = "
     docs/migrating.md            | From before 1.4               | needs etcd with its second API, and its third
     docs/migrating.md            | Going back                    | needs a cluster to migrate; was run on a kubelet
     docs/migrating.md            | To a pod on each node         | needs a cluster to migrate; was run on a kubelet
+    docs/migrating.md            | check config --corefile       | crates/check/src/check_config/tests.rs::corefile_has_flags_of_deployment
     docs/migrating.md            | get deploy,rc                 | needs a cluster with nodes and pods
     docs/migrating.md            | make run                      | tests/tests/e2e.rs::guide_commands_work_when_pasted
     docs/migrating.md            | Trying it beside the old one  | needs a cluster to migrate; was run on a kubelet

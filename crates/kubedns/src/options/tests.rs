@@ -454,3 +454,16 @@ fn two_config_sources_are_rejected() {
     let both = from(&["--config-map=kube-dns", "--config-dir=/c"]);
     assert_eq!(both, Err(BothConfigs));
 }
+
+#[test]
+fn corefile_table_has_every_flag() {
+    use clap::CommandFactory as _;
+
+    let command = Options::command();
+    let unknown: Vec<&str> = command
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .filter(|name| !check::is_known_flag(name))
+        .collect();
+    assert_eq!(unknown, [""; 0]);
+}

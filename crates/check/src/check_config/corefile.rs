@@ -1,0 +1,391 @@
+//! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that serves the same flags
+//! and `ConfigMap`.
+//!
+//! The text begins with comments: what has no counterpart, and what differs. Answers to which no
+//! flag or key applies are a subject of `docs/coredns.md`, and so are the probes of the pod.
+
+mod block;
+mod external;
+mod flags;
+mod own_names;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use daemon::flags::{Exit, GoDuration};
+use dnsconfig::Config;
+
+use self::block::Block;
+use self::external::ExternalServers;
+use self::flags::KubednsFlags;
+
+pub(crate) use self::flags::is_known as is_known_flag;
+
+/// TTL of the answers of kubedns without `--ttl`, in seconds.
+const DEFAULT_TTL: u64 = 30;
+/// TTL of its negative answers without a flag, in seconds.
+const DEFAULT_NEGATIVE_TTL: u64 = 60;
+/// The reverse zones, which `CoreDNS` has to be told.
+const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
+
+/// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is 1
+/// if anything has no counterpart.
+pub(super) fn report(arguments: Vec<String>, config: &Config) -> Exit {
+    let flags = KubednsFlags::read(arguments);
+    let corefile = Corefile::new(&flags, config);
+    Exit {
+        status: u8::from(!corefile.missing.is_empty()),
+        stdout: corefile.to_text(),
+        stderr: String::new(),
+    }
+}
+
+/// A configuration of `CoreDNS`.
+#[derive(Debug)]
+struct Corefile {
+    missing: Vec<String>,
+    different: Vec<String>,
+    blocks: Vec<Block>,
+}
+
+impl Corefile {
+    fn new(flags: &KubednsFlags, config: &Config) -> Self {
+        let mut domains = flags.list("domain");
+        if domains.is_empty() {
+            domains.push("cluster.local");
+        }
+        let ttl = seconds_of(flags, "ttl").unwrap_or(DEFAULT_TTL);
+        let negative_ttl = seconds_of(flags, "negative-ttl")
+            .or(seconds_of(flags, "ttl"))
+            .unwrap_or(DEFAULT_NEGATIVE_TTL);
+        let servers = ExternalServers::new(config, flags, &domains, negative_ttl);
+
+        let port = port_of(flags);
+        let mut main = Block::new(&["."], port);
+        add_process(&mut main, flags, config);
+        own_names::add_aliases(&mut main, config, domains[0]);
+        own_names::add_hosts(&mut main, config, ttl);
+        add_kubernetes(&mut main, flags, &domains, ttl);
+        add_cache(&mut main, flags, &domains);
+        servers.add_to_main(&mut main);
+        main.add("reload");
+        main.add("loadbalance");
+
+        let mut missing = flags.missing();
+        missing.extend(servers.missing());
+        missing.extend(missing_keys(config));
+        let mut different = flags.different();
+        different.extend(servers.different());
+        different.extend(different_keys(flags, config));
+
+        let mut blocks = vec![main];
+        blocks.extend(etcd_blocks(flags, port));
+        blocks.extend(servers.further_blocks(port));
+        Self {
+            missing,
+            different,
+            blocks,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text =
+            "# CoreDNS 1.14 in place of kube-dns: the same flags and ConfigMap.\n".to_owned();
+        for (title, lines) in [
+            ("Without a counterpart:", &self.missing),
+            ("Different:", &self.different),
+        ] {
+            if !lines.is_empty() {
+                let _ = writeln!(text, "# {title}");
+            }
+            for line in lines {
+                let _ = writeln!(text, "#   {line}");
+            }
+        }
+        for block in &self.blocks {
+            block.write(&mut text);
+        }
+        text
+    }
+}
+
+/// The port of clients: dnsmasq's, which is always 53, if it is in front.
+fn port_of(flags: &KubednsFlags) -> &str {
+    let is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
+    flags
+        .value("dns-port")
+        .filter(|_| is_in_front)
+        .unwrap_or("53")
+}
+
+/// A duration in whole seconds.
+fn seconds_of(flags: &KubednsFlags, name: &str) -> Option<u64> {
+    let duration: GoDuration = flags.value(name)?.parse().ok()?;
+    Some(Duration::from(duration).as_secs())
+}
+
+/// Adds what concerns the process: its probes, metrics, address and logs.
+fn add_process(block: &mut Block, flags: &KubednsFlags, config: &Config) {
+    let lameduck = flags.value("lameduck").unwrap_or("5s");
+    block.add_with("health", &[format!("lameduck {lameduck}")]);
+    block.add("ready");
+    block.add("prometheus :9153");
+
+    add_bind(block, flags);
+    if let Some(reader) = flags.value("dnstap") {
+        block.add(format!("dnstap {reader} full"));
+    }
+    if config.query_log.is_some() {
+        block.add("log");
+    }
+}
+
+/// Adds the address of the server. Every block of the port needs it.
+fn add_bind(block: &mut Block, flags: &KubednsFlags) {
+    let address = flags.value("dns-bind-address");
+    if let Some(address) = address.filter(|address| !matches!(*address, "0.0.0.0" | "::")) {
+        block.add(format!("bind {address}"));
+    }
+}
+
+/// Adds the plugin `kubernetes`, and what needs it in the same block.
+fn add_kubernetes(block: &mut Block, flags: &KubednsFlags, domains: &[&str], ttl: u64) {
+    if flags.is_set("autopath") {
+        block.add("autopath @kubernetes");
+    }
+    add_transfer(block, flags, domains);
+
+    let cluster_set = flags.list("clusterset-domain");
+    let mut zones = domains.to_vec();
+    zones.extend(&cluster_set);
+    zones.extend(REVERSE_ZONES);
+    let mut options = api_server_options(flags);
+    options.extend(record_options(flags));
+    options.push(format!("ttl {ttl}"));
+    if !cluster_set.is_empty() {
+        options.push(format!("multicluster {}", cluster_set.join(" ")));
+    }
+    options.push(fallthrough_line(flags));
+    block.add_with(&format!("kubernetes {}", zones.join(" ")), &options);
+
+    let external = flags.list("external-zone");
+    if !external.is_empty() {
+        let mut options = vec![format!("ttl {ttl}")];
+        if flags.is_set("external-headless") {
+            options.push("headless".to_owned());
+        }
+        block.add_with(&format!("k8s_external {}", external.join(" ")), &options);
+    }
+}
+
+/// The options for the connection to the API server.
+fn api_server_options(flags: &KubednsFlags) -> Vec<String> {
+    let context = flags.value("kubecfg-context").unwrap_or_default();
+    if let Some(file) = flags.value("kubecfg-file") {
+        return vec![format!("kubeconfig {file} {context}").trim_end().to_owned()];
+    }
+    let url = flags.value("kube-master-url");
+    url.map(|url| format!("endpoint {url}"))
+        .into_iter()
+        .collect()
+}
+
+/// The options for objects and their names.
+fn record_options(flags: &KubednsFlags) -> Vec<String> {
+    let mut options = Vec::new();
+    let namespaces = flags.list("namespaces");
+    if !namespaces.is_empty() {
+        options.push(format!("namespaces {}", namespaces.join(" ")));
+    }
+    for (flag, option) in [
+        ("namespace-selector", "namespace_labels"),
+        ("selector", "labels"),
+    ] {
+        if let Some(selector) = flags.value(flag) {
+            options.push(format!("{option} {selector}"));
+        }
+    }
+
+    let pods = match flags.value("pods") {
+        // The search list of a pod is looked up by the pod's address.
+        _ if flags.is_set("autopath") => "verified",
+        Some(mode @ ("disabled" | "verified")) => mode,
+        _ => "insecure",
+    };
+    options.push(format!("pods {pods}"));
+    if flags.value("endpoint-names") == Some("pod") {
+        options.push("endpoint_pod_names".to_owned());
+    }
+    if flags.is_set("ignore-empty-services") {
+        options.push("ignore empty_service".to_owned());
+    }
+    options
+}
+
+/// Reverse names that the cluster has not are always forwarded.
+fn fallthrough_line(flags: &KubednsFlags) -> String {
+    // The root is a dot, which a list of domains leaves out.
+    let all_names = flags.value("fallthrough").unwrap_or_default().split(',');
+    if all_names.into_iter().any(|zone| zone.trim() == ".") {
+        return "fallthrough".to_owned();
+    }
+    let mut zones = REVERSE_ZONES.to_vec();
+    zones.extend(flags.list("fallthrough"));
+    format!("fallthrough {}", zones.join(" "))
+}
+
+/// Adds zone transfers: the plugin `transfer` knows addresses alone, and `acl` networks.
+fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
+    let peers = flags.list("transfer-to");
+    if peers.is_empty() {
+        return;
+    }
+    let (networks, servers): (Vec<&str>, Vec<&str>) =
+        peers.iter().partition(|peer| peer.contains('/'));
+
+    let mut options = Vec::new();
+    if !networks.is_empty() {
+        options.push("to *".to_owned());
+        let mut rules = Vec::new();
+        for rtype in ["AXFR", "IXFR"] {
+            let allowed = servers.iter().copied().map(address_of_peer);
+            let nets: Vec<&str> = networks.iter().copied().chain(allowed).collect();
+            rules.push(format!("allow type {rtype} net {}", nets.join(" ")));
+            rules.push(format!("block type {rtype}"));
+        }
+        block.add_with("acl", &rules);
+    }
+    if !servers.is_empty() {
+        options.push(format!("to {}", servers.join(" ")));
+    }
+    block.add_with(&format!("transfer {}", domains.join(" ")), &options);
+
+    if let Some(file) = flags.value("transfer-key") {
+        let options = [format!("secrets {file}"), "require AXFR IXFR".to_owned()];
+        block.add_with("tsig", &options);
+    }
+}
+
+/// The address of a peer with or without a port.
+fn address_of_peer(peer: &str) -> &str {
+    if let Some(rest) = peer.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or(rest);
+    }
+    match peer.split_once(':') {
+        Some((address, port)) if !port.contains(':') => address,
+        _ => peer,
+    }
+}
+
+/// Adds the cache, which dnsmasq is in a pod that has it. Names of the cluster are not cached, as in
+/// kubedns.
+fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
+    let size = flags.value("cache-size").filter(|size| *size != "0");
+    let stale = flags.value("serve-stale").filter(|time| *time != "0s");
+    let has_cache = size.is_some() || stale.is_some() || flags.is_set("autopath");
+    if flags.value("topology") == Some("alone") && !has_cache {
+        return;
+    }
+
+    let mut options = Vec::new();
+    if let Some(size) = size {
+        options.push(format!("success {size}"));
+        options.push(format!("denial {size}"));
+    }
+    if let Some(time) = stale {
+        options.push(format!("serve_stale {time} verify"));
+    }
+    let zones = domains.join(" ");
+    options.push(format!("disable success {zones}"));
+    options.push(format!("disable denial {zones}"));
+    block.add_with("cache", &options);
+}
+
+/// The blocks of the zones from etcd: the path in etcd is one of a block.
+fn etcd_blocks(flags: &KubednsFlags, port: &str) -> Vec<Block> {
+    let mut zones: BTreeMap<&str, (Vec<&str>, &str)> = BTreeMap::new();
+    for value in flags.values("etcd-zone") {
+        let Some((zone, url)) = value.split_once('=') else {
+            continue;
+        };
+        // The path begins at the first slash after the two of the scheme.
+        let host_at = url.find("://").map_or(0, |at| at + 3);
+        let host_end = url[host_at..]
+            .find('/')
+            .map_or(url.len(), |at| host_at + at);
+        let (member, path) = url.split_at(host_end);
+        let path = path.trim_end_matches('/');
+        let zone = zones.entry(zone.trim_end_matches('.')).or_default();
+        zone.0.push(member);
+        zone.1 = if path.is_empty() { "/skydns" } else { path };
+    }
+
+    let blocks = zones.iter().map(|(zone, (members, path))| {
+        let mut options = vec![
+            format!("path {path}"),
+            format!("endpoint {}", members.join(" ")),
+        ];
+        options.extend(etcd_credentials(flags));
+        let mut block = Block::new(&[zone], port);
+        add_bind(&mut block, flags);
+        block.add_with("etcd", &options);
+        block.add("cache");
+        block
+    });
+    blocks.collect()
+}
+
+fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
+    let mut options = Vec::new();
+    let files = ["etcd-cert-file", "etcd-key-file", "etcd-ca-file"];
+    let files: Vec<&str> = files.iter().filter_map(|name| flags.value(name)).collect();
+    if !files.is_empty() {
+        options.push(format!("tls {}", files.join(" ")));
+    }
+    if let Some(user) = flags.value("etcd-user") {
+        options.push(format!("credentials {user} PASSWORD"));
+    }
+    options
+}
+
+/// The keys without a plugin.
+fn missing_keys(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !config.federations.is_empty() {
+        lines.push("federations: they have gone from Kubernetes".to_owned());
+    }
+    if config.query_log.is_some() {
+        lines.push(
+            "queryLog: name, client, type, rate and the end of the log: log writes all queries"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+/// What CoreDNS does otherwise because of a key, or because a flag is not given.
+fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !flags.is_set("strict-dns") {
+        lines.push("answers: as those of kubedns with --strict-dns (docs/coredns.md)".to_owned());
+    }
+    if matches!(flags.value("endpoint-names"), None | Some("hash")) {
+        lines.push(
+            "endpoints without a hostname: the name is the address, 10-0-0-1, not a hash"
+                .to_owned(),
+        );
+    }
+    let mut targets = config.aliases.values();
+    if targets.any(|target| matches!(target, dnsconfig::AliasTarget::Name(_))) {
+        lines.push("aliases of other names: the answer has no CNAME record".to_owned());
+    }
+    lines.push(
+        "probes of the pod: /ready on port 8181 and /health on port 8080; metrics on port 9153"
+            .to_owned(),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests;

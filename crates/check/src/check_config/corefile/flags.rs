@@ -1,0 +1,291 @@
+//! The flags of kubedns as words of a manifest, and which of them `CoreDNS` has.
+//!
+//! The server's own parser is not used: it is a crate above this one, and it looks at files and at
+//! the environment of the machine. A test of kubedns compares its flags with the table.
+
+use std::collections::BTreeMap;
+
+use daemon::flags::boolean;
+
+/// Whether a flag has a value of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Value,
+    /// A boolean: the value may be missing, and is never the next word.
+    Nothing,
+}
+
+/// What `CoreDNS` has in place of a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counterpart {
+    /// A line of the Corefile.
+    Line,
+    /// Nothing, and nothing is missing.
+    Unneeded,
+    /// A line, or what it does in any case, and how it differs.
+    Different(&'static str),
+    /// Nothing, and why or what else helps.
+    Missing(&'static str),
+}
+
+use Counterpart::{Different, Line, Missing, Unneeded};
+use Takes::{Nothing, Value};
+
+/// All flags of kubedns.
+const FLAGS: &[(&str, Takes, Counterpart)] = &[
+    (
+        "autopath",
+        Nothing,
+        Different("CoreDNS watches all pods for it (pods verified)"),
+    ),
+    ("cache-size", Value, Line),
+    ("clusterset-domain", Value, Line),
+    ("config-dir", Value, Unneeded),
+    ("config-map", Value, Unneeded),
+    ("config-map-namespace", Value, Unneeded),
+    ("config-period", Value, Unneeded),
+    (
+        "daemonset",
+        Value,
+        Missing("the first lists of CoreDNS never wait for a turn"),
+    ),
+    ("dns-bind-address", Value, Line),
+    ("dns-port", Value, Line),
+    ("dnstap", Value, Line),
+    ("domain", Value, Line),
+    ("endpoint-names", Value, Line),
+    ("endpoints-source", Value, Unneeded),
+    ("etcd-ca-file", Value, Line),
+    ("etcd-cert-file", Value, Line),
+    ("etcd-key-file", Value, Line),
+    (
+        "etcd-password-file",
+        Value,
+        Missing("CoreDNS has no file for it: write the password after credentials"),
+    ),
+    ("etcd-user", Value, Line),
+    (
+        "etcd-zone",
+        Value,
+        Different("CoreDNS sends queries to etcd, and has no records while etcd is away"),
+    ),
+    ("extended-errors", Nothing, Missing("RFC 8914")),
+    ("external-headless", Nothing, Line),
+    (
+        "external-zone",
+        Value,
+        Different("the name server of the zone is ns1.dns"),
+    ),
+    ("fallthrough", Value, Line),
+    (
+        "federations",
+        Value,
+        Missing("federations have gone from Kubernetes"),
+    ),
+    ("healthz-port", Value, Unneeded),
+    ("http-bind-address", Value, Unneeded),
+    ("ignore-empty-services", Nothing, Line),
+    ("initial-sync-timeout", Value, Unneeded),
+    ("kube-master-url", Value, Line),
+    ("kubecfg-context", Value, Line),
+    ("kubecfg-file", Value, Line),
+    ("lameduck", Value, Line),
+    ("log-flush-frequency", Value, Unneeded),
+    (
+        "log-format",
+        Value,
+        Missing("CoreDNS logs in a format of its own"),
+    ),
+    ("nameservers", Value, Line),
+    ("namespace-selector", Value, Line),
+    ("namespaces", Value, Line),
+    (
+        "negative-ttl",
+        Value,
+        Missing("negative answers have the TTL of the others"),
+    ),
+    ("pods", Value, Line),
+    (
+        "prefer-zone",
+        Value,
+        Missing("with zonal, since 1.14.7, clients name the zone in their queries"),
+    ),
+    ("profiling", Nothing, Unneeded),
+    ("resolv-conf", Value, Line),
+    (
+        "search-domains",
+        Value,
+        Missing("autopath takes the search list of the pod's resolv.conf"),
+    ),
+    (
+        "search-suffix",
+        Value,
+        Missing("autopath @kubernetes walks the search list of pods, without edits of pods"),
+    ),
+    ("selector", Value, Line),
+    ("serve-stale", Value, Line),
+    (
+        "snapshot-dir",
+        Value,
+        Missing("CoreDNS has no records after a restart until it reaches the API server"),
+    ),
+    ("strict-dns", Nothing, Unneeded),
+    ("topology", Value, Line),
+    ("transfer-key", Value, Line),
+    ("transfer-to", Value, Line),
+    ("ttl", Value, Line),
+    ("upstream-ca-file", Value, Line),
+    (
+        "upstream-probe-name",
+        Value,
+        Different("health_check asks for the name servers of the root"),
+    ),
+    (
+        "upstream-probe-period",
+        Value,
+        Different("health_check probes a server that failed, every half second"),
+    ),
+    (
+        "upstream-tls-pin",
+        Value,
+        Missing("the certificate authority alone decides"),
+    ),
+    ("v", Value, Unneeded),
+    ("vmodule", Value, Unneeded),
+    ("alsologtostderr", Nothing, Unneeded),
+    ("logtostderr", Nothing, Unneeded),
+    ("stderrthreshold", Value, Unneeded),
+    ("log-dir", Value, Unneeded),
+    ("log-file", Value, Unneeded),
+    ("log-file-max-size", Value, Unneeded),
+    ("one-output", Nothing, Unneeded),
+    ("skip-headers", Nothing, Unneeded),
+    ("skip-log-headers", Nothing, Unneeded),
+    ("add-dir-header", Nothing, Unneeded),
+    ("log-backtrace-at", Value, Unneeded),
+];
+
+/// What a command line of kubedns says.
+#[derive(Debug, Default)]
+pub(super) struct KubednsFlags {
+    values: BTreeMap<&'static str, Vec<String>>,
+    /// The flags that are not in the table, as written.
+    unknown: Vec<String>,
+}
+
+impl KubednsFlags {
+    /// Reads words as Go programs do: one or two dashes, `=` or the next word before a value.
+    pub(super) fn read(words: impl IntoIterator<Item = String>) -> Self {
+        let mut flags = Self::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            // The server ignores words without a dash, too.
+            if !word.starts_with('-') {
+                continue;
+            }
+            let bare = word.trim_start_matches('-');
+            let (name, value) = match bare.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (bare, None),
+            };
+
+            let name = name.replace('_', "-");
+            let Some((name, takes, _)) = FLAGS.iter().find(|(known, ..)| *known == name) else {
+                flags.unknown.push(word);
+                continue;
+            };
+            let value = match takes {
+                Value => value.or_else(|| words.next()),
+                Nothing => value.or_else(|| Some("true".to_owned())),
+            };
+            let values = flags.values.entry(name).or_default();
+            values.extend(value.filter(|value| !value.is_empty()));
+        }
+        flags
+    }
+
+    /// The last value; `None` if it is not given, or empty, or cannot be in a Corefile.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        let values = self.values.get(name)?;
+        values
+            .last()
+            .map(String::as_str)
+            .filter(|value| fits_corefile(value))
+    }
+
+    /// All values of a flag that may be repeated.
+    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        let values = self.values.get(name).into_iter().flatten();
+        values
+            .map(String::as_str)
+            .filter(|value| fits_corefile(value))
+    }
+
+    /// The parts of the last value, between commas.
+    pub(super) fn list(&self, name: &str) -> Vec<&str> {
+        let parts = self.value(name).unwrap_or_default().split(',');
+        let parts = parts.map(|part| part.trim().trim_end_matches('.'));
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
+    /// Whether a boolean flag is set.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.value(name)
+            .is_some_and(|value| boolean(value).unwrap_or(false))
+    }
+
+    /// What has no counterpart, one line for each flag.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (name, values) in &self.values {
+            if values.iter().any(|value| !fits_corefile(value)) {
+                lines.push(format!("--{name}: the value cannot be in a Corefile"));
+            }
+        }
+        lines.extend(self.given_flags().filter_map(|(name, counterpart)| {
+            let Missing(why) = counterpart else {
+                return None;
+            };
+            Some(format!("--{name}: {why}"))
+        }));
+        for word in &self.unknown {
+            let word = word.replace(|c: char| c.is_control(), "?");
+            lines.push(format!("{word}: unknown here"));
+        }
+        lines
+    }
+
+    /// What CoreDNS does otherwise, one line for each flag.
+    pub(super) fn different(&self) -> Vec<String> {
+        let flags = self.given_flags();
+        let lines = flags.filter_map(|(name, counterpart)| match counterpart {
+            Different(how) => Some(format!("--{name}: {how}")),
+            _ => None,
+        });
+        lines.collect()
+    }
+
+    /// The flags with an effect: a boolean that is false has none.
+    fn given_flags(&self) -> impl Iterator<Item = (&'static str, Counterpart)> {
+        FLAGS
+            .iter()
+            .filter_map(|(name, takes, counterpart)| match takes {
+                Nothing if !self.is_set(name) => None,
+                _ if self.value(name).is_none() => None,
+                _ => Some((*name, *counterpart)),
+            })
+    }
+}
+
+/// Whether a flag of kubedns is in the table.
+pub(crate) fn is_known(name: &str) -> bool {
+    let name = name.replace('_', "-");
+    FLAGS.iter().any(|(known, ..)| *known == name)
+}
+
+/// Whether a value is plain words for `CoreDNS`: neither a block, a quotation nor a comment.
+fn fits_corefile(value: &str) -> bool {
+    let mut words = value.split(' ');
+    let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !"{}\"'`\\".contains(c);
+    value.chars().all(is_plain) && words.all(|word| !word.starts_with('#'))
+}

@@ -1,0 +1,144 @@
+//! The keys `hosts` and `aliases` as plugins.
+//!
+//! Whole names in `hosts` are lines of the plugin `hosts`. Its wildcards match one label, so
+//! wildcards are templates. Aliases rewrite the query, and back in the answer.
+
+use std::net::IpAddr;
+
+use dnsconfig::hosts::wildcard_domain;
+use dnsconfig::{AliasTarget, Config};
+
+use super::block::Block;
+
+/// Adds the aliases: the first rule that matches is the last.
+pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
+    let names = config.aliases.iter();
+    let (wildcards, listed): (Vec<_>, Vec<_>) =
+        names.partition(|(name, _)| wildcard_domain(name).is_some());
+
+    for (name, target) in listed {
+        let to = target.name(domain);
+        block.add(format!("rewrite stop name exact {name} {to} answer auto"));
+        // A Service has SRV records below the alias; nothing else below it is changed.
+        if matches!(target, AliasTarget::Service { .. }) {
+            for protocol in ["_tcp", "_udp"] {
+                block.add(format!(
+                    "rewrite stop name suffix .{protocol}.{name} .{protocol}.{to} answer auto"
+                ));
+            }
+        }
+    }
+
+    let mut domains: Vec<_> = wildcards
+        .into_iter()
+        .filter_map(|(name, target)| Some((wildcard_domain(name)?, target)))
+        .collect();
+    domains.sort_by_key(|(name, _)| std::cmp::Reverse(label_count(name)));
+    for (below, target) in domains {
+        // A name in `hosts` is not an alias, also below the wildcard.
+        for name in listed_below(config, below) {
+            block.add(format!("rewrite stop name exact {name} {name}"));
+        }
+        let to = target.name(domain);
+        let pattern = pattern_below(below);
+        block.add(format!(
+            "rewrite stop name regex {pattern} {to} answer auto"
+        ));
+    }
+}
+
+/// Adds the names in `hosts`, with this TTL.
+pub(super) fn add_hosts(block: &mut Block, config: &Config, ttl: u64) {
+    add_wildcards(block, config, ttl);
+
+    let addresses = config.hosts.addresses();
+    if addresses.is_empty() {
+        return;
+    }
+    let mut options: Vec<String> = addresses
+        .iter()
+        .map(|(address, names)| format!("{address} {}", names.join(" ")))
+        .collect();
+    options.push(format!("ttl {ttl}"));
+    options.push("fallthrough".to_owned());
+    // Without a file, the plugin reads the /etc/hosts of the pod.
+    block.add_with("hosts /dev/null", &options);
+}
+
+/// Adds the wildcards in `hosts`, the longest domain first. Templates come before the plugin
+/// `hosts`, so the listed names below a wildcard have templates, too.
+fn add_wildcards(block: &mut Block, config: &Config, ttl: u64) {
+    let names = config.hosts.names().iter();
+    let mut wildcards: Vec<_> = names
+        .filter_map(|(name, addresses)| Some((wildcard_domain(name)?, addresses)))
+        .collect();
+    wildcards.sort_by_key(|(domain, _)| std::cmp::Reverse(label_count(domain)));
+
+    for (domain, _) in &wildcards {
+        for name in listed_below(config, domain) {
+            let addresses = config
+                .hosts
+                .names()
+                .get(name)
+                .map_or(&[][..], Vec::as_slice);
+            add_templates(block, name, &pattern_of(name), addresses, ttl);
+        }
+    }
+    for (domain, addresses) in wildcards {
+        add_templates(block, domain, &pattern_below(domain), addresses, ttl);
+    }
+}
+
+/// Adds templates that answer A and AAAA with the addresses, and other types with NODATA.
+fn add_templates(block: &mut Block, zone: &str, pattern: &str, addresses: &[IpAddr], ttl: u64) {
+    for (rtype, is_ipv4) in [("A", true), ("AAAA", false)] {
+        let of_type = addresses
+            .iter()
+            .filter(|address| address.is_ipv4() == is_ipv4);
+        let answers =
+            of_type.map(|address| format!("answer \"{{{{ .Name }}}} {ttl} IN {rtype} {address}\""));
+        let mut options = vec![format!("match {pattern}")];
+        options.extend(answers);
+        // NODATA is below; a template without answers would give the same without an SOA record.
+        if options.len() > 1 {
+            options.push("fallthrough".to_owned());
+            block.add_with(&format!("template IN {rtype} {zone}"), &options);
+        }
+    }
+    let nodata = [
+        format!("match {pattern}"),
+        soa_of_zone(ttl),
+        "fallthrough".to_owned(),
+    ];
+    block.add_with(&format!("template ANY ANY {zone}"), &nodata);
+}
+
+/// The line of a template that gives a negative answer its SOA record.
+pub(super) fn soa_of_zone(ttl: u64) -> String {
+    format!(
+        "authority \"{{{{ .Zone }}}} {ttl} IN SOA ns.invalid. hostmaster.invalid. 1 28800 7200 604800 {ttl}\""
+    )
+}
+
+/// The names in `hosts` below a domain, without wildcards.
+fn listed_below<'a>(config: &'a Config, domain: &str) -> impl Iterator<Item = &'a str> {
+    let suffix = format!(".{domain}");
+    let names = config.hosts.names().keys();
+    names
+        .map(String::as_str)
+        .filter(move |name| wildcard_domain(name).is_none() && name.ends_with(&suffix))
+}
+
+pub(super) fn label_count(name: &str) -> usize {
+    name.split('.').count()
+}
+
+/// A regular expression for all names below a domain. A backslash would need quotes.
+fn pattern_below(domain: &str) -> String {
+    format!("^.+[.]{}[.]$", domain.replace('.', "[.]"))
+}
+
+/// A regular expression for one name.
+fn pattern_of(name: &str) -> String {
+    format!("^{}[.]$", name.replace('.', "[.]"))
+}

@@ -1,0 +1,107 @@
+use dnsconfig::RawData;
+
+use super::*;
+
+/// The exit status and the text for arguments in one line, and keys with their values.
+fn corefile(arguments: &str, keys: &[(&str, &str)]) -> (u8, String) {
+    let data: RawData = keys
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+        .collect();
+    let config = dnsconfig::parse(&data).unwrap();
+    let words = arguments.split_whitespace().map(str::to_owned).collect();
+    let exit = report(words, &config);
+    (exit.status, exit.stdout)
+}
+
+#[test]
+fn stock_flags_have_counterparts() {
+    let arguments = "--domain=cluster.local. --dns-port=10053 --config-dir=/kube-dns-config --v=2";
+    assert_eq!(
+        corefile(arguments, &[]),
+        (0, include_str!("testdata/stock.Corefile").to_owned())
+    );
+}
+
+#[test]
+fn every_flag_with_line_is_written() {
+    let arguments = "--domain=k8s.example --dns-port=5353 --topology alone --cache-size=500 \
+        --serve-stale=1h --ttl=5s --namespaces=apps,shop --selector=a=b --pods=disabled \
+        --endpoint-names=pod --strict-dns --ignore_empty_services --kubecfg-file=/etc/k \
+        --kubecfg-context=c --fallthrough=. --external-zone=x.example --external-headless \
+        --clusterset-domain=clusterset.local --dns-bind-address=10.0.0.9 --lameduck=3s \
+        --snapshot-dir=/run/s --bogus --transfer-to=10.0.0.7,10.0.0.8:5300,10.1.0.0/16 \
+        --transfer-key=/etc/tsig --dnstap=tcp://10.0.0.2:6000 --etcd-ca-file=/etc/ca \
+        --etcd-zone=sky.example=https://10.0.0.4:2379 \
+        --etcd-zone=sky.example=https://10.0.0.5:2379/ --prefer-zone={auto}";
+    assert_eq!(
+        corefile(arguments, &[]),
+        (1, include_str!("testdata/flags.Corefile").to_owned())
+    );
+}
+
+#[test]
+fn every_key_with_plugin_is_written() {
+    let keys = [
+        (
+            "stubDomains",
+            r#"{"acme.example": ["10.150.0.1", "tcp://10.150.0.2:54"], "corp.cluster.local": ["10.0.0.3"],
+            "150.10.in-addr.arpa": ["10.150.0.1"], "lab.example": ["ns.lab.example:5353"]}"#,
+        ),
+        (
+            "upstreamNameservers",
+            r#"["tls://9.9.9.9#dns.quad9.net", "tls://[2620:fe::fe]:8853#dns.quad9.net"]"#,
+        ),
+        (
+            "hosts",
+            "10.150.0.20 db.acme.example db\n10.9.9.9 *.apps.example\n10.9.9.8 a.apps.example",
+        ),
+        (
+            "aliases",
+            r#"{"registry.acme.example": "registry.infra", "mirror.acme.example": "mirror.example.com",
+            "*.w.example": "ingress.infra"}"#,
+        ),
+        (
+            "filterTypes",
+            r#"{".": ["AAAA"], "v6.corp.example": [], "old.corp.example": ["A"]}"#,
+        ),
+        (
+            "deniedNames",
+            r#"{"ads.example": "NXDOMAIN", "wpad": "NODATA"}"#,
+        ),
+        ("bogusPriv", "true"),
+        ("rebindProtection", "{}"),
+        ("queryLog", r#"{"rcode": "SERVFAIL"}"#),
+    ];
+    assert_eq!(
+        corefile("--upstream-ca-file=/etc/ca", &keys),
+        (1, include_str!("testdata/keys.Corefile").to_owned())
+    );
+}
+
+#[test]
+fn words_of_flags_are_read_as_by_kubedns() {
+    let flags = KubednsFlags::read(
+        [
+            "-ttl",
+            "5s",
+            "--autopath=false",
+            "x",
+            "--cache_size=1",
+            "--domain",
+            "b.",
+            "--pods=\"}",
+        ]
+        .map(str::to_owned),
+    );
+    assert_eq!(flags.value("ttl"), Some("5s"));
+    assert_eq!(flags.value("cache-size"), Some("1"));
+    assert_eq!(flags.list("domain"), ["b"]);
+    assert!(!flags.is_set("autopath"));
+    // What is not a plain word would change the meaning of the text.
+    assert_eq!(flags.value("pods"), None);
+    assert_eq!(
+        flags.missing(),
+        ["--pods: the value cannot be in a Corefile"]
+    );
+}

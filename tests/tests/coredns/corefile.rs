@@ -1,0 +1,59 @@
+//! Compares what `kube-dns check config --corefile` writes for the flags of a scenario with the
+//! configuration under which the answers of a real `CoreDNS` were recorded.
+
+use std::ffi::OsString;
+
+use crate::scenario::Scenario;
+
+/// The zones of a scenario that names none.
+const ZONES: &str = "cluster.local in-addr.arpa ip6.arpa";
+
+#[test]
+fn corefile_has_options_of_recordings() {
+    let mut compared = 0;
+    for scenario in Scenario::all() {
+        // The cases of CoreDNS' own tests were not recorded, and have other defaults.
+        if scenario.name.starts_with("cases-") {
+            continue;
+        }
+        let mut expected = scenario.plugin_options.clone();
+        // Every recording has this TTL, and none forwards; kubedns forwards unknown reverse names.
+        if !expected.iter().any(|option| option.starts_with("ttl ")) {
+            expected.push("ttl 30".to_owned());
+        }
+        expected.push("fallthrough in-addr.arpa ip6.arpa".to_owned());
+        expected.sort();
+
+        let zones = scenario.zones.as_deref().unwrap_or(ZONES);
+        let mut written = kubernetes_options(&corefile(&scenario.flags), zones);
+        written.sort();
+        assert_eq!(written, expected, "{}", scenario.name);
+        compared += 1;
+    }
+    assert!(compared > 5, "{compared} recordings");
+}
+
+/// The text that the command writes for these flags and an empty `ConfigMap`.
+fn corefile(flags: &[String]) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let words = [
+        OsString::from("config"),
+        "--corefile".into(),
+        format!("--kubedns-args={}", flags.join(" ")).into(),
+        directory.path().into(),
+    ];
+    let exit = check::command(words);
+    assert_eq!(exit.stderr, "");
+    exit.stdout
+}
+
+/// The options of the plugin `kubernetes`, one line each.
+fn kubernetes_options(corefile: &str, zones: &str) -> Vec<String> {
+    let head = format!("kubernetes {zones} {{");
+    let lines = corefile.lines().map(str::trim);
+    let options = lines.skip_while(|line| *line != head).skip(1);
+    options
+        .take_while(|line| *line != "}")
+        .map(str::to_owned)
+        .collect()
+}
