@@ -26,22 +26,26 @@ pub(crate) struct Selection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
+    /// Whether `value` is selected; otherwise all other values are.
     equal: bool,
+    /// `None` selects objects with the label, whatever its value.
     value: Option<String>,
 }
 
 impl Selection {
     /// Parses `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
-        let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
-        let unsupported =
-            |term: &&Term| term.value.is_none() || !FIELDS.contains(&term.key.as_str());
-        if let Some(term) = fields.iter().find(unsupported) {
-            return Err(Status::bad_request(format!(
-                "field label not supported: {}",
-                term.key
-            )));
+        let labels = parse_terms(labels)?;
+        let fields = parse_terms(fields)?;
+        for term in &fields {
+            if term.value.is_none() || !FIELDS.contains(&term.key.as_str()) {
+                return Err(Status::bad_request(format!(
+                    "field label not supported: {}",
+                    term.key
+                )));
+            }
         }
+
         Ok(Self {
             namespace: namespace.to_owned(),
             labels,
@@ -75,8 +79,11 @@ impl Term {
         if self.key == "metadata.name" {
             return self.matches(Some(object.name()));
         }
-        let (value, field) = (object.value(), format!("/{}", self.key.replace('.', "/")));
-        self.matches(value.pointer(&field).and_then(Value::as_str))
+        let value = object.value();
+        let pointer = format!("/{}", self.key.replace('.', "/"));
+        // Unlike a missing label, a missing field is an empty one.
+        let field = value.pointer(&pointer).and_then(Value::as_str);
+        self.matches(Some(field.unwrap_or_default()))
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
@@ -103,6 +110,7 @@ fn parse_term(term: &str) -> Result<Term, Status> {
     } else {
         (term, true, None)
     };
+
     let key = key.trim();
     if key.is_empty() || key.contains(' ') {
         let message = format!(
@@ -110,6 +118,7 @@ fn parse_term(term: &str) -> Result<Term, Status> {
         );
         return Err(Status::bad_request(message));
     }
+
     Ok(Term {
         key: key.to_owned(),
         equal,
@@ -150,6 +159,8 @@ mod tests {
             ("", "status.phase=Failed", false),
             ("", "status.podIP!=10.0.0.1", true),
             ("", "status.podIP=10.0.0.1", false),
+            ("", "spec.nodeName=", true),
+            ("", "spec.nodeName!=", false),
         ];
         for (labels, fields, expected) in cases {
             assert_eq!(selects(labels, fields), expected, "{labels} {fields}");
