@@ -94,7 +94,7 @@ proptest! {
         let query = Query::parse(&format!("limit=1&continue={token}"));
         let selection = Selection::default();
         if let Ok(query) = ListQuery::parse(&query) {
-            let _either = crate::list::page(&Store::default(), Resource::Services, &selection, &query);
+            let _either = crate::list::read_page(&Store::default(), Resource::Services, &selection, &query);
         }
     }
 

@@ -18,7 +18,7 @@ use warp::reply::Response;
 use warp::{Buf, Filter};
 
 use self::reply::Answer;
-use self::resource::Call;
+use self::resource::ObjectRequest;
 use crate::faults::{Faults, Presence};
 use crate::query::Query;
 use crate::registry::Registry;
@@ -54,8 +54,8 @@ pub(crate) fn routes(
         move |method, path: warp::path::FullPath, query: String, headers, body| {
             let api = Arc::clone(&api);
             async move {
-                match read(method, &query, headers, body).await {
-                    Ok(request) => respond(&api, path.as_str(), &request).await,
+                match read_request(method, &query, headers, body).await {
+                    Ok(request) => respond_to(&api, path.as_str(), &request).await,
                     Err(status) => Answer::status(&status).into_response(None),
                 }
             }
@@ -65,7 +65,7 @@ pub(crate) fn routes(
         .unify()
 }
 
-async fn read<B: Buf>(
+async fn read_request<B: Buf>(
     method: Method,
     query: &str,
     headers: HeaderMap,
@@ -75,25 +75,24 @@ async fn read<B: Buf>(
         method,
         query: Query::parse(query),
         headers,
-        body: body::read(body).await?,
+        body: body::read_body(body).await?,
     })
 }
 
-async fn respond(api: &Api, path: &str, request: &Request) -> Response {
-    thawed(api).await;
+async fn respond_to(api: &Api, path: &str, request: &Request) -> Response {
+    wait_until_thawed(api).await;
+
     let parts = path::parts(path);
     if let Some(at) = path::objects(&parts) {
-        return resource(
+        let request = ObjectRequest {
             api,
-            Call {
-                api,
-                request,
-                at,
-                corrupted: false,
-            },
-        )
-        .await;
+            request,
+            at,
+            corrupted: false,
+        };
+        return serve_objects(api, request).await;
     }
+
     let document = discovery::document(&parts);
     document
         .map_or_else(Answer::nothing, |document| Answer::value(200, &document))
@@ -101,27 +100,29 @@ async fn respond(api: &Api, path: &str, request: &Request) -> Response {
 }
 
 /// Serves a request for objects, with the faults that apply to it.
-async fn resource(api: &Api, mut call: Call<'_>) -> Response {
-    let verb = match call.verb() {
+async fn serve_objects(api: &Api, mut request: ObjectRequest<'_>) -> Response {
+    let verb = match request.verb() {
         Ok(verb) => verb,
         Err(status) => return Answer::status(&status).into_response(None),
     };
-    let faults = api.faults.admit(&call.fault_request(verb));
+
+    let faults = api.faults.admit(&request.fault_request(verb));
     if faults.freeze {
         std::future::pending::<()>().await;
     }
     if !faults.delay.is_zero() {
         tokio::time::sleep(faults.delay).await;
     }
-    call.corrupted = faults.corruption.is_some();
-    let answer = faults.refusal.map_or_else(|| call.answer(verb), Err);
+
+    request.corrupted = faults.corruption.is_some();
+    let answer = faults.refusal.map_or_else(|| request.answer(verb), Err);
     answer
         .unwrap_or_else(|status| Answer::status(&status))
         .into_response(faults.corruption.as_ref())
 }
 
 /// Waits while the server is frozen.
-async fn thawed(api: &Api) {
+async fn wait_until_thawed(api: &Api) {
     let mut signals = api.faults.signals();
     // The wait cannot fail, because the sender lives as long as the server.
     let _ended = signals

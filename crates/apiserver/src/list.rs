@@ -70,18 +70,19 @@ pub(crate) fn invalid_options(what: &str) -> Status {
 }
 
 /// The requested page.
-pub(crate) fn page(
+pub(crate) fn read_page(
     store: &Store,
     resource: Resource,
     selection: &Selection,
     query: &ListQuery,
 ) -> Result<Page, Status> {
     let (listing, start) = if query.continue_token.is_empty() {
-        (first(store, resource, query)?, String::new())
+        (first_listing(store, resource, query)?, String::new())
     } else {
-        next(store, resource, query)?
+        next_listing(store, resource, query)?
     };
-    let chosen = choose(&listing, selection);
+
+    let chosen = select_objects(&listing, selection);
     let from = chosen.partition_point(|object| object.key() < start.as_str());
     let left = chosen.len() - from;
     let taken = if query.limit == 0 {
@@ -89,13 +90,16 @@ pub(crate) fn page(
     } else {
         left.min(query.limit)
     };
+
     let range = from..from + taken;
     let more = left - taken;
     let last = chosen.get(range.end.wrapping_sub(1)).filter(|_| more > 0);
-    let continue_token = last.map(|last| token(listing.version, last.key()));
+    let continue_token = last.map(|last| make_continue_token(listing.version, last.key()));
+    // The next page is of the same listing, even if objects change before it.
     if continue_token.is_some() {
         store.keep(resource, &listing);
     }
+
     Ok(Page {
         resource,
         version: listing.version,
@@ -106,7 +110,8 @@ pub(crate) fn page(
     })
 }
 
-fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing, Status> {
+/// The listing for a first page. The error is for a version from the future.
+fn first_listing(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing, Status> {
     let listing = store.list(resource);
     match query.version {
         Some(version) if version > listing.version => {
@@ -116,8 +121,13 @@ fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing
     }
 }
 
-fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing, String), Status> {
-    let Some((version, start)) = read_token(&query.continue_token) else {
+/// The listing that the continue token names, and the smallest key of the next page.
+fn next_listing(
+    store: &Store,
+    resource: Resource,
+    query: &ListQuery,
+) -> Result<(Listing, String), Status> {
+    let Some((version, start)) = read_continue_token(&query.continue_token) else {
         return Err(Status::bad_request(
             "invalid continue token: continue key is not valid",
         ));
@@ -130,17 +140,18 @@ fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing
 
 /// The continue token of the page after the object with `key`: the version, and the smallest key
 /// above `key`.
-fn token(version: u64, key: &str) -> String {
+fn make_continue_token(version: u64, key: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{version} {key}\0"))
 }
 
-fn read_token(token: &str) -> Option<(u64, String)> {
+fn read_continue_token(token: &str) -> Option<(u64, String)> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let (version, start) = text.split_once(' ')?;
     Some((version.parse().ok()?, start.to_owned()))
 }
 
-fn choose(listing: &Listing, selection: &Selection) -> Objects {
+/// The selected objects of a listing. Those of a namespace are adjacent, because keys begin with it.
+fn select_objects(listing: &Listing, selection: &Selection) -> Objects {
     if selection.is_everything() {
         return Arc::clone(&listing.objects);
     }
@@ -152,6 +163,7 @@ fn choose(listing: &Listing, selection: &Selection) -> Objects {
         let to = within.partition_point(|object| object.key().starts_with(&start));
         within = within.get(..to).unwrap_or_default();
     }
+
     within
         .iter()
         .filter(|object| selection.matches(object))

@@ -19,6 +19,7 @@ pub(crate) fn prepare_create(
     check_type(kind, value)?;
     let meta = metadata(value)?;
     check_namespace(kind, namespace, meta)?;
+
     let name = text(meta, "name");
     if name.is_empty() {
         let cause = status::required("metadata.name", "name is required");
@@ -33,13 +34,14 @@ pub(crate) fn prepare_create(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    meta.insert("uid".to_owned(), json!(uid()));
+
+    meta.insert("uid".to_owned(), json!(random_uid()));
     meta.insert(
         "creationTimestamp".to_owned(),
         json!(Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)),
     );
     meta.remove("deletionTimestamp");
-    tidy(meta);
+    remove_empty_fields(meta);
     Ok(())
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn prepare_update(
     check_type(kind, value)?;
     let meta = metadata(value)?;
     check_namespace(kind, namespace, meta)?;
+
     match text(meta, "name") {
         "" => drop(meta.insert("name".to_owned(), json!(name))),
         given if given != name => {
@@ -64,6 +67,7 @@ pub(crate) fn prepare_update(
         }
         _ => {}
     }
+
     let empty = Map::new();
     let old = before
         .get("metadata")
@@ -74,6 +78,7 @@ pub(crate) fn prepare_update(
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         return Err(Status::conflict(kind, name, why));
     }
+
     for kept in [
         "uid",
         "creationTimestamp",
@@ -85,7 +90,7 @@ pub(crate) fn prepare_update(
             None => meta.remove(kept),
         };
     }
-    tidy(meta);
+    remove_empty_fields(meta);
     Ok(())
 }
 
@@ -101,7 +106,7 @@ pub(crate) fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Sta
 }
 
 /// A random (version 4) UUID.
-fn uid() -> String {
+fn random_uid() -> String {
     let mut bytes: [u8; 16] = rand::rng().random();
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -111,15 +116,20 @@ fn uid() -> String {
         .join("-")
 }
 
+/// Rejects an object of another kind or version than `kind`.
 fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
     let Some(map) = value.as_object() else {
         return Err(Status::bad_request(
             "the object provided is unrecognized: it is not a JSON object",
         ));
     };
-    let (api_version, name) = (text(map, "apiVersion"), text(map, "kind"));
-    let differs = |given: &str, expected| !given.is_empty() && given != expected;
-    if differs(name, kind.name) || differs(api_version, kind.api_version()) {
+
+    let api_version = text(map, "apiVersion");
+    let name = text(map, "kind");
+    // Clients may leave out either: the URL has both.
+    let is_kind = name.is_empty() || name == kind.name;
+    let is_version = api_version.is_empty() || api_version == kind.api_version();
+    if !is_kind || !is_version {
         let message = format!(
             "{name} in version \"{api_version}\" cannot be handled as a {}",
             kind.name
@@ -129,6 +139,7 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// Sets the namespace of the URL; rejects an object with another one.
 fn check_namespace(
     kind: &Kind,
     namespace: &str,
@@ -138,6 +149,7 @@ fn check_namespace(
         meta.remove("namespace");
         return Ok(());
     }
+
     let given = text(meta, "namespace");
     if !given.is_empty() && given != namespace {
         return Err(Status::bad_request(
@@ -149,7 +161,7 @@ fn check_namespace(
 }
 
 /// Removes empty and null fields, which a real server never sends.
-fn tidy(meta: &mut Map<String, Value>) {
+fn remove_empty_fields(meta: &mut Map<String, Value>) {
     meta.retain(|_, value| match value {
         Value::Null => false,
         Value::Object(map) => !map.is_empty(),

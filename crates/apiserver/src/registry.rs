@@ -44,7 +44,8 @@ impl Registry {
         value: Value,
         unknown: Unknown,
     ) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| create(state, at, value, unknown))
+        self.store
+            .write(|state| create_object(state, at, value, unknown))
     }
 
     /// Replaces an object with the result of `change`.
@@ -54,7 +55,8 @@ impl Registry {
         unknown: Unknown,
         change: impl FnOnce(Value) -> Result<Value, Status>,
     ) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| update(state, at, unknown, change))
+        self.store
+            .write(|state| update_object(state, at, unknown, change))
     }
 
     /// Creates or replaces the object of a manifest. A missing namespace is created, too.
@@ -62,7 +64,7 @@ impl Registry {
         self.store.write(|state| {
             if at.kind().namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
                 let namespace = ObjectRef::new(Resource::Namespaces, "", "");
-                create(
+                create_object(
                     state,
                     &namespace,
                     json!({ "metadata": { "name": at.namespace } }),
@@ -70,9 +72,9 @@ impl Registry {
                 )?;
             }
             if state.get(at.resource, &at.key()).is_some() {
-                update(state, at, Unknown::Reject, |_| Ok(value))
+                update_object(state, at, Unknown::Reject, |_| Ok(value))
             } else {
-                create(state, at, value, Unknown::Reject)
+                create_object(state, at, value, Unknown::Reject)
             }
         })
     }
@@ -80,7 +82,7 @@ impl Registry {
     /// Deletes an object. Deleting a Namespace also deletes all objects in that namespace.
     pub(crate) fn delete(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
-            let object = current(state, at)?;
+            let object = current_object(state, at)?;
             let inside: Vec<Resource> = match at.resource {
                 Resource::Namespaces => Resource::all()
                     .filter(|resource| resource.kind().namespaced)
@@ -93,10 +95,10 @@ impl Registry {
                     .iter()
                     .filter(|object| object.namespace() == at.name)
                 {
-                    remove(state, object)?;
+                    remove_object(state, object)?;
                 }
             }
-            remove(state, &object)?;
+            remove_object(state, &object)?;
             Ok(object)
         })
     }
@@ -130,7 +132,7 @@ impl ObjectRef {
     }
 }
 
-fn create(
+fn create_object(
     state: &mut State,
     at: &ObjectRef,
     mut value: Value,
@@ -149,27 +151,27 @@ fn create(
     if state.get(at.resource, &at.key()).is_some() {
         return Err(Status::already_exists(kind, &at.name));
     }
-    store(state, &at, value, None, unknown)
+    store_object(state, &at, value, None, unknown)
 }
 
-fn update(
+fn update_object(
     state: &mut State,
     at: &ObjectRef,
     unknown: Unknown,
     change: impl FnOnce(Value) -> Result<Value, Status>,
 ) -> Result<Arc<Object>, Status> {
-    let before = current(state, at)?.value();
+    let before = current_object(state, at)?.value();
     let mut value = change(before.clone())?;
     meta::prepare_update(at.kind(), &at.namespace, &at.name, &mut value, &before)?;
     // A write without a status keeps the status of the stored object.
     if let (Some(map), Some(status)) = (value.as_object_mut(), before.get("status")) {
         map.entry("status").or_insert_with(|| status.clone());
     }
-    store(state, at, value, Some(&before), unknown)
+    store_object(state, at, value, Some(&before), unknown)
 }
 
 /// Completes and stores an object. An unchanged object gets no new version.
-fn store(
+fn store_object(
     state: &mut State,
     at: &ObjectRef,
     value: Value,
@@ -190,10 +192,10 @@ fn store(
             .set(at.resource, value)
             .map_err(|error| Status::bad_request(error.to_string()))?;
     }
-    current(state, at)
+    current_object(state, at)
 }
 
-fn remove(state: &mut State, object: &Object) -> Result<(), Status> {
+fn remove_object(state: &mut State, object: &Object) -> Result<(), Status> {
     let removed = state.remove(object.resource(), object.value());
     removed
         .map(drop)
@@ -201,7 +203,7 @@ fn remove(state: &mut State, object: &Object) -> Result<(), Status> {
 }
 
 /// The current object, or 404.
-fn current(state: &State, at: &ObjectRef) -> Result<Arc<Object>, Status> {
+fn current_object(state: &State, at: &ObjectRef) -> Result<Arc<Object>, Status> {
     let object = state.get(at.resource, &at.key()).cloned();
     object.ok_or_else(|| Status::not_found(at.kind(), &at.name))
 }

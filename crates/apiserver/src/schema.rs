@@ -35,48 +35,48 @@ pub(crate) struct Write<'a> {
 /// Completes the object. A cluster IP of one of `services` is not allocated again.
 pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, Status> {
     match write.resource {
-        Resource::ConfigMaps => through::<ConfigMap>(write, |_, _| Ok(())),
-        Resource::Nodes => through::<Node>(write, |_, _| Ok(())),
+        Resource::ConfigMaps => complete_typed::<ConfigMap>(write, |_, _| Ok(())),
+        Resource::Nodes => complete_typed::<Node>(write, |_, _| Ok(())),
         // Pods are not converted: their type is larger than all others together, and clients read
         // only the status of a pod. Custom resources have no type.
         Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
-        Resource::ServiceAccounts => through::<ServiceAccount>(write, |_, _| Ok(())),
-        Resource::Endpoints => through(write, |endpoints, _| {
+        Resource::ServiceAccounts => complete_typed::<ServiceAccount>(write, |_, _| Ok(())),
+        Resource::Endpoints => complete_typed(write, |endpoints, _| {
             default_endpoints(endpoints);
             Ok(())
         }),
-        Resource::EndpointSlices => through(write, |slice, _| {
+        Resource::EndpointSlices => complete_typed(write, |slice, _| {
             default_slice(slice);
             Ok(())
         }),
-        Resource::Namespaces => through(write, |namespace, _| {
+        Resource::Namespaces => complete_typed(write, |namespace, _| {
             default_namespace(namespace);
             Ok(())
         }),
-        Resource::Services => through(write, |service: &mut Service, before| {
+        Resource::Services => complete_typed(write, |service: &mut Service, before| {
             service::complete(service, before.as_ref(), services)
         }),
     }
 }
 
 /// Converts a value to the type `T`, runs `complete`, and converts the result back to a value.
-fn through<T: DeserializeOwned + Serialize>(
+fn complete_typed<T: DeserializeOwned + Serialize>(
     write: &Write<'_>,
     complete: impl FnOnce(&mut T, Option<T>) -> Result<(), Vec<StatusCause>>,
 ) -> Result<Value, Status> {
     let kind = write.resource.kind();
-    let unreadable = |error: serde_json::Error| reject(kind, &error.to_string());
+    let unreadable = |error: serde_json::Error| unreadable_object(kind, &error.to_string());
     let mut typed = T::deserialize(&write.value).map_err(unreadable)?;
     if write.unknown == Unknown::Reject {
         let mut lost = Vec::new();
-        compare(
+        collect_lost_fields(
             "",
             &write.value,
             &serde_json::to_value(&typed).map_err(unreadable)?,
             &mut lost,
         );
         if !lost.is_empty() {
-            return Err(reject(
+            return Err(unreadable_object(
                 kind,
                 &format!("strict decoding error: {}", lost.join(", ")),
             ));
@@ -88,7 +88,7 @@ fn through<T: DeserializeOwned + Serialize>(
 }
 
 /// Collects the fields of `given` that `typed` lacks.
-fn compare(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
+fn collect_lost_fields(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
     match (given, typed) {
         (Value::Object(given), Value::Object(typed)) => {
             for (field, value) in given.iter().filter(|(_, value)| !value.is_null()) {
@@ -98,21 +98,21 @@ fn compare(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
                     format!("{at}.{field}")
                 };
                 match typed.get(field) {
-                    Some(typed) => compare(&at, value, typed, lost),
+                    Some(typed) => collect_lost_fields(&at, value, typed, lost),
                     None => lost.push(format!("unknown field \"{at}\"")),
                 }
             }
         }
         (Value::Array(given), Value::Array(typed)) => {
             for (index, (given, typed)) in given.iter().zip(typed).enumerate() {
-                compare(&format!("{at}[{index}]"), given, typed, lost);
+                collect_lost_fields(&format!("{at}[{index}]"), given, typed, lost);
             }
         }
         _ => {}
     }
 }
 
-fn reject(kind: &Kind, why: &str) -> Status {
+fn unreadable_object(kind: &Kind, why: &str) -> Status {
     let (name, version) = (kind.name, kind.api_version());
     Status::bad_request(format!(
         "{name} in version \"{version}\" cannot be handled as a {name}: {why}"
@@ -123,7 +123,7 @@ fn default_endpoints(endpoints: &mut Endpoints) {
     endpoints.subsets.take_if(|subsets| subsets.is_empty());
     for subset in endpoints.subsets.iter_mut().flatten() {
         for port in subset.ports.iter_mut().flatten() {
-            port.protocol.get_or_insert_with(tcp);
+            port.protocol.get_or_insert_with(default_protocol);
         }
     }
 }
@@ -137,7 +137,7 @@ fn default_slice(slice: &mut EndpointSlice) {
             .get_or_insert(true);
     }
     for port in slice.ports.iter_mut().flatten() {
-        port.protocol.get_or_insert_with(tcp);
+        port.protocol.get_or_insert_with(default_protocol);
         port.name.get_or_insert_default();
     }
 }
@@ -157,7 +157,7 @@ fn default_namespace(namespace: &mut Namespace) {
         .get_or_insert_with(|| "Active".to_owned());
 }
 
-fn tcp() -> String {
+fn default_protocol() -> String {
     "TCP".to_owned()
 }
 

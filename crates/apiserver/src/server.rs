@@ -149,32 +149,29 @@ impl ApiServer {
     }
 
     async fn serve(self, tasks: &mut JoinSet<()>) {
-        let (registry, faults) = (self.registry, self.faults);
-        let Options {
-            bookmark_period,
-            protobuf,
-            ..
-        } = self.options;
         let api = Arc::new(Api {
-            registry,
-            faults,
-            bookmark_period,
-            protobuf,
+            registry: self.registry,
+            faults: self.faults,
+            bookmark_period: self.options.bookmark_period,
+            protobuf: self.options.protobuf,
         });
+
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-            let (stream, api) = (accept(&self.listener).await, Arc::clone(&api));
+            let stream = accept_connection(&self.listener).await;
+            let api = Arc::clone(&api);
             tasks.spawn(async move {
-                connection(api, stream).await;
+                serve_connection(api, stream).await;
                 drop(slot);
             });
+            // Ended connections are forgotten.
             while tasks.try_join_next().is_some() {}
         }
     }
 }
 
 /// Serves one connection until the connection closes or a fault takes the server down.
-async fn connection(api: Arc<Api>, stream: TcpStream) {
+async fn serve_connection(api: Arc<Api>, stream: TcpStream) {
     let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
@@ -188,7 +185,7 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
     }
     tokio::select! {
         biased;
-        () = down(signals) => {}
+        () = wait_until_down(signals) => {}
         ended = builder.serve_connection(TokioIo::new(stream), service) => {
             if let Err(error) = ended {
                 tracing::debug!(error = error.to_string(), "connection ended early");
@@ -197,8 +194,8 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
     }
 }
 
-/// Returns when the server is down.
-async fn down(mut signals: Receiver<Signals>) {
+/// Returns when a fault takes the server down.
+async fn wait_until_down(mut signals: Receiver<Signals>) {
     if signals
         .wait_for(|signals| signals.presence == Presence::Down)
         .await
@@ -209,7 +206,7 @@ async fn down(mut signals: Receiver<Signals>) {
 }
 
 /// Accepts the next connection.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,

@@ -12,16 +12,16 @@ use crate::protobuf;
 use crate::status::Status;
 
 /// Maximum size of a body in octets.
-const LIMIT: usize = 3 * 1024 * 1024;
+const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Timeout of reading the body.
-const PATIENCE: Duration = Duration::from_mins(1);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Reads a whole body.
-pub(super) async fn read<B: Buf>(
+pub(super) async fn read_body<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Result<Bytes, Status> {
-    tokio::time::timeout(PATIENCE, read_all(body))
+    tokio::time::timeout(READ_TIMEOUT, read_all(body))
         .await
         .unwrap_or_else(|_| {
             Err(Status::failure(
@@ -40,12 +40,13 @@ async fn read_all<B: Buf>(
     while let Some(part) = body.next().await {
         let part =
             part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
-        if whole.len().saturating_add(part.remaining()) > LIMIT {
-            let message = format!("Request entity too large: limit is {LIMIT}");
+        if whole.len().saturating_add(part.remaining()) > MAX_BODY {
+            let message = format!("Request entity too large: limit is {MAX_BODY}");
             return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
         }
         whole.put(part);
     }
+
     Ok(whole.freeze())
 }
 
@@ -59,7 +60,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> &str {
 }
 
 /// Decodes an object in JSON or protobuf.
-pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
+pub(super) fn decode_object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
     match media_type(headers) {
         "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
             Status::bad_request(format!(

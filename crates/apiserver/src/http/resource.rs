@@ -20,8 +20,8 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::watch::{self, WatchQuery};
 
-/// A request for objects.
-pub(super) struct Call<'a> {
+/// A request for objects, with the objects that its URL names.
+pub(super) struct ObjectRequest<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
@@ -30,16 +30,18 @@ pub(super) struct Call<'a> {
     pub(super) corrupted: bool,
 }
 
-impl Call<'_> {
+impl ObjectRequest<'_> {
     /// The verb of the request, or a 405 for a method that is not allowed.
     pub(super) fn verb(&self) -> Result<Verb, Status> {
-        let named = !self.at.name.is_empty();
-        let everywhere = self.at.kind().namespaced && self.at.namespace.is_empty();
-        match (&self.request.method, named) {
+        let is_named = !self.at.name.is_empty();
+        // An object is created in a namespace, unless its kind has none.
+        let in_all_namespaces = self.at.kind().namespaced && self.at.namespace.is_empty();
+
+        match (&self.request.method, is_named) {
             (&Method::GET, true) => Ok(Verb::Get),
             (&Method::GET, false) if self.request.query.flag("watch") => Ok(Verb::Watch),
             (&Method::GET, false) => Ok(Verb::List),
-            (&Method::POST, false) if !everywhere => Ok(Verb::Create),
+            (&Method::POST, false) if !in_all_namespaces => Ok(Verb::Create),
             (&Method::PUT, true) => Ok(Verb::Update),
             (&Method::PATCH, true) => Ok(Verb::Patch),
             (&Method::DELETE, true) => Ok(Verb::Delete),
@@ -81,9 +83,9 @@ impl Call<'_> {
     }
 
     fn list(&self) -> Result<Answer, Status> {
-        let format = self.format()?;
+        let format = self.list_format()?;
         let query = ListQuery::parse(&self.request.query)?;
-        let page = list::page(
+        let page = list::read_page(
             &self.api.registry.store,
             self.at.resource,
             &self.selection()?,
@@ -98,7 +100,7 @@ impl Call<'_> {
     }
 
     fn watch(&self) -> Result<Answer, Status> {
-        let format = self.format()?;
+        let format = self.list_format()?;
         let watch = watch::Watch {
             store: self.api.registry.store.clone(),
             resource: self.at.resource,
@@ -113,25 +115,25 @@ impl Call<'_> {
 
     fn get(&self) -> Result<Answer, Status> {
         let object = self.api.registry.get(&self.at)?;
-        self.object(200, &object)
+        self.answer_with_object(200, &object)
     }
 
     fn create(&self) -> Result<Answer, Status> {
-        let value = body::object(&self.request.headers, &self.request.body)?;
+        let value = body::decode_object(&self.request.headers, &self.request.body)?;
         let object = self
             .api
             .registry
             .create(&self.at, value, self.unknown_fields()?)?;
-        self.object(201, &object)
+        self.answer_with_object(201, &object)
     }
 
     fn update(&self) -> Result<Answer, Status> {
-        let value = body::object(&self.request.headers, &self.request.body)?;
+        let value = body::decode_object(&self.request.headers, &self.request.body)?;
         let object = self
             .api
             .registry
             .update(&self.at, self.unknown_fields()?, |_| Ok(value))?;
-        self.object(200, &object)
+        self.answer_with_object(200, &object)
     }
 
     fn patch(&self) -> Result<Answer, Status> {
@@ -141,7 +143,7 @@ impl Call<'_> {
             .api
             .registry
             .update(&self.at, unknown, |value| patch.apply(value))?;
-        self.object(200, &object)
+        self.answer_with_object(200, &object)
     }
 
     fn delete(&self) -> Result<Answer, Status> {
@@ -154,7 +156,7 @@ impl Call<'_> {
         )))
     }
 
-    fn object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
+    fn answer_with_object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
         let format = match format(&self.request.headers)? {
             // A single object is sent as JSON, which every client accepts.
             Format::Protobuf => Format::Json,
@@ -164,7 +166,7 @@ impl Call<'_> {
     }
 
     /// The format of a list or watch.
-    fn format(&self) -> Result<Format, Status> {
+    fn list_format(&self) -> Result<Format, Status> {
         let wanted = format(&self.request.headers)?;
         let plain = self.corrupted || !self.api.protobuf || !self.at.kind().has_protobuf();
         Ok(if plain && wanted == Format::Protobuf {

@@ -23,7 +23,7 @@ fn get(store: &Store, query: &str) -> Result<Value, Status> {
         raw.text("labelSelector"),
         raw.text("fieldSelector"),
     )?;
-    let page = page(
+    let page = read_page(
         store,
         Resource::Services,
         &selection,

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::status::Status;
 
-const ORDER: &str = "$setElementOrder/";
+/// The beginning of the directive that sorts a list; the name of the list follows.
+const ORDER_DIRECTIVE: &str = "$setElementOrder/";
 
 /// The lists with a merge key, each with that key. All other lists are replaced as a whole. The
 /// merge key of a Service port is only the port number, as in kube-apiserver.
@@ -39,6 +40,7 @@ pub(super) fn merge(at: &str, target: &mut Value, patch: Value) -> Result<(), St
     }
 }
 
+/// Merges the fields of a map; null removes a field. Directives apply to the merged lists.
 fn merge_map(
     at: &str,
     target: &mut Map<String, Value>,
@@ -47,29 +49,34 @@ fn merge_map(
     let (directives, fields): (Vec<_>, Vec<_>) = patch
         .into_iter()
         .partition(|(name, _)| name.starts_with('$'));
+
     for (field, value) in fields {
         if value.is_null() {
             target.remove(&field);
         } else {
-            let at = join(at, &field);
+            let at = join_path(at, &field);
             merge(&at, target.entry(field).or_insert(Value::Null), value)?;
         }
     }
+
     for (directive, order) in directives {
-        let Some(field) = directive.strip_prefix(ORDER) else {
+        let Some(field) = directive.strip_prefix(ORDER_DIRECTIVE) else {
             return Err(Status::bad_request(format!(
                 "the directive {directive} is not supported by this server"
             )));
         };
-        if let (Some(Value::Array(list)), Value::Array(order), Some(key)) =
-            (target.get_mut(field), order, merge_key(&join(at, field)))
-        {
-            sort(list, &order, key);
+        if let (Some(Value::Array(list)), Value::Array(order), Some(key)) = (
+            target.get_mut(field),
+            order,
+            merge_key(&join_path(at, field)),
+        ) {
+            sort_by_order(list, &order, key);
         }
     }
     Ok(())
 }
 
+/// Merges the elements of a list that has the merge key `key`.
 fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Result<(), Status> {
     if !target.is_array() {
         *target = Value::Array(Vec::new());
@@ -124,17 +131,17 @@ fn merge_element(
 }
 
 /// Sorts the elements by `order`. Elements that are not in `order` stay after their predecessor.
-fn sort(list: &mut [Value], order: &[Value], key: &str) {
+fn sort_by_order(list: &mut [Value], order: &[Value], key: &str) {
+    let mut ranked: Vec<(usize, Value)> = Vec::with_capacity(list.len());
     let mut rank = 0;
-    let rank_of = |value: &Value| {
-        rank = order
-            .iter()
-            .position(|other| other.get(key) == value.get(key))
-            .unwrap_or(rank);
-        rank
-    };
-    let ranks: Vec<usize> = list.iter().map(rank_of).collect();
-    let mut ranked: Vec<(usize, Value)> = ranks.into_iter().zip(list.iter().cloned()).collect();
+    for value in list.iter() {
+        let mut order = order.iter();
+        if let Some(position) = order.position(|other| other.get(key) == value.get(key)) {
+            rank = position;
+        }
+        ranked.push((rank, value.clone()));
+    }
+
     ranked.sort_by_key(|(rank, _)| *rank);
     for (place, (_, value)) in list.iter_mut().zip(ranked) {
         *place = value;
@@ -148,7 +155,7 @@ fn merge_key(at: &str) -> Option<&'static str> {
         .map(|(_, key)| *key)
 }
 
-fn join(within: &str, field: &str) -> String {
+fn join_path(within: &str, field: &str) -> String {
     if within.is_empty() {
         field.to_owned()
     } else {
