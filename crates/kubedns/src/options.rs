@@ -1,5 +1,6 @@
 //! Command line and environment: the flags and variables of kube-dns, and new flags.
 
+mod client_rate;
 mod clusterset;
 mod daemon_set;
 mod etcd;
@@ -36,6 +37,7 @@ use cluster::watch::{Namespaces, Scope};
 use skydns::forward::TlsTrust;
 
 pub use crate::tap::dnstap::{DnstapOutput, DnstapReader, DnstapReaderError};
+pub use client_rate::{ClientRateFlags, QueryLimit, QueryLimitError};
 pub use cluster::domains::{ClusterDomains, ClusterDomainsError, Domain, DomainError};
 pub use clusterset::ClusterSetError;
 pub use daemon_set::{DaemonSetName, DaemonSetNameError};
@@ -246,6 +248,9 @@ pub struct Options {
     /// some servers refuse
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = Name::parse)]
     pub upstream_probe_name: Name,
+    /// The limit on queries of a client.
+    #[command(flatten)]
+    pub client_rate: ClientRateFlags,
     /// dnstap reader that receives each query and its response, `unix:///PATH` or
     /// `tcp://HOST:PORT`; empty for none
     #[arg(long, value_name = "string", default_value = "")]

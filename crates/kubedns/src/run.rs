@@ -39,6 +39,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
 
+    // There, dnsmasq is the only client, and a limit would be one for all pods together.
+    if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
+        tracing::warn!(
+            "--client-qps limits no client behind dnsmasq, whose queries come from this pod; it needs --topology=direct or alone"
+        );
+    }
+
     match options.record_source(service_host().as_deref())? {
         RecordSource::ApiServer => {
             let kubedns = kubernetes::BoundKubedns::bind(options, &shutdown).await?;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod api {
     mod check;
+    mod client_rate;
     mod cluster;
     mod clusterset;
     mod etcd;

@@ -59,7 +59,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
         match answer(view, &query, Transport::Tcp, &external, &mut out) {
             EngineOutcome::Reply(reply) => {
                 response.rcode = Some(reply.rcode);
-                response.rule = reply.reason.map(|AnswerReason::Rule(key)| key);
+                response.rule = reply.reason.and_then(AnswerReason::rule);
                 response.records = records(&out);
                 response.truncated = out.len() > PLAIN_UDP && is_truncated(view, &query);
                 return response;

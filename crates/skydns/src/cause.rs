@@ -56,6 +56,8 @@ pub(crate) enum Cause {
     Alias,
     /// A name completed with the search list cannot be looked up.
     Completion,
+    /// The client sends more queries a second than it may.
+    ClientRate,
     /// A rule of the configuration answers for the external name.
     Rule(RuleKey),
 }
@@ -86,6 +88,7 @@ impl Cause {
             Self::Stale => (info::STALE_ANSWER, ""),
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
+            Self::ClientRate => (info::OTHER, "too many queries a second of this client"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
             Self::Alias => (
                 info::OTHER,

@@ -25,7 +25,7 @@ use self::own_names::is_localhost;
 use self::reply::reply_of_zone;
 pub use self::reply::{AnswerReason, Reply, System};
 pub(crate) use self::reply::{
-    answer_malformed, append_rule_answer, append_servfail, truncation_flag,
+    answer_malformed, append_rate_refusal, append_rule_answer, append_servfail, truncation_flag,
 };
 
 /// Outcome of one message of a client.

@@ -24,6 +24,7 @@ mod answer;
 pub mod ask;
 pub mod backend;
 mod cause;
+mod client_rates;
 mod client_shares;
 mod domain_map;
 pub mod engine;
@@ -51,6 +52,7 @@ pub use backend::zones::{Authority, FurtherZone, Zones};
 pub use backend::{
     Backend, Entry, EntryVisit, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone,
 };
+pub use client_rates::ClientRate;
 pub use external_rules::ExternalRules;
 pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};

@@ -84,6 +84,8 @@ pub struct Shard {
     /// these names.
     completions: [AtomicU64; Completion::ALL.len()],
     search_steps: AtomicU64,
+    /// Number of queries over the limit of their client.
+    rate_limited: AtomicU64,
     /// Whether several threads write to the shard.
     many_writers: bool,
 }
@@ -191,10 +193,8 @@ impl Shard {
             self.add(error, 1);
         }
 
-        if let Some(AnswerReason::Rule(key)) = reply.reason
-            && let Some(counter) = self.rules.get(key as usize)
-        {
-            self.add(counter, 1);
+        if let Some(reason) = reply.reason {
+            self.add_reason(reason);
         }
 
         // The histogram of the engine is without queries that waited.
@@ -204,6 +204,16 @@ impl Shard {
         }
         self.add(&counters.sizes[bucket_of(&SIZES, size as f64)], 1);
         self.add(&counters.size_sum, size as u64);
+    }
+
+    fn add_reason(&self, reason: AnswerReason) {
+        let counter = match reason {
+            AnswerReason::Rule(key) => self.rules.get(key as usize),
+            AnswerReason::ClientRate => Some(&self.rate_limited),
+        };
+        if let Some(counter) = counter {
+            self.add(counter, 1);
+        }
     }
 
     fn add_duration(&self, durations: &DurationCounters, elapsed: Duration) {
@@ -378,7 +388,14 @@ const RULE_ANSWERS: FamilySpec = FamilySpec {
     labels: &["key"],
     has_prefix: false,
 };
-const FAMILIES: [&FamilySpec; 12] = [
+const RATE_LIMITED: FamilySpec = FamilySpec {
+    name: "kubedns_client_rate_limited_total",
+    help: "Queries over the limit of their client (client-qps), answered with REFUSED.",
+    kind: MetricType::COUNTER,
+    labels: &[],
+    has_prefix: false,
+};
+const FAMILIES: [&FamilySpec; 13] = [
     &CACHE_MISSES,
     &ERRORS,
     &REQUESTS,
@@ -391,6 +408,7 @@ const FAMILIES: [&FamilySpec; 12] = [
     &COMPLETIONS,
     &SEARCH_STEPS,
     &RULE_ANSWERS,
+    &RATE_LIMITED,
 ];
 
 impl FamilySpec {
@@ -507,6 +525,7 @@ impl Collector for Metrics {
             (COMPLETIONS, completions(&shards)),
             (SEARCH_STEPS, vec![counter(&[], search_steps(&shards))]),
             (RULE_ANSWERS, rule_answers(&shards)),
+            (RATE_LIMITED, vec![counter(&[], rate_limited(&shards))]),
         ];
         // As in the Go client, a family without series is left out.
         families
@@ -550,6 +569,11 @@ fn rule_answers(shards: &[Arc<Shard>]) -> Vec<Metric> {
         metrics.push(counter(&[("key", key.as_str())], counts.sum()));
     }
     metrics
+}
+
+fn rate_limited(shards: &[Arc<Shard>]) -> u64 {
+    let counts = shards.iter().map(|shard| shard.rate_limited.load(Relaxed));
+    counts.sum()
 }
 
 fn search_steps(shards: &[Arc<Shard>]) -> u64 {

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::zones::{Authority, negative_ttl_limit};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
+use crate::client_rates::{ClientRate, ClientRates};
 use crate::client_shares::ClientShares;
 use crate::engine::{
     self, AnswerContext, EngineOutcome, Identity, NameProgress, PendingAnswer, Reply, System,
@@ -66,6 +67,8 @@ pub struct Resolver<B: Backend> {
     forwarder: Arc<Forwarder>,
     /// Counts the answers of async tasks on all threads.
     shard: Arc<Shard>,
+    /// The limit on the queries a second of each client; `None` without a limit.
+    client_rates: Option<ClientRates>,
     waiting: Arc<ClientShares>,
     expensive_queue: ExpensiveQueue,
     /// Zone transfers; `None` without peers.
@@ -96,6 +99,7 @@ impl<B: Backend> Resolver<B> {
             identity,
             forwarder,
             shard,
+            client_rates: None,
             waiting: ClientShares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT),
             expensive_queue: ExpensiveQueue::new(),
             transfers: None,
@@ -105,6 +109,11 @@ impl<B: Backend> Resolver<B> {
             top,
             sampler,
         }
+    }
+
+    /// Limits the queries a second of each client.
+    pub(crate) fn limit_clients(&mut self, rate: ClientRate) {
+        self.client_rates = Some(ClientRates::new(rate));
     }
 
     /// The tap, which copies answered queries to readers.
@@ -155,6 +164,12 @@ impl<B: Backend> Resolver<B> {
         signer: Option<&ResponseSigner>,
         out: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
+        // No work is done for a client over its limit, but a query gets an answer.
+        if !self.admits_query(client) {
+            let reply = engine::append_rate_refusal(view.zone(), query, out);
+            return AnswerAttempt::Answered(reply);
+        }
+
         let ask = Ask {
             query,
             client,
@@ -176,6 +191,20 @@ impl<B: Backend> Resolver<B> {
             work,
             signer: signer.cloned(),
         }))
+    }
+
+    /// Whether a query of `client` is within its limit.
+    fn admits_query(&self, client: IpAddr) -> bool {
+        let Some(rates) = &self.client_rates else {
+            return true;
+        };
+
+        let now = Instant::now();
+        let is_admitted = rates.admits_query(client, now);
+        if !is_admitted {
+            rates.warn_of_limited(client, now);
+        }
+        is_admitted
     }
 
     /// Answers from our own records, and continues with the search list or the cache if the name

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
+use crate::client_rates::ClientRate;
 use crate::engine::Identity;
 use crate::forward::Forwarder;
 use crate::metrics::Metrics;
@@ -36,6 +37,8 @@ pub struct ServerConfig {
     pub forwarder: Arc<Forwarder>,
     /// Counts queries.
     pub metrics: Metrics,
+    /// Limits the queries a second of each client, if set.
+    pub client_rate: Option<ClientRate>,
 }
 
 /// A server whose sockets are bound.
@@ -76,13 +79,16 @@ impl<B: Backend> DnsServer<B> {
             .first()
             .map_or(config.address, |socket| socket.local_addr());
 
-        let resolver = Resolver::new(
+        let mut resolver = Resolver::new(
             backend,
             config.identity,
             config.forwarder,
             config.metrics.shared_shard(),
             Handle::current(),
         );
+        if let Some(rate) = config.client_rate {
+            resolver.limit_clients(rate);
+        }
         Ok(Self {
             sockets,
             resolver: Arc::new(resolver.with_transfers(transfers)),

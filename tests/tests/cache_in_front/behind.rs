@@ -79,6 +79,7 @@ impl Behind {
                 ForwardMetrics::new(&prometheus::Registry::new()).expect("metrics"),
             )),
             metrics: Metrics::new("skydns", "skydns"),
+            client_rate: None,
         };
         let server = DnsServer::bind(config, published).expect("a server");
         let (kubedns, stop) = (server.local_addr(), CancellationToken::new());

@@ -241,6 +241,24 @@ fn cache_limits_follow_flags() {
 }
 
 #[test]
+fn client_rate_has_burst() {
+    for (words, expected) in [
+        (&[][..], None),
+        (&["--client-burst=50"], None),
+        (&["--client-qps=100"], Some((100, 200))),
+        (&["--client-qps=100", "--client-burst=50"], Some((100, 50))),
+    ] {
+        let rate = options(words).unwrap().client_rate.rate();
+        let found = rate.map(|rate| (rate.qps.get(), rate.burst.get()));
+        assert_eq!(found, expected, "{words:?}");
+    }
+    let exit = options(&["--client-qps=1000001"]).unwrap_err();
+    let line = "invalid argument \"1000001\" for \"--client-qps\" flag: \
+                must be a number of queries from 0 to 1000000";
+    assert_eq!(exit.stderr.lines().last(), Some(line));
+}
+
+#[test]
 fn cluster_accepts_several_domains() {
     let all = |text: &str| {
         let domains: Result<ClusterDomains, _> = text.parse();

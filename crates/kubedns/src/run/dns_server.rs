@@ -65,6 +65,7 @@ impl<B: Backend> BoundDns<B> {
             },
             forwarder: Arc::clone(&forwarder),
             metrics: metrics.clone(),
+            client_rate: options.client_rate.rate(),
         };
         let address = config.address;
         let server =

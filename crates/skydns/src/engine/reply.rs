@@ -57,6 +57,8 @@ pub struct Reply {
 pub enum AnswerReason {
     /// A rule of the configuration, for the name itself or for the target of its alias.
     Rule(RuleKey),
+    /// The client has sent too many queries a second.
+    ClientRate,
 }
 
 impl AnswerReason {
@@ -64,6 +66,15 @@ impl AnswerReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rule(key) => key.as_str(),
+            Self::ClientRate => "client-qps",
+        }
+    }
+
+    /// The key of the configuration, if the reason is a rule.
+    pub(crate) fn rule(self) -> Option<RuleKey> {
+        match self {
+            Self::Rule(key) => Some(key),
+            Self::ClientRate => None,
         }
     }
 
@@ -71,6 +82,7 @@ impl AnswerReason {
     pub(crate) fn cause(self) -> Cause {
         match self {
             Self::Rule(key) => Cause::Rule(key),
+            Self::ClientRate => Cause::ClientRate,
         }
     }
 }
@@ -150,6 +162,24 @@ pub(crate) fn append_rule_answer(
         system,
         qtype: query.qtype,
         rcode: answer.rcode,
+        truncated: false,
+        zone: None,
+        reason: Some(reason),
+    }
+}
+
+/// Appends REFUSED for a client that has sent too many queries a second.
+pub(crate) fn append_rate_refusal(zone: &Zone, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
+    let start = out.len();
+    let copied = query.header.flags & (flag::RD | flag::CD);
+
+    ResponseWriter::new(query, out).finish(copied | flag::RA, rcode::REFUSED);
+    let reason = AnswerReason::ClientRate;
+    reason.cause().append_if_enabled(zone, query, start, out);
+    Reply {
+        system: System::Auth,
+        qtype: query.qtype,
+        rcode: rcode::REFUSED,
         truncated: false,
         zone: None,
         reason: Some(reason),

@@ -489,6 +489,7 @@ pub(crate) fn bind<B: Backend<View = Fixed>>(
         },
         forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
         metrics: metrics.clone(),
+        client_rate: None,
     };
     let server = DnsServer::bind_with_transfers(config, Arc::new(backend), transfers)?;
     Ok((server, metrics))

@@ -73,6 +73,7 @@ fn server() -> (
             limits, metrics, trust, None,
         )),
         metrics: skydns::metrics::Metrics::new("", ""),
+        client_rate: None,
     };
     let zone = skydns::Zone::new(&wire::Name::parse("cluster.local.").unwrap());
     let published = cluster::snapshot::Published::new(cluster::snapshot::Snapshot::new(zone));

@@ -1,0 +1,56 @@
+//! Flags for the queries a second of each client.
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use daemon::flags::int;
+use skydns::ClientRate;
+use thiserror::Error;
+
+/// The highest limit: more than a process answers.
+const MAX_QUERIES: u32 = 1_000_000;
+
+/// A number of queries; 0 for the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryLimit(pub u32);
+
+/// Too many queries, or not a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("must be a number of queries from 0 to {MAX_QUERIES}")]
+pub struct QueryLimitError;
+
+impl FromStr for QueryLimit {
+    type Err = QueryLimitError;
+
+    fn from_str(text: &str) -> Result<Self, QueryLimitError> {
+        let queries: usize = int(text).map_err(|_| QueryLimitError)?;
+        match u32::try_from(queries) {
+            Ok(queries @ ..=MAX_QUERIES) => Ok(Self(queries)),
+            _ => Err(QueryLimitError),
+        }
+    }
+}
+
+/// The limit on the queries a second of each client, and of its bursts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct ClientRateFlags {
+    /// maximum number of queries a second of one client (IPv4 address or IPv6 /64), except the
+    /// containers of the pod; further ones are answered with REFUSED; 0 for no limit
+    #[arg(long, value_name = "int", default_value = "0")]
+    pub client_qps: QueryLimit,
+    /// queries that one client may send at once, above client-qps; 0 for those of two seconds
+    #[arg(long, value_name = "int", default_value = "0")]
+    pub client_burst: QueryLimit,
+}
+
+impl ClientRateFlags {
+    /// The limit of each client; `None` without one.
+    pub fn rate(self) -> Option<ClientRate> {
+        let qps = NonZeroU32::new(self.client_qps.0)?;
+        let burst = NonZeroU32::new(self.client_burst.0);
+        Some(ClientRate {
+            qps,
+            burst: burst.unwrap_or(qps.saturating_mul(NonZeroU32::MIN.saturating_add(1))),
+        })
+    }
+}

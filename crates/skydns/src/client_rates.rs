@@ -1,0 +1,256 @@
+//! A limit on the queries a second of each client, off by default.
+//!
+//! Each client has a bucket of `burst` queries, which refills at `qps` queries a second. A query
+//! above that is answered with REFUSED, never with silence: a resolver that gets no answer waits for
+//! seconds and asks again, and an RCODE shows which limit it was. The answer is no larger than the
+//! query, so that it amplifies nothing. REFUSED, because SERVFAIL makes musl ask again at once.
+//!
+//! Clients are counted by [`ClientHost`]. The containers of the pod, on 127.0.0.1 and `::1`, have
+//! no limit: dnsmasq in front is one client for all, and probes must pass.
+//!
+//! The table has a fixed size, and a query reads one set of it: the cost is the same for any number
+//! of clients. A full set forgets the client that would have its whole burst again first. So forged
+//! addresses, with a query each, push out one another, but not a client at its limit.
+
+use std::hash::BuildHasher as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+
+use crate::client_shares::ClientHost;
+
+/// Number of sets; a power of two.
+const SETS: usize = 8192;
+/// Number of clients in a set. The table takes 512 KiB.
+const WAYS: usize = 8;
+/// Bits of an entry that tell the clients of a set apart. The other bits are a time in microseconds.
+const TAG_BITS: u32 = 16;
+const TIME_BITS: u32 = u64::BITS - TAG_BITS;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+/// The longest burst, in microseconds: an hour of queries.
+const MAX_BURST: u64 = 3_600_000_000;
+/// Maximum number of attempts to change an entry that other threads change, too.
+const ATTEMPTS: usize = 4;
+/// Minimum interval between two log lines about limited clients.
+const WARN_EVERY: Duration = Duration::from_secs(10);
+
+/// The limit of each client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientRate {
+    /// Queries a second.
+    pub qps: NonZeroU32,
+    /// Queries that a client may send at once after a pause.
+    pub burst: NonZeroU32,
+}
+
+/// The clients and what is left of their limits.
+#[derive(Debug)]
+pub(crate) struct ClientRates {
+    /// Microseconds for one query.
+    interval: u64,
+    /// Microseconds for a whole burst.
+    burst: u64,
+    start: Instant,
+    hasher: RandomState,
+    /// The entries, set by set: the tag of a client, and the time at which it has its whole burst
+    /// again. An entry of the past is free.
+    entries: Box<[AtomicU64]>,
+    last_warning: Mutex<Option<Instant>>,
+}
+
+/// An entry of the table, unpacked.
+#[derive(Debug, Clone, Copy)]
+struct RateEntry {
+    tag: u64,
+    /// When the client has its whole burst again, in microseconds since the start.
+    full_at: u64,
+}
+
+impl RateEntry {
+    fn unpack(packed: u64) -> Self {
+        Self {
+            tag: packed >> TIME_BITS,
+            full_at: packed & TIME_MASK,
+        }
+    }
+
+    fn pack(self) -> u64 {
+        self.tag << TIME_BITS | self.full_at & TIME_MASK
+    }
+}
+
+impl ClientRates {
+    /// Creates a table without clients.
+    pub(crate) fn new(rate: ClientRate) -> Self {
+        // A limit above a million is one of a million.
+        let interval = (1_000_000 / u64::from(rate.qps.get())).max(1);
+        Self {
+            interval,
+            burst: (interval * u64::from(rate.burst.get())).clamp(interval, MAX_BURST),
+            start: Instant::now(),
+            hasher: RandomState::default(),
+            entries: (0..SETS * WAYS).map(|_| AtomicU64::new(0)).collect(),
+            last_warning: Mutex::default(),
+        }
+    }
+
+    /// Whether a query of `client` is within its limit; if so, counts the query.
+    pub(crate) fn admits_query(&self, client: IpAddr, now: Instant) -> bool {
+        let client = client.to_canonical();
+        if client == Ipv4Addr::LOCALHOST || client == Ipv6Addr::LOCALHOST {
+            return true;
+        }
+        let hash = self.hasher.hash_one(ClientHost::from(client));
+        let tag = hash >> TIME_BITS;
+        let now = self.microseconds(now);
+
+        for _ in 0..ATTEMPTS {
+            let Some((entry, packed)) = self.find_entry(hash, tag) else {
+                return true;
+            };
+            let known = RateEntry::unpack(packed);
+            let full_at = if known.tag == tag { known.full_at } else { 0 };
+
+            // Each query defers the time of the whole burst; the burst is what may be deferred.
+            let full_at = full_at.max(now) + self.interval;
+            if full_at > now + self.burst {
+                return false;
+            }
+            let counted = RateEntry { tag, full_at }.pack();
+            if entry
+                .compare_exchange(packed, counted, Relaxed, Relaxed)
+                .is_ok()
+            {
+                return true;
+            }
+        }
+        // Other threads take the entry all the time: one query more does no harm.
+        true
+    }
+
+    /// The entry of the client; if it has none, the entry to replace: the one that is free first.
+    fn find_entry(&self, hash: u64, tag: u64) -> Option<(&AtomicU64, u64)> {
+        let set = usize::try_from(hash).unwrap_or_default() % SETS;
+        let entries = self.entries.get(set * WAYS..(set + 1) * WAYS)?;
+
+        let mut first_free: Option<(&AtomicU64, u64)> = None;
+        for entry in entries {
+            let packed = entry.load(Relaxed);
+            let known = RateEntry::unpack(packed);
+            if known.tag == tag && known.full_at > 0 {
+                return Some((entry, packed));
+            }
+            if first_free.is_none_or(|(_, free)| known.full_at < RateEntry::unpack(free).full_at) {
+                first_free = Some((entry, packed));
+            }
+        }
+        first_free
+    }
+
+    /// Microseconds since the start; at least one, because zero is an entry that was never used.
+    fn microseconds(&self, now: Instant) -> u64 {
+        let elapsed = now.saturating_duration_since(self.start);
+        u64::try_from(elapsed.as_micros()).map_or(TIME_MASK, |micros| micros + 1)
+    }
+
+    /// Logs a limited client, unless one was logged a moment ago.
+    pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
+        // Another thread that logs now has one of the clients, too.
+        let Some(mut last_warning) = self.last_warning.try_lock() else {
+            return;
+        };
+        if last_warning.is_none_or(|at| now.saturating_duration_since(at) >= WARN_EVERY) {
+            *last_warning = Some(now);
+            tracing::warn!(%client, "client over --client-qps, its further queries get REFUSED");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_rates(qps: u32, burst: u32) -> ClientRates {
+        ClientRates::new(ClientRate {
+            qps: NonZeroU32::new(qps).unwrap(),
+            burst: NonZeroU32::new(burst).unwrap(),
+        })
+    }
+
+    /// The number of queries of `client` that are within its limit, of `sent` queries at once.
+    fn admitted(rates: &ClientRates, client: &str, millis: u64, sent: usize) -> usize {
+        let now = rates.start + Duration::from_millis(millis);
+        let client = client.parse().unwrap();
+        (0..sent)
+            .filter(|_| rates.admits_query(client, now))
+            .count()
+    }
+
+    #[test]
+    fn client_gets_burst_and_rate() {
+        let rates = mk_rates(10, 5);
+        for (millis, client, expected) in [
+            (0, "10.0.0.1", 5),
+            (50, "10.0.0.1", 0),
+            (100, "10.0.0.1", 1),
+            (450, "10.0.0.1", 3),
+            (100_000, "10.0.0.1", 5),
+            // Each host has a limit of its own, and an IPv6 network is one host.
+            (100_000, "10.0.0.2", 5),
+            (100_000, "::ffff:10.0.0.2", 0),
+            (100_000, "fd00::1", 5),
+            (100_000, "fd00::2", 0),
+            (100_000, "fd00:0:0:1::1", 5),
+            // The containers of the pod have no limit.
+            (100_000, "127.0.0.1", 20),
+            (100_000, "::1", 20),
+            (100_000, "127.0.0.2", 5),
+        ] {
+            let found = admitted(&rates, client, millis, 20);
+            assert_eq!(found, expected, "{client} at {millis} ms");
+        }
+    }
+
+    #[test]
+    fn forged_addresses_keep_limit() {
+        let rates = mk_rates(10, 50);
+        assert_eq!(admitted(&rates, "10.0.0.1", 0, 100), 50);
+        // Each set of the table is full many times over.
+        let forged = SETS * WAYS * 4;
+        for address in 0..u32::try_from(forged).unwrap() {
+            let address = Ipv4Addr::from_bits(0x0b00_0000 + address);
+            assert!(rates.admits_query(address.into(), rates.start));
+        }
+        assert_eq!(admitted(&rates, "10.0.0.1", 0, 100), 0);
+        assert_eq!(admitted(&rates, "10.0.0.1", 1000, 100), 10);
+    }
+
+    #[test]
+    fn threads_share_limit() {
+        let rates = mk_rates(1, 1000);
+        let client = "10.0.0.1".parse().unwrap();
+        let count = || {
+            let queries = 0..10_000;
+            queries
+                .filter(|_| rates.admits_query(client, rates.start))
+                .count()
+        };
+        let total: usize = std::thread::scope(|scope| {
+            let threads = [scope.spawn(count), scope.spawn(count)];
+            threads.map(|thread| thread.join().unwrap()).iter().sum()
+        });
+        // A query more is admitted only if other threads win each attempt.
+        assert!((1000..=1100).contains(&total), "{total}");
+    }
+
+    #[test]
+    fn highest_rate_is_no_limit() {
+        let rates = mk_rates(u32::MAX, u32::MAX);
+        assert_eq!(admitted(&rates, "10.0.0.1", 0, 10_000), 10_000);
+    }
+}
