@@ -35,6 +35,7 @@ pub mod dnsmasq {
     pub(crate) mod launch;
     pub(crate) mod log_lines;
     pub(crate) mod loop_finder;
+    pub(crate) mod memory_kills;
     pub(crate) mod process;
     pub(crate) mod queries;
     pub(crate) mod query_lines;

@@ -389,6 +389,12 @@ impl Report {
         self.lock_status().document.routes.servfail_server = Some(server.to_string());
     }
 
+    /// Records the servers for external names in dnsmasq's arguments.
+    pub(crate) fn set_argument_servers(&self, servers: &[Nameserver]) {
+        let servers = servers.iter().map(ToString::to_string).collect();
+        self.lock_status().document.routes.argument_servers = servers;
+    }
+
     /// Records a loop found by dnsmasq: queries to `server` come back to dnsmasq.
     pub(crate) fn add_loop(&self, server: Nameserver) {
         let mut status = self.lock_status();

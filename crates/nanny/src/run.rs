@@ -26,6 +26,7 @@ use crate::config::routes::{ForwardMode, Routes};
 use crate::dnsmasq::delivery::RouteDelivery;
 use crate::dnsmasq::launch::{EditMode, LaunchPlan, LaunchSettings, NannyUser};
 use crate::dnsmasq::loop_finder::{LoopFinder, LoopMark};
+use crate::dnsmasq::memory_kills::MemoryKills;
 use crate::dnsmasq::process::QueryLines;
 use crate::dnsmasq::queries::{QueryFollowers, QueryReader};
 use crate::dnsmasq::servfail_server::ServfailServer;
@@ -229,6 +230,7 @@ impl NannyStart {
 
         let mark = LoopMark::random();
         let in_arguments = self.arguments.addresses_for_all_names();
+        self.report.set_argument_servers(&in_arguments);
         let report = self.report.clone();
         let finder = LoopFinder::new(mark.clone(), in_arguments, routes, reloads, report);
         self.tasks
@@ -374,6 +376,7 @@ impl NannyStart {
                 logged: self.arguments.has_option("log-queries"),
                 json: self.flags.log.log_format == LogFormat::Json,
             },
+            memory_kills: MemoryKills::of_container(),
             report: self.report,
         };
         Nanny {

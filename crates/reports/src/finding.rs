@@ -64,6 +64,8 @@ pub enum FindingKind {
     UpstreamNotTrusted,
     /// An upstream forwards back to the pod.
     ForwardingLoop,
+    /// dnsmasq asks servers of its arguments beside those of the ConfigMap.
+    ServersAdded,
     /// The newest ConfigMap is rejected.
     ConfigRejected,
     /// The ConfigMap has unknown keys.
@@ -133,7 +135,7 @@ impl FindingFacts {
 }
 
 /// All kinds, in the order of the enum.
-const FINDINGS: [FindingFacts; 20] = [
+const FINDINGS: [FindingFacts; 21] = [
     FindingFacts::down(
         FindingKind::KubednsSilent,
         FindingGroup::Pod,
@@ -203,6 +205,13 @@ const FINDINGS: [FindingFacts; 20] = [
         "forwarding_loop",
         "forwarding-loop",
         "Name the real resolver instead of one that forwards to the cluster.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ServersAdded,
+        FindingGroup::Upstreams,
+        "servers_added",
+        "servers-of-arguments",
+        "Remove --server from the arguments of dnsmasq, or name all servers in the ConfigMap.",
     ),
     FindingFacts::degraded(
         FindingKind::ConfigRejected,
@@ -330,14 +339,17 @@ impl FindingKind {
 
     /// Whether only a pod with dnsmasq can have such a finding.
     pub fn is_about_dnsmasq(self) -> bool {
-        matches!(self, Self::DnsmasqSilent | Self::DnsmasqRestarts)
+        matches!(
+            self,
+            Self::DnsmasqSilent | Self::DnsmasqRestarts | Self::ServersAdded
+        )
     }
 
     /// Whether all names still resolve in a pod with such a finding.
     pub fn keeps_answers(self) -> bool {
         matches!(
             self,
-            Self::Starting | Self::UpstreamDown | Self::ConfigUnknownKeys
+            Self::Starting | Self::UpstreamDown | Self::ConfigUnknownKeys | Self::ServersAdded
         )
     }
 }

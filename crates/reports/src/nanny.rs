@@ -144,6 +144,8 @@ pub struct RoutesStatus {
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
     /// only upstream is kubedns or the SERVFAIL server.
     pub upstreams_from: Option<String>,
+    /// The servers for all other names in dnsmasq's arguments. dnsmasq asks them beside `upstreams`.
+    pub argument_servers: Vec<String>,
     /// Names of stub servers that have no address yet.
     pub unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back to dnsmasq.
@@ -271,7 +273,7 @@ mod tests {
             \"value\":null,\"at\":\"noon\"},\"warnings\":[],\"stubDomains\":{},\
             \"upstreamNameservers\":[],\"reloads\":0,\"lastReloadAt\":null},\
             \"routes\":{\"stubDomains\":{},\"upstreams\":[],\"upstreamsFrom\":\"\",\
-            \"unresolved\":[],\"loops\":[],\"nowhere\":null,\"kubednsConfiguration\":null,\
+            \"argumentServers\":[],\"unresolved\":[],\"loops\":[],\"nowhere\":null,\"kubednsConfiguration\":null,\
             \"pending\":null}}";
         assert_eq!(written, whole);
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 use reports::finding::{FindingKind, FindingLevel, PodFinding};
 use reports::kubedns::KubednsReport;
-use reports::nanny::{DnsmasqEnd, DnsmasqProcess, NannyStatus};
+use reports::nanny::{DnsmasqEnd, DnsmasqProcess, NannyStatus, RoutesStatus};
 use reports::sidecar::{PodPart, PodVerdict, ProbeState, ProbeStatus, SidecarStatus};
 
 use crate::metric_name::metric_name;
@@ -206,6 +206,8 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
         faults.push(PodFault::new(kind, "dnsmasq", text));
     }
 
+    faults.extend(added_servers(&nanny.routes));
+
     // Both follow the same ConfigMap, each at its own time. Known only if the nanny polls kubedns.
     let of_kubedns = routes.kubedns_configuration.as_ref();
     if of_kubedns.is_some_and(|version| nanny.configuration.version.as_ref() != Some(version)) {
@@ -213,6 +215,27 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
         faults.push(PodFault::new(FindingKind::ConfigDiffers, "dnsmasq", text));
     }
     faults
+}
+
+/// The fault of a dnsmasq whose arguments add servers to those of the ConfigMap. An operator who
+/// reads the ConfigMap does not see where half of the queries go.
+fn added_servers(routes: &RoutesStatus) -> Option<PodFault> {
+    let is_configured = routes.upstreams_from.as_deref() == Some("configuration");
+    let of_arguments = routes.argument_servers.iter();
+    let added: Vec<&str> = of_arguments
+        .filter(|server| !routes.upstreams.contains(server))
+        .map(String::as_str)
+        .collect();
+    if !is_configured || added.is_empty() {
+        return None;
+    }
+
+    let servers = added.join(", ");
+    let text = format!(
+        "dnsmasq also asks servers of its arguments for external names, which the ConfigMap does \
+         not replace: {servers}"
+    );
+    Some(PodFault::new(FindingKind::ServersAdded, "dnsmasq", text))
 }
 
 /// The fault of a dnsmasq that died or hung several times before `now`, in milliseconds since 1970.
@@ -227,13 +250,19 @@ fn restarts_fault(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     }
 
     // The same end several times is one cause.
-    let mut ends: Vec<&str> = recent.iter().map(|end| end.how.as_str()).collect();
-    ends.sort_unstable();
-    ends.dedup();
+    let mut ends = BTreeMap::<&str, usize>::new();
+    for end in &recent {
+        *ends.entry(&end.how).or_default() += 1;
+    }
+    let counts: Vec<String> = ends
+        .iter()
+        .map(|(how, count)| format!("{count} \u{d7} {how}"))
+        .collect();
+
     let count = recent.len();
     let text = format!("dnsmasq ended {count} times within ten minutes");
     let fault = PodFault::new(FindingKind::DnsmasqRestarts, "dnsmasq", text);
-    Some(fault.with_detail(&ends.join("; ")))
+    Some(fault.with_detail(&counts.join("; ")))
 }
 
 fn millis_since_1970(time: &str) -> Option<u64> {

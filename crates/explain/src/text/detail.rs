@@ -228,7 +228,7 @@ fn path_text(detail: &NameDetail) -> String {
             format!("dnsmasq asks {servers} (upstreamNameservers); kubedns is not asked")
         }
         DnsmasqAsks::NodeResolvConf => {
-            "dnsmasq asks the servers of the node's resolv.conf; kubedns is not asked".to_owned()
+            "dnsmasq asks the servers of the node's resolv.conf, unless its arguments (--no-resolv, --server) name others; kubedns is not asked".to_owned()
         }
         DnsmasqAsks::NotInFront if servers.is_empty() => {
             format!("pods ask kubedns itself (port 53){beyond}")

@@ -9,9 +9,7 @@ use nix::sys::signal::Signal;
 /// Describes the status and its meaning according to dnsmasq(8), as one phrase.
 pub(crate) fn describe(status: ExitStatus) -> String {
     if let Some(number) = status.signal() {
-        let name = Signal::try_from(number)
-            .map_or_else(|_| number.to_string(), |signal| signal.to_string());
-        return format!("killed by {name}");
+        return describe_signal(number);
     }
     let Some(code) = status.code() else {
         return status.to_string();
@@ -32,6 +30,19 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     format!("exit status {code} ({meaning})")
 }
 
+/// A crash is told apart from a signal of somebody else.
+fn describe_signal(number: i32) -> String {
+    let Ok(signal) = Signal::try_from(number) else {
+        return format!("killed by {number}");
+    };
+    match signal {
+        Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGABRT => {
+            format!("a crash: killed by {signal}")
+        }
+        _ => format!("killed by {signal}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +55,8 @@ mod tests {
                 .starts_with("exit status 2 (it cannot use the network")
         );
         assert_eq!(describe(ExitStatus::from_raw(9)), "killed by SIGKILL");
+        let crash = "a crash: killed by SIGSEGV";
+        assert_eq!(describe(ExitStatus::from_raw(11)), crash);
         assert_eq!(
             describe(ExitStatus::from_raw(99 << 8)),
             "exit status 99 (unknown to dnsmasq)"

@@ -1,7 +1,10 @@
 //! Supervision of one dnsmasq at a time: start, restart, new routes, stop.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +27,7 @@ use crate::dnsmasq::instance::{ArgumentTrial, DnsmasqInstance, InstanceEnd};
 use crate::dnsmasq::launch::{EditMode, LaunchPlan};
 use crate::dnsmasq::log_lines::LogEvent;
 use crate::dnsmasq::loop_finder::LoopMark;
+use crate::dnsmasq::memory_kills::MemoryKills;
 use crate::dnsmasq::process::{DnsmasqProcess, QueryLines};
 use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
 use crate::dnsmasq::restart_limit::{DeathReaction, RestartLimit};
@@ -31,6 +35,8 @@ use crate::dnsmasq::servers_file;
 use crate::report::{Report, RestartReason};
 use crate::state_dir::StateDir;
 
+/// The end of a dnsmasq that the kernel killed.
+const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL of the kernel";
 /// The end of a dnsmasq that hung.
 const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
 /// The time dnsmasq has to end after SIGTERM.
@@ -63,6 +69,7 @@ pub(crate) struct Supervisor {
     /// True while the query log needs dnsmasq to log queries. Always false if the user's arguments
     /// contain `--log-queries=extra`.
     pub(crate) follow_queries: watch::Receiver<bool>,
+    pub(crate) memory_kills: MemoryKills,
     pub(crate) report: Report,
 }
 
@@ -220,17 +227,14 @@ impl Supervisor {
 
     /// Ends the process.
     async fn end_instance(
-        &self,
+        &mut self,
         mut instance: DnsmasqInstance,
         end: InstanceEnd,
     ) -> anyhow::Result<EndDescription> {
         let is_hang = matches!(end, InstanceEnd::Hangs);
         match end {
             InstanceEnd::Exited(status) => {
-                let how = status.map_or_else(
-                    |error| format!("an unknown status ({error})"),
-                    exit_status::describe,
-                );
+                let how = self.describe_exit(status);
                 let last_line = instance.process.clean_up().await;
                 self.report.record_end(&how);
                 return Ok(EndDescription { how, last_line });
@@ -257,6 +261,19 @@ impl Supervisor {
             how,
             last_line: "killed by the nanny".to_owned(),
         })
+    }
+
+    /// Describes the end of a dnsmasq that ended by itself, or by somebody else's signal.
+    fn describe_exit(&mut self, status: io::Result<ExitStatus>) -> String {
+        let is_kill =
+            matches!(&status, Ok(status) if status.signal() == Some(Signal::SIGKILL as i32));
+        if self.memory_kills.take_new() && is_kill {
+            return MEMORY_LIMIT.to_owned();
+        }
+        status.map_or_else(
+            |error| format!("an unknown status ({error})"),
+            exit_status::describe,
+        )
     }
 
     fn handle_event(&self, instance: &mut DnsmasqInstance, event: &LogEvent) {

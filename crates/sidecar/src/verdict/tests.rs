@@ -242,7 +242,7 @@ fn repeated_ends_of_dnsmasq_are_fault() {
         ("2026-11-20T20:50:00Z", hang),
     ];
     let killed = ("2026-11-20T20:54:00Z", "killed by SIGKILL");
-    let twice = "dnsmasq_restarts: dnsmasq ended 3 times within ten minutes (a hang: it did not answer its probes, and the nanny killed it; killed by SIGKILL)";
+    let twice = "dnsmasq_restarts: dnsmasq ended 3 times within ten minutes (2 \u{d7} a hang: it did not answer its probes, and the nanny killed it; 1 \u{d7} killed by SIGKILL)";
     for (ends, expected) in [
         (vec![first, second, killed], Some(twice)),
         (vec![old, second, killed], None),
@@ -296,6 +296,14 @@ fn faults_of_kubedns_and_nanny_are_found() {
         (
             nanny(r#"{"routes":{"loops":["127.0.0.53"]}}"#),
             "forwarding_loop: upstreams forward to dnsmasq and are left out: 127.0.0.53",
+        ),
+        (
+            nanny(
+                r#"{"routes":{"upstreams":["192.0.2.1:53"],"upstreamsFrom":"configuration",
+                "argumentServers":["192.0.2.1:53","192.0.2.9:53"]}}"#,
+            ),
+            "servers_added: dnsmasq also asks servers of its arguments for external names, which \
+             the ConfigMap does not replace: 192.0.2.9:53",
         ),
         (
             kubedns("kubedns_forward_loops 1\n"),

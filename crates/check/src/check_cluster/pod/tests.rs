@@ -49,6 +49,7 @@ fn findings_are_shown_in_their_group() {
         ("upstream_down", Upstreams, CheckOutcome::Warning),
         ("stub_domain_down", Upstreams, CheckOutcome::Failed),
         ("forwarding_loop", Upstreams, CheckOutcome::Failed),
+        ("servers_added", Upstreams, CheckOutcome::Warning),
         ("config_rejected", Configuration, CheckOutcome::Failed),
         ("config_unknown_keys", Configuration, CheckOutcome::Warning),
         ("api_server_lost", Pod, CheckOutcome::Failed),
