@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
+use reports::finding::{FindingKind, FindingLevel};
 use serde::{Deserialize, Serialize};
 use tests::docs::markdown::{Page, code};
 use tests::repository;
@@ -150,6 +151,61 @@ fn alerts_have_severity_and_runbook() {
             );
         }
     }
+}
+
+/// The alerts that tell of the same fault as a finding of the sidecar.
+const ALERTS_OF_FINDINGS: [(&str, FindingKind); 11] = [
+    ("KubeDNSNotSynced", FindingKind::NotSynced),
+    ("KubeDNSConfigRejected", FindingKind::ConfigRejected),
+    ("KubeDNSConfigDiffers", FindingKind::ConfigDiffers),
+    (
+        "KubeDNSStubServerUnresolved",
+        FindingKind::StubServerUnresolved,
+    ),
+    ("KubeDNSForwardingLoop", FindingKind::ForwardingLoop),
+    ("KubeDNSServingStale", FindingKind::ServingStale),
+    ("KubeDNSAPIServerLost", FindingKind::ApiServerLost),
+    ("KubeDNSUpstreamsDown", FindingKind::UpstreamsDown),
+    ("KubeDNSUpstreamDown", FindingKind::UpstreamDown),
+    ("KubeDNSUpstreamNotTrusted", FindingKind::UpstreamNotTrusted),
+    ("KubeDNSDnsmasqRestarts", FindingKind::DnsmasqRestarts),
+];
+
+/// The kinds of findings without an alert of their own, and where an alert covers them.
+const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 10] = [
+    // KubeDNSNoAnswers, which does not know which part is silent.
+    FindingKind::KubednsSilent,
+    FindingKind::DnsmasqSilent,
+    FindingKind::NamesUnanswered,
+    FindingKind::ProbeFails,
+    // KubeDNSUpstreamDown and KubeDNSDnsmasqUpstreamDown, one for each server.
+    FindingKind::StubDomainDown,
+    FindingKind::UpstreamsUnproven,
+    // KubeDNSConfigRejected.
+    FindingKind::RoutesPending,
+    // Nobody has to be woken for these.
+    FindingKind::ServersAdded,
+    FindingKind::ConfigUnknownKeys,
+    FindingKind::Starting,
+];
+
+#[test]
+fn alerts_agree_with_findings() {
+    let alerts: BTreeMap<String, Alert> = alerts()
+        .into_iter()
+        .map(|alert| (alert.name.clone(), alert))
+        .collect();
+    let mut kinds = BTreeSet::from(FINDINGS_OF_OTHER_ALERTS);
+    for (name, kind) in ALERTS_OF_FINDINGS {
+        let alert = &alerts[name];
+        assert_eq!(alert.annotations["action"], kind.action(), "{name}");
+        let runbook = format!("{RUNBOOKS}#{}", kind.section());
+        assert_eq!(alert.annotations["runbook_url"], runbook, "{name}");
+        let is_critical = alert.labels["severity"] == "critical";
+        assert_eq!(is_critical, kind.level() == FindingLevel::Down, "{name}");
+        assert!(kinds.insert(kind), "{kind:?} has two alerts");
+    }
+    assert_eq!(kinds, FindingKind::all().collect());
 }
 
 /// The text below the heading with this anchor, up to the next heading of any level.

@@ -298,14 +298,6 @@ fn faults_of_kubedns_and_nanny_are_found() {
             "forwarding_loop: upstreams forward to dnsmasq and are left out: 127.0.0.53",
         ),
         (
-            nanny(
-                r#"{"routes":{"upstreams":["192.0.2.1:53"],"upstreamsFrom":"configuration",
-                "argumentServers":["192.0.2.1:53","192.0.2.9:53"]}}"#,
-            ),
-            "servers_added: dnsmasq also asks servers of its arguments for external names, which \
-             the ConfigMap does not replace: 192.0.2.9:53",
-        ),
-        (
             kubedns("kubedns_forward_loops 1\n"),
             "forwarding_loop: an upstream of kubedns forwards to kubedns and is left out",
         ),
@@ -334,6 +326,21 @@ fn faults_of_kubedns_and_nanny_are_found() {
         ..kubedns("kubedns_config_current 0\n")
     };
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
+}
+
+#[test]
+fn added_servers_of_arguments_are_found() {
+    let added = "servers_added: dnsmasq also asks servers of its arguments for external names, \
+        which the ConfigMap does not replace: 192.0.2.9:53";
+    for (origin, expected) in [("configuration", Some(added)), ("resolv.conf", None)] {
+        let json = serde_json::json!({"routes": {
+            "upstreams": ["192.0.2.1:53"],
+            "upstreamsFrom": origin,
+            "argumentServers": ["192.0.2.1:53", "192.0.2.9:53"],
+        }});
+        let found = found(&nanny(&json.to_string()));
+        assert_eq!(found, Vec::from_iter(expected), "{origin}");
+    }
 }
 
 #[test]
