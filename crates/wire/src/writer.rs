@@ -44,7 +44,7 @@ pub enum NameForm<'n> {
     Question,
     /// The name in wire format, in parts that follow each other.
     Parts(&'n [&'n [u8]]),
-    /// A compression pointer to a name at this offset.
+    /// A compression pointer to a name at this offset of the message, which must be below 2^14.
     At(u16),
 }
 
@@ -160,8 +160,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         }
     }
 
-    #[inline]
     /// Overwrites two octets of `out`.
+    #[inline]
     fn overwrite_u16(&mut self, at: usize, value: u16) {
         if let Some(place) = self.out.get_mut(at..at + 2) {
             place.copy_from_slice(&value.to_be_bytes());
