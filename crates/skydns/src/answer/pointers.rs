@@ -1,0 +1,79 @@
+//! The PTR records of addresses.
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use wire::Name;
+use wire::name::labels;
+
+use super::{AnswerStatus, AnswerWriter, LOOKUP_STEPS};
+use crate::Host;
+use crate::backend::{EntryVisit, View, has_room_for};
+
+impl<V: View> AnswerWriter<'_, '_, V> {
+    /// Writes the PTR records of an address: those of the cluster, otherwise those of further
+    /// zones.
+    pub(crate) fn write_pointers(&mut self, address: IpAddr) -> AnswerStatus {
+        let zone = self.view.zone();
+        let message = &mut self.message;
+        let truncated = &mut self.truncated;
+        let mut status = AnswerStatus::Missing;
+
+        // An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
+        let address = address.to_canonical();
+        self.view.reverse_record(address, &mut |pointer| {
+            // By default, an address without a hostname of its own has no PTR record.
+            let is_answered = pointer.named || zone.strict;
+            if is_answered && has_room_for(pointer.name.len(), &zone.domain) {
+                let target: [&[u8]; 2] = [&pointer.name, zone.domain.wire()];
+                *truncated |= message.write_ptr(&target, zone.ttl()).is_err();
+                status = AnswerStatus::Written;
+            }
+        });
+
+        if status == AnswerStatus::Missing {
+            return self.write_further_pointers();
+        }
+        status
+    }
+
+    /// Writes the PTR records that further zones hold for the query name.
+    fn write_further_pointers(&mut self) -> AnswerStatus {
+        let name = self.query.lower();
+        let message = &mut self.message;
+        let truncated = &mut self.truncated;
+        let mut status = AnswerStatus::Missing;
+
+        for zone in self.view.zones().pointers(name) {
+            let below = name.get(..name.len() - zone.domain.wire().len());
+            let mut path: SmallVec<[&str; 34]> = labels(below.unwrap_or_default())
+                .filter_map(|label| std::str::from_utf8(label).ok())
+                .collect();
+            path.reverse();
+
+            // Each zone has a small budget of its own, which bounds the visit.
+            let mut steps = LOOKUP_STEPS;
+            zone.records.visit_entries(EntryVisit {
+                path: &path,
+                exact: true,
+                steps: &mut steps,
+                on_entry: &mut |entry| {
+                    if let Host::Name(target) = &entry.record.host {
+                        let ttl = zone.ttl.unwrap_or(entry.record.ttl);
+                        *truncated |= message.write_ptr(&[target.wire()], ttl).is_err();
+                        status = AnswerStatus::Written;
+                    }
+                },
+            });
+        }
+        status
+    }
+
+    /// Writes the PTR records of an own name's address.
+    pub(crate) fn write_own_pointers(&mut self, names: &[Name]) {
+        let ttl = self.view.zone().ttl();
+        for name in names {
+            self.truncated |= self.message.write_ptr(&[name.wire()], ttl).is_err();
+        }
+    }
+}
