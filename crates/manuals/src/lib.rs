@@ -35,6 +35,25 @@ fn name_subcommands(program: &str, script: &str) -> String {
     script.replace(&format!("{split}__subcmd__"), &format!("{name}__subcmd__"))
 }
 
+/// Lets a completion of zsh look for the subcommand in the first word.
+///
+/// `clap_complete` puts an optional positional argument before the subcommand, so that zsh would take
+/// the subcommand for that argument. The arguments of dnsmasq follow `--`, never a subcommand.
+fn put_subcommands_first(script: &str) -> String {
+    let lines: Vec<&str> = script.lines().collect();
+    let mut kept = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let is_before_commands = lines
+            .get(index + 1)
+            .is_some_and(|next| next.starts_with("\":: :_"));
+        if !(is_before_commands && line.starts_with("'::")) {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept.replace("$line[2]", "$line[1]")
+}
+
 /// Removes empty default values, and clap's command `help`, which the binaries do not support.
 fn tidy(command: Command) -> Command {
     let subcommands: Vec<String> = command
@@ -71,9 +90,12 @@ pub fn write(directory: &Path) -> io::Result<()> {
         for shell in SHELLS {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut program, &name, &mut script);
-            if shell == Shell::Bash {
-                script = name_subcommands(&name, &String::from_utf8_lossy(&script)).into_bytes();
-            }
+            let text = String::from_utf8_lossy(&script);
+            let script = match shell {
+                Shell::Bash => name_subcommands(&name, &text),
+                Shell::Zsh => put_subcommands_first(&text),
+                _ => text.into_owned(),
+            };
             fs::write(completions.join(shell.file_name(&name)), script)?;
         }
         clap_mangen::generate_to(program, &pages)?;

@@ -178,3 +178,53 @@ fn check_offers(script: &Path, words: &[&str], command: &Command) {
         check_offers(script, &[words, &[name]].concat(), subcommand);
     }
 }
+
+/// zsh takes the subcommand from the first word behind the program, also where the program has
+/// arguments of its own.
+#[test]
+fn zsh_reads_subcommand_first() {
+    let directory = tempfile::tempdir().unwrap();
+    manuals::write(directory.path()).unwrap();
+    for program in manuals::programs() {
+        let script = format!("completions/_{}", program.get_name());
+        let script = read(&directory.path().join(script));
+        let has_subcommands = program.has_subcommands();
+        assert_eq!(script.contains("case $line[1] in"), has_subcommands);
+        assert!(!script.contains("$line[2]"), "{}", program.get_name());
+    }
+}
+
+/// The offers of fish for the last word of the line.
+fn press_tab_in_fish(script: &Path, line: &str) -> Vec<String> {
+    let load = format!("source {}; complete -C'{line}'", script.display());
+    let output = Process::new("fish")
+        .args(["--no-config", "-c", &load])
+        .output()
+        .unwrap();
+    let offers = String::from_utf8_lossy(&output.stdout);
+    let words = offers.lines().filter_map(|offer| offer.split('\t').next());
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn fish_completes_every_subcommand() {
+    if Process::new("fish").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no fish");
+        return;
+    }
+
+    let directory = tempfile::tempdir().unwrap();
+    manuals::write(directory.path()).unwrap();
+    for program in manuals::programs() {
+        let name = program.get_name();
+        let script = directory.path().join(format!("completions/{name}.fish"));
+        for (page, command) in pages("", &program) {
+            // The words of the command are those of its page; only the program has a dash.
+            let below = page.strip_prefix(name).unwrap().replace('-', " ");
+            let offers = press_tab_in_fish(&script, &format!("{name}{below} --"));
+            for flag in flags(&command) {
+                assert!(offers.contains(&flag), "{flag} of {page}: {offers:?}");
+            }
+        }
+    }
+}
