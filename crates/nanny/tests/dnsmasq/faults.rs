@@ -24,9 +24,9 @@ async fn dead_dnsmasq_restarts_with_same_servers() {
     let first = rig.dnsmasq();
     rig.signal(Signal::SIGSEGV);
     let status = rig.restarted("died").await;
-    assert_eq!(status["dnsmasq"]["lastEnd"], "killed by SIGSEGV");
+    assert_eq!(status["dnsmasq"]["lastEnd"], "a crash: killed by SIGSEGV");
     rig.until("www.outside.test.", "192.0.2.1").await;
-    rig.logs("dnsmasq ended, starting it again how=\"killed by SIGSEGV\"")
+    rig.logs("dnsmasq ended, starting it again how=\"a crash: killed by SIGSEGV\"")
         .await;
     assert_ne!(rig.dnsmasq(), first);
     rig.end().await;

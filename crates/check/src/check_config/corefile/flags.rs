@@ -39,6 +39,16 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         Different("CoreDNS watches all pods for it (pods verified)"),
     ),
     ("cache-size", Value, Line),
+    (
+        "client-burst",
+        Value,
+        Missing("CoreDNS limits no client by its queries a second"),
+    ),
+    (
+        "client-qps",
+        Value,
+        Missing("CoreDNS limits no client by its queries a second"),
+    ),
     ("clusterset-domain", Value, Line),
     ("config-dir", Value, Unneeded),
     ("config-map", Value, Unneeded),
