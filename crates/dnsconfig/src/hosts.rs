@@ -150,7 +150,8 @@ pub(crate) fn first_within<'n>(
     names.find(|name| domains.iter().any(|domain| is_within(name, domain)))
 }
 
-fn is_within(name: &str, domain: &str) -> bool {
+/// Whether `name` is `domain` or a name below it (both lower case, no trailing dot).
+pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain)
         .is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }

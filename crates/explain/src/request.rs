@@ -115,7 +115,8 @@ impl ExplainRequest {
         let meant = pasted::name_in_text(text);
         let name = parse_name(&meant)?;
 
-        let is_reverse = is_reverse_name(&name);
+        // The search list is not applied to reverse names.
+        let is_reverse = reverse::is_reverse_name(&name.to_lowercase());
         let types = match parameters.qtype.as_str() {
             "" if is_reverse => vec![rtype::PTR],
             "" => DEFAULT_TYPES.to_vec(),
@@ -216,12 +217,6 @@ fn parse_name(text: &str) -> Result<Name, ExplainRequestError> {
         Ok(address) => Ok(Name::parse(&reverse::name_of_address(address))?),
         Err(_) => Ok(Name::parse(text)?),
     }
-}
-
-/// Whether the name is a reverse name. The search list is not applied to reverse names.
-fn is_reverse_name(name: &Name) -> bool {
-    let lower = name.to_lowercase();
-    reverse::reverse_trees().any(|tree| lower.is_within(&tree))
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use foldhash::quality::RandomState;
-use parking_lot::Mutex;
 
 use crate::client_shares::ClientHost;
+use crate::client_warnings::ClientWarnings;
 
 /// Number of sets; a power of two.
 const SETS: usize = 8192;
@@ -36,8 +36,6 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const MAX_BURST: u64 = 3_600_000_000;
 /// Maximum number of attempts to change an entry that other threads change, too.
 const ATTEMPTS: usize = 4;
-/// Minimum interval between two log lines about limited clients.
-const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// The limit of each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +58,7 @@ pub(crate) struct ClientRates {
     /// The entries, set by set: the tag of a client, and the time at which it has its whole burst
     /// again. An entry of the past is free.
     entries: Box<[AtomicU64]>,
-    last_warning: Mutex<Option<Instant>>,
+    warnings: ClientWarnings,
 }
 
 /// An entry of the table, unpacked.
@@ -95,7 +93,7 @@ impl ClientRates {
             start: Instant::now(),
             hasher: RandomState::default(),
             entries: (0..SETS * WAYS).map(|_| AtomicU64::new(0)).collect(),
-            last_warning: Mutex::default(),
+            warnings: ClientWarnings::default(),
         }
     }
 
@@ -160,12 +158,7 @@ impl ClientRates {
 
     /// Logs a limited client, unless one was logged a moment ago.
     pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
-        // Another thread that logs now has one of the clients, too.
-        let Some(mut last_warning) = self.last_warning.try_lock() else {
-            return;
-        };
-        if last_warning.is_none_or(|at| now.saturating_duration_since(at) >= WARN_EVERY) {
-            *last_warning = Some(now);
+        if self.warnings.take_turn(now) {
             tracing::warn!(%client, "client over --client-qps, its further queries get REFUSED");
         }
     }
@@ -173,6 +166,8 @@ impl ClientRates {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn mk_rates(qps: u32, burst: u32) -> ClientRates {

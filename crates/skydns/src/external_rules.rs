@@ -86,7 +86,7 @@ impl ExternalRules {
 
     /// Answers queries for reverse names of private networks.
     pub fn deny_private_reverse(&mut self) {
-        for zone in private_reverse_zones() {
+        for zone in reverse::private_reverse_zones() {
             if let Ok(zone) = Name::parse(&zone) {
                 self.private_zones.insert(&zone, ());
             }
@@ -208,25 +208,6 @@ fn rcode_of_reverse(name: &[u8]) -> u16 {
         Some(_) => rcode::NXDOMAIN,
         None => rcode::NOERROR,
     }
-}
-
-/// The reverse zones of private networks: those of RFC 6303 without the loopback and documentation
-/// networks, of which no host has a name elsewhere either.
-fn private_reverse_zones() -> Vec<String> {
-    let mut zones: Vec<String> = [
-        "10.in-addr.arpa",
-        "168.192.in-addr.arpa",
-        "254.169.in-addr.arpa",
-        "d.f.ip6.arpa",
-        "8.e.f.ip6.arpa",
-        "9.e.f.ip6.arpa",
-        "a.e.f.ip6.arpa",
-        "b.e.f.ip6.arpa",
-    ]
-    .map(str::to_owned)
-    .into();
-    zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));
-    zones
 }
 
 #[cfg(test)]

@@ -82,7 +82,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -111,13 +110,11 @@ use pool::ConnectionPool;
 use tls::TlsClient;
 use wire::{Transport, name::Name};
 
+use crate::client_warnings::ClientWarnings;
 use crate::inline_tasks;
 
 /// Tries of a probe of an upstream without queries: one packet may be lost.
 const IDLE_PROBE_TRIES: u32 = 2;
-
-/// Shortest time between two log lines that name a client with too many queries.
-const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// Error of a forwarded query.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -160,8 +157,8 @@ struct ForwarderState {
     in_flight: InFlightQueries,
     loops: LoopProbes,
     cache: Option<ReplyCache>,
-    /// Time of the last log line that named a client whose query was rejected.
-    last_warning: Mutex<Option<Instant>>,
+    /// The log lines about clients whose queries were rejected.
+    client_warnings: ClientWarnings,
     /// Owns every task; see [`Forwarder::shutdown`].
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -200,7 +197,7 @@ impl Forwarder {
             in_flight: InFlightQueries::new(&limits, metrics.clone()),
             loops: LoopProbes::default(),
             cache,
-            last_warning: Mutex::default(),
+            client_warnings: ClientWarnings::default(),
             limits,
             metrics,
             tasks,
@@ -369,9 +366,8 @@ impl Forwarder {
     fn report_overload(&self, client: IpAddr) {
         self.state.metrics.overloaded.inc();
 
-        let mut last_warning = self.state.last_warning.lock();
-        if last_warning.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            *last_warning = Some(Instant::now());
+        let now = Instant::now().into_std();
+        if self.state.client_warnings.take_turn(now) {
             tracing::warn!(%client, "too many forwarded queries in flight, further queries of this client get SERVFAIL");
         }
     }

@@ -26,6 +26,7 @@ pub mod backend;
 mod cause;
 mod client_rates;
 mod client_shares;
+mod client_warnings;
 mod domain_map;
 pub mod engine;
 mod expensive_queue;

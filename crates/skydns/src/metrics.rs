@@ -523,9 +523,21 @@ impl Collector for Metrics {
             (ENGINE_DURATIONS, vec![engine_durations(&sums)]),
             (QUERIES, kinds::metrics(&shards)),
             (COMPLETIONS, completions(&shards)),
-            (SEARCH_STEPS, vec![counter(&[], search_steps(&shards))]),
+            (
+                SEARCH_STEPS,
+                vec![counter(
+                    &[],
+                    sum_of_shards(&shards, |shard| &shard.search_steps),
+                )],
+            ),
             (RULE_ANSWERS, rule_answers(&shards)),
-            (RATE_LIMITED, vec![counter(&[], rate_limited(&shards))]),
+            (
+                RATE_LIMITED,
+                vec![counter(
+                    &[],
+                    sum_of_shards(&shards, |shard| &shard.rate_limited),
+                )],
+            ),
         ];
         // As in the Go client, a family without series is left out.
         families
@@ -537,12 +549,8 @@ impl Collector for Metrics {
 }
 
 fn expensive_queries(shards: &[Arc<Shard>]) -> Vec<Metric> {
-    let mut answered = 0;
-    let mut refused = 0;
-    for shard in shards {
-        answered += shard.expensive.answered.load(Relaxed);
-        refused += shard.expensive.refused.load(Relaxed);
-    }
+    let answered = sum_of_shards(shards, |shard| &shard.expensive.answered);
+    let refused = sum_of_shards(shards, |shard| &shard.expensive.refused);
     vec![
         counter(&[("result", "answered")], answered),
         counter(&[("result", "refused")], refused),
@@ -552,10 +560,8 @@ fn expensive_queries(shards: &[Arc<Shard>]) -> Vec<Metric> {
 fn completions(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for completion in Completion::ALL {
-        let counts = shards
-            .iter()
-            .map(|shard| shard.completions[completion as usize].load(Relaxed));
-        metrics.push(counter(&[("result", completion.label())], counts.sum()));
+        let count = sum_of_shards(shards, |shard| &shard.completions[completion as usize]);
+        metrics.push(counter(&[("result", completion.label())], count));
     }
     metrics
 }
@@ -563,24 +569,15 @@ fn completions(shards: &[Arc<Shard>]) -> Vec<Metric> {
 fn rule_answers(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for key in RuleKey::ALL {
-        let counts = shards
-            .iter()
-            .map(|shard| shard.rules[key as usize].load(Relaxed));
-        metrics.push(counter(&[("key", key.as_str())], counts.sum()));
+        let count = sum_of_shards(shards, |shard| &shard.rules[key as usize]);
+        metrics.push(counter(&[("key", key.as_str())], count));
     }
     metrics
 }
 
-fn rate_limited(shards: &[Arc<Shard>]) -> u64 {
-    let counts = shards.iter().map(|shard| shard.rate_limited.load(Relaxed));
-    counts.sum()
-}
-
-fn search_steps(shards: &[Arc<Shard>]) -> u64 {
-    shards
-        .iter()
-        .map(|shard| shard.search_steps.load(Relaxed))
-        .sum()
+/// Adds up one counter of all shards.
+fn sum_of_shards(shards: &[Arc<Shard>], select: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+    shards.iter().map(|shard| select(shard).load(Relaxed)).sum()
 }
 
 /// Durations by bucket, and their sum.

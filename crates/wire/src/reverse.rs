@@ -13,6 +13,29 @@ pub fn reverse_trees() -> impl Iterator<Item = Name> {
         .filter_map(|tree| Name::parse(tree).ok())
 }
 
+/// Whether the name (lower case) is one of the [`reverse_trees`] or below.
+pub fn is_reverse_name(name: &Name) -> bool {
+    reverse_trees().any(|tree| name.is_within(&tree))
+}
+
+/// The reverse zones of private networks, without a dot at the end: those of RFC 6303 without the
+/// loopback and documentation networks, of which no host has a name elsewhere either.
+pub fn private_reverse_zones() -> Vec<String> {
+    let mut zones = vec!["10.in-addr.arpa".to_owned()];
+    zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));
+    let others = [
+        "168.192.in-addr.arpa",
+        "254.169.in-addr.arpa",
+        "d.f.ip6.arpa",
+        "8.e.f.ip6.arpa",
+        "9.e.f.ip6.arpa",
+        "a.e.f.ip6.arpa",
+        "b.e.f.ip6.arpa",
+    ];
+    zones.extend(others.map(str::to_owned));
+    zones
+}
+
 /// The address of a complete reverse name (wire format, lower case); `None` for any other name.
 pub fn address_of_name(name: &[u8]) -> Option<IpAddr> {
     ipv4_of_name(name)

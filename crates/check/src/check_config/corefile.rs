@@ -364,7 +364,7 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// What CoreDNS does otherwise because of a key, or because a flag is not given.
+/// The keys, and flags that are not given, for which `CoreDNS` differs.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {

@@ -152,7 +152,7 @@ impl Options {
         let mut zones = Vec::new();
         for zone in &self.fallthrough.0 {
             let ours = zones_within(zone, domains);
-            let is_reverse = reverse::reverse_trees().any(|tree| zone.is_within(&tree));
+            let is_reverse = reverse::is_reverse_name(zone);
             if let ([], false, Some(domain)) = (ours.as_slice(), is_reverse, domains.first()) {
                 return Err(FallthroughError {
                     zone: zone.clone(),

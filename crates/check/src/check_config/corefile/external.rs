@@ -6,25 +6,18 @@
 
 use std::collections::BTreeSet;
 
+use dnsconfig::hosts::is_within;
 use dnsconfig::{AddressType, Config, DeniedAnswer, ExternalRules};
-use wire::{ServerAddr, Upstream, UpstreamProtocol};
+use wire::{Name, ServerAddr, Upstream, UpstreamProtocol, reverse};
 
 use super::block::Block;
 use super::flags::KubednsFlags;
-use super::own_names::{label_count, soa_of_zone};
+use super::own_names::{soa_of_zone, sort_longest_first};
 
 /// The port of loopback on which the second block listens.
 const RULES_PORT: &str = "1053";
 /// The most servers of a `forward`.
 const MAX_SERVERS: usize = 15;
-/// The reverse zones of private addresses that `bogusPriv` answers (RFC 1918, 3927, 4193, 4291).
-const PRIVATE_ZONES: &str = "10.in-addr.arpa 16.172.in-addr.arpa 17.172.in-addr.arpa \
-    18.172.in-addr.arpa 19.172.in-addr.arpa 20.172.in-addr.arpa 21.172.in-addr.arpa \
-    22.172.in-addr.arpa 23.172.in-addr.arpa 24.172.in-addr.arpa 25.172.in-addr.arpa \
-    26.172.in-addr.arpa 27.172.in-addr.arpa 28.172.in-addr.arpa 29.172.in-addr.arpa \
-    30.172.in-addr.arpa 31.172.in-addr.arpa 168.192.in-addr.arpa 254.169.in-addr.arpa \
-    d.f.ip6.arpa 8.e.f.ip6.arpa 9.e.f.ip6.arpa a.e.f.ip6.arpa b.e.f.ip6.arpa";
-
 /// The servers of external names, as text for a Corefile.
 #[derive(Debug)]
 pub(super) struct ExternalServers<'a> {
@@ -79,7 +72,7 @@ impl<'a> ExternalServers<'a> {
         blocks
     }
 
-    /// What has no counterpart among the servers and rules.
+    /// The servers and rules without a counterpart.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (domain, servers) in &self.config.stub_domains {
@@ -109,40 +102,38 @@ impl<'a> ExternalServers<'a> {
         lines
     }
 
-    /// What CoreDNS does otherwise.
+    /// The servers for which `CoreDNS` differs.
     pub(super) fn different(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let servers = self.config.stub_domains.values().flatten();
-        let is_tcp = |server: &ServerAddr| match server {
-            ServerAddr::Address(server) => server.protocol == UpstreamProtocol::Tcp,
-            ServerAddr::Name { .. } => false,
-        };
-        let general = self.config.upstream_nameservers.iter();
-        if servers.into_iter().any(is_tcp) || general.clone().any(is_tcp_upstream) {
+        let stubs = self.config.stub_domains.values();
+        let general = self.config.upstream_nameservers.iter().cloned();
+        let mut servers = stubs
+            .flat_map(|servers| addresses_of(servers))
+            .chain(general);
+        if servers.any(|server| is_tcp_upstream(&server)) {
             lines.push("tcp:// applies to all servers of a list (force_tcp)".to_owned());
         }
         lines
     }
 
+    /// Whether a domain is a cluster domain, or below one.
+    fn is_of_cluster(&self, domain: &str) -> bool {
+        let mut clusters = self.domains.iter();
+        clusters.any(|cluster| is_within(domain, cluster))
+    }
+
     fn is_below_cluster(&self, domain: &str) -> bool {
-        let mut domains = self.domains.iter();
-        domains.any(|cluster| {
-            domain
-                .strip_suffix(cluster)
-                .is_some_and(|rest| rest.ends_with('.'))
-        })
+        self.is_of_cluster(domain) && !self.domains.contains(&domain)
     }
 
     /// Adds a `forward` for each stub domain, the longest first, and the one for all other names:
     /// `CoreDNS` tries them in their order.
     fn add_forwards(&self, block: &mut Block) {
         let mut stubs: Vec<_> = self.config.stub_domains.iter().collect();
-        stubs.sort_by_key(|(domain, _)| std::cmp::Reverse(label_count(domain)));
+        sort_longest_first(&mut stubs);
         for (domain, servers) in stubs {
             let servers = addresses_of(servers);
-            let is_of_cluster =
-                self.is_below_cluster(domain) || self.domains.contains(&domain.as_str());
-            if !servers.is_empty() && !is_of_cluster {
+            if !servers.is_empty() && !self.is_of_cluster(domain) {
                 self.add_forward(block, domain, &servers);
             }
         }
@@ -224,7 +215,9 @@ impl<'a> ExternalServers<'a> {
                 );
             }
             if zone == "." {
-                self.add_bogus_priv(&mut block, rules.bogus_priv);
+                if rules.bogus_priv {
+                    self.add_bogus_priv(&mut block);
+                }
                 block.add("loop");
             }
             blocks.push(block);
@@ -233,7 +226,7 @@ impl<'a> ExternalServers<'a> {
 
     fn add_denied(&self, block: &mut Block, rules: &ExternalRules) {
         let mut denied: Vec<_> = rules.denied_names.iter().collect();
-        denied.sort_by_key(|(domain, _)| std::cmp::Reverse(label_count(domain)));
+        sort_longest_first(&mut denied);
         for (domain, answer) in denied {
             let mut options = vec![soa_of_zone(self.negative_ttl)];
             if *answer == DeniedAnswer::NxDomain {
@@ -243,11 +236,10 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    fn add_bogus_priv(&self, block: &mut Block, bogus_priv: bool) {
-        if bogus_priv {
-            let options = [soa_of_zone(self.negative_ttl), "rcode NXDOMAIN".to_owned()];
-            block.add_with(&format!("template ANY ANY {PRIVATE_ZONES}"), &options);
-        }
+    fn add_bogus_priv(&self, block: &mut Block) {
+        let zones = reverse::private_reverse_zones().join(" ");
+        let options = [soa_of_zone(self.negative_ttl), "rcode NXDOMAIN".to_owned()];
+        block.add_with(&format!("template ANY ANY {zones}"), &options);
     }
 }
 
@@ -257,7 +249,7 @@ fn has_rules(rules: &ExternalRules) -> bool {
 }
 
 fn is_reverse(zone: &str) -> bool {
-    zone.ends_with("in-addr.arpa") || zone.ends_with("ip6.arpa")
+    Name::parse(zone).is_ok_and(|zone| reverse::is_reverse_name(&zone))
 }
 
 fn is_tcp_upstream(server: &Upstream) -> bool {

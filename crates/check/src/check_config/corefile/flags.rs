@@ -15,7 +15,7 @@ enum Takes {
     Nothing,
 }
 
-/// What `CoreDNS` has in place of a flag.
+/// The counterpart of a flag in `CoreDNS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counterpart {
     /// A line of the Corefile.
@@ -175,7 +175,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     ("log-backtrace-at", Value, Unneeded),
 ];
 
-/// What a command line of kubedns says.
+/// The flags of a command line of kubedns.
 #[derive(Debug, Default)]
 pub(super) struct KubednsFlags {
     values: BTreeMap<&'static str, Vec<String>>,
@@ -244,7 +244,7 @@ impl KubednsFlags {
             .is_some_and(|value| boolean(value).unwrap_or(false))
     }
 
-    /// What has no counterpart, one line for each flag.
+    /// The flags without a counterpart, one line for each.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, values) in &self.values {
@@ -265,7 +265,7 @@ impl KubednsFlags {
         lines
     }
 
-    /// What CoreDNS does otherwise, one line for each flag.
+    /// The flags for which `CoreDNS` differs, one line for each.
     pub(super) fn different(&self) -> Vec<String> {
         let flags = self.given_flags();
         let lines = flags.filter_map(|(name, counterpart)| match counterpart {

@@ -3,6 +3,7 @@
 //! Whole names in `hosts` are lines of the plugin `hosts`. Its wildcards match one label, so
 //! wildcards are templates. Aliases rewrite the query, and back in the answer.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
 use dnsconfig::hosts::wildcard_domain;
@@ -33,7 +34,7 @@ pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
         .into_iter()
         .filter_map(|(name, target)| Some((wildcard_domain(name)?, target)))
         .collect();
-    domains.sort_by_key(|(name, _)| std::cmp::Reverse(label_count(name)));
+    sort_longest_first(&mut domains);
     for (below, target) in domains {
         // A name in `hosts` is not an alias, also below the wildcard.
         for name in listed_below(config, below) {
@@ -72,7 +73,7 @@ fn add_wildcards(block: &mut Block, config: &Config, ttl: u64) {
     let mut wildcards: Vec<_> = names
         .filter_map(|(name, addresses)| Some((wildcard_domain(name)?, addresses)))
         .collect();
-    wildcards.sort_by_key(|(domain, _)| std::cmp::Reverse(label_count(domain)));
+    sort_longest_first(&mut wildcards);
 
     for (domain, _) in &wildcards {
         for name in listed_below(config, domain) {
@@ -129,8 +130,9 @@ fn listed_below<'a>(config: &'a Config, domain: &str) -> impl Iterator<Item = &'
         .filter(move |name| wildcard_domain(name).is_none() && name.ends_with(&suffix))
 }
 
-pub(super) fn label_count(name: &str) -> usize {
-    name.split('.').count()
+/// Sorts by domain, the one with the most labels first: `CoreDNS` takes the first that matches.
+pub(super) fn sort_longest_first<D: AsRef<str>, T>(domains: &mut [(D, T)]) {
+    domains.sort_by_key(|(domain, _)| Reverse(domain.as_ref().split('.').count()));
 }
 
 /// A regular expression for all names below a domain. A backslash would need quotes.

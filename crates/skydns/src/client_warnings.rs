@@ -1,0 +1,53 @@
+//! A limit on the log lines that name a client over one of its limits.
+//!
+//! A client that is over a limit once is mostly over it many times a second.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Shortest time between two log lines.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The time of the last log line of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct ClientWarnings {
+    last: Mutex<Option<Instant>>,
+}
+
+impl ClientWarnings {
+    /// Whether a log line is due; if so, counts it as written at `now`.
+    pub(crate) fn take_turn(&self, now: Instant) -> bool {
+        // Another thread that logs now names one of the clients, too.
+        let Some(mut last) = self.last.try_lock() else {
+            return false;
+        };
+
+        let is_due = last.is_none_or(|at| now.saturating_duration_since(at) >= PAUSE);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_have_pause_between() {
+        let warnings = ClientWarnings::default();
+        let start = Instant::now();
+        for (millis, expected) in [
+            (0, true),
+            (1, false),
+            (9_999, false),
+            (10_000, true),
+            (10_001, false),
+        ] {
+            let now = start + Duration::from_millis(millis);
+            assert_eq!(warnings.take_turn(now), expected, "at {millis} ms");
+        }
+    }
+}
