@@ -24,14 +24,17 @@ pub(crate) async fn start_upstream(directory: &Path) -> anyhow::Result<Option<Pe
     Peer::of_zone(Server::Nsd, directory, &ZoneFile::of_outside(), 1).await
 }
 
-/// Starts kubedns with and without a cache, and the other forwarders that are installed, all with
-/// the upstream `upstream`.
+/// Ends the name of a server whose cache is off.
+pub(crate) const WITHOUT_CACHE: &str = " without a cache";
+
+/// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed,
+/// all with the upstream `upstream`.
 pub(crate) async fn start_forwarders(
     bench: &Bench,
     upstream: SocketAddr,
 ) -> anyhow::Result<Vec<Peer>> {
     let mut forwarders = Vec::new();
-    for (name, cache) in [("kubedns", CACHED_NAMES), ("kubedns without a cache", 0)] {
+    for (name, cache) in with_and_without_cache("kubedns") {
         let address = free_address();
         // Without an API server, kubedns forwards external names all the same.
         let program = kubedns::program(bench, address, free_address(), &[upstream])
@@ -40,21 +43,26 @@ pub(crate) async fn start_forwarders(
                 format!("--kube-master-url=http://{}", free_address()),
             ])
             .args(&bench.options.kubedns_arg);
-        forwarders.push(start(name, address, program).await?);
+        forwarders.push(start(&name, address, program).await?);
     }
 
-    for (name, file) in [
-        ("dnsmasq", "dnsmasq"),
-        ("Unbound", "unbound"),
-        ("CoreDNS", "coredns"),
-    ] {
+    if let Some(dnsmasq) = installed("dnsmasq") {
+        for (name, cache) in with_and_without_cache("dnsmasq") {
+            let address = free_address();
+            let program = Program::tied(&dnsmasq).args(dnsmasq_arguments(address, upstream, cache));
+            forwarders.push(start(&name, address, program).await?);
+        }
+    } else {
+        say("without dnsmasq, which is not installed");
+    }
+
+    for (name, file) in [("Unbound", "unbound"), ("CoreDNS", "coredns")] {
         let Some(program) = installed(file) else {
             say(&format!("without {name}, which is not installed"));
             continue;
         };
         let address = free_address();
         let args = match file {
-            "dnsmasq" => dnsmasq_arguments(address, upstream),
             "unbound" => unbound_arguments(bench.directory(), address, upstream)?,
             _ => coredns_arguments(bench.directory(), address, upstream)?,
         };
@@ -62,6 +70,12 @@ pub(crate) async fn start_forwarders(
         forwarders.push(start(name, address, program).await?);
     }
     Ok(forwarders)
+}
+
+/// The names of two servers of one program, and the sizes of their caches.
+fn with_and_without_cache(program: &str) -> [(String, usize); 2] {
+    let without = format!("{program}{WITHOUT_CACHE}");
+    [(program.to_owned(), CACHED_NAMES), (without, 0)]
 }
 
 async fn start(name: &str, address: SocketAddr, program: Program) -> anyhow::Result<Peer> {
@@ -76,7 +90,7 @@ fn free_address() -> SocketAddr {
 }
 
 /// dnsmasq as in the stock manifest, but for the size of the cache.
-fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr) -> Vec<String> {
+fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr, cache: usize) -> Vec<String> {
     let mut args: Vec<String> = [
         "--keep-in-foreground",
         "--conf-file=/dev/null",
@@ -92,7 +106,7 @@ fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr) -> Vec<String> {
         format!("--listen-address={}", address.ip()),
         format!("--port={}", address.port()),
         format!("--server={}#{}", upstream.ip(), upstream.port()),
-        format!("--cache-size={CACHED_NAMES}"),
+        format!("--cache-size={cache}"),
     ]);
     args
 }

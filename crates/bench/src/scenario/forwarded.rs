@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use fastrand::Rng;
 
 use crate::distribution::{Distribution, median};
-use crate::forwarders::{self, CACHED_NAMES};
+use crate::forwarders::{self, CACHED_NAMES, WITHOUT_CACHE};
 use crate::load::{Load, MeasuredLoad, order_of_servers};
 use crate::peers::Peer;
 use crate::probe;
@@ -69,9 +69,14 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
     say("forwarded: latency and memory");
     drop(peers);
     let peers = forwarders::start_forwarders(bench, upstream.address).await?;
+    let mut memory = BTreeMap::new();
+    for peer in &peers {
+        let used = memory_of_cached_names(bench, peer, &mut names).await?;
+        memory.insert(peer.name.as_str(), used);
+    }
+
     let mut rows = Vec::new();
     for (index, peer) in peers.iter().enumerate() {
-        let cache_memory = memory_of_cached_names(bench, peer, &mut names).await?;
         rows.push(Forwarder {
             server: peer.name.clone(),
             microseconds: ForwardedLoad::ALL
@@ -80,7 +85,7 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
                 .collect(),
             lost: lost.get(index).copied().unwrap_or_default(),
             uncached: latency_of_new_names(peer, &mut names).await?,
-            cache_memory,
+            cache_memory: cache_memory(&peer.name, &memory),
         });
     }
     Ok(Some(Forwarded { rows }))
@@ -121,15 +126,24 @@ async fn latency_of_new_names(peer: &Peer, names: &mut NewNames) -> anyhow::Resu
         .with_context(|| format!("{} answers nothing", peer.name))
 }
 
-/// Memory in KiB that the cache takes for [`CACHED_NAMES`] names.
+/// Resident memory in KiB after [`CACHED_NAMES`] names.
+#[derive(Debug, Clone, Copy)]
+struct NamesMemory {
+    resident: u32,
+    /// Memory that the names took.
+    grown: u32,
+}
+
+/// Queries [`CACHED_NAMES`] names, and measures the memory.
 async fn memory_of_cached_names(
     bench: &Bench,
     peer: &Peer,
     names: &mut NewNames,
-) -> anyhow::Result<u32> {
+) -> anyhow::Result<NamesMemory> {
     // Buffers of the first queries are no part of the cache.
     probe::pulse(peer.address, &names.make(200), Duration::from_millis(200)).await?;
     let before = resident_memory(peer)?;
+
     let file = names.write_file(CACHED_NAMES)?;
     let load = Load {
         dnsperf: bench.options.dnsperf.clone(),
@@ -138,7 +152,26 @@ async fn memory_of_cached_names(
         rate: Some(5000),
     };
     load.run(peer.address, &file).await?;
-    Ok(resident_memory(peer)?.saturating_sub(before))
+
+    let resident = resident_memory(peer)?;
+    Ok(NamesMemory {
+        resident,
+        grown: resident.saturating_sub(before),
+    })
+}
+
+/// Memory in KiB that the cache of `server` takes: what the same program has more than without a
+/// cache. dnsmasq reserves its cache at its start, so it does not grow. Where the program runs only
+/// once, it is what the names took.
+fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
+    let Some(used) = memory.get(server) else {
+        return 0;
+    };
+    let without = format!("{server}{WITHOUT_CACHE}");
+    match memory.get(without.as_str()) {
+        Some(without) => used.resident.saturating_sub(without.resident),
+        None => used.grown,
+    }
 }
 
 /// Resident memory in KiB.

@@ -32,11 +32,12 @@ mod metrics;
 mod outages;
 mod rotation;
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use entry::{CacheEntry, EntryState};
@@ -83,7 +84,7 @@ impl Default for CacheLimits {
 #[derive(Debug)]
 pub struct ReplyCache {
     table: quick_cache::sync::Cache<
-        Arc<QueryKey>,
+        EntryKey,
         Arc<CacheEntry>,
         EntryWeighter,
         RandomState,
@@ -111,8 +112,9 @@ impl CachedReply {
         self.entry.rcode()
     }
 
-    fn to_reply(&self, key: &QueryKey) -> Arc<UpstreamReply> {
-        Arc::new(self.entry.aged_reply(self.state, &key.query))
+    fn to_reply(&self, key: &QueryKey) -> Option<Arc<UpstreamReply>> {
+        let reply = self.entry.aged_reply(self.state, &key.query)?;
+        Some(Arc::new(reply))
     }
 }
 
@@ -181,7 +183,7 @@ impl ReplyCache {
         }
 
         let now = Instant::now();
-        let known = self.table.get(key).and_then(|entry| {
+        let known = self.table.get(&key.borrowed()).and_then(|entry| {
             let state = self.usable_state(&entry, are_dead, now)?;
             Some((entry, state))
         });
@@ -193,7 +195,7 @@ impl ReplyCache {
         // Of all callers, one refreshes the reply. The others only use it.
         let due = state == EntryState::Stale { due: true };
         let refresh = due && entry.claim_retry(self.limits.recheck, now);
-        let reply = self.count_use(entry, state).to_reply(key);
+        let reply = self.count_use(entry, state).to_reply(key)?;
         Some(FoundReply { reply, refresh })
     }
 
@@ -237,13 +239,12 @@ impl ReplyCache {
             return outcome;
         }
 
-        let Some(entry) = self.table.get(key) else {
+        let Some(entry) = self.table.get(&key.borrowed()) else {
             return outcome;
         };
-        match entry.state_when_failing(&self.limits, Instant::now()) {
-            Some(state) => Ok(self.count_use(entry, state).to_reply(key)),
-            None => outcome,
-        }
+        let usable = entry.state_when_failing(&self.limits, Instant::now());
+        let reply = usable.and_then(|state| self.count_use(entry, state).to_reply(key));
+        reply.map_or(outcome, Ok)
     }
 
     /// Removes all replies.
@@ -260,14 +261,17 @@ impl ReplyCache {
             return;
         }
 
-        match CacheEntry::new(&key.query, reply, &self.metrics, now) {
-            Some(entry) => self.table.insert(Arc::clone(key), Arc::new(entry)),
-            None => drop(self.table.remove(key)),
+        match CacheEntry::new(key, reply, &self.metrics.size, now) {
+            Some(entry) => {
+                let entry = Arc::new(entry);
+                self.table.insert(EntryKey(Arc::clone(&entry)), entry);
+            }
+            None => drop(self.table.remove(&key.borrowed())),
         }
     }
 
     fn record_failure(&self, key: &Arc<QueryKey>, now: Instant) {
-        let Some(entry) = self.table.peek(key) else {
+        let Some(entry) = self.table.peek(&key.borrowed()) else {
             return;
         };
         if let Some(EntryState::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
@@ -291,13 +295,37 @@ fn is_failure(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
+/// The entry as its own key, so that the name and the upstreams are in memory once.
+#[derive(Clone, Debug)]
+struct EntryKey(Arc<CacheEntry>);
+
+impl Hash for EntryKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key().hash(state);
+    }
+}
+
+impl PartialEq for EntryKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for EntryKey {}
+
+impl Equivalent<EntryKey> for BorrowedQueryKey<'_> {
+    fn equivalent(&self, key: &EntryKey) -> bool {
+        *self == key.0.key()
+    }
+}
+
 /// The weight of an entry is its size, but at least [`MIN_WEIGHT`] octets. The limit on octets
 /// therefore also limits the number of entries.
 #[derive(Clone, Debug)]
 struct EntryWeighter;
 
-impl Weighter<Arc<QueryKey>, Arc<CacheEntry>> for EntryWeighter {
-    fn weight(&self, _: &Arc<QueryKey>, entry: &Arc<CacheEntry>) -> u64 {
+impl Weighter<EntryKey, Arc<CacheEntry>> for EntryWeighter {
+    fn weight(&self, _: &EntryKey, entry: &Arc<CacheEntry>) -> u64 {
         u64::from(entry.size()).max(MIN_WEIGHT)
     }
 }
@@ -305,11 +333,11 @@ impl Weighter<Arc<QueryKey>, Arc<CacheEntry>> for EntryWeighter {
 #[derive(Clone, Debug)]
 struct EvictionCounter(CacheMetrics);
 
-impl Lifecycle<Arc<QueryKey>, Arc<CacheEntry>> for EvictionCounter {
+impl Lifecycle<EntryKey, Arc<CacheEntry>> for EvictionCounter {
     type RequestState = ();
 
     // Only evictions call this hook; `on_evict` is also called for replaced entries.
-    fn before_evict(&self, (): &mut (), _: &Arc<QueryKey>, _: &mut Arc<CacheEntry>) {
+    fn before_evict(&self, (): &mut (), _: &EntryKey, _: &mut Arc<CacheEntry>) {
         self.0.evictions.inc();
     }
 }

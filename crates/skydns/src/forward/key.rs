@@ -5,7 +5,6 @@ use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use quick_cache::Equivalent;
 use wire::Upstream;
 
 use super::options;
@@ -30,7 +29,7 @@ impl QueryKey {
         self.query.options.is_empty() && !QUESTIONS_ONLY.contains(&self.query.kind.qtype)
     }
 
-    fn borrowed(&self) -> BorrowedQueryKey<'_> {
+    pub(super) fn borrowed(&self) -> BorrowedQueryKey<'_> {
         let UpstreamQuery {
             name,
             kind,
@@ -49,10 +48,11 @@ impl QueryKey {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BorrowedQueryKey<'a> {
     /// QNAME in wire format, in lower case.
-    name: &'a [u8],
-    kind: QueryKind,
-    options: &'a [u8],
-    upstreams: &'a UpstreamList,
+    pub(super) name: &'a [u8],
+    pub(super) kind: QueryKind,
+    /// EDNS options; see [`UpstreamQuery`].
+    pub(super) options: &'a [u8],
+    pub(super) upstreams: &'a UpstreamList,
 }
 
 impl<'a> BorrowedQueryKey<'a> {
@@ -77,25 +77,22 @@ impl<'a> BorrowedQueryKey<'a> {
             upstreams,
         })
     }
+}
 
-    fn matches_key(&self, key: &QueryKey) -> bool {
-        let query = &key.query;
-        self.kind == query.kind
-            && *self.name == *query.name
-            && *self.options == *query.options
-            && has_same_upstreams(self.upstreams, &key.upstreams)
+impl PartialEq for BorrowedQueryKey<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.name == other.name
+            && self.options == other.options
+            && has_same_upstreams(self.upstreams, other.upstreams)
     }
 }
+
+impl Eq for BorrowedQueryKey<'_> {}
 
 /// Compares two lists, which are mostly one and the same.
 fn has_same_upstreams(one: &UpstreamList, other: &UpstreamList) -> bool {
     Arc::ptr_eq(one, other) || one == other
-}
-
-impl Equivalent<Arc<QueryKey>> for BorrowedQueryKey<'_> {
-    fn equivalent(&self, key: &Arc<QueryKey>) -> bool {
-        self.matches_key(key)
-    }
 }
 
 impl Hash for BorrowedQueryKey<'_> {
@@ -109,7 +106,7 @@ impl Hash for BorrowedQueryKey<'_> {
 
 impl PartialEq for QueryKey {
     fn eq(&self, other: &Self) -> bool {
-        self.borrowed().matches_key(other)
+        self.borrowed() == other.borrowed()
     }
 }
 

@@ -5,22 +5,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wire::{Edns, Header, Message, Section, extended_error, flag, info, rcode, rtype};
+use wire::{
+    Edns, HEADER, Header, Message, Section, Upstream, extended_error, flag, info, rcode, rtype,
+};
 
 use super::CacheLimits;
-use super::metrics::{CacheMetrics, EntryGauge};
+use super::metrics::CacheSize;
 use super::rotation::RotatedRecords;
 use crate::external::STALE_TTL;
-use crate::forward::key::QueryKey;
+use crate::forward::key::{BorrowedQueryKey, QueryKey, UpstreamList};
+use crate::forward::query::QueryKind;
 use crate::forward::{UpstreamQuery, UpstreamReply, answer};
 
 /// Upper limit of a TTL in seconds, so that a mistake in a zone does not stay for more than a day.
 const MAX_TTL: u32 = 86_400;
 /// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
-/// Memory per entry for the table and the allocator, in octets, beyond the content. 10,000 replies
-/// with one address take 6 MB.
-const OVERHEAD: usize = 320;
+/// Memory per entry for the table, the reference counts and the allocator, in octets.
+const OVERHEAD: usize = 80;
 
 /// State of an entry, which decides how the entry is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,72 +36,106 @@ pub(super) enum EntryState {
     },
 }
 
-/// A reply and its lifetime.
+/// A reply, its lifetime, and the key of its query. The memory of the cache is mostly that of its
+/// entries, so nothing in an entry can be computed from the rest.
 #[derive(Debug)]
 pub(super) struct CacheEntry {
-    reply: Arc<UpstreamReply>,
-    /// Offsets of the TTLs in the message of the reply.
-    ttls: Box<[u16]>,
+    /// The reply without its OPT record. The name of its question is that of the key.
+    message: Box<[u8]>,
+    /// The OPT record of the reply.
+    opt: Option<Edns<Box<[u8]>>>,
     /// The addresses, if there are several.
     addresses: Option<Box<RotatedRecords>>,
-    /// Upper limit of the TTLs, in seconds.
-    max_ttl: u32,
+    /// The upstreams of the key.
+    upstreams: UpstreamList,
+    /// Index in `upstreams` of the one that replied.
+    upstream: u16,
+    kind: QueryKind,
+    /// Length of the query name in wire format, in octets.
+    name_length: u8,
+    /// RCODE, with the upper bits from the OPT record.
+    rcode: u16,
+    /// Whether the answer is negative, so that no TTL may exceed the lifetime.
+    negative: bool,
+    /// Time from `received` in which the reply is fresh, in seconds.
+    lifetime: u32,
     received: Instant,
-    lifetime: Duration,
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
     retry_at: AtomicU64,
-    /// Counts the entry and its size in the metrics until the entry is dropped.
-    counted: EntryGauge,
+    /// Counts the entry until it is dropped.
+    counted: Arc<CacheSize>,
 }
 
 impl CacheEntry {
-    /// Creates the entry for the reply to `query`; `None` if the reply must not be cached.
+    /// Creates the entry for the reply to `key`; `None` if the reply must not be cached.
     pub(super) fn new(
-        query: &UpstreamQuery,
-        reply: &Arc<UpstreamReply>,
-        metrics: &CacheMetrics,
+        key: &QueryKey,
+        reply: &UpstreamReply,
+        counted: &Arc<CacheSize>,
         now: Instant,
     ) -> Option<Self> {
         if reply.truncated {
             return None;
         }
-        let message = Message::parse(&reply.message).ok()?;
-        let lifetime = ReplyLifetime::of_message(&message, query.kind.qtype, reply.rcode)?;
-        let ttls: Vec<u16> = message
-            .records()
-            .filter_map(|record| u16::try_from(record.ttl_range().start).ok())
-            .collect();
-
+        let query = &key.query;
         let qtype = query.kind.qtype;
+        let parsed = Message::parse(&reply.message).ok()?;
+        let lifetime = ReplyLifetime::of_message(&parsed, qtype, reply.rcode)?;
+
         let addresses = matches!(qtype, rtype::A | rtype::AAAA)
-            .then(|| RotatedRecords::of_message(&message, &reply.message, qtype));
+            .then(|| RotatedRecords::of_message(&parsed, &reply.message, qtype));
+        let upstream = key
+            .upstreams
+            .iter()
+            .position(|one| *one == reply.upstream)?;
 
-        // The size of an entry counts against the limit of the cache.
-        let octets = reply.message.len() + 2 * ttls.len() + query.name().len();
-        let options = reply.opt.as_ref().map_or(0, |opt| opt.options.len());
-        let fixed = size_of::<Self>() + size_of::<UpstreamReply>() + size_of::<QueryKey>();
-        let size = octets + options + fixed + OVERHEAD;
+        // The upstream may have changed the case of the name.
+        let mut message = reply.message.clone();
+        message
+            .get_mut(HEADER..HEADER + query.name().len())?
+            .copy_from_slice(query.name());
 
-        Some(Self {
-            reply: Arc::clone(reply),
-            ttls: ttls.into(),
+        let entry = Self {
+            message,
+            opt: reply.opt.clone(),
             addresses: addresses.flatten().map(Box::new),
-            max_ttl: lifetime.max_ttl,
+            upstreams: Arc::clone(&key.upstreams),
+            upstream: u16::try_from(upstream).ok()?,
+            kind: query.kind,
+            name_length: u8::try_from(query.name().len()).ok()?,
+            rcode: reply.rcode,
+            negative: lifetime.negative,
+            lifetime: lifetime.seconds,
             received: now,
-            lifetime: Duration::from_secs(lifetime.seconds.into()),
             retry_at: AtomicU64::new(0),
-            counted: metrics.count_entry(u32::try_from(size).unwrap_or(u32::MAX)),
-        })
+            counted: Arc::clone(counted),
+        };
+        entry.counted.add_entry(entry.size());
+        Some(entry)
     }
 
-    /// Size of the entry in memory, in octets.
+    /// The key of the query, which is without EDNS options.
+    pub(super) fn key(&self) -> BorrowedQueryKey<'_> {
+        let end = HEADER + usize::from(self.name_length);
+        BorrowedQueryKey {
+            name: self.message.get(HEADER..end).unwrap_or_default(),
+            kind: self.kind,
+            options: &[],
+            upstreams: &self.upstreams,
+        }
+    }
+
+    /// Size of the entry in memory, in octets. The size counts against the limit of the cache.
     pub(super) fn size(&self) -> u32 {
-        self.counted.size()
+        let options = self.opt.as_ref().map_or(0, |opt| opt.options.len());
+        let addresses = self.addresses.as_ref().map_or(0, |one| size_of_val(&**one));
+        let size = size_of::<Self>() + self.message.len() + options + addresses + OVERHEAD;
+        u32::try_from(size).unwrap_or(u32::MAX)
     }
 
     pub(super) fn rcode(&self) -> u16 {
-        self.reply.rcode
+        self.rcode
     }
 
     /// Current state of the entry; `None` if the upstreams must be queried first.
@@ -122,12 +158,12 @@ impl CacheEntry {
         now: Instant,
     ) -> Option<EntryState> {
         let age = self.age_at(now);
-        if age < self.lifetime {
+        if age < self.lifetime() {
             let seconds = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
             return Some(EntryState::Fresh(seconds));
         }
 
-        let usable = age < self.lifetime.saturating_add(limits.stale);
+        let usable = age < self.lifetime().saturating_add(limits.stale);
         usable.then_some(EntryState::Stale { due: false })
     }
 
@@ -152,6 +188,10 @@ impl CacheEntry {
             .is_ok()
     }
 
+    fn lifetime(&self) -> Duration {
+        Duration::from_secs(self.lifetime.into())
+    }
+
     fn age_at(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.received)
     }
@@ -170,12 +210,12 @@ impl CacheEntry {
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
-        let message = &self.reply.message;
+        let message = &self.message;
         let written = if let (EntryState::Stale { .. }, Some(edns)) = (state, &query.edns) {
             let opt = self.stale_opt(edns.dnssec_ok);
             answer::append_answer(message, Some(opt.borrowed()), self.rcode(), query, out)
         } else {
-            let opt = self.reply.opt.as_ref().map(Edns::borrowed);
+            let opt = self.opt.as_ref().map(Edns::borrowed);
             answer::append_answer(message, opt, self.rcode(), query, out)
         };
 
@@ -190,8 +230,12 @@ impl CacheEntry {
     }
 
     /// The reply to `query` in this state.
-    pub(super) fn aged_reply(&self, state: EntryState, query: &UpstreamQuery) -> UpstreamReply {
-        let mut message = self.reply.message.clone();
+    pub(super) fn aged_reply(
+        &self,
+        state: EntryState,
+        query: &UpstreamQuery,
+    ) -> Option<UpstreamReply> {
+        let mut message = self.message.to_vec();
         self.write_age(state, &mut message);
 
         let expired = matches!(state, EntryState::Stale { .. });
@@ -199,22 +243,27 @@ impl CacheEntry {
         let opt = if expired {
             Some(self.stale_opt(query.kind.dnssec_ok))
         } else {
-            self.reply.opt.clone()
+            self.opt.clone()
         };
-        UpstreamReply {
-            message,
+        let header = Header::parse(&message).ok()?;
+        Some(UpstreamReply {
             opt,
-            upstream: self.reply.upstream.clone(),
+            rcode: self.rcode,
+            answers: header.counts[1],
             stale: expired,
-            ..*self.reply
-        }
+            ..UpstreamReply::bare(message, header, self.replied_upstream()?)
+        })
+    }
+
+    fn replied_upstream(&self) -> Option<&Upstream> {
+        self.upstreams.get(usize::from(self.upstream))
     }
 
     /// Counts the TTLs down in `message`, which begins as the reply does, and clears the flags that
     /// only a reply of the upstream itself may have.
     fn write_age(&self, state: EntryState, message: &mut [u8]) {
-        for at in &self.ttls {
-            let rest = message.get_mut(usize::from(*at)..);
+        for at in self.ttl_offsets() {
+            let rest = message.get_mut(at..);
             // A truncated answer lacks the last records.
             let Some(ttl) = rest.and_then(<[u8]>::first_chunk_mut) else {
                 break;
@@ -237,10 +286,26 @@ impl CacheEntry {
         .write_over(message);
     }
 
+    /// Offsets of the TTLs in the message.
+    fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
+        let message = Message::parse(&self.message).ok();
+        let records = message.into_iter().flat_map(|message| message.records());
+        records.map(|record| record.ttl_range().start)
+    }
+
     fn aged_ttl(&self, state: EntryState, ttl: u32) -> u32 {
         match state {
-            EntryState::Fresh(age) => ttl.min(self.max_ttl).saturating_sub(age),
+            EntryState::Fresh(age) => ttl.min(self.max_ttl()).saturating_sub(age),
             EntryState::Stale { .. } => STALE_TTL,
+        }
+    }
+
+    /// Upper limit of the TTLs, in seconds.
+    fn max_ttl(&self) -> u32 {
+        if self.negative {
+            self.lifetime
+        } else {
+            MAX_TTL
         }
     }
 
@@ -253,7 +318,7 @@ impl CacheEntry {
         };
         let error = extended_error(code, "");
 
-        let opt = match &self.reply.opt {
+        let opt = match &self.opt {
             Some(opt) => opt.borrowed(),
             None => Edns::ours(dnssec_ok),
         };
@@ -261,15 +326,21 @@ impl CacheEntry {
     }
 }
 
+impl Drop for CacheEntry {
+    fn drop(&mut self) {
+        self.counted.remove_entry(self.size());
+    }
+}
+
 fn as_milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time for which a reply is fresh, and the limit of its TTLs.
+/// The time for which a reply is fresh.
 struct ReplyLifetime {
     seconds: u32,
-    /// Upper limit of the TTLs of the records, in seconds.
-    max_ttl: u32,
+    /// Whether the answer is negative.
+    negative: bool,
 }
 
 impl ReplyLifetime {
@@ -284,20 +355,16 @@ impl ReplyLifetime {
         // An alias without a target of the type is a negative answer, too, and so is any answer to
         // a query for ANY.
         let positive = code == rcode::NOERROR && answers.any(|record| record.rtype == qtype);
-        let lifetime = if positive {
-            Self {
-                seconds: shortest.min(MAX_TTL),
-                max_ttl: MAX_TTL,
-            }
+        let seconds = if positive {
+            shortest.min(MAX_TTL)
         } else {
             let minimum = soa_minimum(message)?;
-            let seconds = shortest.min(minimum).min(MAX_NEGATIVE_TTL);
-            Self {
-                seconds,
-                max_ttl: seconds,
-            }
+            shortest.min(minimum).min(MAX_NEGATIVE_TTL)
         };
-        (lifetime.seconds > 0).then_some(lifetime)
+        (seconds > 0).then_some(Self {
+            seconds,
+            negative: !positive,
+        })
     }
 }
 

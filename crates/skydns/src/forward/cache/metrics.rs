@@ -1,5 +1,7 @@
 //! Metrics of the cache.
 
+use std::sync::Arc;
+
 use prometheus::{
     IntCounter, IntGauge, Registry, register_int_counter_with_registry,
     register_int_gauge_with_registry,
@@ -13,6 +15,12 @@ pub struct CacheMetrics {
     pub(super) misses: IntCounter,
     pub(super) stale: IntCounter,
     pub(super) evictions: IntCounter,
+    pub(super) size: Arc<CacheSize>,
+}
+
+/// The entries of the cache, and their memory.
+#[derive(Debug)]
+pub(super) struct CacheSize {
     pub(super) entries: IntGauge,
     pub(super) bytes: IntGauge,
 }
@@ -41,28 +49,33 @@ impl CacheMetrics {
                 "cache_evictions_total",
                 "Entries evicted from the cache to make room for others.",
             )?,
-            entries: register_gauge(
-                registry,
-                "cache_entries",
-                "Entries in the cache, including expired entries.",
-            )?,
-            bytes: register_gauge(
-                registry,
-                "cache_bytes",
-                "Memory used by cache entries, in octets.",
-            )?,
+            size: Arc::new(CacheSize {
+                entries: register_gauge(
+                    registry,
+                    "cache_entries",
+                    "Entries in the cache, including expired entries.",
+                )?,
+                bytes: register_gauge(
+                    registry,
+                    "cache_bytes",
+                    "Memory used by cache entries, in octets.",
+                )?,
+            }),
         })
     }
+}
 
-    /// Counts an entry of `size` octets until the returned guard is dropped.
-    pub(super) fn count_entry(&self, size: u32) -> EntryGauge {
+impl CacheSize {
+    /// Counts an entry of `size` octets.
+    pub(super) fn add_entry(&self, size: u32) {
         self.entries.inc();
         self.bytes.add(size.into());
-        EntryGauge {
-            entries: self.entries.clone(),
-            bytes: self.bytes.clone(),
-            size,
-        }
+    }
+
+    /// Counts the end of an entry of `size` octets.
+    pub(super) fn remove_entry(&self, size: u32) {
+        self.entries.dec();
+        self.bytes.sub(size.into());
     }
 }
 
@@ -72,26 +85,4 @@ fn register_counter(registry: &Registry, name: &str, help: &str) -> prometheus::
 
 fn register_gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntGauge> {
     register_int_gauge_with_registry!(format!("kubedns_forward_{name}"), help, registry)
-}
-
-/// Counts an entry until it is dropped.
-#[derive(Debug)]
-pub(super) struct EntryGauge {
-    entries: IntGauge,
-    bytes: IntGauge,
-    size: u32,
-}
-
-impl EntryGauge {
-    /// Size of the entry, in octets.
-    pub(super) fn size(&self) -> u32 {
-        self.size
-    }
-}
-
-impl Drop for EntryGauge {
-    fn drop(&mut self) {
-        self.entries.dec();
-        self.bytes.sub(self.size.into());
-    }
 }

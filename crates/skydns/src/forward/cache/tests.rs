@@ -142,7 +142,7 @@ fn cached_reply_answers_equal_queries() {
         subject.record(&ask, upstreams, &reply);
         assert!(subject.knows(&ask, upstreams), "{ask:?}");
     }
-    assert_eq!(subject.cache.metrics.entries.get(), 9);
+    assert_eq!(subject.cache.metrics.size.entries.get(), 9);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn client_specific_replies_are_not_cached() {
         subject.record(&ask, &here, &address(&ask).authority(SOA));
         assert!(!subject.knows(&ask, &here), "{ask:?}");
     }
-    assert_eq!(subject.cache.metrics.entries.get(), 0);
+    assert_eq!(subject.cache.metrics.size.entries.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,13 +282,13 @@ proptest! {
             let (ask, reply) = text(&format!("n{name}.test."), octets);
             subject.record(&ask, &here, &reply);
             names.insert(name);
-            let (count, bytes) = (subject.cache.metrics.entries.get(), subject.cache.metrics.bytes.get());
+            let (count, bytes) = (subject.cache.metrics.size.entries.get(), subject.cache.metrics.size.bytes.get());
             prop_assert!(usize::try_from(count).unwrap() <= entries.min(names.len()), "{count} entries");
             prop_assert!(usize::try_from(bytes).unwrap() <= entries * 1024, "{bytes} bytes");
         }
         let kept: Vec<_> = subject.cache.table.iter().map(|(_, entry)| i64::from(entry.size())).collect();
-        prop_assert_eq!(subject.cache.metrics.entries.get(), i64::try_from(kept.len()).unwrap());
-        prop_assert_eq!(subject.cache.metrics.bytes.get(), kept.iter().sum::<i64>());
+        prop_assert_eq!(subject.cache.metrics.size.entries.get(), i64::try_from(kept.len()).unwrap());
+        prop_assert_eq!(subject.cache.metrics.size.bytes.get(), kept.iter().sum::<i64>());
     }
 }
 

@@ -7,6 +7,7 @@ use testkit::query::Query as Ask;
 use testkit::reply::Reply as Answer;
 
 use super::*;
+use crate::forward::cache::CacheMetrics;
 use crate::forward::{ReplyCheck, check_reply};
 
 const SOA: &str = "test. 900 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
@@ -22,16 +23,18 @@ fn to(name: &str, rtype: &str) -> Answer {
     Answer::to(&Ask::new(name, rtype).id(7).wire())
 }
 
-fn metrics() -> CacheMetrics {
-    CacheMetrics::new(&Registry::new()).unwrap()
-}
-
 fn entry(query: &UpstreamQuery, wire: &[u8]) -> Option<CacheEntry> {
-    let upstream = SocketAddr::from(([192, 0, 2, 53], 53)).into();
+    let upstream: Upstream = SocketAddr::from(([192, 0, 2, 53], 53)).into();
     let ReplyCheck::Valid(reply) = check_reply(query, 7, &upstream, wire) else {
         return None;
     };
-    CacheEntry::new(query, &Arc::new(reply), &metrics(), Instant::now())
+
+    let key = QueryKey {
+        query: query.clone(),
+        upstreams: [upstream].into(),
+    };
+    let metrics = CacheMetrics::new(&Registry::new()).unwrap();
+    CacheEntry::new(&key, &reply, &metrics.size, Instant::now())
 }
 
 /// The answer that an entry gives to a query; `dnssec_ok` is the DO bit, `None` without EDNS.
@@ -76,7 +79,8 @@ type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
 
 fn check(cases: Vec<Lasting>) {
     for (what, rtype, wire, seconds) in cases {
-        let lifetime = entry(&query("x.test.", rtype), &wire).map(|entry| entry.lifetime.as_secs());
+        let lifetime =
+            entry(&query("x.test.", rtype), &wire).map(|entry| u64::from(entry.lifetime));
         assert_eq!(lifetime, seconds, "{what}");
     }
 }
@@ -342,6 +346,6 @@ proptest! {
         let was_readable = message::Message::parse(&octets).is_ok();
         prop_assert!(message::Message::parse(&out).is_ok() || !was_readable);
         prop_assert!(out.len() <= octets.len() + 17);
-        prop_assert!(entry.size() as usize > entry.reply.message.len());
+        prop_assert!(entry.size() as usize > entry.message.len());
     }
 }
