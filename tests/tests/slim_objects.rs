@@ -23,8 +23,8 @@ use tests::conformance::vector;
 /// A port: name, protocol, number.
 type Port = (String, String, i64);
 
-/// The objects of the recorded scenarios, and the EndpointSlices of the example cluster. The
-/// recordings have none, since kube-dns does not read EndpointSlices.
+/// The objects of the recorded scenarios and of the example cluster. Only the latter has
+/// EndpointSlices, since kube-dns does not read them.
 fn objects() -> Vec<Value> {
     let scenarios = vector::load_all().expect("the vectors");
     let recorded = scenarios.iter().flat_map(|scenario| {

@@ -48,7 +48,8 @@ pub(crate) struct Page {
     pub(crate) range: Range<usize>,
 }
 
-/// The body of a response with a single object.
+/// The body of a response with a single object. In the format protobuf it is JSON, too, which every
+/// client accepts: only lists and watches are large.
 pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
     if let Some(table) = table_of_one(format, object) {
         return json_line(&table);
@@ -126,7 +127,7 @@ fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     .into()
 }
 
-/// A bookmark event.
+/// A bookmark event: an object that has only a version, and the empty fields of its kind.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
         let object = json!({ "metadata": { "resourceVersion": version.to_string() } });
@@ -179,6 +180,7 @@ fn head(resource: Resource) -> String {
     )
 }
 
+/// The JSON text of an object without its opening brace, to follow [`head`].
 fn tail(object: &Object) -> &[u8] {
     object.item().get(1..).unwrap_or_default()
 }

@@ -61,7 +61,7 @@ pub(crate) fn routes(
             }
         },
     );
-    read.recover(|_| async { Ok::<_, Infallible>(Answer::nothing().into_response(None)) })
+    read.recover(|_| async { Ok::<_, Infallible>(Answer::not_found().into_response(None)) })
         .unify()
 }
 
@@ -95,7 +95,7 @@ async fn respond_to(api: &Api, path: &str, request: &Request) -> Response {
 
     let document = discovery::document(&parts);
     document
-        .map_or_else(Answer::nothing, |document| Answer::value(200, &document))
+        .map_or_else(Answer::not_found, |document| Answer::value(200, &document))
         .into_response(None)
 }
 

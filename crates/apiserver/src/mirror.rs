@@ -40,14 +40,14 @@ fn reconcile(registry: &Registry) {
     let (ours, others): (Vec<_>, Vec<_>) = slices
         .iter()
         .partition(|slice| slice.label(MANAGER_LABEL) == Some(MANAGER));
-    let kept: BTreeSet<(&str, Option<&str>)> = others
+    let managed_elsewhere: BTreeSet<(&str, Option<&str>)> = others
         .iter()
         .map(|slice| (slice.namespace(), slice.label(SERVICE_LABEL)))
         .collect();
     let endpoints = registry.store.list(Resource::Endpoints).objects;
     let mirrored = endpoints.iter().filter(|object| {
         object.label(SKIP_LABEL) != Some("true")
-            && !kept.contains(&(object.namespace(), Some(object.name())))
+            && !managed_elsewhere.contains(&(object.namespace(), Some(object.name())))
     });
     let wanted: BTreeMap<String, EndpointSlice> = mirrored
         .flat_map(|object| mirror(object))
@@ -64,6 +64,7 @@ fn reconcile(registry: &Registry) {
             slice.name(),
         )));
     }
+    // An update without a difference is no change, so the writes do not cause another round.
     for slice in wanted.values() {
         write(registry, slice);
     }

@@ -1,5 +1,6 @@
-//! The schema of each kind is its k8s-openapi type. Conversion through the type rejects values of
-//! the wrong type and finds unknown fields. [`complete`] also sets the defaults of kube-apiserver.
+//! The schema of each kind but pods and custom resources is its k8s-openapi type. Conversion through
+//! the type rejects values of the wrong type and finds unknown fields. [`complete`] also sets the
+//! defaults of kube-apiserver.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -32,7 +33,7 @@ pub(crate) struct Write<'a> {
     pub(crate) unknown: Unknown,
 }
 
-/// Completes the object. A cluster IP of one of `services` is not allocated again.
+/// Validates the object, handles its unknown fields, and sets its defaults. A cluster IP of one of `services` is not allocated again.
 pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, Status> {
     match write.resource {
         Resource::ConfigMaps => complete_typed::<ConfigMap>(write, |_, _| Ok(())),
@@ -129,13 +130,6 @@ fn default_endpoints(endpoints: &mut Endpoints) {
 }
 
 fn default_slice(slice: &mut EndpointSlice) {
-    for endpoint in &mut slice.endpoints {
-        endpoint
-            .conditions
-            .get_or_insert_default()
-            .ready
-            .get_or_insert(true);
-    }
     for port in slice.ports.iter_mut().flatten() {
         port.protocol.get_or_insert_with(default_protocol);
         port.name.get_or_insert_default();
@@ -194,8 +188,8 @@ mod tests {
             (
                 Resource::EndpointSlices,
                 json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["10.0.0.1"] }] }),
-                "/endpoints/0/conditions",
-                json!({ "ready": true }),
+                "/endpoints/0",
+                json!({ "addresses": ["10.0.0.1"] }),
             ),
             (
                 Resource::EndpointSlices,

@@ -57,9 +57,13 @@ impl WatchQuery {
             .version("resourceVersion")?
             .filter(|version| *version > 0);
         let bookmarks = query.flag("allowWatchBookmarks");
-        if !query.text("resourceVersionMatch").is_empty()
-            || !query.text("sendInitialEvents").is_empty()
-        {
+        // As a kube-apiserver without the feature WatchList.
+        if !query.text("sendInitialEvents").is_empty() {
+            return Err(invalid_options(
+                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+            ));
+        }
+        if !query.text("resourceVersionMatch").is_empty() {
             return Err(invalid_options(
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));

@@ -19,6 +19,6 @@ pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<RunningAp
 }
 
 /// Serves the objects of `cluster` on a free port of loopback until the returned value is dropped.
-pub fn anywhere(cluster: &Cluster) -> anyhow::Result<RunningApiServer> {
+pub fn start_on_free_port(cluster: &Cluster) -> anyhow::Result<RunningApiServer> {
     start((Ipv4Addr::LOCALHOST, 0).into(), cluster)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Distribution {
     /// Number of durations.
     pub count: usize,
-    /// The median.
+    /// The 50th percentile.
     pub p50: f64,
     /// The 99th percentile.
     pub p99: f64,

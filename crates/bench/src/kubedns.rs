@@ -24,7 +24,8 @@ const LOOKS: usize = 5;
 /// The pause between two readings.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// kubedns with these addresses of DNS and status, and with `upstreams`.
+/// The program kubedns: DNS on the port of `address`, health and status on the port of `status`, and
+/// `upstreams` as its upstreams.
 pub(crate) fn program(
     bench: &Bench,
     address: SocketAddr,
@@ -129,7 +130,7 @@ impl Kubedns {
         while !probe::leads_to(self.address, name, addresses, ANSWER).await {
             self.process.check().map_err(Error::msg)?;
             if begun.elapsed() > PATIENCE {
-                bail!("kubedns does not answer {name} within {PATIENCE:?}");
+                bail!("kubedns has not given the right answer for {name} within {PATIENCE:?}");
             }
             tokio::time::sleep(PAUSE).await;
         }

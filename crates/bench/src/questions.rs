@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn question_kinds_have_distinct_names() {
+    fn query_files_are_complete() {
         let cluster = Cluster::generate(20, 1);
         let directory = tempfile::tempdir().unwrap();
         for kind in Kind::ALL {

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use foldhash::quality::RandomState;
 
-/// The progress of the lists of one kind, by object key.
+/// The progress of the lists of one kind of objects. `K` is the key of an object.
 #[derive(Debug)]
 pub(crate) struct RelistTracker<K> {
     /// The known objects that the current list has not contained yet; `None` between lists.
@@ -44,8 +44,8 @@ impl<K: Hash + Eq> RelistTracker<K> {
         self.unseen.take().unwrap_or_default().into_iter().collect()
     }
 
-    /// Whether a list has ever begun. From then on, a feed keeps the objects up to date. Objects of
-    /// a snapshot file have no feed.
+    /// Whether a list has ever begun, and a feed keeps the objects up to date since then. Objects
+    /// that were only read from a snapshot file are not followed.
     pub(crate) fn is_followed(&self) -> bool {
         self.begun
     }

@@ -1,8 +1,8 @@
 //! Rules for external names: the keys `filterTypes`, `deniedNames`, `bogusPriv` and
 //! `rebindProtection`.
 //!
-//! kubedns answers these queries itself: the first three keys before an upstream is asked, the last
-//! after its reply. Names of the cluster and names in `hosts` and `aliases` are never subject to a
+//! kubedns itself answers the queries to which a rule applies. It applies the first three keys before
+//! it queries an upstream, and the last key to the reply of the upstream. Names of the cluster and names in `hosts` and `aliases` are never subject to a
 //! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +69,9 @@ pub(crate) enum RuleError {
     /// The domain is not a domain name.
     #[error("invalid domain name: {0:?}")]
     Domain(String),
+    /// The domain is the root where only a part of all names is accepted.
+    #[error("\".\", all names, is not accepted here: name a domain")]
+    AllNames,
     /// Two keys are equal apart from case and a trailing dot.
     #[error("{0:?} is listed twice")]
     Twice(String),
@@ -132,9 +135,9 @@ pub(crate) fn parse_filter_types(
 pub(crate) fn parse_denied_names(
     raw: BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, DeniedAnswer>, RuleError> {
-    // Without any name there is nothing to resolve, so `.` is a mistake.
+    // `.` would deny all external names, which can only be a mistake.
     if raw.contains_key(ALL_NAMES) {
-        return Err(RuleError::Domain(ALL_NAMES.to_owned()));
+        return Err(RuleError::AllNames);
     }
     parse_domains(raw, |written, answer| {
         answer
@@ -151,13 +154,16 @@ pub(crate) fn parse_rebind_protection(raw: RebindFields) -> Result<RebindProtect
 
     let mut except = BTreeSet::new();
     for written in raw.except {
-        let domain = normalized_domain(&written).filter(|domain| domain != ALL_NAMES);
-        except.insert(domain.ok_or(RuleError::Domain(written))?);
+        let domain = normalized_domain(&written).ok_or(RuleError::Domain(written))?;
+        if domain == ALL_NAMES {
+            return Err(RuleError::AllNames);
+        }
+        except.insert(domain);
     }
     Ok(RebindProtection { except })
 }
 
-/// Parses a truth value; a text without any word is false.
+/// Parses a truth value; blank text is false.
 pub(crate) fn parse_truth(text: &str) -> Result<bool, RuleError> {
     match text.trim() {
         "true" => Ok(true),

@@ -41,7 +41,7 @@ pub fn installed(untested: &str) -> Option<PathBuf> {
         .map(|folder| folder.join("etcd"))
         .find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("SKIPPED: etcd (package etcd-server) is not installed, so {untested} NOT tested");
+        eprintln!("SKIPPED: etcd (package etcd-server) is not installed. NOT tested: {untested}");
     }
     found
 }

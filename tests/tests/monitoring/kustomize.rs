@@ -9,7 +9,7 @@ use tests::manifests::render::{combine, label, render, rendered, root};
 const DEPLOYMENT: &str = "Deployment/kube-dns";
 const MONITOR: &str = "PodMonitor/kube-dns";
 
-/// The objects by label, such as `PodMonitor/kube-dns`.
+/// The objects by kind and name, such as `PodMonitor/kube-dns`.
 fn by_label(objects: Vec<Value>) -> BTreeMap<String, Value> {
     objects
         .into_iter()

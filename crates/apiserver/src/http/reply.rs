@@ -70,7 +70,7 @@ impl Answer {
     }
 
     /// The answer for an unknown path, as plain text.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn not_found() -> Self {
         let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
         Self {
             content_type,

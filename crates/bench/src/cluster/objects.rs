@@ -1,4 +1,4 @@
-//! The objects of the cluster in the form of an API server, with labels, owners and managed fields.
+//! The objects of the cluster as an API server sends them, with labels, owners and managed fields.
 //! Skipping these fields is part of the measured work.
 
 use std::net::Ipv4Addr;

@@ -36,7 +36,7 @@ const NAMES: usize = 1000;
 /// Measures a quiet period, a large Service that changes every second, and a thousand rolling
 /// Deployments.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Vec<Churn>> {
-    let api = api::anywhere(cluster)?;
+    let api = api::start_on_free_port(cluster)?;
     let large = large();
     api.store
         .set(large.object())

@@ -31,7 +31,7 @@ type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 /// Measures kubedns, the echo server with and without batches, hickory-server, NSD and Knot DNS if
 /// they are installed, and the servers of `BENCH_PEERS`.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
-    let api = api::anywhere(cluster)?;
+    let api = api::start_on_free_port(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     let servers = servers(bench, cluster, &kubedns).await?;
     let mut files = Vec::new();

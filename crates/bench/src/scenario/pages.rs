@@ -38,7 +38,7 @@ const SIP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Measures without readers, and with readers of each page.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Pages> {
-    let api = api::anywhere(cluster)?;
+    let api = api::start_on_free_port(cluster)?;
     let upstream = Upstream::answering("192.0.2.1").await;
     let kubedns = Kubedns::start(bench, &api, cluster, &[upstream.addr()]).await?;
     let resident = kubedns.settled_usage().await?.resident;

@@ -71,7 +71,7 @@ pub(super) async fn check_names(
         domain: options.domain.first.bare(),
     };
 
-    // A later query may be for what an earlier answer contains.
+    // In this order: later queries use addresses from earlier answers.
     let kubernetes = names.check_cluster_ip(services.kubernetes).await;
     let srv = names.check_named_port().await;
     let pointer = names.check_pointer(kubernetes.address).await;
@@ -146,15 +146,23 @@ impl NameChecks<'_> {
         })
     }
 
-    /// Queries A, and AAAA if A is NODATA.
+    /// Queries A, and AAAA if A is NODATA: a Service with IPv6 alone has no A record, and its name
+    /// exists.
     async fn query_addresses(&self, name: &str) -> Result<AddressAnswer, QueryFailure> {
-        // A Service with IPv6 alone has no A record, and its name exists.
-        let answer = match self.query(name, RecordType::A).await {
+        match self.query_addresses_of_type(name, RecordType::A).await {
             Err(failure) if failure.rcode == Some(ResponseCode::NoError) => {
-                self.query(name, RecordType::AAAA).await?
+                self.query_addresses_of_type(name, RecordType::AAAA).await
             }
-            answer => answer?,
-        };
+            answer => answer,
+        }
+    }
+
+    async fn query_addresses_of_type(
+        &self,
+        name: &str,
+        record_type: RecordType,
+    ) -> Result<AddressAnswer, QueryFailure> {
+        let answer = self.query(name, record_type).await?;
         Ok(AddressAnswer {
             addresses: answer.records.iter().filter_map(RData::ip_addr).collect(),
             time: answer.time,
@@ -166,7 +174,15 @@ impl NameChecks<'_> {
     async fn check_cluster_ip(&self, known: Option<IpAddr>) -> AddressCheck {
         const KIND: &str = "a cluster IP";
         let name = format!("kubernetes.default.svc.{}", self.domain);
-        let answer = match self.query_addresses(&name).await {
+        // A dual-stack Service has addresses of both types. The API server names one of them first.
+        let queried = match known {
+            Some(known) => {
+                self.query_addresses_of_type(&name, address_type(known))
+                    .await
+            }
+            None => self.query_addresses(&name).await,
+        };
+        let answer = match queried {
             Ok(answer) => answer,
             Err(failure) => {
                 return AddressCheck {
@@ -219,7 +235,7 @@ impl NameChecks<'_> {
     async fn check_pointer(&self, address: Option<IpAddr>) -> CheckLine {
         const KIND: &str = "the name of an address";
         let Some(address) = address else {
-            let text = "the PTR record of a cluster IP: there is none to ask for";
+            let text = "the name of an address: no cluster IP is known";
             return CheckLine::skipped(GROUP, text);
         };
 
@@ -278,16 +294,21 @@ impl NameChecks<'_> {
         // Any address has such a name, unless pods are verified or disabled.
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
-        let record_type = if address.is_ipv4() {
-            RecordType::A
-        } else {
-            RecordType::AAAA
-        };
+        match self.query(&name, address_type(address)).await {
+            Ok(RecordAnswer { records, time }) => {
+                let addresses: Vec<IpAddr> = records.iter().filter_map(RData::ip_addr).collect();
+                if addresses == [address] {
+                    let time = milliseconds(time);
+                    let text = format!("{KIND}: {name} is {address} ({time})");
+                    return CheckLine::passed(GROUP, text);
+                }
 
-        match self.query(&name, record_type).await {
-            Ok(RecordAnswer { time, .. }) => {
-                let time = milliseconds(time);
-                CheckLine::passed(GROUP, format!("{KIND}: {name} is {address} ({time})"))
+                let found = join_texts(&addresses);
+                let text = format!("{KIND}: {name} is {found}, and its name says {address}");
+                CheckLine::failed(GROUP, text).with_advice(
+                    format!("Ask why: kube-dns explain {name}."),
+                    "a-name-is-missing",
+                )
             }
             Err(failure) if failure.rcode == Some(ResponseCode::NXDomain) => CheckLine::skipped(
                 GROUP,
@@ -318,7 +339,7 @@ impl NameChecks<'_> {
 
 /// A failed check of a cluster name.
 fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
-    // The RCODE tells the cause apart: cluster names are REFUSED until the first lists are
+    // The RCODE shows the cause. For example, cluster names are REFUSED until the first lists are
     // complete.
     let section = match failure.rcode {
         Some(ResponseCode::Refused) => "not-synced",
@@ -331,9 +352,23 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
         None => "See above which part does not answer.".to_owned(),
     };
 
-    CheckLine::failed(GROUP, format!("{kind}: {name} is not answered"))
+    let found = if failure.is_negative_answer() {
+        "has no records"
+    } else {
+        "is not answered"
+    };
+    CheckLine::failed(GROUP, format!("{kind}: {name} {found}"))
         .with_detail(failure.words.as_str())
         .with_advice(action, section)
+}
+
+/// The type of the records that hold `address`.
+fn address_type(address: IpAddr) -> RecordType {
+    if address.is_ipv4() {
+        RecordType::A
+    } else {
+        RecordType::AAAA
+    }
 }
 
 fn join_texts<T: ToString>(values: &[T]) -> String {

@@ -38,7 +38,7 @@ pub(super) enum IdentityError {
     Mismatch,
     #[error("client certificate and client key must be given together")]
     Half,
-    #[error("the read times out")]
+    #[error("reading took too long")]
     Hangs,
 }
 
@@ -74,9 +74,10 @@ impl PemPair {
     }
 }
 
-/// A loaded certificate; `None` before a plugin has provided one.
+/// A certificate and its key, in use since the last attempt to load them.
 #[derive(Debug)]
 struct LoadedKey {
+    /// `None` before a plugin has provided one.
     key: Option<Arc<CertifiedKey>>,
     /// The time of the last attempt to load it.
     loaded: Instant,

@@ -172,7 +172,7 @@ impl Index {
         tracing::info!(node = %key, zone = name.unwrap_or_default(), "zone of this node");
         // Any headless Service may answer with other addresses now.
         for key in self.store.keys() {
-            self.mark_endpoints_outdated(&key);
+            self.mark_endpoint_records_outdated(&key);
         }
         self.options.records.preferred_zone = zone;
     }
@@ -249,7 +249,7 @@ impl Index {
         key: &ObjectKey,
         change: impl FnOnce(&mut ObjectStore, &ObjectKey),
     ) {
-        self.mark_endpoints_outdated(key);
+        self.mark_endpoint_records_outdated(key);
         change(&mut self.store, key);
         self.note_objects_changed();
     }
@@ -291,7 +291,7 @@ impl Index {
         }
 
         for key in self.store.keys() {
-            self.mark_endpoints_outdated(&key);
+            self.mark_endpoint_records_outdated(&key);
         }
         self.source = Some(source);
         self.in_force.send_replace(self.source);

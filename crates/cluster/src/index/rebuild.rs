@@ -15,7 +15,7 @@ use crate::snapshot::ExternalZone;
 impl Index {
     /// Marks the records of the Service `key` as outdated, if they depend on endpoints. Must be
     /// called before the endpoints change.
-    pub(super) fn mark_endpoints_outdated(&mut self, key: &ObjectKey) {
+    pub(super) fn mark_endpoint_records_outdated(&mut self, key: &ObjectKey) {
         let depend = match self.store.service(key) {
             Some(service) => self.options.records.depend_on_endpoints(&service),
             None => false,
@@ -159,7 +159,7 @@ fn replace_pointers(
     new: &[(IpAddr, Pointer)],
 ) {
     for gone in old {
-        // What stays is left alone, because each change copies a part of the shared map.
+        // Records in both lists are not touched: each change copies a part of the shared map.
         if new.binary_search(gone).is_ok() {
             continue;
         }
@@ -187,7 +187,7 @@ fn replace_pointers(
             None => Vec::new(),
         };
         owners.push(pointer.clone());
-        // The oldest Service comes first, whatever the order of events.
+        // `Pointer` is ordered by the age of the Service, so the order of events does not matter.
         owners.sort_unstable();
         owners.dedup();
         reverse.insert(*ip, owners.into());

@@ -198,7 +198,7 @@ async fn expired_name_is_looked_up_again() {
 }
 
 #[tokio::test]
-async fn changed_resolv_conf_is_used_at_once() {
+async fn changed_resolv_conf_is_used() {
     let kubedns = serving(&[], 1).await;
     let dead =
         Upstream::start(|asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("REFUSED")))

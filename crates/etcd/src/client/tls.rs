@@ -67,7 +67,7 @@ impl EtcdTlsFiles {
         };
 
         let mut roots = RootCertStore::empty();
-        // One malformed certificate of the system must not stop all others.
+        // One malformed certificate, of the file or of the system, must not stop all others.
         match roots.add_parsable_certificates(authorities) {
             (0, _) => Err(TlsError::NoAuthorities),
             _ => Ok(roots),

@@ -18,7 +18,7 @@ const ZONE: &str = "/skydns/local/skydns";
 
 #[tokio::test]
 async fn keys_and_changes_are_followed() {
-    let Some(etcd) = Etcd::start("following the keys of a zone is").await else {
+    let Some(etcd) = Etcd::start("following the keys of a zone").await else {
         return;
     };
     let value = r#"{"host":"10.0.0.1"}"#;
@@ -50,7 +50,7 @@ async fn keys_and_changes_are_followed() {
 /// A list of 2500 keys takes three pages.
 #[tokio::test]
 async fn zone_of_many_pages_is_listed() {
-    let Some(etcd) = Etcd::start("listing in pages is").await else {
+    let Some(etcd) = Etcd::start("listing in pages").await else {
         return;
     };
     for chunk in 0..25 {
@@ -65,7 +65,7 @@ async fn zone_of_many_pages_is_listed() {
 
 #[tokio::test]
 async fn outage_keeps_records_and_revision() {
-    let Some(mut etcd) = Etcd::start("an outage of etcd is").await else {
+    let Some(mut etcd) = Etcd::start("an outage of etcd").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), r#"{"host":"10.0.0.1"}"#)
@@ -93,7 +93,7 @@ async fn outage_keeps_records_and_revision() {
 
 #[tokio::test]
 async fn compacted_history_is_listed_again() {
-    let Some(etcd) = Etcd::start("compaction is").await else {
+    let Some(etcd) = Etcd::start("compaction").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/old"), "{}").await;
@@ -116,7 +116,7 @@ async fn compacted_history_is_listed_again() {
 
 #[tokio::test]
 async fn new_etcd_is_listed_again() {
-    let Some(mut etcd) = Etcd::start("another history is").await else {
+    let Some(mut etcd) = Etcd::start("another history").await else {
         return;
     };
     for key in ["a", "b", "c"] {
@@ -182,7 +182,7 @@ async fn muted_watch_is_replaced() {
         (&["delete web", "put new"], &["db", "new"]),
     ];
     for (changes, expected) in cases {
-        let Some(etcd) = Etcd::start("a muted watch of etcd is").await else {
+        let Some(etcd) = Etcd::start("a muted watch of etcd").await else {
             return;
         };
         for key in ["web", "db"] {
@@ -216,7 +216,7 @@ async fn muted_watch_is_replaced() {
 /// The watches are confirmed, and no event ever arrives.
 #[tokio::test]
 async fn zone_without_working_watch_is_listed() {
-    let Some(etcd) = Etcd::start("an etcd without working watches is").await else {
+    let Some(etcd) = Etcd::start("an etcd without working watches").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
@@ -239,7 +239,7 @@ async fn zone_without_working_watch_is_listed() {
 /// Changes elsewhere in etcd, and changes that the watch has reported, are no missed changes.
 #[tokio::test]
 async fn quiet_watch_is_kept() {
-    let Some(etcd) = Etcd::start("a quiet watch of etcd is").await else {
+    let Some(etcd) = Etcd::start("a quiet watch of etcd").await else {
         return;
     };
     let relay = Relay::open(etcd.address).await;
@@ -271,7 +271,7 @@ async fn quiet_watch_is_kept() {
 
 #[tokio::test]
 async fn large_zone_returns_when_smaller() {
-    let Some(etcd) = Etcd::start("a zone that is too large is").await else {
+    let Some(etcd) = Etcd::start("a zone that is too large").await else {
         return;
     };
     for key in ["a", "b", "c"] {
@@ -360,7 +360,7 @@ async fn hung_password_file_is_failure() {
 
 #[tokio::test]
 async fn tls_verifies_etcd() {
-    let Some(etcd) = Etcd::start("TLS with etcd is").await else {
+    let Some(etcd) = Etcd::start("TLS with etcd").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;

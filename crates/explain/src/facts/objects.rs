@@ -1,4 +1,4 @@
-//! Looks up Services and endpoints in the published objects, on the thread of the reader.
+//! Looks up Services and endpoints in the published objects, on the thread that explains a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -150,12 +150,14 @@ impl ObjectLookup {
             // Addresses that are not ready count as well: they are what the user asks about.
             let endpoints = view.service_endpoints(&service.key);
             let members = all_members(&endpoints);
-            let Some(member) = members.iter().find(|member| member.ip == address) else {
+            // An address in several subsets or slices has records if it is ready in one of them.
+            let of_address = members.iter().filter(|member| member.ip == address);
+            let Some(ready) = of_address.map(|member| member.ready).max() else {
                 continue;
             };
             found.push(BackedService {
                 service: FoundService::find(view, &service.key, None),
-                ready: member.ready,
+                ready,
             });
         }
         found.sort_by(|a, b| a.service.object.key.cmp(&b.service.object.key));

@@ -136,7 +136,7 @@ pub(crate) fn warn_of_lost_zones(
 fn lost_zone_note(lost: &LostZone, is_loaded: bool) -> CodedNote {
     let LostZone { domain, reason } = lost;
     let text = if is_loaded {
-        format!("the zone {domain} is not followed now, its later changes are unknown: {reason}")
+        format!("the zone {domain} has no open watch, its changes do not arrive: {reason}")
     } else {
         format!("the zone {domain} cannot be loaded: {reason}")
     };

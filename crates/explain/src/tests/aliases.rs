@@ -9,7 +9,7 @@ use super::transcript;
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
     let inside = |name: &str| format!("{name}.apps.svc.cluster.local");
-    cluster.service(&mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]));
+    cluster.add_service(&mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]));
     for (name, target) in [
         ("shop", "web"),
         ("one", "two"),
@@ -17,29 +17,29 @@ fn cluster() -> Cluster {
         ("gone", "nothing"),
         ("unready", "queue"),
     ] {
-        cluster.service(&mk_external_name("apps", name, &inside(target)));
+        cluster.add_service(&mk_external_name("apps", name, &inside(target)));
     }
-    cluster.service(&mk_external_name("apps", "intranett", "intranet"));
-    cluster.service(&mk_external_name("pair", "inside", &inside("web")));
-    cluster.service(&mk_external_name("pair", "outside", "www.example.com"));
-    cluster.service(&mk_headless("apps", "queue", &["amqp:5672"]));
+    cluster.add_service(&mk_external_name("apps", "intranett", "intranet"));
+    cluster.add_service(&mk_external_name("pair", "inside", &inside("web")));
+    cluster.add_service(&mk_external_name("pair", "outside", "www.example.com"));
+    cluster.add_service(&mk_headless("apps", "queue", &["amqp:5672"]));
     for at in 0..12 {
         let name = format!("long-{at}");
-        cluster.service(&mk_external_name(
+        cluster.add_service(&mk_external_name(
             "apps",
             &name,
             &inside(&format!("long-{}", at + 1)),
         ));
     }
-    cluster.service(&mk_cluster_ip(
+    cluster.add_service(&mk_cluster_ip(
         "apps",
         "long-12",
         &["10.96.0.12"],
         &["http:80"],
     ));
     for name in ["blue", "green"] {
-        cluster.service(&mk_headless("pair", name, &["http:80"]));
-        cluster.endpoints(&mk_endpoints("pair", name, &["10.244.1.9"], &["http:80"]));
+        cluster.add_service(&mk_headless("pair", name, &["http:80"]));
+        cluster.add_endpoints(&mk_endpoints("pair", name, &["10.244.1.9"], &["http:80"]));
     }
     cluster.sync();
     cluster
@@ -88,21 +88,21 @@ fn federated_alias_is_external_alias() {
 #[test]
 fn wildcard_lists_shared_address_once() {
     let mut cluster = Cluster::with_everything();
-    cluster.service(&mk_cluster_ip(
+    cluster.add_service(&mk_cluster_ip(
         "shared",
         "web",
         &["10.96.0.99"],
         &["http:80"],
     ));
-    cluster.service(&mk_cluster_ip(
+    cluster.add_service(&mk_cluster_ip(
         "shared",
         "web-old",
         &["10.96.0.99"],
         &["http:80"],
     ));
     for name in ["blue", "green"] {
-        cluster.service(&mk_headless("shared", name, &["http:80"]));
-        cluster.endpoints(&mk_endpoints("shared", name, &["10.244.1.9"], &["http:80"]));
+        cluster.add_service(&mk_headless("shared", name, &["http:80"]));
+        cluster.add_endpoints(&mk_endpoints("shared", name, &["10.244.1.9"], &["http:80"]));
     }
     cluster.index.publish();
     let words = "*.*.shared.svc.cluster.local.";

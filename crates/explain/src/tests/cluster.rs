@@ -1,4 +1,4 @@
-//! A small cluster with every kind of object, held in an index.
+//! A small cluster with every kind of Service, held in an index.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// A cluster with every kind of object.
+    /// A cluster with every kind of Service.
     pub(super) fn with_everything() -> Self {
         Self::with_everything_and(IndexOptions::default())
     }
@@ -97,32 +97,32 @@ impl Cluster {
             .index
             .set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
         for service in services() {
-            cluster.service(&service);
+            cluster.add_service(&service);
         }
         for endpoints in endpoints() {
-            cluster.endpoints(&endpoints);
+            cluster.add_endpoints(&endpoints);
         }
         cluster.sync();
         cluster
     }
 
-    pub(super) fn service(&mut self, service: &Value) {
+    pub(super) fn add_service(&mut self, service: &Value) {
         let service = Service::from_api(&service.to_string()).unwrap().object;
         self.index.apply(Event::Service(Change::Apply(service)));
     }
 
-    pub(super) fn endpoints(&mut self, endpoints: &Value) {
+    pub(super) fn add_endpoints(&mut self, endpoints: &Value) {
         let endpoints = Endpoints::from_api(&endpoints.to_string()).unwrap().object;
         self.index.apply(Event::Endpoints(Change::Apply(endpoints)));
     }
 
-    pub(super) fn slice(&mut self, slice: &Value) {
+    pub(super) fn add_slice(&mut self, slice: &Value) {
         let slice = EndpointSlice::from_api(&slice.to_string()).unwrap().object;
         self.index.apply(Event::EndpointSlice(Change::Apply(slice)));
     }
 
     /// Adds stub domains to the configuration, each with one server.
-    pub(super) fn stub_domains(&mut self, domains: &[(&str, &str)]) {
+    pub(super) fn add_stub_domains(&mut self, domains: &[(&str, &str)]) {
         let mut config = (*self.server.config.config).clone();
         for (domain, server) in domains {
             config
@@ -264,7 +264,7 @@ fn endpoints() -> Vec<Value> {
         with_annotations(web, &changed),
         mk_endpoints("prod", "web", &["10.244.4.1"], &["http:8080"]),
         mk_unready(("apps", "db"), &ready, &not_ready, "sql:5432"),
-        mk_unready(("apps", "queue"), &[], &["10.244.1.30"], "sql:5432"),
+        mk_unready(("apps", "queue"), &[], &["10.244.1.30"], "amqp:5672"),
         mk_unready(("apps", "early"), &[], &["10.244.1.40"], "sql:5432"),
         mk_endpoints("apps", "ghost", &["10.244.1.50"], &["http:80"]),
     ]
@@ -274,13 +274,13 @@ fn endpoints() -> Vec<Value> {
 pub(super) fn sliced() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.source = EndpointsSource::EndpointSlices;
-    cluster.service(&mk_headless("apps", "many", &["http:80"]));
+    cluster.add_service(&mk_headless("apps", "many", &["http:80"]));
     for slice in 0..3 {
         let addresses: Vec<String> = (0..100)
             .map(|host| format!("10.244.{slice}.{host}"))
             .collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-        cluster.slice(&mk_endpoint_slice(
+        cluster.add_slice(&mk_endpoint_slice(
             "apps",
             "many",
             &slice.to_string(),

@@ -11,12 +11,12 @@ fn cluster(publish_not_ready: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     let mut service = mk_headless("apps", "mixed", &["http:80"]);
     service["spec"]["publishNotReadyAddresses"] = json!(publish_not_ready);
-    cluster.service(&service);
+    cluster.add_service(&service);
     let bare = (1..=9).map(|host| format!("10.244.6.{host}"));
     let named = (11..=20).map(|host| format!("10.244.6.{host} h-{host}"));
     let ready: Vec<String> = bare.chain(named).collect();
     let ready: Vec<&str> = ready.iter().map(String::as_str).collect();
-    cluster.endpoints(&mk_unready(
+    cluster.add_endpoints(&mk_unready(
         ("apps", "mixed"),
         &ready,
         &["10.244.6.31 h-31"],

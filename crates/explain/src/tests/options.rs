@@ -29,10 +29,10 @@ fn ignored_empty_service_is_named() {
         ..IndexOptions::default()
     });
     let starting = mk_cluster_ip("apps", "starting", &["10.96.0.20"], &["http:80"]);
-    cluster.service(&starting);
+    cluster.add_service(&starting);
     let unready = ["10.244.1.60"];
     let endpoints = mk_unready(("apps", "starting"), &[], &unready, "http:8080");
-    cluster.endpoints(&endpoints);
+    cluster.add_endpoints(&endpoints);
     cluster.sync();
     let code = "no_ready_endpoints";
     let empty = "Service default/kubernetes is left out while it is empty (--ignore-empty-services) and has no endpoints: \
@@ -119,7 +119,7 @@ fn cluster_with_external_zone() -> Cluster {
         ..IndexOptions::default()
     });
     let inside = mk_cluster_ip("apps", "inside", &["10.96.0.20"], &["http:80"]);
-    cluster.service(&inside);
+    cluster.add_service(&inside);
     let mut service = mk_cluster_ip("apps", "shop", &["10.96.0.21"], &["http:80"]);
     service["spec"]["externalIPs"] = json!(["192.0.2.7"]);
     let Exposed(service) = Exposed::from_api(&service.to_string()).unwrap().object;
@@ -198,7 +198,7 @@ fn preferred_zone_limits_addresses() {
         records,
         ..IndexOptions::default()
     });
-    cluster.service(&mk_headless("apps", "spread", &["http:80"]));
+    cluster.add_service(&mk_headless("apps", "spread", &["http:80"]));
     let addresses = ["10.244.9.1", "10.244.9.2", "10.244.9.3", "10.244.9.4 far"];
     let mut slice = mk_endpoint_slice("apps", "spread", "x1", &addresses, &["http:80"]);
     for (endpoint, zone) in slice["endpoints"]

@@ -83,13 +83,12 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
     check_offers(cluster, near)?;
     let snapshot = cluster.published.get();
     // The query engine gives the same answers.
-    for (answer, name) in detail
-        .answers
+    let name = parse(&detail.name);
+    let name_and_answers = name
         .iter()
-        .zip(std::iter::repeat(parse(&detail.name)))
-    {
-        let Some(name) = name else { continue };
-        let response = skydns::ask(&*snapshot, &name, parse_type(&answer.qtype).unwrap());
+        .flat_map(|name| detail.answers.iter().map(move |answer| (name, answer)));
+    for (name, answer) in name_and_answers {
+        let response = skydns::ask(&*snapshot, name, parse_type(&answer.qtype).unwrap());
         prop_assert_eq!(&answer.rcode, &response.rcode.map(rcode_name));
     }
     // The explanation survives a round trip through JSON. Its text has no control characters except
@@ -123,14 +122,14 @@ fn check_offers(cluster: &Cluster, near: &[SimilarName]) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Number of the clusters.
-const FRONTS: usize = 3;
+/// Number of the clusters of [`clusters`].
+const CLUSTERS: usize = 3;
 
 /// Three clusters: dnsmasq in front; dnsmasq in front with stub domains that contain cluster names;
 /// no dnsmasq in front.
-fn clusters() -> [Cluster; FRONTS] {
-    let [plain, mut taken, mut direct] = [(); FRONTS].map(|()| Cluster::with_everything());
-    taken.stub_domains(&[
+fn clusters() -> [Cluster; CLUSTERS] {
+    let [plain, mut taken, mut direct] = [(); CLUSTERS].map(|()| Cluster::with_everything());
+    taken.add_stub_domains(&[
         ("apps.svc.cluster.local", "192.0.2.9"),
         ("prod.cluster.local", "ns.acme.test"),
         ("in-addr.arpa", "192.0.2.9"),
@@ -144,11 +143,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_name_is_explained(parameters in parameters(), front in 0..FRONTS) {
+    fn every_name_is_explained(parameters in parameters(), front in 0..CLUSTERS) {
         thread_local! {
-            static CLUSTERS: [Cluster; FRONTS] = clusters();
+            static PREPARED: [Cluster; CLUSTERS] = clusters();
         }
-        CLUSTERS.with(|clusters| {
+        PREPARED.with(|clusters| {
             assert!(clusters[front].published.get().has_synced());
             check(&clusters[front], &parameters)
         })?;
@@ -164,7 +163,7 @@ enum RandomService {
     External(&'static str),
 }
 
-/// Number of the names that a random cluster may have.
+/// Number of the names that an alias of a random cluster may lead to. The last one never exists.
 const NAMES: usize = 16;
 
 fn random_service() -> impl Strategy<Value = RandomService> {
@@ -205,14 +204,14 @@ fn mk_random_cluster(services: &[RandomService]) -> Cluster {
     let mut cluster = Cluster::new();
     for (at, service) in services.iter().enumerate() {
         let name = random_name(at);
-        cluster.service(&mk_random_service(&name, at, service));
+        cluster.add_service(&mk_random_service(&name, at, service));
 
         let (RandomService::ClusterIp { ready } | RandomService::Headless { ready }) = service
         else {
             continue;
         };
         let address = format!("10.244.1.{at}");
-        cluster.endpoints(&if *ready {
+        cluster.add_endpoints(&if *ready {
             mk_endpoints("apps", &name, &[&address], &["http:80"])
         } else {
             mk_unready(("apps", &name), &[], &[&address], "http:80")

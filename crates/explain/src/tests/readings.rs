@@ -14,13 +14,13 @@ fn namesakes() -> Cluster {
         mk_headless("kafka", "kafka", &["kafka:9092"]),
         mk_headless("kafka", "zookeeper", &["client:2181"]),
     ] {
-        cluster.service(&service);
+        cluster.add_service(&service);
     }
     let (ready, not_ready) = (["10.244.5.1 kafka-0"], ["10.244.5.2 kafka-1"]);
     let kafka = mk_unready(("kafka", "kafka"), &ready, &not_ready, "kafka:9092");
-    cluster.endpoints(&kafka);
+    cluster.add_endpoints(&kafka);
     let redis = mk_endpoints("redis", "redis", &["10.244.5.3"], &["redis:6379"]);
-    cluster.endpoints(&redis);
+    cluster.add_endpoints(&redis);
     cluster.sync();
     cluster
 }
@@ -85,7 +85,7 @@ fn namespace_without_services_is_named() {
     let mut cluster = namesakes();
     // The only Service of namespace `idle` is headless without endpoints. The Service has no DNS
     // name, but the namespace exists.
-    cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
+    cluster.add_service(&mk_headless("idle", "queue", &["amqp:5672"]));
     cluster.sync();
     for (namespace, summary) in [
         ("idle", "there is no Service \"redis\" in namespace idle"),

@@ -96,7 +96,7 @@ fn misspelt_keys_cause_warnings() {
 #[test]
 fn stub_domain_in_cluster_is_named() {
     let mut cluster = Cluster::with_everything();
-    cluster.stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
+    cluster.add_stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
     assert!(matches!(
         cluster.explain("web.apps A").detail.route,
         NameRoute::ClusterDomain { .. }
@@ -111,7 +111,7 @@ fn stub_domain_in_cluster_is_named() {
 fn stub_domain_equal_to_cluster_is_named() {
     let mut cluster = Cluster::with_everything();
     let domains = ["cluster.local", "in-addr.arpa", "ip6.arpa"];
-    cluster.stub_domains(&domains.map(|domain| (domain, "192.0.2.9")));
+    cluster.add_stub_domains(&domains.map(|domain| (domain, "192.0.2.9")));
     for (words, domain) in [
         (WEB, "cluster.local"),
         ("wbe.apps.svc.cluster.local. A", "cluster.local"),
@@ -137,7 +137,7 @@ fn stub_domain_equal_to_cluster_is_named() {
     }
     // A stub domain that contains the cluster domain does not apply to cluster names.
     let mut cluster = Cluster::with_everything();
-    cluster.stub_domains(&[("local", "192.0.2.9")]);
+    cluster.add_stub_domains(&[("local", "192.0.2.9")]);
     let detail = cluster.explain(WEB).detail;
     assert_eq!(detail.dnsmasq.asks, DnsmasqAsks::Kubedns);
     assert_eq!(detail.reasons, []);
@@ -146,9 +146,9 @@ fn stub_domain_equal_to_cluster_is_named() {
 #[test]
 fn service_without_ports_gets_warning() {
     let mut cluster = Cluster::with_everything();
-    cluster.service(&mk_cluster_ip("prod", "portless", &["10.96.3.7"], &[]));
-    cluster.service(&mk_headless("prod", "portless-set", &[]));
-    cluster.endpoints(&mk_endpoints("prod", "portless-set", &["10.244.1.40"], &[]));
+    cluster.add_service(&mk_cluster_ip("prod", "portless", &["10.96.3.7"], &[]));
+    cluster.add_service(&mk_headless("prod", "portless-set", &[]));
+    cluster.add_endpoints(&mk_endpoints("prod", "portless-set", &["10.244.1.40"], &[]));
     cluster.index.publish();
 
     let text = "the name resolves, but connections fail: Service prod/portless has no ports";
@@ -187,10 +187,10 @@ fn deleted_service_has_time() {
     // list.
     let again = |name: &str| mk_cluster_ip("prod", name, &["10.96.3.1"], &["http:80"]);
     for name in (0..300).map(|number| format!("web-{number}")) {
-        cluster.service(&again(&name));
+        cluster.add_service(&again(&name));
         cluster.index.apply(deleted(&name));
     }
-    cluster.service(&again("web-299"));
+    cluster.add_service(&again("web-299"));
     cluster.index.publish();
     assert_eq!(cluster.reasons("web-298.prod"), ["service_deleted"]);
     assert_eq!(cluster.reasons("redis-master.prod"), ["no_such_service"]);
@@ -221,7 +221,7 @@ fn direct_topology_bypasses_dnsmasq() {
 fn cache_topology_sends_all_to_kubedns() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = DnsmasqTopology::Cache;
-    cluster.stub_domains(&[
+    cluster.add_stub_domains(&[
         ("corp.cluster.local", "192.0.2.9"),
         ("10.in-addr.arpa", "192.0.2.10"),
     ]);
@@ -324,7 +324,7 @@ fn lack_of_endpoints_has_command() {
         pointers,
         &[("queue.apps A", ["no_ready_endpoints", of_queue])],
     );
-    cluster.endpoints(&unready);
+    cluster.add_endpoints(&unready);
     cluster.index.publish();
     cluster.expect(
         pointers,
@@ -333,10 +333,10 @@ fn lack_of_endpoints_has_command() {
 
     let mut cluster = Cluster::new();
     cluster.source = EndpointsSource::EndpointSlices;
-    cluster.service(&mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]));
+    cluster.add_service(&mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]));
     let mut slice = mk_endpoint_slice("apps", "web", "0", &["10.244.1.5"], &["http:80"]);
     slice["endpoints"][0]["conditions"]["ready"] = json!(false);
-    cluster.slice(&slice);
+    cluster.add_slice(&slice);
     cluster.sync();
     let slices = "see kubectl -n apps describe endpointslices -l kubernetes.io/service-name=web";
     cluster.expect(pointers, &[(WEB, ["nobody_behind", slices])]);

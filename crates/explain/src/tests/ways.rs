@@ -17,7 +17,7 @@ use crate::document::{DnsmasqAsks, LookupOutcome};
 /// A cluster whose dnsmasq has stub domains below the domains of kubedns.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
-    cluster.stub_domains(&[
+    cluster.add_stub_domains(&[
         ("corp.cluster.local", "192.0.2.9"),
         ("10.in-addr.arpa", "192.0.2.10"),
     ]);
@@ -67,7 +67,7 @@ fn stub_domain_below_cluster_is_forwarded() {
     let servers: Arc<[Upstream]> = ["192.0.2.9:53".parse().unwrap()].into();
     let corp = (Name::parse("corp.cluster.local").unwrap(), servers);
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
-    cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9")]);
+    cluster.add_stub_domains(&[("corp.cluster.local", "192.0.2.9")]);
     for topology in [
         DnsmasqTopology::DropIn,
         DnsmasqTopology::Cache,

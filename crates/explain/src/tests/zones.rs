@@ -82,7 +82,7 @@ fn lost_zone_has_reason() {
     for (loaded, expected) in [
         (
             true,
-            "the zone clusterset.local. is not followed now, its later changes are unknown: connection refused",
+            "the zone clusterset.local. has no open watch, its changes do not arrive: connection refused",
         ),
         (
             false,

@@ -237,8 +237,7 @@ async fn unchanged_list_publishes_nothing() {
     running.end().await.unwrap();
 }
 
-/// The other task of this thread sends an event each time that it runs, as the task of a watch
-/// does.
+/// The test yields after each event, as a watch does, so that the index task runs between events.
 #[tokio::test]
 async fn concurrent_events_share_publications() {
     let running = RunningTask::synced().await;
@@ -455,13 +454,17 @@ async fn events_do_not_wait_for_encoding() {
         .len();
     assert!(
         file > 4 * begun.bytes_total,
-        "{file} bytes, and {} for its beginning",
+        "the file has {file} bytes, and begin_write allocated {}",
         begun.bytes_total
     );
     let saved = cluster::persist::load_snapshot(directory.path(), "cluster.local.")
         .unwrap()
         .unwrap();
-    assert_eq!(saved.object_count(), 2000, "the objects at its start");
+    assert_eq!(
+        saved.object_count(),
+        2000,
+        "the objects at the begin of the write"
+    );
 }
 
 #[tokio::test]

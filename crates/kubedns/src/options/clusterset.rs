@@ -31,7 +31,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When another flag already uses the domain.
+    /// When the flag has several domains, or another flag uses the domain or a domain above it.
     pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
         let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else {
             return Ok(None);

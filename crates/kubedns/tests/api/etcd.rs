@@ -66,7 +66,7 @@ async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
 
 #[tokio::test]
 async fn etcd_zones_are_served_beside_cluster() {
-    let Some(etcd) = etcd("kubedns with zones of etcd is").await else {
+    let Some(etcd) = etcd("kubedns with zones of etcd").await else {
         return;
     };
     let (cluster, upstream) = (with_web(), Upstream::answering("198.51.100.1").await);
@@ -117,7 +117,7 @@ async fn etcd_zones_are_served_beside_cluster() {
 
 #[tokio::test]
 async fn etcd_zone_is_servfail_until_loaded() {
-    let Some(mut etcd) = etcd("kubedns without its etcd is").await else {
+    let Some(mut etcd) = etcd("kubedns without its etcd").await else {
         return;
     };
     etcd.stop();
@@ -153,13 +153,13 @@ async fn etcd_zone_is_servfail_until_loaded() {
     until_warned(
         &kubedns,
         RAILS,
-        "the zone skydns.local. is not followed now, its later changes are unknown: etcd, keys below /skydns: ",
+        "the zone skydns.local. has no open watch, its changes do not arrive: etcd, keys below /skydns: ",
     )
     .await;
     until_warned(
         &kubedns,
         "1.2.0.192.in-addr.arpa.",
-        "the zone arpa. is not followed now",
+        "the zone arpa. has no open watch",
     )
     .await;
     assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");

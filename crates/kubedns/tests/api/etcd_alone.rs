@@ -70,7 +70,7 @@ async fn answer_text(kubedns: &Kubedns, name: &str, rtype: &str) -> String {
 
 #[tokio::test]
 async fn zone_alone_is_answered_as_beside_cluster() {
-    let Some(etcd) = etcd("kubedns without Kubernetes is").await else {
+    let Some(etcd) = etcd("kubedns without Kubernetes").await else {
         return;
     };
     let (cluster, upstream) = (with_web(), upstream().await);
@@ -128,7 +128,7 @@ async fn zone_alone_is_answered_as_beside_cluster() {
 
 #[tokio::test]
 async fn readiness_alone_waits_for_every_zone() {
-    let Some(mut etcd) = etcd("readiness without Kubernetes is").await else {
+    let Some(mut etcd) = etcd("readiness without Kubernetes").await else {
         return;
     };
     etcd.stop();
@@ -167,7 +167,7 @@ async fn readiness_alone_waits_for_every_zone() {
 
 #[tokio::test]
 async fn cluster_names_alone_are_outside_names() {
-    let Some(etcd) = etcd("the cluster domain without Kubernetes is").await else {
+    let Some(etcd) = etcd("the cluster domain without Kubernetes").await else {
         return;
     };
     let (upstream, stub) = (upstream().await, Upstream::answering("198.51.100.9").await);
@@ -212,7 +212,7 @@ fn write_key(directory: &Path, key: &str, value: &str) {
 
 #[tokio::test]
 async fn default_cluster_domain_may_be_zone() {
-    let Some(etcd) = etcd("the zone cluster.local without Kubernetes is").await else {
+    let Some(etcd) = etcd("the zone cluster.local without Kubernetes").await else {
         return;
     };
     // kube2sky writes such keys.

@@ -16,8 +16,8 @@ pub use dnsclient::resolve::ResolvedNames;
 pub struct Routes {
     /// Domain -> servers; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains whose queries get SERVFAIL, because none of their servers has a usable
-    /// address.
+    /// The stub domains whose queries get SERVFAIL: none of their servers has a usable address, or
+    /// kubedns has to query them and does not have this configuration yet.
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
@@ -26,9 +26,9 @@ pub struct Routes {
     /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
     /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// Number of reloads that dnsmasq needs although its own servers stay the same: kubedns, the
-    /// source of cached answers, forwards to other servers now, or a forwarding loop has begun or
-    /// ended, for which dnsmasq looks at a reload.
+    /// Number of the reloads that dnsmasq needs although its servers stay the same. Either kubedns
+    /// forwards to other servers now, so that the cached answers are outdated. Or a forwarding loop
+    /// began or ended, which dnsmasq notices only at a reload.
     pub flush_count: u64,
 }
 
@@ -124,8 +124,8 @@ impl Routes {
     /// Computes the routes, and the servers left out.
     pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
         match from.forward {
-            // A rule for external names acts where kubedns forwards. Until kubedns follows, dnsmasq
-            // forwards itself: a name without its rule is better than no name.
+            // Only kubedns applies rules for external names. Until it has the same configuration,
+            // dnsmasq forwards by itself: a name without its rule is better than no name.
             ForwardMode::Dnsmasq if from.has_rules_in_kubedns() => {
                 ComputedRoutes::through_kubedns(from)
             }
@@ -135,13 +135,13 @@ impl Routes {
     }
 
     /// Returns whether a stub domain that failed in `before` has servers in `self`.
-    pub fn mend_some_of(&self, before: &Self) -> bool {
+    pub fn restore_stub_domain_of(&self, before: &Self) -> bool {
         let mut mended = before.failing.difference(&self.failing);
         mended.any(|domain| self.stub_domains.contains_key(domain))
     }
 
-    /// Returns whether `self` and `before` have the same servers for all names.
-    pub fn have_servers_of(&self, before: &Self) -> bool {
+    /// Returns whether `self` equals `before`, apart from the number of reloads.
+    pub fn equal_except_flushes(&self, before: &Self) -> bool {
         Self {
             flush_count: before.flush_count,
             ..self.clone()
@@ -150,7 +150,7 @@ impl Routes {
 
     /// Returns whether a server of `before` is missing in `self`, for its stub domain or for all
     /// other names.
-    pub fn lack_some_of(&self, before: &Self) -> bool {
+    pub fn drop_server_of(&self, before: &Self) -> bool {
         if lacks_server(&self.upstreams, &before.upstreams) {
             return true;
         }
@@ -187,7 +187,7 @@ impl ComputedRoutes {
 
     fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
         let mut this = Self::default();
-        // Otherwise a query could loop, or get the answer of an older configuration.
+        // Without both conditions a query could loop, or get the answer of an older configuration.
         if from.kubedns_is_behind && from.kubedns_follows {
             this.routes.own_names = own_names(from.config)
                 .map(|name| (name, from.kubedns))
@@ -315,8 +315,9 @@ impl RouteSources<'_> {
     }
 }
 
-/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. A wildcard
-/// has its domain here: dnsmasq then also sends the domain itself, and kubedns forwards it.
+/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. For a
+/// wildcard, the domain: dnsmasq cannot leave the domain itself out, so kubedns gets these queries,
+/// too, and forwards them.
 pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = hickory_proto::rr::Name::from(*address).to_ascii();

@@ -302,9 +302,9 @@ impl Supervisor {
         let delivered = if instance.reads_file {
             self.replace_servers(instance, &routes).await
         // The servers are the same, but dnsmasq has to flush its cache.
-        } else if routes.have_servers_of(in_force) {
+        } else if routes.equal_except_flushes(in_force) {
             self.send_sighup(instance).await
-        } else if self.may_restart || routes.mend_some_of(in_force) {
+        } else if self.may_restart || routes.restore_stub_domain_of(in_force) {
             // Even with -restartDnsmasq=false, dnsmasq is restarted when a stub domain without
             // servers gets servers.
             let argv = self.plan.argv_without_file(&routes);
@@ -346,7 +346,7 @@ impl Supervisor {
         self.write_servers(routes)?;
 
         // Queries that wait for a removed server must not be dropped.
-        if routes.lack_some_of(self.delivery.in_force()) {
+        if routes.drop_server_of(self.delivery.in_force()) {
             self.reload_quietly(instance).await?;
         } else {
             self.send_sighup(instance).await?;

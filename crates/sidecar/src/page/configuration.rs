@@ -52,13 +52,15 @@ fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
     }
 }
 
-/// The source of the servers for all other names.
+/// The configured servers for names outside stub domains; without any, where the servers come from.
 fn configured_upstreams(nanny: &NannyStatus) -> String {
     let routes = &nanny.routes;
     match nanny.configuration.upstream_nameservers.as_slice() {
         // With --no-resolv and without upstreamNameservers, dnsmasq has only the servers of its
         // command line.
-        [] if routes.upstreams.is_empty() => "the arguments of dnsmasq".to_owned(),
+        [] if routes.upstreams.is_empty() && routes.loops.is_empty() => {
+            "the arguments of dnsmasq".to_owned()
+        }
         [] if routes.forwards_to_kubedns() => {
             "--nameservers of kubedns, or its resolv.conf".to_owned()
         }
@@ -80,8 +82,8 @@ fn row(cells: [&str; 3]) -> Markup {
 /// Reasons why servers are not used.
 fn unused_servers(nanny: &NannyStatus) -> Markup {
     let routes = &nanny.routes;
-    // Known only if the nanny polls kubedns.
     let own_version = nanny.configuration.version.as_ref();
+    // The version of kubedns is known only if the nanny polls it.
     let other_version = routes
         .kubedns_configuration
         .as_ref()
@@ -89,7 +91,7 @@ fn unused_servers(nanny: &NannyStatus) -> Markup {
 
     html! {
         (server_list("servers whose names have no address: ", &routes.unresolved))
-        (server_list("servers left out because their queries come back: ", &routes.loops))
+        (server_list("servers left out because they forward queries back to dnsmasq: ", &routes.loops))
         @if let Some(version) = other_version {
             p.failed { "kubedns and the nanny have different configurations; kubedns has version " (version) }
         }
@@ -112,7 +114,7 @@ fn rejection(configuration: &ConfigurationStatus) -> Markup {
     html! {
         @match (&configuration.error, configuration.rejected) {
             (Some(error), _) => {
-                p.failed { "the newest one was rejected " (error.at.as_deref().unwrap_or_default()) }
+                p.failed { "the newest configuration was rejected at " (error.at.as_deref().unwrap_or_default()) }
                 pre { (error.text.as_deref().unwrap_or("unknown why")) }
             }
             (None, 0) => p { "none was rejected" }

@@ -162,9 +162,9 @@ fn rejected_configuration_is_shown() {
     says(
         &page(&status),
         &[
-            "the newest one was rejected 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
+            "the newest configuration was rejected at 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
-            "servers left out because their queries come back: 127.0.0.53",
+            "servers left out because they forward queries back to dnsmasq: 127.0.0.53",
             "dnsmasq does not have the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
         ],
     );

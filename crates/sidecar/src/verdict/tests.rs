@@ -180,7 +180,7 @@ fn upstreams_are_judged_per_route() {
             Some(unproven),
         ),
         (
-            "unknown names refused from the start",
+            "of unknown purpose, refused from the start",
             only(refuses_from_start(&[])),
             Some(unproven),
         ),
@@ -200,7 +200,7 @@ fn upstreams_are_judged_per_route() {
         assert_eq!(found(&status), Vec::from_iter(expected), "{case}");
     }
     let behind = kubedns("kubedns_forward_upstream_up{route=\".\",upstream=\"127.0.0.1:53\"} 0\n");
-    assert_eq!(found(&behind), [""; 0], "dnsmasq asks them, and is probed");
+    assert_eq!(found(&behind), [""; 0], "the probe of dnsmasq judges them");
 }
 
 /// Loops of kubedns or dnsmasq, with and without a server for external names beside them.
@@ -395,7 +395,7 @@ fn short_fault_is_no_finding() {
 }
 
 #[test]
-fn set_clock_hides_no_finding() {
+fn changed_clock_hides_no_finding() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));

@@ -30,6 +30,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 let soa = self.zone_soa(ttl);
                 self.try_write(|m| soa.write(Section::Answer, m))
             }
+            // The cluster domain of kube-dns has no NS records.
             rtype::NS if self.is_whole_zone() => self.write_name_servers(),
             _ if self.authority.further.is_some() => self.write_further_apex(),
             _ if zone.strict => AnswerStatus::Empty,
@@ -64,7 +65,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 
     /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of
-    /// `ns.dns`; by default, this server.
+    /// `ns.dns`. Without entries that can be written, the name server is this server.
     fn write_name_servers(&mut self) -> AnswerStatus {
         if self.authority.is_skydns() {
             let status = self.write_targets(&["dns", "ns"], TargetType::NameServer);
@@ -89,6 +90,10 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 m.push_name(NameForm::Parts(&[NAME_SERVER, domain.wire()]));
             })
         });
+
+        if status != AnswerStatus::Written {
+            return status;
+        }
 
         // All addresses are written or none: a client would take a part for all of them.
         let mark = self.message.mark();
@@ -126,7 +131,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     pub(crate) fn write_negative_soa(&mut self) {
         let negative_ttl = self.authority.negative_ttl(self.view.zone());
         let soa = if self.own {
-            // An own name is in no zone of ours, so it stands in for the apex of one.
+            // A name of `hosts` or `aliases` is in no zone, so it is the owner of the record itself.
             ZoneSoa {
                 domain: soa_owner(self.query.lower()),
                 numbers: default_soa_numbers(),
@@ -162,8 +167,8 @@ pub(crate) fn default_soa_numbers() -> [u32; 4] {
     ]
 }
 
-/// The owner of the SOA record for a name in no zone of ours: `name`, or as much of its end as leaves
-/// room for the names in the record.
+/// The owner of the SOA record for a name in no zone of ours: `name`, or the nearest name above that is
+/// short enough for [`HOSTMASTER`] in front of it.
 pub(crate) fn soa_owner(name: &[u8]) -> &[u8] {
     let mut owner = name;
     while owner.len() + HOSTMASTER.len() > MAX_NAME {

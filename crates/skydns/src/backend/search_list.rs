@@ -1,4 +1,5 @@
-//! The names that this server looks up instead of a pod's resolver, see [`crate::search`].
+//! The names that the resolver of a pod would look up one after the other, and that this server looks
+//! up in its place; see [`crate::search`].
 
 use smallvec::SmallVec;
 use wire::name::{MAX_NAME, Name, is_within, labels};
@@ -38,7 +39,8 @@ impl Zone {
     }
 
     /// The names to look up for `name` (wire format) of a client in `namespace`, beginning with
-    /// `name` itself. `None` if `name` is not in the client's first search domain.
+    /// `name` itself. `None` without `--autopath`, and if `name` is not below the client's
+    /// first search domain.
     pub fn search_list_of_client(&self, name: &[u8], namespace: &str) -> Option<SearchList> {
         let search = self
             .search
@@ -65,9 +67,10 @@ impl Zone {
         let bare = name.get(..name.len() - first.len())?;
         let namespace = first.get(..namespace_len)?;
         let names = self.searched_names(search, bare, namespace, domain);
+        let first_name = names.first().map(Name::to_lowercase);
         Some(SearchList {
+            starts_with_query_name: first_name.is_some_and(|first| first.wire() == &lower[..]),
             names,
-            starts_with_query_name: true,
         })
     }
 

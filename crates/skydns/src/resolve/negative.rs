@@ -1,15 +1,16 @@
 //! Limits the negative TTL of an upstream's message.
 //!
-//! A nonexistent name of our zones that falls through may be created here at any time. So the
-//! negative answer of the upstream must not be cached for longer than our own.
+//! With fall-through, a query for a name that our zones do not have is forwarded. The name may be
+//! created here at any time, so the negative answer of the upstream must not be cached for longer than
+//! our own.
 
 use std::ops::Range;
 
 use wire::{Message, Record, Section, rtype};
 
 /// Lowers the TTLs that tell for how long `message` may be cached as a negative answer (RFC 2308,
-/// section 5) to at most `limit` seconds: those of the authority section, and MINIMUM of its SOA
-/// record. Other messages, and those that are malformed, stay unchanged.
+/// section 5) to at most `limit` seconds: those of the authority section, and, if the
+/// section is not signed, MINIMUM of its SOA record. Other messages, and those that are malformed, stay unchanged.
 pub(super) fn limit_ttls(message: &mut [u8], limit: u32) {
     for field in negative_ttl_fields(message) {
         lower_seconds(message, field, limit);

@@ -21,11 +21,11 @@ use wire::{Header, Message, Name, Query, Question, RecordBody, Section, Transpor
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
 /// Those without the addresses.
 const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
-/// Maximum size of an answer, in octets. A record takes at least 16 octets, so the 16-bit counts of
-/// the header suffice.
-const MAX_ANSWER: usize = 16 * 65_535;
-/// Asks for the data of a name, with the full work for an answer. No search list applies, because
-/// there is no client.
+/// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
+/// empty string), so the 16-bit counts of the header suffice.
+const MAX_ANSWER: usize = 13 * 65_535;
+/// The context of the queries of a transfer: the data of the zone, with the full limit of work. No
+/// search list applies, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,
@@ -183,7 +183,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             records.push(self.ns_record(owner));
             return;
         }
-        if !self.holds_name(&name) || self.is_external_port(&name) {
+        if !self.holds_name(&name) || self.is_port_of_external_alias(&name) {
             return;
         }
 
@@ -213,9 +213,9 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 
     /// Whether a name (wire format, lower case) is a port below an alias whose target is outside our
-    /// zones. The engine answers every such name with a CNAME, and a zone cannot list them all. It
-    /// lists none, because the list must not depend on the records that the alias overrides.
-    fn is_external_port(&self, name: &[u8]) -> bool {
+    /// zones. The engine answers every such name with a CNAME, and a zone cannot list them all. The
+    /// zone lists none of them: the records that the alias overrides must not decide which ones.
+    fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let Some(own_names) = self.view.zone().own_names.as_deref() else {
             return false;
         };
@@ -262,10 +262,10 @@ impl<'v, V: View> ZoneContent<'v, V> {
             &NO_EXTERNAL_ANSWERS,
             &mut self.response,
         );
-        // A part of an RRset would differ each time: the engine chooses it at random.
         let EngineOutcome::Reply(reply) = outcome else {
             return;
         };
+        // A truncated answer has a random part of the RRset, which would differ each time.
         if reply.truncated {
             return;
         }
@@ -371,7 +371,7 @@ fn delegable_domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .chain(stubs)
 }
 
-/// Appends the labels of `path` in wire format, without the root.
+/// Appends the labels of `path`, which begins next to the zone, in wire format and without the root.
 pub(super) fn append_labels(path: &[&str], out: &mut Vec<u8>) {
     for label in path.iter().rev() {
         out.push(u8::try_from(label.len()).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Upstreams that clients do not ask, or that answer without being of use.
+//! Upstreams that no client has queried for some time, and upstreams without usable answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     (upstream, switch)
 }
 
-/// Probes the upstream as kubedns does, once.
+/// Looks once, as kubedns does, whether the upstream has to be probed.
 fn look(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
@@ -131,7 +131,8 @@ async fn busy_upstream_is_not_probed() {
     assert_eq!(upstream.count(), 10);
 }
 
-/// A server of private names refuses the root and the name of the operator. Probes alone are no
+/// A server of private names refuses both names of the probes: the root and the name that the
+/// operator chose. Probes alone are no
 /// evidence against it, and the name that a client asked for is the better probe.
 #[tokio::test]
 async fn server_of_private_names_stays_up() {
@@ -164,15 +165,15 @@ async fn server_of_private_names_stays_up() {
 }
 
 /// Names that a client asks for, and whether the upstream then is down.
-const REFUSED_NAMES: &[(&[&str], bool)] = &[
+const FAILED_NAMES: &[(&[&str], bool)] = &[
     (&["a.test.", "a.test.", "a.test."], false),
     (&["a.test.", "b.test."], true),
     (&["a.test.", "fine.test.", "b.test."], false),
 ];
 
 #[tokio::test]
-async fn refusals_of_two_names_are_checked() {
-    for (names, is_down) in REFUSED_NAMES {
+async fn failures_of_two_names_are_checked() {
+    for (names, is_down) in FAILED_NAMES {
         let subject = Subject::new(ForwardLimits::default());
         let upstream = Upstream::start(|asked: &Asked| {
             if asked.name() == "fine.test." {
@@ -187,7 +188,7 @@ async fn refusals_of_two_names_are_checked() {
             subject.ask_a(name, &[address]).await;
         }
 
-        // The probe, if there is one, has ended.
+        // Lets the probe end, if there is one.
         let clock = StoppedClock::stop();
         for _ in 0..10 {
             clock.turn().await;

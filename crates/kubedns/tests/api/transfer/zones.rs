@@ -121,7 +121,7 @@ fn owned(lines: &[&str]) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_zone_is_transferred() {
-    let Some(etcd) = Etcd::start("transfer of a zone of etcd is").await else {
+    let Some(etcd) = Etcd::start("transfer of a zone of etcd").await else {
         return;
     };
     let keys = "/skydns/local/skydns/east";
