@@ -12,6 +12,7 @@
 
 mod cluster;
 mod outside;
+mod relay;
 
 use std::net::SocketAddr;
 
@@ -27,6 +28,7 @@ use crate::steady::Question;
 
 pub use cluster::{objects, questions};
 pub use outside::{Mood, Outside, corporate, names_outside, names_outside_of_kubedns, zone};
+pub use relay::Relay;
 
 /// The order in which kubedns and dnsmasq receive queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,11 @@ impl Rig {
         for (name, container) in &self.pod.status().containers {
             assert_eq!(container.restarts, 0, "{name}");
         }
+    }
+
+    /// The URL of the API server.
+    pub fn api_url(&self) -> String {
+        self.cluster.url()
     }
 
     /// The faults of the API server, for the test to set.

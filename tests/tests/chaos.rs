@@ -10,6 +10,8 @@
     reason = "a test that cannot go on has to end there"
 )]
 
+#[path = "chaos/agreement.rs"]
+mod agreement;
 #[path = "chaos/api.rs"]
 mod api;
 #[path = "chaos/clock.rs"]

@@ -3,18 +3,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use daemon::metrics::gauge_value;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts};
 use skydns::Zone;
 use skydns::backend::{Backend, View as _};
 use skydns::forward::Forwarder;
-use wire::Upstream;
+use wire::{Name, Upstream};
 
 const NAME: &str = "kubedns_forward_upstream_up";
 const HELP: &str =
     "0 while this upstream of this route is silent, or gives no usable answers; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
+const SERVERS: &str = "kubedns_forward_route_servers";
+const HELP_SERVERS: &str =
+    "Servers of this route that have an address and do not forward back; without any, SERVFAIL.";
+
+/// The route of all names outside stub domains.
+const EXTERNAL_NAMES: &str = ".";
 
 /// Bound of the exported series. The number of stub domains and servers has no bound.
 const MAX_SERIES: usize = 256;
@@ -31,12 +38,19 @@ pub(crate) struct UpstreamState<B> {
 impl<B: Backend> UpstreamState<B> {
     /// Creates a collector for the upstreams of the published zone.
     pub(crate) fn new(forwarder: Arc<Forwarder>, backend: Arc<B>) -> prometheus::Result<Self> {
-        let labels = LABELS.map(str::to_owned).into();
-        let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?;
+        let mut descs = Vec::new();
+        for (name, help, labels) in [
+            (NAME, HELP, LABELS.as_slice()),
+            (SERVERS, HELP_SERVERS, &LABELS[..1]),
+        ] {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            let desc = Desc::new(name.to_owned(), help.to_owned(), labels, HashMap::new())?;
+            descs.push(desc);
+        }
         Ok(Self {
             forwarder,
             backend,
-            descs: vec![desc],
+            descs,
         })
     }
 }
@@ -47,30 +61,53 @@ impl<B: Backend> Collector for UpstreamState<B> {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Ok(gauges) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else {
+        let upstreams = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS);
+        let counts = IntGaugeVec::new(Opts::new(SERVERS, HELP_SERVERS), &LABELS[..1]);
+        let (Ok(upstreams), Ok(counts)) = (upstreams, counts) else {
             return Vec::new();
         };
+
         // The series of upstreams that are no longer in use end.
         let view = self.backend.view();
         for (route, upstream) in routes(view.zone()).into_iter().take(MAX_SERIES) {
             // The forwarder keeps one state of each upstream, for all routes.
-            let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);
+            let gauge = upstreams.with_label_values(&[route.as_str(), &upstream.to_string()]);
             gauge.set((!self.forwarder.is_down(upstream)).into());
         }
-        gauges.collect()
+        for (route, servers) in server_counts(view.zone()).into_iter().take(MAX_SERIES) {
+            counts
+                .with_label_values(&[&route])
+                .set(gauge_value(servers));
+        }
+
+        let mut families = upstreams.collect();
+        families.extend(counts.collect());
+        families
     }
+}
+
+/// Each route with the number of its usable servers.
+fn server_counts(zone: &Zone) -> Vec<(String, usize)> {
+    let mut counts = vec![(EXTERNAL_NAMES.to_owned(), zone.upstreams.len())];
+    for (domain, servers) in zone.stub_domains() {
+        counts.push((domain_text(domain), servers.len()));
+    }
+    counts
+}
+
+fn domain_text(domain: &Name) -> String {
+    domain.to_string().trim_end_matches('.').to_owned()
 }
 
 /// Each upstream with its route, beginning with those for external names.
 fn routes(zone: &Zone) -> Vec<(String, &Upstream)> {
     let mut routes = Vec::new();
     for upstream in zone.upstreams.iter() {
-        routes.push((".".to_owned(), upstream));
+        routes.push((EXTERNAL_NAMES.to_owned(), upstream));
     }
     for (domain, servers) in zone.stub_domains() {
-        let domain = domain.to_string();
         for server in servers.iter() {
-            routes.push((domain.trim_end_matches('.').to_owned(), server));
+            routes.push((domain_text(domain), server));
         }
     }
     routes
@@ -83,7 +120,7 @@ mod tests {
     use cluster::snapshot::{Published, Snapshot};
     use skydns::forward::{ForwardLimits, ForwardMetrics, UpstreamQuery};
     use testkit::ports::free_port;
-    use wire::{Name, Transport};
+    use wire::Transport;
 
     use super::*;
 
@@ -96,12 +133,13 @@ mod tests {
         let [dead, unasked] = [free_port(), free_port()].map(upstream);
         let domain = Name::parse("cluster.local.").unwrap();
         let stub = (Name::parse("acme.local.").unwrap(), [dead.clone()].into());
+        let serverless = (Name::parse("corp.local.").unwrap(), [].into());
         let zone = Zone {
             upstreams: [unasked.clone(), dead.clone()].into(),
             ..Zone::new(&domain)
         };
         let published = Arc::new(Published::new(Snapshot::new(
-            zone.with_stub_domains([stub]),
+            zone.with_stub_domains([stub, serverless]),
         )));
         let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
         let forwarder = Arc::new(Forwarder::new(ForwardLimits::default(), metrics));
@@ -137,5 +175,13 @@ mod tests {
         let expected =
             expected.map(|((route, upstream), up)| (vec![route.to_owned(), upstream.clone()], up));
         assert_eq!(shown, HashMap::from(expected));
+
+        let counts = families[1].get_metric().iter().map(|metric| {
+            let route = metric.get_label()[0].value().to_owned();
+            (route, metric.get_gauge().get_value().to_string())
+        });
+        let expected = [(".", "2"), ("acme.local", "1"), ("corp.local", "0")];
+        let expected = expected.map(|(route, count)| (route.to_owned(), count.to_owned()));
+        assert_eq!(counts.collect::<HashMap<_, _>>(), HashMap::from(expected));
     }
 }

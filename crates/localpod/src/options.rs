@@ -14,7 +14,12 @@ use crate::ports::DEFAULT_BASE;
 /// manifests, kubedns, dnsmasq under the nanny, and the sidecar, wired as in the cluster. Ctrl-C
 /// stops everything.
 #[derive(Debug, Parser)]
-#[command(name = "localpod", version, max_term_width = 100)]
+#[command(
+    name = "localpod",
+    version,
+    max_term_width = 100,
+    args_override_self = true
+)]
 pub struct Options {
     /// Directory of YAML manifests that the embedded API server serves; edits to its files are
     /// followed

@@ -82,6 +82,10 @@ pub enum FindingKind {
     ApiServerLost,
     /// dnsmasq died or hung several times.
     DnsmasqRestarts,
+    /// A container was restarted several times.
+    ContainerRestarts,
+    /// A container no longer reports its state.
+    ReportMissing,
     /// A probe of another server fails.
     ProbeFails,
     /// The pod has just started.
@@ -135,7 +139,7 @@ impl FindingFacts {
 }
 
 /// All kinds, in the order of the enum.
-const FINDINGS: [FindingFacts; 21] = [
+const FINDINGS: [FindingFacts; 23] = [
     FindingFacts::down(
         FindingKind::KubednsSilent,
         FindingGroup::Pod,
@@ -270,6 +274,20 @@ const FINDINGS: [FindingFacts; 21] = [
         "Read the last words of dnsmasq in the log of its container, and check the memory limit.",
     ),
     FindingFacts::degraded(
+        FindingKind::ContainerRestarts,
+        FindingGroup::Pod,
+        "container_restarts",
+        "containers-restart",
+        "Ask kubectl describe pod for the reason of the last end, and read the log with --previous.",
+    ),
+    FindingFacts::degraded(
+        FindingKind::ReportMissing,
+        FindingGroup::Pod,
+        "report_missing",
+        "no-answers",
+        "Read the log of that container: until it reports again, its faults are unknown.",
+    ),
+    FindingFacts::degraded(
         FindingKind::ProbeFails,
         FindingGroup::Pod,
         "probe_fails",
@@ -327,12 +345,13 @@ impl FindingKind {
         self.facts().action
     }
 
-    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, and an
-    /// edit reaches kubedns and the nanny at different times.
+    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, an
+    /// edit reaches kubedns and the nanny at different times, and a container restarts.
     pub fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),
             Self::ConfigDiffers => Duration::from_secs(90),
+            Self::ReportMissing => Duration::from_secs(10),
             _ => Duration::ZERO,
         }
     }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exposition::{MetricSample, metric_samples};
 
+/// The route of all names outside stub domains.
+const EXTERNAL_NAMES: &str = ".";
 /// Bound of the upstreams in a report.
 const MAX_UPSTREAMS: usize = 10;
 
@@ -17,6 +19,8 @@ pub struct KubednsReport {
     pub version: Option<String>,
     /// The commit that kubedns was built from, or `unknown`.
     pub commit: Option<String>,
+    /// The time of the start of kubedns, in seconds since 1970.
+    pub started: Option<f64>,
     /// The cluster domain.
     pub domain: Option<String>,
     /// The first lists of the API server are complete.
@@ -37,6 +41,8 @@ pub struct KubednsReport {
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
     pub routes: Vec<RouteServer>,
+    /// The stub domains without a usable server.
+    pub stub_domains_without_server: Vec<String>,
     /// The number of ignored keys of the ConfigMap.
     pub unknown_keys: f64,
     /// The number of upstreams left out because they forward to kubedns.
@@ -137,6 +143,7 @@ impl KubednsReport {
                 self.version = sample.label("version");
                 self.commit = sample.label("commit");
             }
+            "process_start_time_seconds" => self.started = Some(sample.value),
             "kubedns_info" => self.domain = sample.label("domain"),
 
             "kubedns_synced" => self.synced = Some(sample.is_set()),
@@ -158,6 +165,11 @@ impl KubednsReport {
 
             "kubedns_forward_loops" => self.forward_loops = sample.value,
             "kubedns_stub_servers_unresolved" => self.unresolved = sample.value,
+            "kubedns_forward_route_servers" if !sample.is_set() => {
+                let route = sample.label("route");
+                let stub_domain = route.filter(|route| route != EXTERNAL_NAMES);
+                self.stub_domains_without_server.extend(stub_domain);
+            }
             "kubedns_forward_upstream_up" => self.routes.extend(RouteServer::of_sample(sample)),
 
             // Namespace and subsystem of this name are options of kubedns.

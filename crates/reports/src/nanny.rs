@@ -43,6 +43,8 @@ pub struct NannyStatus {
     pub version: Option<String>,
     /// The commit that the nanny was built from, or `unknown`.
     pub commit: Option<String>,
+    /// The time of the start of the nanny.
+    pub started_at: Option<String>,
     /// The dnsmasq that the nanny supervises.
     pub dnsmasq: DnsmasqProcess,
     /// The configuration in force, and its edits.
@@ -177,6 +179,7 @@ impl NannyStatus {
         Self {
             version: Some(version.to_owned()),
             commit: Some(commit.to_owned()),
+            started_at: None,
             dnsmasq: DnsmasqProcess {
                 version: Some(String::new()),
                 pid: None.into(),
@@ -266,7 +269,7 @@ mod tests {
         });
         let written = serde_json::to_string(&status).unwrap();
         let whole = "{\"version\":\"1.2.3\",\"commit\":\"abc1234\",\
-            \"dnsmasq\":{\"version\":\"\",\"missingFixes\":[],\"pid\":null,\"up\":false,\
+            \"startedAt\":null,\"dnsmasq\":{\"version\":\"\",\"missingFixes\":[],\"pid\":null,\"up\":false,\
             \"startedAt\":null,\"restarts\":{},\"lastEnd\":null,\"recentEnds\":[]},\
             \"configuration\":{\"editsBy\":\"\",\"version\":\"\",\"loadedAt\":null,\"edits\":0,\
             \"rejected\":0,\"error\":{\"text\":\"not JSON\",\"key\":\"stubDomains\",\

@@ -36,6 +36,8 @@ pub struct SidecarStatus {
     pub probes: Vec<ProbeStatus>,
     /// `None` in a pod without dnsmasq.
     pub dnsmasq: Option<DnsmasqReport>,
+    /// The other containers of the pod, as the sidecar has seen them since its start.
+    pub containers: Vec<ContainerHistory>,
     /// kubedns, according to its metrics.
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
@@ -233,6 +235,18 @@ pub struct DnsmasqUpstream {
     pub queries: u64,
 }
 
+/// The history of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerHistory {
+    /// The name of the container in the manifests.
+    pub name: String,
+    /// The container has reported its state before, and does not now.
+    pub is_report_missing: bool,
+    /// The times of the last restarts, oldest first, in milliseconds since 1970.
+    pub restarts: Vec<u64>,
+}
+
 /// Condition of an upstream of dnsmasq.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -381,7 +395,7 @@ mod tests {
         let whole = format!(
             "{{\"verdict\":{{\"level\":\"well\",\"findings\":[]}},\"pod\":\"\",\"node\":null,\
              \"version\":\"\",\"commit\":\"\",\"time\":0,\"uptimeSeconds\":0,\"health\":\"\",\
-             \"probes\":[],\"dnsmasq\":null,\"kubedns\":{peer},\"nanny\":{peer}}}"
+             \"probes\":[],\"dnsmasq\":null,\"containers\":[],\"kubedns\":{peer},\"nanny\":{peer}}}"
         );
         assert_eq!(written, whole);
     }

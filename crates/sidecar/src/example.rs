@@ -88,6 +88,7 @@ pub(crate) fn good() -> SidecarStatus {
             error: None,
             upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
         }),
+        containers: Vec::new(),
         kubedns: told(KubednsReport::from_metrics(kubedns)),
         nanny: told(NannyStatus::parse(nanny).unwrap()),
         top: None,

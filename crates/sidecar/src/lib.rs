@@ -18,9 +18,9 @@
 //! the API server is down, this probe fails. A restart of dnsmasq would only empty its cache. So by
 //! default (`--health=self`) each part is checked by itself:
 //!
-//! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): when the probed name
-//!   is not answered, the probe queries `cachesize.bind`, which dnsmasq answers without kubedns. If
-//!   dnsmasq answers this query, its health check stays 200.
+//! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): each probe also
+//!   queries `cachesize.bind`, which dnsmasq answers without kubedns. If dnsmasq answers this query
+//!   alone, its health check stays 200.
 //! * kubedns (a probe whose server is `--kubedns-addr`): any well-formed response, such as REFUSED
 //!   before the first lists are complete, proves that the process is alive. The readiness of
 //!   kubedns decides whether the pod gets traffic.
@@ -31,6 +31,7 @@
 //! name counts. Other servers are always checked in this way.
 
 mod app;
+mod container_histories;
 mod counters;
 #[cfg(test)]
 mod example;

@@ -8,6 +8,7 @@ use anyhow::bail;
 use daemon::metrics::{MetricError, Metrics};
 use wire::ServerAddr;
 
+use crate::container_histories::ContainerHistories;
 use crate::counters::CounterReader;
 use crate::exechealthz::{HealthPlan, HealthzChecks};
 use crate::options::Options;
@@ -36,6 +37,7 @@ pub(crate) struct Parts {
     /// The registry of all metrics.
     pub(crate) metrics: Metrics,
     pub(crate) peers: Arc<ReportPeers>,
+    pub(crate) containers: ContainerHistories,
     pub(crate) verdicts: Verdicts,
 }
 
@@ -84,6 +86,7 @@ impl Parts {
             dnsmasq,
             metrics,
             peers,
+            containers: ContainerHistories::default(),
             verdicts,
         })
     }

@@ -8,7 +8,7 @@ use dnsclient::{DnsAnswer, ExchangeError, TIMEOUT, chaos, query_server, rcode_na
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use reports::sidecar::{PodPart, ProbeState};
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wire::ServerAddr;
 
@@ -20,6 +20,11 @@ use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of a first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
+/// A failed probe is repeated sooner than at the interval, until so many have failed in a row: then
+/// the server is known to be silent.
+const FAILURES_TO_KNOW: u32 = 3;
+/// The time from a failed probe to its repetition, at most.
+const REPETITION: Duration = TIMEOUT;
 /// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous
 /// bound, up to 8192 ms.
 const BUCKETS: usize = 16;
@@ -87,17 +92,38 @@ impl Probe {
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + first_delay(self.spec.interval, index, count);
         let ticks = interval_at(first, self.spec.interval);
-        repeat(ticks, stop, || self.probe_once()).await;
+        repeat(ticks, stop, || self.probe_until_known()).await;
+    }
+
+    /// Probes once, and soon again after a failure.
+    async fn probe_until_known(&self) {
+        loop {
+            let next = Instant::now() + REPETITION.min(self.spec.interval);
+            self.probe_once().await;
+            if !(1..FAILURES_TO_KNOW).contains(&self.health.lock().failures) {
+                return;
+            }
+            sleep_until(next).await;
+        }
     }
 
     pub(crate) async fn probe_once(&self) {
         let spec = &self.spec;
-        let asked = query_server(&spec.server, spec.transport, &spec.question, TIMEOUT).await;
-        let outcome = self.judge(asked).await;
-        self.record(outcome);
+        // Both at once: with a silent dnsmasq, each takes until its timeout.
+        let (asked, own_latency) = tokio::join!(
+            query_server(&spec.server, spec.transport, &spec.question, TIMEOUT),
+            self.own_answer_latency(),
+        );
+        self.record(self.judge(asked, own_latency));
     }
 
-    async fn judge(&self, asked: Result<DnsAnswer, ExchangeError>) -> ProbeOutcome {
+    /// Judges the response for the probed name. `own_latency` is that of an answer which dnsmasq
+    /// gives without its upstreams.
+    fn judge(
+        &self,
+        asked: Result<DnsAnswer, ExchangeError>,
+        own_latency: Option<Duration>,
+    ) -> ProbeOutcome {
         let (failure, latency) = match asked {
             Ok(DnsAnswer { message, latency }) if !message.answers.is_empty() => {
                 return ProbeOutcome {
@@ -112,7 +138,7 @@ impl Probe {
 
         // The probed name has no answer. Whether the server is healthy depends on the server.
         let healthy_latency = match (self.mode, self.part) {
-            (HealthMode::SelfOnly, PodPart::Dnsmasq) => self.own_answer_latency().await,
+            (HealthMode::SelfOnly, PodPart::Dnsmasq) => own_latency,
             (HealthMode::SelfOnly, PodPart::Kubedns) => latency,
             (HealthMode::SelfOnly, PodPart::Other) | (HealthMode::Through, _) => None,
         };
@@ -138,8 +164,11 @@ impl Probe {
     }
 
     /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
-    /// answer.
+    /// answer, and for other servers.
     async fn own_answer_latency(&self) -> Option<Duration> {
+        if (self.mode, self.part) != (HealthMode::SelfOnly, PodPart::Dnsmasq) {
+            return None;
+        }
         let question = chaos::txt_query("cachesize.bind.");
         let answer = query_server(&self.spec.server, self.spec.transport, &question, TIMEOUT)
             .await

@@ -34,6 +34,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         HealthMode::SelfOnly => "self",
         HealthMode::Through => "through",
     };
+    let containers = parts.containers.update(&kubedns, &nanny, Now::read());
     let probes = parts.probes.iter().map(|probe| probe_status(probe));
     let mut status = SidecarStatus {
         verdict: PodVerdict::default(),
@@ -47,6 +48,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         health: health.to_owned(),
         probes: probes.collect(),
         dnsmasq: parts.dnsmasq.as_ref().map(dnsmasq_report),
+        containers,
         kubedns,
         nanny,
         top,

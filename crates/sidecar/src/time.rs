@@ -11,6 +11,12 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The milliseconds since 1970 of a time as in RFC 3339.
+pub(crate) fn millis_since_1970(time: &str) -> Option<u64> {
+    let time = chrono::DateTime::parse_from_rfc3339(time).ok()?;
+    u64::try_from(time.timestamp_millis()).ok()
+}
+
 /// The current time on two clocks. Ages come from the monotonic clock, because the time of day may
 /// be set.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,14 @@
 //! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
 //! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each fault,
-//! and hides a fault until it has lasted for [`FindingKind::passes_within`]. The metrics show all
+//! and hides a fault until it has lasted for some time, usually [`FindingKind::passes_within`]. The metrics show all
 //! other faults. As in the critical alerts, a pod is down if clients get no answers for cluster
 //! names, or none for external names. A degraded pod still answers.
 
+mod probes;
+mod processes;
 mod routes;
+mod stub_domains;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,19 +19,11 @@ use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 use reports::finding::{FindingKind, FindingLevel, PodFinding};
 use reports::kubedns::KubednsReport;
-use reports::nanny::{DnsmasqEnd, DnsmasqProcess, NannyStatus, RoutesStatus};
-use reports::sidecar::{PodPart, PodVerdict, ProbeState, ProbeStatus, SidecarStatus};
+use reports::nanny::{NannyStatus, RoutesStatus};
+use reports::sidecar::{PodVerdict, SidecarStatus};
 
 use crate::metric_name::metric_name;
 use crate::time::Now;
-
-/// Failed probes in a row that are a fault. A lost packet or a restart of the server causes fewer
-/// failures.
-const FAILURES_IN_A_ROW: u32 = 3;
-
-/// Ends of dnsmasq within [`RESTARTS_WITHIN`] that are a fault, if nobody asked for them.
-const RESTARTS_OF_FAULT: usize = 3;
-const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
 /// One fault: a finding whose duration is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +35,8 @@ pub(crate) struct PodFault {
     pub(crate) text: String,
     /// The error text of the part; may be empty.
     pub(crate) detail: String,
+    /// The minimum duration of a finding.
+    passes_within: Duration,
 }
 
 /// The faults in a status.
@@ -47,11 +44,13 @@ pub(crate) fn find_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let kubedns = status.kubedns.known.as_ref();
     let nanny = status.nanny.known.as_ref();
 
-    let mut faults = probe_faults(&status.probes, kubedns);
+    let mut faults = probes::probe_faults(status);
+    let silent: Vec<FindingKind> = faults.iter().map(|fault| fault.kind).collect();
+    faults.extend(processes::process_faults(status, &silent));
     faults.extend(routes::route_faults(status));
+    faults.extend(stub_domains::stub_domain_faults(status));
     faults.extend(kubedns.map(kubedns_faults).unwrap_or_default());
     faults.extend(nanny.map(nanny_faults).unwrap_or_default());
-    faults.extend(nanny.and_then(|nanny| restarts_fault(&nanny.dnsmasq, status.time)));
     faults.extend(rejected_config(kubedns, nanny));
     faults.extend(unknown_keys(kubedns, nanny));
     faults
@@ -64,6 +63,7 @@ impl PodFault {
             subject: subject.to_owned(),
             text: text.into(),
             detail: String::new(),
+            passes_within: kind.passes_within(),
         }
     }
 
@@ -75,68 +75,18 @@ impl PodFault {
         }
     }
 
+    /// Replaces the minimum duration of such findings.
+    fn passes_within(self, duration: Duration) -> Self {
+        Self {
+            passes_within: duration,
+            ..self
+        }
+    }
+
     /// The finding of a fault that began at `since`, in milliseconds since 1970.
     fn into_finding(self, since: u64) -> PodFinding {
         PodFinding::new(self.kind, self.text, self.detail, since)
     }
-}
-
-fn probe_faults(probes: &[ProbeStatus], kubedns: Option<&KubednsReport>) -> Vec<PodFault> {
-    let mut faults = Vec::new();
-    if !probes.is_empty() && probes.iter().all(is_waiting) {
-        let text = "no probe has ended yet";
-        faults.push(PodFault::new(FindingKind::Starting, "probes", text));
-    }
-
-    let failing: Vec<&ProbeStatus> = probes
-        .iter()
-        .filter(|probe| probe.failures >= FAILURES_IN_A_ROW)
-        .collect();
-
-    // kubedns refuses cluster names until its first lists are complete: `kubedns_faults` reports
-    // this cause. If kubedns does not answer, dnsmasq in front of kubedns has no answer either. One
-    // finding is enough.
-    let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
-    let silent = failing
-        .iter()
-        .any(|probe| probe.part == PodPart::Kubedns && probe.state == ProbeState::Failed);
-
-    for probe in failing {
-        let cause_is_known = unsynced || silent;
-        if let Some(fault) = probe_fault(probe, cause_is_known) {
-            faults.push(fault.with_detail(&probe.error));
-        }
-    }
-    faults
-}
-
-fn is_waiting(probe: &ProbeStatus) -> bool {
-    probe.state == ProbeState::Waiting
-}
-
-/// The fault of a failing probe. With `cause_is_known`, another finding says why a part that
-/// answers has no answer for the probed name.
-fn probe_fault(probe: &ProbeStatus, cause_is_known: bool) -> Option<PodFault> {
-    let (kind, text) = match (probe.part, probe.state) {
-        (PodPart::Kubedns, ProbeState::Failed) => (
-            FindingKind::KubednsSilent,
-            "kubedns does not answer".to_owned(),
-        ),
-        (PodPart::Dnsmasq, ProbeState::Failed) => (
-            FindingKind::DnsmasqSilent,
-            "dnsmasq does not answer".to_owned(),
-        ),
-        (PodPart::Kubedns | PodPart::Dnsmasq, _) if cause_is_known => return None,
-        (part @ (PodPart::Kubedns | PodPart::Dnsmasq), _) => (
-            FindingKind::NamesUnanswered,
-            format!("{} does not answer {}", part.label(), probe.name),
-        ),
-        (PodPart::Other, _) => (
-            FindingKind::ProbeFails,
-            format!("the probe {} fails", probe.label),
-        ),
-    };
-    Some(PodFault::new(kind, &probe.label, text))
 }
 
 fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
@@ -145,11 +95,6 @@ fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
     if kubedns.forward_loops > 0.0 {
         let text = "an upstream of kubedns forwards to kubedns and is left out";
         faults.push(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text));
-    }
-    if kubedns.unresolved > 0.0 {
-        let text = "names of stub domains' servers have no address for kubedns";
-        let kind = FindingKind::StubServerUnresolved;
-        faults.push(PodFault::new(kind, "kubedns", text));
     }
 
     for upstream in &kubedns.upstreams {
@@ -199,12 +144,6 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
         let text = format!("upstreams forward to dnsmasq and are left out: {loops}");
         faults.push(PodFault::new(FindingKind::ForwardingLoop, "dnsmasq", text));
     }
-    if !routes.unresolved.is_empty() {
-        let names = join_words(&routes.unresolved);
-        let text = format!("names of stub domains' servers have no address: {names}");
-        let kind = FindingKind::StubServerUnresolved;
-        faults.push(PodFault::new(kind, "dnsmasq", text));
-    }
 
     faults.extend(added_servers(&nanny.routes));
 
@@ -236,38 +175,6 @@ fn added_servers(routes: &RoutesStatus) -> Option<PodFault> {
          not replace: {servers}"
     );
     Some(PodFault::new(FindingKind::ServersAdded, "dnsmasq", text))
-}
-
-/// The fault of a dnsmasq that died or hung several times before `now`, in milliseconds since 1970.
-fn restarts_fault(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
-    let is_recent = |end: &&DnsmasqEnd| {
-        let age = millis_since_1970(&end.at).map(|at| now.saturating_sub(at));
-        age.is_some_and(|age| u128::from(age) < RESTARTS_WITHIN.as_millis())
-    };
-    let recent: Vec<&DnsmasqEnd> = dnsmasq.recent_ends.iter().filter(is_recent).collect();
-    if recent.len() < RESTARTS_OF_FAULT {
-        return None;
-    }
-
-    // The same end several times is one cause.
-    let mut ends = BTreeMap::<&str, usize>::new();
-    for end in &recent {
-        *ends.entry(&end.how).or_default() += 1;
-    }
-    let counts: Vec<String> = ends
-        .iter()
-        .map(|(how, count)| format!("{count} \u{d7} {how}"))
-        .collect();
-
-    let count = recent.len();
-    let text = format!("dnsmasq ended {count} times within ten minutes");
-    let fault = PodFault::new(FindingKind::DnsmasqRestarts, "dnsmasq", text);
-    Some(fault.with_detail(&counts.join("; ")))
-}
-
-fn millis_since_1970(time: &str) -> Option<u64> {
-    let time = chrono::DateTime::parse_from_rfc3339(time).ok()?;
-    u64::try_from(time.timestamp_millis()).ok()
 }
 
 /// One fault if the nanny or kubedns rejected the ConfigMap.
@@ -361,7 +268,7 @@ impl Verdicts {
         for fault in faults {
             let object = (fault.kind, fault.subject.clone());
             let since = *known.entry(object).or_insert(now.clock);
-            if now.age(since) >= fault.kind.passes_within() {
+            if now.age(since) >= fault.passes_within {
                 findings.push(fault.into_finding(now.millis_of(since)));
             }
         }

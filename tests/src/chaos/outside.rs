@@ -33,6 +33,8 @@ pub enum Mood {
     Honest,
     /// Never answers.
     Silent,
+    /// Answers all queries with this RCODE.
+    Rcode(&'static str),
     /// Correct answers after this delay.
     Slow(Duration),
     /// A false answer with an ID other than the query's.
@@ -164,6 +166,7 @@ fn react(mood: Mood, zone: &Zone, asked: &Asked) -> Reaction {
     match mood {
         Mood::Honest => truth().into(),
         Mood::Silent => Reaction::silence(),
+        Mood::Rcode(rcode) => Reply::to(&asked.packet).rcode(rcode).into(),
         Mood::Slow(delay) => Reaction::from(truth()).after(delay),
         Mood::WrongId => lie().wrong_id().into(),
         Mood::WrongQuestion => about_another().wrong_question(other, "A").into(),

@@ -154,7 +154,7 @@ fn alerts_have_severity_and_runbook() {
 }
 
 /// The alerts that tell of the same fault as a finding of the sidecar.
-const ALERTS_OF_FINDINGS: [(&str, FindingKind); 11] = [
+const ALERTS_OF_FINDINGS: [(&str, FindingKind); 14] = [
     ("KubeDNSNotSynced", FindingKind::NotSynced),
     ("KubeDNSConfigRejected", FindingKind::ConfigRejected),
     ("KubeDNSConfigDiffers", FindingKind::ConfigDiffers),
@@ -169,17 +169,19 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 11] = [
     ("KubeDNSUpstreamDown", FindingKind::UpstreamDown),
     ("KubeDNSUpstreamNotTrusted", FindingKind::UpstreamNotTrusted),
     ("KubeDNSDnsmasqRestarts", FindingKind::DnsmasqRestarts),
+    ("KubeDNSStubDomainDown", FindingKind::StubDomainDown),
+    ("KubeDNSContainerRestarts", FindingKind::ContainerRestarts),
+    ("KubeDNSReportMissing", FindingKind::ReportMissing),
 ];
 
 /// The kinds of findings without an alert of their own, and where an alert covers them.
-const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 10] = [
+const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
     // KubeDNSNoAnswers, which does not know which part is silent.
     FindingKind::KubednsSilent,
     FindingKind::DnsmasqSilent,
     FindingKind::NamesUnanswered,
     FindingKind::ProbeFails,
     // KubeDNSUpstreamDown and KubeDNSDnsmasqUpstreamDown, one for each server.
-    FindingKind::StubDomainDown,
     FindingKind::UpstreamsUnproven,
     // KubeDNSConfigRejected.
     FindingKind::RoutesPending,

@@ -99,27 +99,35 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
         .with_advice("Check below which part does not answer.", "no-answers")
 }
 
-/// Checks that the nanny answers, if the sidecar reads it.
+/// Checks that the nanny answers, if the sidecar reads it. A nanny that no longer answers is a
+/// finding of the sidecar.
 fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     let report = &status.nanny;
     if report.source.is_empty() {
         return None;
     }
 
-    // A source without a report is a failed request of the sidecar.
-    let Some(nanny) = &report.known else {
-        let text = format!("the nanny does not answer at {}", report.source);
-        let check = CheckLine::failed(GROUP, text)
-            .with_detail(report.error.clone().unwrap_or_default())
-            .with_advice("Read the log of the container dnsmasq.", "no-answers");
-        return Some(check);
-    };
-    let version = nanny.dnsmasq.version.as_deref();
-    let version = version.unwrap_or("of an unknown version");
-    Some(CheckLine::passed(
-        GROUP,
-        format!("the nanny answers, and runs dnsmasq {version}"),
-    ))
+    if let Some(nanny) = &report.known {
+        let version = nanny.dnsmasq.version.as_deref();
+        let version = version.unwrap_or("of an unknown version");
+        let text = format!("the nanny answers, and runs dnsmasq {version}");
+        return Some(CheckLine::passed(GROUP, text));
+    }
+    if has_finding(status, FindingKind::ReportMissing) {
+        return None;
+    }
+
+    // It may be the nanny of kube-dns, which has no status.
+    let text = format!("the nanny does not answer at {}", report.source);
+    let check = CheckLine::warning(GROUP, text)
+        .with_detail(report.error.clone().unwrap_or_default())
+        .with_advice_for(FindingKind::ReportMissing);
+    Some(check)
+}
+
+fn has_finding(status: &SidecarStatus, kind: FindingKind) -> bool {
+    let mut findings = status.verdict.findings.iter();
+    findings.any(|finding| finding.kind == Some(kind))
 }
 
 /// The findings of one group, with the text of the sidecar.
@@ -169,8 +177,7 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
     }
 
     checks.extend(findings_in(status, FindingGroup::Upstreams));
-    let mut findings = status.verdict.findings.iter();
-    if !findings.any(|finding| finding.kind == Some(FindingKind::ForwardingLoop)) {
+    if !has_finding(status, FindingKind::ForwardingLoop) {
         checks.push(CheckLine::passed(
             UPSTREAMS,
             "none forwards back to this pod",

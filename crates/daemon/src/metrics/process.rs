@@ -67,16 +67,21 @@ fn read_proc(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-fn read_metrics() -> [ProcessMetric; 10] {
+/// The start of this process, in seconds since 1970.
+fn read_start() -> Option<f64> {
+    // The kernel has the start as a time after boot.
+    let stat = ProcessStat::parse(&read_proc("/proc/self/stat"))?;
+    let boot = boot_time(&read_proc("/proc/stat"))?;
+    Some(boot + stat.started)
+}
+
+fn read_metrics(started: Option<f64>) -> [ProcessMetric; 10] {
     let status = read_proc("/proc/self/status");
     let stat = ProcessStat::parse(&read_proc("/proc/self/stat"));
     let limits = read_proc("/proc/self/limits");
     let netstat = read_proc("/proc/self/net/netstat");
 
     let cpu = stat.map(|stat| stat.cpu);
-    // The kernel has the start as a time after boot.
-    let boot = boot_time(&read_proc("/proc/stat"));
-    let started = stat.zip(boot).map(|(stat, boot)| boot + stat.started);
     let files = parse_limit(&limits, "Max open files");
     let space = parse_limit(&limits, "Max address space");
     let received = parse_ip_extension(&netstat, "InOctets");
@@ -140,14 +145,19 @@ fn read_metrics() -> [ProcessMetric; 10] {
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     descs: Vec<Desc>,
+    /// Read once: the kernel's time of boot changes with the time of day, and readers take another
+    /// start for another process.
+    started: Option<f64>,
 }
 
 impl ProcessCollector {
     pub(super) fn new() -> prometheus::Result<Self> {
-        let metrics = read_metrics();
+        let started = read_start();
+        let metrics = read_metrics(started);
         let descs = metrics.iter().map(ProcessMetric::descriptor);
         Ok(Self {
             descs: descs.collect::<prometheus::Result<_>>()?,
+            started,
         })
     }
 }
@@ -158,7 +168,7 @@ impl Collector for ProcessCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        read_metrics()
+        read_metrics(self.started)
             .into_iter()
             .filter_map(ProcessMetric::into_families)
             .flatten()

@@ -38,8 +38,12 @@ impl LoopSources {
 impl StatusRecord {
     /// The status of a nanny that has just started.
     pub(crate) fn new() -> Self {
+        let document = NannyStatus::of_start(daemon::version::VERSION, daemon::version::COMMIT);
         Self {
-            document: NannyStatus::of_start(daemon::version::VERSION, daemon::version::COMMIT),
+            document: NannyStatus {
+                started_at: Some(format_time(SystemTime::now())),
+                ..document
+            },
             loops: LoopSources::default(),
         }
     }

@@ -120,6 +120,21 @@ async fn silent_server_fails_every_part() {
     }
 }
 
+/// With an interval of a second, a failed probe is repeated after a second.
+#[tokio::test]
+async fn failed_probe_is_soon_repeated() {
+    for (server, failures, queries) in [(fine as ServerBehaviour, 0, 1), (refused, 3, 3)] {
+        let upstream = Upstream::start(server).await;
+        let spec = format!("it,{},{NAME},1,A", upstream.addr());
+        let spec = spec.parse().unwrap();
+        let mode = HealthMode::SelfOnly;
+        let probe = Probe::new(spec, PodPart::Other, mode, "kubedns", &metrics()).unwrap();
+        probe.probe_until_known().await;
+        assert_eq!(probe.health().failures, failures);
+        assert_eq!(upstream.count(), queries);
+    }
+}
+
 #[tokio::test]
 async fn only_answers_are_measured() {
     let metrics = metrics();

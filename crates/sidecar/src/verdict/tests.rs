@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use reports::sidecar::{DnsmasqUpstream, PeerReport, UpstreamCondition};
+use reports::sidecar::{
+    ContainerHistory, DnsmasqUpstream, PeerReport, PodPart, ProbeResult, ProbeState, ProbeStatus,
+    UpstreamCondition,
+};
 
 use super::*;
 use crate::example::{good, probe, told, upstream};
@@ -86,10 +89,18 @@ fn refused_probes() -> Vec<ProbeStatus> {
 fn failing_probe_names_silent_part() {
     let timeout = |part, state| probe(part, state, "i/o timeout");
     let kubedns_fails = timeout(PodPart::Kubedns, ProbeState::Failed);
-    let lost = ProbeStatus {
+    // The time of the status is 1,795,208,055,000.
+    let failed_twice_after = |answer| ProbeStatus {
         failures: 2,
+        history: vec![ProbeResult {
+            at: answer,
+            state: ProbeState::Ok,
+            latency_ms: 0.7,
+        }],
         ..kubedns_fails.clone()
     };
+    let lost = failed_twice_after(1_795_208_050_000);
+    let silent = failed_twice_after(1_795_208_047_000);
     let waiting = ProbeStatus {
         failures: 0,
         ..probe(PodPart::Kubedns, ProbeState::Waiting, "")
@@ -116,6 +127,7 @@ fn failing_probe_names_silent_part() {
     let early = refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n");
     for (case, status, expected) in [
         ("lost packets", probed(vec![lost]), None),
+        ("silence", probed(vec![silent]), Some(hangs)),
         ("kubedns hangs", hung, Some(hangs)),
         ("dnsmasq is cut off from kubedns", separated, Some(cut_off)),
         (
@@ -259,6 +271,58 @@ fn repeated_ends_of_dnsmasq_are_fault() {
 }
 
 #[test]
+fn repeated_restarts_of_container_are_fault() {
+    let now = good().time;
+    let minutes_ago = |minutes: u64| now - minutes * 60_000;
+    let text = "container_restarts: the container kubedns was restarted 3 times within ten minutes";
+    for (ages, expected) in [
+        (vec![9, 5, 0], Some(text)),
+        (vec![11, 9, 5, 0], Some(text)),
+        (vec![11, 5, 0], None),
+    ] {
+        let container = ContainerHistory {
+            name: "kubedns".to_owned(),
+            restarts: ages.iter().map(|age| minutes_ago(*age)).collect(),
+            ..ContainerHistory::default()
+        };
+        let status = SidecarStatus {
+            containers: vec![container],
+            ..good()
+        };
+        assert_eq!(found(&status), Vec::from_iter(expected), "{ages:?}");
+    }
+}
+
+#[test]
+fn missing_report_is_fault_of_its_own() {
+    let container = |name: &str| ContainerHistory {
+        name: name.to_owned(),
+        is_report_missing: true,
+        ..ContainerHistory::default()
+    };
+    let [metrics, page] = [
+        "http://127.0.0.1:10055/metrics",
+        "http://127.0.0.1:10056/status",
+    ];
+    let status = SidecarStatus {
+        containers: vec![container("kubedns"), container("dnsmasq")],
+        kubedns: PeerReport::of_request(metrics.to_owned(), Err("refused".to_owned())),
+        nanny: PeerReport::of_request(page.to_owned(), Err("refused".to_owned())),
+        ..good()
+    };
+    let of_nanny = "report_missing: the nanny does not report its state at http://127.0.0.1:10056/status (refused)";
+    let of_kubedns = "report_missing: kubedns does not report its state at http://127.0.0.1:10055/metrics (refused)";
+    assert_eq!(found(&status), [of_kubedns, of_nanny]);
+
+    let hung = SidecarStatus {
+        probes: vec![probe(PodPart::Kubedns, ProbeState::Failed, "i/o timeout")],
+        ..status
+    };
+    let silent = "kubedns_silent: kubedns does not answer (i/o timeout)";
+    assert_eq!(found(&hung), [silent, of_nanny], "one cause, one finding");
+}
+
+#[test]
 fn faults_of_kubedns_and_nanny_are_found() {
     let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
     let cases = vec![
@@ -326,6 +390,51 @@ fn faults_of_kubedns_and_nanny_are_found() {
         ..kubedns("kubedns_config_current 0\n")
     };
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
+}
+
+/// dnsmasq has the SERVFAIL server 127.0.0.1:9 alone for a stub domain, or kubedns has none.
+#[test]
+fn stub_domain_without_server_is_fault() {
+    let of_dnsmasq = |servers: &[&str], unresolved: &[&str]| {
+        let json = serde_json::json!({
+            "configuration": {"stubDomains": {"corp.test": ["ns.test:5353", "192.0.2.1"]}},
+            "routes": {
+                "nowhere": "127.0.0.1:9",
+                "stubDomains": {"corp.test": servers},
+                "unresolved": unresolved,
+            },
+        });
+        nanny(&json.to_string())
+    };
+    let of_kubedns = |unresolved: u8| {
+        kubedns(&format!(
+            "kubedns_forward_route_servers{{route=\".\"}} 0\n\
+             kubedns_forward_route_servers{{route=\"corp.test\"}} 0\n\
+             kubedns_forward_route_servers{{route=\"acme.test\"}} 1\n\
+             kubedns_stub_servers_unresolved {unresolved}\n"
+        ))
+    };
+    let unresolved =
+        "stub_server_unresolved: names of corp.test are not answered: no address for ns.test";
+    let unusable =
+        "stub_domain_down: names of corp.test are not answered: none of their servers is usable";
+    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for the names of their servers";
+    let one_of_two =
+        "stub_server_unresolved: names of stub domains' servers have no address: ns.test";
+    let nowhere = ["127.0.0.1:9"];
+    for (case, status, expected) in [
+        ("no address", of_dnsmasq(&nowhere, &["ns.test"]), unresolved),
+        ("a loop", of_dnsmasq(&nowhere, &[]), unusable),
+        (
+            "one of two",
+            of_dnsmasq(&["192.0.2.1:53"], &["ns.test"]),
+            one_of_two,
+        ),
+        ("kubedns, no address", of_kubedns(1), in_kubedns),
+        ("kubedns, a loop", of_kubedns(0), unusable),
+    ] {
+        assert_eq!(found(&status), [expected], "{case}");
+    }
 }
 
 #[test]

@@ -1,0 +1,166 @@
+//! Remembers the other containers of the pod: whether they have reported their state, and their
+//! restarts.
+//!
+//! A restart is seen as another start time of the process. The reason is the kubelet's to tell.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use reports::kubedns::KubednsReport;
+use reports::nanny::NannyStatus;
+use reports::sidecar::{ContainerHistory, PeerReport};
+
+use crate::time::{Now, millis_since_1970};
+
+/// The number of remembered restarts.
+const MAX_RESTARTS: usize = 10;
+
+/// The histories since the sidecar's start.
+#[derive(Debug, Default)]
+pub(crate) struct ContainerHistories {
+    kubedns: Mutex<KnownContainer>,
+    /// The container of the nanny.
+    dnsmasq: Mutex<KnownContainer>,
+}
+
+#[derive(Debug, Default)]
+struct KnownContainer {
+    has_reported: bool,
+    /// The start of the process, in milliseconds since 1970.
+    started: Option<u64>,
+    restarts: VecDeque<Instant>,
+}
+
+impl ContainerHistories {
+    /// Adds the newest reports.
+    pub(crate) fn update(
+        &self,
+        kubedns: &PeerReport<KubednsReport>,
+        nanny: &PeerReport<NannyStatus>,
+        now: Now,
+    ) -> Vec<ContainerHistory> {
+        let kubedns = kubedns.known.as_ref();
+        let nanny = nanny.known.as_ref();
+        let mut known_kubedns = self.kubedns.lock();
+        let mut known_dnsmasq = self.dnsmasq.lock();
+
+        known_kubedns.update(kubedns.is_some(), kubedns.and_then(kubedns_start), now);
+        known_dnsmasq.update(nanny.is_some(), nanny.and_then(nanny_start), now);
+        vec![
+            known_kubedns.history("kubedns", kubedns.is_some(), now),
+            known_dnsmasq.history("dnsmasq", nanny.is_some(), now),
+        ]
+    }
+}
+
+/// The start of kubedns in milliseconds since 1970, if this version reports it.
+fn kubedns_start(report: &KubednsReport) -> Option<u64> {
+    let since = Duration::try_from_secs_f64(report.started?).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+fn nanny_start(status: &NannyStatus) -> Option<u64> {
+    millis_since_1970(status.started_at.as_ref()?)
+}
+
+impl KnownContainer {
+    /// Adds a report, if there is one, with the start of the process.
+    fn update(&mut self, has_reported: bool, started: Option<u64>, now: Now) {
+        self.has_reported |= has_reported;
+        let Some(started) = started else { return };
+
+        let before = self.started.replace(started);
+        if before.is_some_and(|before| before != started) {
+            self.add_restart(now.clock);
+        }
+    }
+
+    fn history(&self, name: &str, reports_now: bool, now: Now) -> ContainerHistory {
+        let restarts = self.restarts.iter();
+        ContainerHistory {
+            name: name.to_owned(),
+            is_report_missing: self.has_reported && !reports_now,
+            restarts: restarts.map(|at| now.millis_of(*at)).collect(),
+        }
+    }
+
+    fn add_restart(&mut self, at: Instant) {
+        if self.restarts.len() == MAX_RESTARTS {
+            self.restarts.pop_front();
+        }
+        self.restarts.push_back(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubedns(started: Option<f64>) -> PeerReport<KubednsReport> {
+        let report = KubednsReport {
+            started,
+            ..KubednsReport::default()
+        };
+        PeerReport::of_request("metrics".to_owned(), Ok(report))
+    }
+
+    fn nanny(started_at: &str) -> PeerReport<NannyStatus> {
+        let status = NannyStatus {
+            started_at: Some(started_at.to_owned()),
+            ..NannyStatus::default()
+        };
+        PeerReport::of_request("status".to_owned(), Ok(status))
+    }
+
+    #[test]
+    fn other_start_time_is_restart() {
+        let histories = ContainerHistories::default();
+        let at = |seconds| Now::at(Duration::from_secs(seconds));
+        let steps = [
+            (kubedns(Some(100.0)), "1970-01-01T00:01:40Z", [0, 0]),
+            (kubedns(Some(100.0)), "1970-01-01T00:01:40Z", [0, 0]),
+            (kubedns(Some(107.0)), "1970-01-01T00:01:40Z", [1, 0]),
+            (kubedns(None), "yesterday", [1, 0]),
+            (kubedns(Some(107.0)), "1970-01-01T00:02:00Z", [1, 1]),
+        ];
+        for (step, (kubedns, started_at, expected)) in (0_u64..).zip(steps) {
+            let seen = histories.update(&kubedns, &nanny(started_at), at(step));
+            let counts: Vec<usize> = seen.iter().map(|seen| seen.restarts.len()).collect();
+            assert_eq!(counts, expected, "step {step}");
+        }
+
+        let times =
+            |seen: Vec<ContainerHistory>| [seen[0].restarts.clone(), seen[1].restarts.clone()];
+        let absent = PeerReport::of_request("metrics".to_owned(), Err("refused".to_owned()));
+        let seen = histories.update(&absent, &PeerReport::not_read(), at(9));
+        assert_eq!(times(seen), [[2_000], [4_000]]);
+    }
+
+    #[test]
+    fn container_reports_before_it_is_missed() {
+        let histories = ContainerHistories::default();
+        let absent = || PeerReport::of_request("metrics".to_owned(), Err("refused".to_owned()));
+        let is_missing = |report: PeerReport<KubednsReport>| {
+            let now = Now::at(Duration::ZERO);
+            histories.update(&report, &PeerReport::not_read(), now)[0].is_report_missing
+        };
+        assert!(!is_missing(absent()));
+        assert!(!is_missing(kubedns(None)));
+        assert!(is_missing(absent()));
+        assert!(!is_missing(kubedns(None)));
+    }
+
+    #[test]
+    fn remembered_restarts_are_bounded() {
+        let histories = ContainerHistories::default();
+        let now = Now::at(Duration::ZERO);
+        let mut restarts = 0;
+        for start in 0..100 {
+            let report = kubedns(Some(f64::from(start) * 10.0));
+            let seen = histories.update(&report, &PeerReport::not_read(), now);
+            restarts = seen[0].restarts.len();
+        }
+        assert_eq!(restarts, MAX_RESTARTS);
+    }
+}

@@ -1,0 +1,91 @@
+//! Faults that the probes of kubedns, dnsmasq and other servers show.
+
+use std::time::Duration;
+
+use reports::finding::FindingKind;
+use reports::sidecar::{PodPart, ProbeState, ProbeStatus, SidecarStatus};
+
+use super::PodFault;
+
+/// Failed probes in a row that are a fault. A lost packet or a restart of the server causes fewer
+/// failures.
+const FAILURES_IN_A_ROW: u32 = 3;
+/// Failed probes in a row that are a fault after [`SILENCE`].
+const FAILURES_IN_SILENCE: u32 = 2;
+/// The time without an answer after which fewer failures are a fault. With the default interval, a
+/// server that falls silent is found within ten seconds.
+const SILENCE: Duration = Duration::from_secs(8);
+
+pub(super) fn probe_faults(status: &SidecarStatus) -> Vec<PodFault> {
+    let probes = &status.probes;
+    let mut faults = Vec::new();
+    if !probes.is_empty() && probes.iter().all(is_waiting) {
+        let text = "no probe has ended yet";
+        faults.push(PodFault::new(FindingKind::Starting, "probes", text));
+    }
+
+    let failing: Vec<&ProbeStatus> = probes
+        .iter()
+        .filter(|probe| is_failing(probe, status))
+        .collect();
+
+    // kubedns refuses cluster names until its first lists are complete: `kubedns_faults` reports
+    // this cause. If kubedns does not answer, dnsmasq in front of kubedns has no answer either. One
+    // finding is enough.
+    let kubedns = status.kubedns.known.as_ref();
+    let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
+    let silent = failing
+        .iter()
+        .any(|probe| probe.part == PodPart::Kubedns && probe.state == ProbeState::Failed);
+
+    for probe in failing {
+        let cause_is_known = unsynced || silent;
+        if let Some(fault) = probe_fault(probe, cause_is_known) {
+            faults.push(fault.with_detail(&probe.error));
+        }
+    }
+    faults
+}
+
+fn is_waiting(probe: &ProbeStatus) -> bool {
+    probe.state == ProbeState::Waiting
+}
+
+fn is_failing(probe: &ProbeStatus, status: &SidecarStatus) -> bool {
+    let is_silent = probe.failures >= FAILURES_IN_SILENCE && silence(probe, status) >= SILENCE;
+    probe.failures >= FAILURES_IN_A_ROW || is_silent
+}
+
+/// The time since the probed name was answered, or since the sidecar's start.
+fn silence(probe: &ProbeStatus, status: &SidecarStatus) -> Duration {
+    let mut results = probe.history.iter().rev();
+    match results.find(|result| result.state == ProbeState::Ok) {
+        Some(answer) => Duration::from_millis(status.time.saturating_sub(answer.at)),
+        None => Duration::from_secs(status.uptime_seconds),
+    }
+}
+
+/// The fault of a failing probe. With `cause_is_known`, another finding says why a part that
+/// answers has no answer for the probed name.
+fn probe_fault(probe: &ProbeStatus, cause_is_known: bool) -> Option<PodFault> {
+    let (kind, text) = match (probe.part, probe.state) {
+        (PodPart::Kubedns, ProbeState::Failed) => (
+            FindingKind::KubednsSilent,
+            "kubedns does not answer".to_owned(),
+        ),
+        (PodPart::Dnsmasq, ProbeState::Failed) => (
+            FindingKind::DnsmasqSilent,
+            "dnsmasq does not answer".to_owned(),
+        ),
+        (PodPart::Kubedns | PodPart::Dnsmasq, _) if cause_is_known => return None,
+        (part @ (PodPart::Kubedns | PodPart::Dnsmasq), _) => (
+            FindingKind::NamesUnanswered,
+            format!("{} does not answer {}", part.label(), probe.name),
+        ),
+        (PodPart::Other, _) => (
+            FindingKind::ProbeFails,
+            format!("the probe {} fails", probe.label),
+        ),
+    };
+    Some(PodFault::new(kind, &probe.label, text))
+}

@@ -1,0 +1,308 @@
+//! No "well" in an outage: about each fault `/status`, `check cluster` and the alerts agree, and
+//! `/status` is never well while a client has had no answer for more than ten seconds.
+//!
+//! The pods run at the same time, each with its faults in turn. The alerts are evaluated by a real
+//! Prometheus (Debian: `prometheus`). Without it the test says so, and compares the other two.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "what was measured is shown with --no-capture, and what could not be tested"
+)]
+
+#[path = "agreement/client.rs"]
+mod client;
+#[path = "agreement/fault.rs"]
+mod fault;
+#[path = "agreement/prometheus.rs"]
+mod prometheus;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reports::finding::{FindingKind, FindingLevel};
+use reports::sidecar::PodVerdict;
+use serde_json::Value;
+use testkit::process::Program;
+use tests::chaos::Topology;
+use tests::e2e::PATIENCE;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use self::client::Client;
+use self::fault::{Expected, Fault, Stage, sidecar_status};
+use self::prometheus::Prometheus;
+
+/// A client may be without answers for this time while the pod is called well.
+const OUTAGE: Duration = Duration::from_secs(10);
+/// A fault that costs no answers is found within this time.
+const FOUND: Duration = Duration::from_secs(45);
+/// An alert follows its finding within this time: the sidecar counts its findings every five
+/// seconds, Prometheus reads and evaluates every second.
+const ALERTED: Duration = Duration::from_secs(15);
+/// The pause between two looks at the verdict.
+const LOOK: Duration = Duration::from_millis(500);
+/// The looks at a fault that stays while nobody asks.
+const LOOKS_WITHOUT_TRAFFIC: u32 = 6;
+
+/// A pod with its faults, one after the other.
+#[derive(Clone, Copy)]
+struct Scene {
+    topology: Topology,
+    faults: &'static [Fault],
+}
+
+const fn scene(topology: Topology, faults: &'static [Fault]) -> Scene {
+    Scene { topology, faults }
+}
+
+const REFUSALS: &[Fault] = &[Fault::UpstreamsServfail, Fault::UpstreamsRefuse];
+const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
+const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
+const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
+
+/// Faults that the pod remembers are the last of their scene.
+const SCENES: [Scene; 22] = [
+    scene(Topology::DropIn, REFUSALS),
+    scene(Topology::Cache, REFUSALS),
+    scene(Topology::Direct, REFUSALS),
+    scene(Topology::Alone, REFUSALS),
+    scene(Topology::DropIn, SILENCE),
+    scene(Topology::Cache, SILENCE),
+    scene(Topology::Direct, SILENCE),
+    scene(Topology::Alone, SILENCE),
+    scene(Topology::DropIn, LOOP),
+    scene(Topology::Cache, LOOP),
+    scene(Topology::Direct, LOOP),
+    scene(Topology::Alone, LOOP),
+    scene(Topology::DropIn, KUBEDNS),
+    scene(Topology::Cache, KUBEDNS),
+    scene(Topology::Direct, KUBEDNS),
+    scene(Topology::Alone, KUBEDNS),
+    scene(
+        Topology::DropIn,
+        &[Fault::OneUpstreamSilent, Fault::NannyFrozen],
+    ),
+    scene(
+        Topology::Alone,
+        &[Fault::OneUpstreamSilent, Fault::NoFirstLists],
+    ),
+    scene(
+        Topology::Direct,
+        &[Fault::DnsmasqAndNannyFrozen, Fault::DnsmasqKilledThrice],
+    ),
+    scene(Topology::DropIn, &[Fault::ApiServerAway]),
+    scene(Topology::DropIn, &[Fault::DnsmasqHangsThrice]),
+    scene(Topology::Alone, &[Fault::KubednsKilledThrice]),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn verdict_check_and_alerts_agree() {
+    let prometheus = Arc::new(Prometheus::start().await);
+    if prometheus.is_none() {
+        eprintln!("NOT TESTED: the alerts: prometheus is not installed");
+    }
+
+    let mut scenes = JoinSet::new();
+    for (number, scene) in SCENES.into_iter().enumerate() {
+        let prometheus = Arc::clone(&prometheus);
+        scenes.spawn(async move {
+            let pod = format!("pod-{number}");
+            let played = play(&pod, scene, prometheus.as_ref().as_ref()).await;
+            played.map_err(|error| format!("{pod}, {:?}: {error}", scene.topology))
+        });
+    }
+    let played = scenes.join_all().await.into_iter();
+    let errors: Vec<String> = played.filter_map(Result::err).collect();
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+}
+
+/// Plays a scene. Returns the first disagreement.
+async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Result<(), String> {
+    let stage = Stage::start(scene.topology).await;
+    let views = Views {
+        stage: &stage,
+        pod,
+        prometheus,
+    };
+    if let Some(prometheus) = prometheus {
+        let has_nanny = scene.topology != Topology::Alone;
+        prometheus.scrape(pod, stage.rig.pod.ports, has_nanny).await;
+    }
+
+    // Later, rates of some minutes still tell of the fault before.
+    views.become_well().await?;
+    views.no_alert_fires().await?;
+    for fault in scene.faults {
+        let seen = match views.become_well().await {
+            Ok(()) => views.see_fault(*fault).await,
+            Err(error) => Err(error),
+        };
+        seen.map_err(|error| format!("{fault:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The views of a pod that an operator has.
+struct Views<'a> {
+    stage: &'a Stage,
+    pod: &'a str,
+    prometheus: Option<&'a Prometheus>,
+}
+
+impl Views<'_> {
+    /// Begins a fault, compares the views until all tell of it, and ends it.
+    async fn see_fault(&self, fault: Fault) -> Result<(), String> {
+        let Expected {
+            lost,
+            finding,
+            alert,
+        } = fault.expected();
+        let port = self.stage.rig.pod.ports.dns;
+        let client = lost.map(|name| Client::start(port, name));
+        let begun = Instant::now();
+        self.stage.begin(fault).await;
+
+        let text = self.find(finding, client.as_ref()).await?;
+        self.check_tells(&text, finding).await?;
+        self.alert_fires(alert, finding).await?;
+        println!(
+            "{} {:?} {fault:?}: all tell of it after {:.1?}",
+            self.pod,
+            self.stage.rig.topology,
+            begun.elapsed()
+        );
+
+        // The traffic stops, and the fault stays.
+        drop(client);
+        let mut looks = interval(LOOK);
+        for _ in 0..LOOKS_WITHOUT_TRAFFIC {
+            looks.tick().await;
+            if self.verdict().await?.level == FindingLevel::Well {
+                return Err("well without traffic, although the fault stays".to_owned());
+            }
+        }
+        self.stage.end(fault).await;
+        Ok(())
+    }
+
+    /// Waits until `/status` and `check cluster` call the pod well.
+    async fn become_well(&self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let verdict = self.verdict().await?;
+            let report = self.check().await;
+            if verdict.level == FindingLevel::Well && report["well"] == true {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("never well: {verdict:#?}\n{report:#}"));
+            }
+        }
+    }
+
+    async fn no_alert_fires(&self) -> Result<(), String> {
+        let Some(prometheus) = self.prometheus else {
+            return Ok(());
+        };
+        let alerts = prometheus.alerts(self.pod).await;
+        if alerts.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("alerts about a well pod: {alerts:?}"))
+        }
+    }
+
+    /// Waits for a finding of this kind, and, if clients lose answers, for the end of the time in
+    /// which the pod may be called well. Returns the text of the finding.
+    async fn find(&self, kind: FindingKind, client: Option<&Client>) -> Result<String, String> {
+        let deadline = Instant::now() + FOUND;
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let outage = client.map_or(Duration::ZERO, Client::outage);
+            let verdict = self.verdict().await?;
+            if outage > OUTAGE && verdict.level == FindingLevel::Well {
+                let last = client.map(Client::last).unwrap_or_default();
+                return Err(format!(
+                    "well, and clients lose answers for {outage:.1?}: {last}"
+                ));
+            }
+
+            let mut findings = verdict.findings.iter();
+            let found = findings.find(|finding| finding.kind == Some(kind));
+            if let Some(found) = found
+                && (client.is_none() || outage > OUTAGE)
+            {
+                return Ok(found.text.clone());
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "no {kind:?}, without answers for {outage:.1?}: {verdict:#?}"
+                ));
+            }
+        }
+    }
+
+    async fn check_tells(&self, text: &str, kind: FindingKind) -> Result<(), String> {
+        let report = self.check().await;
+        if report["well"] == true && !kind.keeps_answers() {
+            return Err(format!("check says well: {report:#}"));
+        }
+        let mut lines = report["checks"].as_array().into_iter().flatten();
+        if lines.any(|line| line["text"] == text && line["outcome"] != "passed") {
+            Ok(())
+        } else {
+            Err(format!("check does not say {text:?}: {report:#}"))
+        }
+    }
+
+    async fn alert_fires(&self, alert: &str, kind: FindingKind) -> Result<(), String> {
+        let Some(prometheus) = self.prometheus else {
+            return Ok(());
+        };
+        let deadline = Instant::now() + ALERTED;
+        let mut looks = interval(LOOK);
+        loop {
+            let alerts = prometheus.alerts(self.pod).await;
+            if let Some(severity) = alerts.get(alert) {
+                let is_critical = severity == "critical";
+                if is_critical == (kind.level() == FindingLevel::Down) {
+                    return Ok(());
+                }
+                return Err(format!(
+                    "{alert} is {severity}, {kind:?} {:?}",
+                    kind.level()
+                ));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{alert} does not fire, only {alerts:?}"));
+            }
+            looks.tick().await;
+        }
+    }
+
+    async fn verdict(&self) -> Result<PodVerdict, String> {
+        let status = sidecar_status(self.stage.rig.pod.ports).await?;
+        Ok(status.verdict)
+    }
+
+    /// The report of `check cluster`.
+    async fn check(&self) -> Value {
+        let rig = &self.stage.rig;
+        let ports = rig.pod.ports;
+        let mut process = Program::named("kubedns")
+            .args(["check", "cluster", "--output=json", "--config-dir="])
+            .args([
+                format!("--server=http://127.0.0.1:{}", ports.readiness),
+                format!("--sidecar=http://127.0.0.1:{}", ports.sidecar),
+                format!("--dns=127.0.0.1:{}", ports.dns),
+                format!("--kube-master-url={}", rig.api_url()),
+                "--external-name=host-0.outside.test".to_owned(),
+            ])
+            .start();
+        process.wait(PATIENCE).await;
+        serde_json::from_str(&process.stdout().join("\n")).unwrap_or_default()
+    }
+}
