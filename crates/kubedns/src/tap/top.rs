@@ -70,8 +70,40 @@ impl TopPage {
         clients.retain(|client| !(in_front && client.is_loopback()));
         let owners = self.owners.find_owners(&clients).await;
 
-        make_ranking(&found, in_front, &owners)
+        let mut ranking = make_ranking(&found, in_front, &owners);
+        if let Some(node) = self.owners.only_node().filter(|_| !in_front) {
+            ranking.note = describe_foreign_clients(&ranking.clients, node, &owners);
+        }
+        ranking
     }
+}
+
+/// Describes the clients that are neither pods of `node` nor the node itself; `None` if there are
+/// none. `trafficDistribution: PreferSameNode` leads queries of other nodes here only while these
+/// nodes have no ready DNS pod.
+fn describe_foreign_clients(
+    clients: &[RankingRow],
+    node: &str,
+    owners: &HashMap<IpAddr, ClientOwner>,
+) -> Option<String> {
+    let is_foreign = |row: &&RankingRow| {
+        // A client that could not be looked up may well be a pod of the node.
+        let address: Option<IpAddr> = row.key.parse().ok();
+        let looked_up =
+            address.filter(|address| !address.is_loopback() && owners.contains_key(address));
+        looked_up.is_some() && row.owner == ClientOwner::default()
+    };
+    let foreign: Vec<&RankingRow> = clients.iter().filter(is_foreign).collect();
+    if foreign.is_empty() {
+        return None;
+    }
+
+    let share: f64 = foreign.iter().map(|row| row.share).sum();
+    Some(format!(
+        "{:.0} % come from clients of other nodes than {node}: the DNS pods of these nodes are missing or not ready, \
+         which `kube-dns check cluster` shows, or their clients are not pods",
+        100.0 * share
+    ))
 }
 
 /// Makes the document.
@@ -178,6 +210,39 @@ mod tests {
         assert_eq!((ranking.servfail, ranking.note), (vec![], None));
         let behind = make_ranking(&found, true, &owners);
         assert_eq!(behind.note.as_deref(), Some(IN_FRONT));
+    }
+
+    #[test]
+    fn clients_of_other_nodes_are_noted() {
+        let [own, far, unknown, host] = [7, 8, 9, 1].map(|last| IpAddr::from([10, 244, 0, last]));
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        let owned = |namespace: Option<&str>| ClientOwner {
+            namespace: namespace.map(ToOwned::to_owned),
+            node: Some("node-1".to_owned()),
+            pod: None,
+        };
+        let owners = HashMap::from([
+            (own, owned(Some("apps"))),
+            (host, owned(None)),
+            (far, ClientOwner::default()),
+            (loopback, ClientOwner::default()),
+        ]);
+        for (clients, share) in [
+            (vec![own, host, unknown, loopback], None),
+            (vec![own, far, unknown, loopback], Some("25 % come")),
+            (vec![far], Some("25 % come")),
+        ] {
+            let found = top::TopRanking {
+                queries: 200,
+                clients: clients.iter().map(|client| row(*client, 50)).collect(),
+                ..top::TopRanking::default()
+            };
+            let ranking = make_ranking(&found, false, &owners);
+            let note = describe_foreign_clients(&ranking.clients, "node-1", &owners);
+            let begins = |text: &&str| note.as_deref().is_some_and(|note| note.starts_with(*text));
+            assert_eq!(share.is_some(), note.is_some(), "{clients:?} {note:?}");
+            assert_eq!(share.filter(begins), share, "{clients:?} {note:?}");
+        }
     }
 
     #[tokio::test]
