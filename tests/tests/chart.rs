@@ -19,6 +19,7 @@ use tests::manifests::{difference, schema};
 const SHAPES: &[&str] = &[
     "alone",
     "base",
+    "cache",
     "direct",
     "ha",
     "hardened",
@@ -142,8 +143,8 @@ const POD_VALUES: &str = r#"
     image.pullPolicy="Always"                              | /containers/1/imagePullPolicy | "Always"
     image.pullSecrets=["mine"]                             | /imagePullSecrets             | [{"name": "mine"}]
     clusterDomain="k8s.example"                            | /containers/0/args/0          | "--domain=k8s.example."
-    kubedns.args=["--pods=verified"]                       | /containers/0/args/5          | "--pods=verified"
-    dnsmasq.nannyArgs=["-v=4"]                             | /containers/1/args/4          | "-v=4"
+    kubedns.args=["--pods=verified"]                       | /containers/0/args/4          | "--pods=verified"
+    dnsmasq.nannyArgs=["-v=4"]                             | /containers/1/args/3          | "-v=4"
     dnsmasq.args=["--log-queries"]                         | /containers/1/args/12         | "--log-queries"
     sidecar.args=["--v=4"]                                 | /containers/2/args/3          | "--v=4"
     sidecar.resources={"limits":{"memory":"20Mi"}}         | /containers/2/resources       | {"limits": {"memory": "20Mi"}}

@@ -22,6 +22,7 @@ use tests::manifests::{confinement, difference, schema};
 const EXPECTED: &[&str] = &[
     "alone",
     "base",
+    "cache",
     "direct",
     "ha",
     "hardened",
@@ -206,13 +207,6 @@ const IMAGES: &[&str] = &[
 
 /// All other differences of the base from the stock addon. The manifest has the reason for each.
 const UNLIKE_STOCK: &[&str] = &[
-    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[3]",
-    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[4]",
-    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[5]",
-    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[6]",
-    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[7]",
-    "Deployment/kube-dns.spec.template.spec.containers[kubedns].args[3]",
-    "Deployment/kube-dns.spec.template.spec.containers[kubedns].args[4]",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.cpu",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.memory",
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].env[NODE_NAME].name",
@@ -375,8 +369,8 @@ fn images_component_changes_images_alone() {
 
 #[test]
 fn components_combine_in_their_order() {
-    for chosen in 0_u32..1 << 4 {
-        let optional = ["hardened", "direct", "alone", "ha"]
+    for chosen in 0_u32..1 << 5 {
+        let optional = ["cache", "hardened", "direct", "alone", "ha"]
             .into_iter()
             .enumerate();
         let mut components: Vec<&str> = optional
@@ -452,7 +446,7 @@ fn nanny_and_kubedns_agree_on_upstreams() {
             caches.push(name.clone());
         }
     }
-    assert_eq!(caches, ["base", "hardened", "trial"]);
+    assert_eq!(caches, ["cache", "hardened", "trial"]);
 }
 
 /// In the direct topology kubedns answers the clients, and dnsmasq answers only kubedns.

@@ -58,7 +58,7 @@ pub struct Wiring<'a> {
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
     pub nameservers: &'a [SocketAddr],
-    /// dnsmasq in front is only a cache, and forwards all queries to kubedns (`manifests/base`).
+    /// dnsmasq in front is only a cache, and forwards all queries to kubedns (`manifests/cache`).
     pub is_cache: bool,
     /// kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct topology.
     pub is_alone: bool,

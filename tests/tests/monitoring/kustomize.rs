@@ -98,6 +98,7 @@ fn pod_monitor_ports_exist_in_topologies() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     for topology in [
         "base",
+        "cache",
         "stock-1.36",
         "hardened",
         "direct",
