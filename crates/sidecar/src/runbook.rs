@@ -95,6 +95,15 @@ mod tests {
         }
     }
 
+    /// A section fits on one screen: whoever needs it is in a hurry.
+    #[test]
+    fn sections_fit_on_one_screen() {
+        for (heading, text) in sections() {
+            let lines = text.lines().count();
+            assert!(lines <= 55, "{heading}: {lines} lines");
+        }
+    }
+
     #[test]
     fn text_is_escaped() {
         let page = render("abc");
