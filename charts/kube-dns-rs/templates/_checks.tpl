@@ -29,8 +29,17 @@
 {{- end -}}
 {{- end -}}
 
-{{- if and (has "DaemonSet/kube-dns" $names) (not (kindIs "invalid" $values.replicas)) -}}
+{{- if not (kindIs "invalid" $values.replicas) -}}
+{{- if has "DaemonSet/kube-dns" $names -}}
 {{- fail (printf "replicas: the shape %s has a pod on each node" $shape) -}}
+{{- end -}}
+{{- if has "Deployment/kube-dns-autoscaler" $names -}}
+{{- fail (printf "replicas: the autoscaler of the shape %s sets the number: edit its ConfigMap kube-dns-autoscaler" $shape) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and (ne $values.clusterIP "10.96.0.10") (not (has "Service/kube-dns" $names)) -}}
+{{- fail (printf "clusterIP: the shape %s has no Service, it uses that of the cluster" $shape) -}}
 {{- end -}}
 
 {{- if not (has "DaemonSet/node-local-dns" $names) -}}

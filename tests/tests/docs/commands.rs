@@ -161,6 +161,21 @@ fn commands_have_a_prompt() {
     }
 }
 
+/// The index of the pages and the page of faults begin with the same commands, in the same order.
+#[test]
+fn first_commands_are_one_list() {
+    let listed = listed();
+    let of = |page: &str, section: &str| -> Vec<String> {
+        let first = listed
+            .iter()
+            .filter(|of| of.page == page && of.section == section);
+        first.map(|of| of.command.text.clone()).collect()
+    };
+    let first = of("docs/troubleshooting.md", "");
+    assert_eq!(first.len(), 4, "{first:?}");
+    assert_eq!(of("docs/README.md", "Something is wrong"), first);
+}
+
 /// Commands with a fault, and the fault.
 const FAULTY: &str = "
     make tets                                             | no target tets
