@@ -86,6 +86,8 @@ pub enum FindingKind {
     ContainerRestarts,
     /// A container no longer reports its state.
     ReportMissing,
+    /// Clients get REFUSED, because they are over `--client-qps`.
+    ClientsLimited,
     /// A probe of another server fails.
     ProbeFails,
     /// The pod has just started.
@@ -139,7 +141,7 @@ impl FindingFacts {
 }
 
 /// All kinds, in the order of the enum.
-const FINDINGS: [FindingFacts; 23] = [
+const FINDINGS: [FindingFacts; 24] = [
     FindingFacts::down(
         FindingKind::KubednsSilent,
         FindingGroup::Pod,
@@ -288,6 +290,13 @@ const FINDINGS: [FindingFacts; 23] = [
         "Read the log of that container: until it reports again, its faults are unknown.",
     ),
     FindingFacts::degraded(
+        FindingKind::ClientsLimited,
+        FindingGroup::Pod,
+        "clients_limited",
+        "saturation",
+        "Find the client in the log of kubedns or with kube-dns top; raise --client-qps if it may ask so much.",
+    ),
+    FindingFacts::degraded(
         FindingKind::ProbeFails,
         FindingGroup::Pod,
         "probe_fails",
@@ -368,7 +377,11 @@ impl FindingKind {
     pub fn keeps_answers(self) -> bool {
         matches!(
             self,
-            Self::Starting | Self::UpstreamDown | Self::ConfigUnknownKeys | Self::ServersAdded
+            Self::Starting
+                | Self::UpstreamDown
+                | Self::ConfigUnknownKeys
+                | Self::ServersAdded
+                | Self::ClientsLimited
         )
     }
 }

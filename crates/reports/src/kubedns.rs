@@ -37,6 +37,8 @@ pub struct KubednsReport {
     pub config_current: Option<bool>,
     /// Queries answered since kubedns started.
     pub requests: Option<f64>,
+    /// Queries of clients over `--client-qps` since kubedns started, which got REFUSED.
+    pub rate_limited: Option<f64>,
     /// The upstreams with the most queries, the busiest first.
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
@@ -160,6 +162,7 @@ impl KubednsReport {
                 self.last_event = Some(latest);
             }
 
+            "kubedns_client_rate_limited_total" => self.rate_limited = Some(sample.value),
             "kubedns_config_current" => self.config_current = Some(sample.is_set()),
             "kubedns_config_unknown_keys" => self.unknown_keys = sample.value,
 

@@ -38,6 +38,9 @@ pub struct SidecarStatus {
     pub dnsmasq: Option<DnsmasqReport>,
     /// The other containers of the pod, as the sidecar has seen them since its start.
     pub containers: Vec<ContainerHistory>,
+    /// The time when kubedns last refused queries of clients over `--client-qps`, in milliseconds
+    /// since 1970. `None` if the sidecar has seen none.
+    pub clients_limited_at: Option<u64>,
     /// kubedns, according to its metrics.
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
@@ -395,7 +398,7 @@ mod tests {
         let whole = format!(
             "{{\"verdict\":{{\"level\":\"well\",\"findings\":[]}},\"pod\":\"\",\"node\":null,\
              \"version\":\"\",\"commit\":\"\",\"time\":0,\"uptimeSeconds\":0,\"health\":\"\",\
-             \"probes\":[],\"dnsmasq\":null,\"containers\":[],\"kubedns\":{peer},\"nanny\":{peer}}}"
+             \"probes\":[],\"dnsmasq\":null,\"containers\":[],\"clientsLimitedAt\":null,\"kubedns\":{peer},\"nanny\":{peer}}}"
         );
         assert_eq!(written, whole);
     }

@@ -89,6 +89,7 @@ pub(crate) fn good() -> SidecarStatus {
             upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
         }),
         containers: Vec::new(),
+        clients_limited_at: None,
         kubedns: told(KubednsReport::from_metrics(kubedns)),
         nanny: told(NannyStatus::parse(nanny).unwrap()),
         top: None,

@@ -37,6 +37,7 @@ mod counters;
 mod example;
 mod exechealthz;
 mod health;
+mod limited_clients;
 mod metric_name;
 mod monotonic;
 mod nslookup;

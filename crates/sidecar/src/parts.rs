@@ -11,6 +11,7 @@ use wire::ServerAddr;
 use crate::container_histories::ContainerHistories;
 use crate::counters::CounterReader;
 use crate::exechealthz::{HealthPlan, HealthzChecks};
+use crate::limited_clients::LimitedClients;
 use crate::options::Options;
 use crate::peers::ReportPeers;
 use crate::probe::{Probe, probed_part};
@@ -38,6 +39,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: Metrics,
     pub(crate) peers: Arc<ReportPeers>,
     pub(crate) containers: ContainerHistories,
+    pub(crate) limited_clients: LimitedClients,
     pub(crate) verdicts: Verdicts,
 }
 
@@ -87,6 +89,7 @@ impl Parts {
             metrics,
             peers,
             containers: ContainerHistories::default(),
+            limited_clients: LimitedClients::default(),
             verdicts,
         })
     }

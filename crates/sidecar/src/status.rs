@@ -35,6 +35,9 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         HealthMode::Through => "through",
     };
     let containers = parts.containers.update(&kubedns, &nanny, Now::read());
+    let clients_limited_at = parts
+        .limited_clients
+        .update(kubedns.known.as_ref(), Now::read());
     let probes = parts.probes.iter().map(|probe| probe_status(probe));
     let mut status = SidecarStatus {
         verdict: PodVerdict::default(),
@@ -49,6 +52,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         probes: probes.collect(),
         dnsmasq: parts.dnsmasq.as_ref().map(dnsmasq_report),
         containers,
+        clients_limited_at,
         kubedns,
         nanny,
         top,

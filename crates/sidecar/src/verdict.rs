@@ -25,6 +25,10 @@ use reports::sidecar::{PodVerdict, SidecarStatus};
 use crate::metric_name::metric_name;
 use crate::time::Now;
 
+/// The time for which refused queries of clients over `--client-qps` are a fault. The alert has the
+/// same.
+const LIMITED_WITHIN: Duration = Duration::from_mins(5);
+
 /// One fault: a finding whose duration is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodFault {
@@ -49,6 +53,7 @@ pub(crate) fn find_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults.extend(processes::process_faults(status, &silent));
     faults.extend(routes::route_faults(status));
     faults.extend(stub_domains::stub_domain_faults(status));
+    faults.extend(limited_clients(status));
     faults.extend(kubedns.map(kubedns_faults).unwrap_or_default());
     faults.extend(nanny.map(nanny_faults).unwrap_or_default());
     faults.extend(rejected_config(kubedns, nanny));
@@ -87,6 +92,17 @@ impl PodFault {
     fn into_finding(self, since: u64) -> PodFinding {
         PodFinding::new(self.kind, self.text, self.detail, since)
     }
+}
+
+/// The fault of clients that got REFUSED in the last minutes.
+fn limited_clients(status: &SidecarStatus) -> Option<PodFault> {
+    let age = status.time.saturating_sub(status.clients_limited_at?);
+    if u128::from(age) >= LIMITED_WITHIN.as_millis() {
+        return None;
+    }
+
+    let text = "clients over --client-qps get REFUSED";
+    Some(PodFault::new(FindingKind::ClientsLimited, "kubedns", text))
 }
 
 fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {

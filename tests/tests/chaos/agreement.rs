@@ -62,7 +62,7 @@ const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
 /// Faults that the pod remembers are the last of their scene.
-const SCENES: [Scene; 22] = [
+const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
     scene(Topology::Cache, REFUSALS),
     scene(Topology::Direct, REFUSALS),
@@ -94,6 +94,7 @@ const SCENES: [Scene; 22] = [
     scene(Topology::DropIn, &[Fault::ApiServerAway]),
     scene(Topology::DropIn, &[Fault::DnsmasqHangsThrice]),
     scene(Topology::Alone, &[Fault::KubednsKilledThrice]),
+    scene(Topology::Alone, &[Fault::ClientLimited]),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -154,7 +154,7 @@ fn alerts_have_severity_and_runbook() {
 }
 
 /// The alerts that tell of the same fault as a finding of the sidecar.
-const ALERTS_OF_FINDINGS: [(&str, FindingKind); 14] = [
+const ALERTS_OF_FINDINGS: [(&str, FindingKind); 15] = [
     ("KubeDNSNotSynced", FindingKind::NotSynced),
     ("KubeDNSConfigRejected", FindingKind::ConfigRejected),
     ("KubeDNSConfigDiffers", FindingKind::ConfigDiffers),
@@ -172,6 +172,7 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 14] = [
     ("KubeDNSStubDomainDown", FindingKind::StubDomainDown),
     ("KubeDNSContainerRestarts", FindingKind::ContainerRestarts),
     ("KubeDNSReportMissing", FindingKind::ReportMissing),
+    ("KubeDNSClientsLimited", FindingKind::ClientsLimited),
 ];
 
 /// The kinds of findings without an alert of their own, and where an alert covers them.

@@ -294,6 +294,17 @@ fn repeated_restarts_of_container_are_fault() {
 }
 
 #[test]
+fn refused_clients_are_fault_for_minutes() {
+    let limited = |ago| SidecarStatus {
+        clients_limited_at: Some(good().time - ago),
+        ..good()
+    };
+    let text = "clients_limited: clients over --client-qps get REFUSED";
+    assert_eq!(found(&limited(299_999)), [text]);
+    assert_eq!(found(&limited(300_000)), [""; 0]);
+}
+
+#[test]
 fn missing_report_is_fault_of_its_own() {
     let container = |name: &str| ContainerHistory {
         name: name.to_owned(),

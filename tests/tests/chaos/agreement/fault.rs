@@ -1,15 +1,19 @@
 //! The faults, what they cost clients, and the finding and the alert that have to tell of them.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use nix::sys::signal::Signal;
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;
 use serde_json::json;
 use testkit::eventually;
 use testkit::processes::send;
+use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 use tests::chaos::{Mood, Outside, Relay, Rig, Topology};
 use tests::e2e::{PATIENCE, Ports, get};
+use tokio::net::UdpSocket;
 
 /// A fault of the pod, or of a server around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub(super) enum Fault {
     /// dnsmasq hangs, and the nanny, which would kill it, too.
     DnsmasqAndNannyFrozen,
     NannyFrozen,
+    /// A client is over `--client-qps`.
+    ClientLimited,
 }
 
 /// What a fault costs, and who has to tell of it.
@@ -43,6 +49,8 @@ pub(super) struct Expected {
     pub(super) alert: &'static str,
 }
 
+/// The queries that a client may send at once.
+const CLIENT_BURST: u32 = 10;
 const CLUSTER_NAME: &str = "web-1.shop.svc.cluster.local.";
 /// An external name with a TTL of zero.
 const EXTERNAL_NAME: &str = "host-0.outside.test.";
@@ -95,6 +103,7 @@ impl Fault {
             Self::DnsmasqKilledThrice | Self::DnsmasqHangsThrice => {
                 (None, FindingKind::DnsmasqRestarts, "KubeDNSDnsmasqRestarts")
             }
+            Self::ClientLimited => (None, FindingKind::ClientsLimited, "KubeDNSClientsLimited"),
             Self::NannyFrozen => (None, FindingKind::ReportMissing, "KubeDNSReportMissing"),
         };
         Expected {
@@ -117,7 +126,7 @@ pub(super) struct Stage {
     pub(super) rig: Rig,
     second: Outside,
     relays: [Relay; 2],
-    upstreams: [std::net::SocketAddr; 2],
+    upstreams: [SocketAddr; 2],
     failing_stub_server: Upstream,
     _second: Upstream,
 }
@@ -184,6 +193,7 @@ impl Stage {
                 send(self.rig.pod.container("dnsmasq").await, Signal::SIGSTOP);
                 send(self.rig.dnsmasq().await, Signal::SIGSTOP);
             }
+            Fault::ClientLimited => self.ask_too_much().await,
             Fault::NannyFrozen => {
                 send(self.rig.pod.container("dnsmasq").await, Signal::SIGSTOP);
             }
@@ -230,6 +240,18 @@ impl Stage {
         }
     }
 
+    /// Sends more queries at once than one client may. The limit leaves out 127.0.0.1.
+    async fn ask_too_much(&self) {
+        let client = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0))
+            .await
+            .unwrap();
+        let server = (Ipv4Addr::LOCALHOST, self.rig.pod.ports.dns);
+        let query = Query::new(CLUSTER_NAME, "A").wire();
+        for _ in 0..4 * CLIENT_BURST {
+            client.send_to(&query, server).await.unwrap();
+        }
+    }
+
     /// Whether the sidecar has seen so many restarts of kubedns.
     async fn has_seen_restarts(&self, count: usize) -> bool {
         let status = sidecar_status(self.rig.pod.ports).await;
@@ -254,7 +276,9 @@ impl Stage {
 }
 
 /// The interval of the probes is that of the manifest.
-const ARGUMENTS: [&str; 2] = [
+const ARGUMENTS: [&str; 4] = [
     "--probe-interval=5",
     "--kubedns-arg=--initial-sync-timeout=5s",
+    "--kubedns-arg=--client-qps=1",
+    "--kubedns-arg=--client-burst=10",
 ];
