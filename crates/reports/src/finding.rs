@@ -423,13 +423,14 @@ impl PodFinding {
             detail,
             since,
             action: kind.action().to_owned(),
-            runbook: format!("runbook#{}", kind.section()),
+            runbook: format!("runbook/{}", kind.section()),
         }
     }
 
     /// The section of the runbook.
     pub fn section(&self) -> &str {
-        let section = self.runbook.rsplit_once('#');
+        // A sidecar of an earlier version links to a place in the whole page.
+        let section = self.runbook.rsplit_once(['/', '#']);
         section.map_or("", |(_, section)| section)
     }
 }
@@ -482,7 +483,7 @@ mod tests {
             written,
             "{\"kind\":\"not_synced\",\"level\":\"down\",\"text\":\"no lists\",\"detail\":\"\",\
              \"since\":7,\"action\":\"Read the log of kubedns: it says why the API server gives \
-             no lists.\",\"runbook\":\"runbook#not-synced\"}"
+             no lists.\",\"runbook\":\"runbook/not-synced\"}"
         );
         assert_eq!(
             serde_json::from_str::<PodFinding>(&written).unwrap(),

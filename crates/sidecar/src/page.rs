@@ -69,6 +69,7 @@ fn head(status: &SidecarStatus) -> Markup {
         p.when {
             @for fact in facts::identity(status) { span { (fact) } " " }
             span { "as of " time { @if let Some(time) = time { (time.format("%Y-%m-%d %H:%M:%S UTC")) } } }
+            " " span { a href="runbook" { "runbook" } }
         }
         (verdict::section(status))
     }

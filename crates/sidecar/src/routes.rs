@@ -45,15 +45,21 @@ async fn reply_at(parts: &Parts, path: &str, query: &str, local: bool) -> Respon
             let status = status::build_status(parts, local).await;
             without_cache(html_page(|nonce| page::render(&status, nonce)))
         }
-        "/runbook" => html_page(runbook::render),
+        "/runbook" => html_page(runbook::render_all),
         "/explain" if !parts.options.kubedns_explain.is_empty() => {
             without_cache(pass_on_explain(parts, query).await)
         }
-        _ => path
-            .strip_prefix("/healthcheck/")
-            .and_then(|label| reply_healthcheck(parts, label))
-            .unwrap_or_else(http::not_found),
+        _ => reply_below(parts, path).unwrap_or_else(http::not_found),
     }
+}
+
+/// The pages with a name of their own; `None` if there is no such page.
+fn reply_below(parts: &Parts, path: &str) -> Option<Response> {
+    if let Some(label) = path.strip_prefix("/healthcheck/") {
+        return reply_healthcheck(parts, label);
+    }
+    let section = path.strip_prefix("/runbook/")?;
+    runbook::render_section(section).map(html_page)
 }
 
 /// `/healthcheck/<label>`: 200 if the server is healthy, else 503.

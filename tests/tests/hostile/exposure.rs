@@ -23,7 +23,7 @@ const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN",
 ];
 /// The pages of all ports, and a page that does not exist.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/",
     "/readiness",
     "/cache",
@@ -34,6 +34,7 @@ const PAGES: [&str; 12] = [
     "/status",
     "/healthz",
     "/runbook",
+    "/runbook/servfail",
     "/healthcheck/dnsmasq",
     "/quitquitquit",
 ];

@@ -18,7 +18,7 @@ fn lines(checks: &[CheckLine]) -> Vec<(CheckOutcome, &str)> {
 
 #[test]
 fn findings_of_upstreams_keep_their_advice() {
-    let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "runbook#upstream-down"});
+    let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "runbook/upstream-down"});
     let down = status(json!({"verdict": {"findings": [finding]}}));
     let checks = findings_in(&down, FindingGroup::Upstreams);
     assert_eq!(
