@@ -82,8 +82,11 @@ impl FeedState {
 /// Phase of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedPhase {
-    /// No watch is open: the feed has just started, or requests fail.
+    /// No watch is open: the feed has just started, or the API server is unreachable or asks for a
+    /// pause. Other collections of this API server fare no better.
     Away,
+    /// Requests fail in another way.
+    Failing,
     /// The watch is open.
     Following,
     /// Reading the collection is refused.

@@ -26,10 +26,10 @@ use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
 };
 
-/// Time that slices get at the start before Endpoints are listed as well, and again before listed
-/// Endpoints are used. The time is longer than the pause between attempts at an unreachable API
-/// server. With a shorter time, Endpoints might be used only because they were listed first when
-/// the API server returned.
+/// Time that slices whose requests fail get at the start before Endpoints are listed as well, and
+/// again before listed Endpoints are used. The time is longer than the pause between attempts at
+/// an unreachable API server. With a shorter time, Endpoints might be used only because they were
+/// listed first when the API server returned.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.
@@ -404,7 +404,8 @@ impl SourceSelection {
             }
 
             None if is_refused => Some(slices.since + self.first_refusal),
-            None if slices.phase == FeedPhase::Following => None,
+            // An overloaded API server would have twice the lists to send.
+            None if slices.phase != FeedPhase::Failing => None,
             // Endpoints must not win only because they were listed first when the server returned.
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
         }

@@ -12,6 +12,9 @@ use crate::objects::Encoded;
 
 /// Bound of the pause that the API server may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
+/// The HTTP status of an API server that has no room for the request, with or without a header
+/// `Retry-After`.
+const TOO_MANY_REQUESTS: u16 = 429;
 /// Bound of the characters of an [`excerpt`].
 const MAX_EXCERPT: usize = 120;
 
@@ -105,6 +108,18 @@ impl RequestFailure {
                 let signs = ["certificate", "unknownca", "accessdenied", "auth error"];
                 signs.iter().any(|sign| text.contains(sign))
             }
+            _ => false,
+        }
+    }
+
+    /// Whether requests for any other collection would fail in the same way: the API server is
+    /// unreachable, rejects the credentials, or is overloaded and asks for a pause.
+    pub(super) fn concerns_every_collection(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Unauthorized(_) => true,
+            Self::Server {
+                code, retry_after, ..
+            } => *code == TOO_MANY_REQUESTS || retry_after.is_some(),
             _ => false,
         }
     }

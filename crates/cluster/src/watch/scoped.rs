@@ -295,7 +295,7 @@ impl JointState {
 }
 
 fn worst_phase(states: &[FeedState]) -> FeedPhase {
-    for phase in [FeedPhase::Refused, FeedPhase::Away] {
+    for phase in [FeedPhase::Refused, FeedPhase::Failing, FeedPhase::Away] {
         if states.iter().any(|state| state.phase == phase) {
             return phase;
         }

@@ -262,11 +262,21 @@ type Refusals = &'static [Range<Duration>];
 /// (no object if `known` is empty). Requests for slices are refused in the periods `slices`,
 /// requests for Endpoints in `endpoints`.
 fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> ScriptedServer {
+    failing_stub(403, slices, endpoints, known)
+}
+
+/// The same with failures of the status `code`.
+fn failing_stub(
+    code: u16,
+    slices: Refusals,
+    endpoints: Refusals,
+    known: &'static [&'static str],
+) -> ScriptedServer {
     ScriptedServer::new(move |asked| {
         let of_slices = asked.resource == "endpointslices";
         let refusals = if of_slices { slices } else { endpoints };
         if refusals.iter().any(|times| times.contains(&asked.at)) {
-            return Some(error_response(403));
+            return Some(error_response(code));
         }
         if asked.is_watch() {
             // A refusal also ends open watches.
@@ -340,6 +350,25 @@ async fn refused_slices_select_endpoints_at_once() {
     let in_the_first = |time| asked.iter().filter(|asked| asked.at < time).count();
     assert!(in_the_first(5 * SECOND) >= 4, "{asked:?}");
     assert!(asked.len() < 45, "they become rare: {asked:?}");
+}
+
+/// Many instances that start at once overload the API server. Lists of Endpoints would double the
+/// load.
+#[tokio::test(start_paused = true)]
+async fn overloaded_api_server_sends_no_endpoints() {
+    use EndpointsSource::{EndpointSlices, Endpoints};
+    const STARTING: [Range<Duration>; 1] = [seconds(0, 60)];
+    for (code, expected) in [
+        (429, &[EndpointSlices] as &[_]),
+        (500, &[Endpoints, EndpointSlices]),
+    ] {
+        let stub = failing_stub(code, &STARTING, &[], &["10.0.0.1", "fd00::1"]);
+        let passed = follow(&stub).pass(10 * MINUTE).await;
+        let sources: Vec<_> = passed.iter().map(|(source, _)| *source).collect();
+        assert_eq!(sources, expected, "{code}: {passed:?}");
+        let lists = stub.asked(|asked| asked.resource == "endpoints");
+        assert_eq!(lists.is_empty(), code == 429, "{code}: {lists:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

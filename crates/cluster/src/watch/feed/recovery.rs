@@ -37,10 +37,10 @@ impl<E: Send + 'static> CollectionFeed<E> {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
         self.metrics.count_restart(failure.reason());
         self.metrics.set_connected(false);
-        self.enter_phase(if is_refused {
-            FeedPhase::Refused
-        } else {
-            FeedPhase::Away
+        self.enter_phase(match failure {
+            RequestFailure::Refused(_) => FeedPhase::Refused,
+            _ if failure.concerns_every_collection() => FeedPhase::Away,
+            _ => FeedPhase::Failing,
         });
 
         let refusal = self.refusal_state();
