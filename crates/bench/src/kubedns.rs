@@ -47,6 +47,7 @@ pub(crate) fn program(
 /// A running kubedns.
 #[derive(Debug)]
 pub struct Kubedns {
+    started: Instant,
     process: Process,
     address: SocketAddr,
     status: SocketAddr,
@@ -84,21 +85,25 @@ impl Kubedns {
         addresses: &[Ipv4Addr],
         upstreams: &[SocketAddr],
     ) -> anyhow::Result<Self> {
+        let mut kubedns = Self::launch(bench, access, upstreams);
+        kubedns.wait_for(name, addresses, PAUSE).await?;
+        Ok(kubedns)
+    }
+
+    /// Starts kubedns as [`start_with`](Self::start_with) does, without waiting.
+    pub fn launch(bench: &Bench, access: &[String], upstreams: &[SocketAddr]) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let status = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let program = program(bench, address, status, upstreams)
             .args(access)
             .args(&bench.options.kubedns_arg);
-        let begun = Instant::now();
-        let mut kubedns = Self {
+        Self {
+            started: Instant::now(),
             process: program.start(),
             address,
             status,
             first_answer: Duration::ZERO,
-        };
-        kubedns.wait_for(name, addresses, begun).await?;
-        kubedns.first_answer = begun.elapsed();
-        Ok(kubedns)
+        }
     }
 
     /// The address that kubedns listens on.
@@ -121,19 +126,22 @@ impl Kubedns {
         Usage::of(self.pid()).context("kubedns has ended")
     }
 
-    async fn wait_for(
+    /// Waits until `name` has exactly these `addresses`, and sets `first_answer`. Sends a query
+    /// after each `pause`.
+    pub async fn wait_for(
         &mut self,
         name: &str,
         addresses: &[Ipv4Addr],
-        begun: Instant,
+        pause: Duration,
     ) -> anyhow::Result<()> {
         while !probe::leads_to(self.address, name, addresses, ANSWER).await {
             self.process.check().map_err(Error::msg)?;
-            if begun.elapsed() > PATIENCE {
+            if self.started.elapsed() > PATIENCE {
                 bail!("kubedns has not given the right answer for {name} within {PATIENCE:?}");
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
+        self.first_answer = self.started.elapsed();
         Ok(())
     }
 

@@ -60,6 +60,9 @@ pub struct Measuring {
     /// Address that kubedns binds; all addresses by default, as in the stock manifest
     #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
     pub bind: std::net::IpAddr,
+    /// Numbers of kubedns in the scenario `fleet`
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 50, 200], value_name = "COUNT")]
+    pub instances: Vec<u32>,
     /// Further arguments for kubedns
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub kubedns_arg: Vec<String>,
@@ -89,6 +92,9 @@ pub enum Scenario {
     Large,
     /// Cost for the API server of `BENCH_KUBECONFIG`, if given
     Real,
+    /// Cost of many kubedns for the API server of `BENCH_KUBECONFIG`, if given, and the time from a
+    /// change to the answer of each
+    Fleet,
 }
 
 /// The other commands of the binary.

@@ -165,9 +165,16 @@ impl Real {
 
     /// Changes the addresses in the slice and the Endpoints of a headless Service.
     pub async fn change(&self, service: &cluster::Service) -> anyhow::Result<()> {
-        let (slice, endpoints) = (service.slice(0, &service.pods), service.endpoints());
-        self.patch::<EndpointSlice>(&slice, "endpoints").await?;
-        self.patch::<Endpoints>(&endpoints, "subsets").await
+        self.change_slice(service).await?;
+        self.patch::<Endpoints>(&service.endpoints(), "subsets")
+            .await
+    }
+
+    /// Changes the addresses in the slice of a headless Service. Returns when the API server has
+    /// accepted the change.
+    pub async fn change_slice(&self, service: &cluster::Service) -> anyhow::Result<()> {
+        let slice = service.slice(0, &service.pods);
+        self.patch::<EndpointSlice>(&slice, "endpoints").await
     }
 
     async fn patch<K>(&self, object: &Value, field: &str) -> anyhow::Result<()>

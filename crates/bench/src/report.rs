@@ -39,6 +39,9 @@ pub struct Report {
     /// Results with a real API server.
     #[serde(default)]
     pub real: Option<Real>,
+    /// Results of many kubedns with a real API server.
+    #[serde(default)]
+    pub fleet: Option<Fleet>,
 }
 
 /// The machine and the date.
@@ -284,6 +287,47 @@ pub struct RealRow {
     pub storm: f64,
 }
 
+/// Results of many kubedns with a real API server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fleet {
+    /// The version as the API server reports it.
+    pub version: String,
+    /// Number of Services.
+    pub services: usize,
+    /// Number of endpoint addresses.
+    pub addresses: usize,
+    /// One row for each number of kubedns, after a row without any.
+    pub rows: Vec<FleetRow>,
+}
+
+/// Results of one number of kubedns. The API server's CPU time while nothing changes includes its
+/// own work; that of a start does not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FleetRow {
+    /// Number of kubedns.
+    pub instances: u32,
+    /// Seconds until all have answered, when they start at once.
+    pub last_answer: f64,
+    /// Seconds of CPU time that this start costs the API server.
+    pub start_cpu: f64,
+    /// Octets that all receive at this start, including TLS.
+    pub start_octets: f64,
+    /// CPU time of the API server as a fraction of one core, while nothing changes.
+    pub idle_cpu_share: f64,
+    /// Octets a second that all receive while nothing changes.
+    pub idle_octets: f64,
+    /// CPU time of the API server as a fraction of one core, with ten changes of a slice a second.
+    pub busy_cpu_share: f64,
+    /// Octets that all receive for a change.
+    pub octets_each: f64,
+    /// The time that the API server takes to accept a change.
+    pub accepted: Distribution,
+    /// The time from the acceptance of a change to the answer of each kubedns; `None` without any.
+    pub answered: Option<Distribution>,
+    /// The load average of the minute at the end.
+    pub load: f64,
+}
+
 impl Report {
     /// A report without results.
     pub fn new(machine: Machine) -> Self {
@@ -298,6 +342,7 @@ impl Report {
             pages: None,
             large: None,
             real: None,
+            fleet: None,
         }
     }
 
@@ -315,6 +360,7 @@ impl Report {
             pages: self.pages.or(earlier.pages),
             large: self.large.or(earlier.large),
             real: self.real.or(earlier.real),
+            fleet: self.fleet.or(earlier.fleet),
         }
     }
 }
@@ -330,19 +376,23 @@ impl Machine {
                     .map(|(_, name)| name.trim().to_owned())
             })
             .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-        let load = read("/proc/loadavg")
-            .split(' ')
-            .next()
-            .and_then(|load| load.parse().ok())
-            .unwrap_or_default();
         Self {
             date: chrono::Utc::now().format("%Y-%m-%d").to_string(),
             processor,
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            load,
+            load: load_average(),
         }
     }
+}
+
+/// The load average of the last minute.
+pub(crate) fn load_average() -> f64 {
+    let averages = read("/proc/loadavg");
+    let minute = averages.split(' ').next();
+    minute
+        .and_then(|load| load.parse().ok())
+        .unwrap_or_default()
 }
 
 /// Reads a file. An unreadable file gives an empty text.

@@ -3,6 +3,7 @@
 mod change;
 mod churn;
 mod cost;
+mod fleet;
 mod forwarded;
 mod outside;
 mod pages;
@@ -46,6 +47,9 @@ pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     }
     if options.wants(Scenario::Real) {
         report.real = real::measure(bench, &cluster).await?;
+    }
+    if options.wants(Scenario::Fleet) {
+        report.fleet = fleet::measure(bench, &cluster).await?;
     }
     Ok(report)
 }

@@ -5,8 +5,8 @@ use super::goals::{
     megabytes,
 };
 use super::{
-    Change, Churn, Cost, Forwarded, ForwardedLoad, Forwarder, Machine, Outside, Pages, PagesRow,
-    Real, RealRow, Report, Start,
+    Change, Churn, Cost, Fleet, FleetRow, Forwarded, ForwardedLoad, Forwarder, Machine, Outside,
+    Pages, PagesRow, Real, RealRow, Report, Start,
 };
 use crate::distribution::Distribution;
 use crate::questions::Kind;
@@ -29,6 +29,7 @@ impl Report {
             self.forwarded.as_ref().map(Forwarded::to_markdown),
             self.pages.as_ref().map(Pages::to_markdown),
             self.real.as_ref().map(Real::to_markdown),
+            self.fleet.as_ref().map(Fleet::to_markdown),
         ];
         parts.into_iter().flatten().collect()
     }
@@ -281,5 +282,63 @@ impl RealRow {
             "| {} | {:.0} bytes | {:.0} µs | {:.1} s |\n",
             self.source, self.octets_each, self.cpu_each, self.storm
         )
+    }
+}
+
+impl Fleet {
+    fn to_markdown(&self) -> String {
+        let Self {
+            version,
+            services,
+            addresses,
+            rows,
+        } = self;
+        format!(
+            "\n### Many kubedns on a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
+             CPU time of the API server, and what all kubedns together receive. All start at once, then nothing changes, then ten slices \
+             change a second:\n\n\
+             | kubedns | all have answered after | CPU of the start | received | CPU while nothing changes | received a second | CPU with ten changes a second | received for each |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- |\n\
+             {}\n\
+             Milliseconds from the request for a change until the API server has accepted it, and from then to the answer of each kubedns:\n\n\
+             | kubedns | accepted: p50 | p99 | answered: p50 | p99 (goal {CHANGE:.0}) | max | answers | load average |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- |\n\
+             {}",
+            rows.iter().map(FleetRow::of_cost).collect::<String>(),
+            rows.iter()
+                .filter_map(FleetRow::of_latency)
+                .collect::<String>()
+        )
+    }
+}
+
+impl FleetRow {
+    fn of_cost(&self) -> String {
+        format!(
+            "| {} | {:.2} s | {:.2} s | {:.2} MB | {:.1} % | {:.0} bytes | {:.1} % | {:.1} kB |\n",
+            self.instances,
+            self.last_answer,
+            self.start_cpu,
+            self.start_octets / 1e6,
+            100.0 * self.idle_cpu_share,
+            self.idle_octets,
+            100.0 * self.busy_cpu_share,
+            self.octets_each / 1e3
+        )
+    }
+
+    fn of_latency(&self) -> Option<String> {
+        let (accepted, answered) = (&self.accepted, self.answered.as_ref()?);
+        Some(format!(
+            "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {:.1} |\n",
+            self.instances,
+            accepted.p50,
+            accepted.p99,
+            answered.p50,
+            answered.p99,
+            answered.max,
+            answered.count,
+            self.load
+        ))
     }
 }

@@ -76,7 +76,7 @@ pub(super) async fn latency(
         };
         let at = Instant::now();
         api.store.set(object).context("cannot change an object")?;
-        waiting.spawn(shown(kubedns.address(), altered, at));
+        waiting.spawn(shown(kubedns.address(), altered, at, PAUSE));
     }
     let took: anyhow::Result<Vec<Duration>> = waiting.join_all().await.into_iter().collect();
     Distribution::of(took?).context("nothing was changed")
@@ -93,15 +93,20 @@ pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     changed
 }
 
-/// Waits until the server answers with the addresses of `changed`. Returns the time from `since` to
-/// that answer.
-async fn shown(server: SocketAddr, changed: Service, since: Instant) -> anyhow::Result<Duration> {
+/// Waits until the server answers with the addresses of `changed`, and sends a query after each
+/// `pause`. Returns the time from `since` to that answer.
+pub(super) async fn shown(
+    server: SocketAddr,
+    changed: Service,
+    since: Instant,
+    pause: Duration,
+) -> anyhow::Result<Duration> {
     let (name, addresses) = (changed.domain_name(), changed.addresses());
     while !probe::leads_to(server, &name, &addresses, ANSWER).await {
         if since.elapsed() > PATIENCE {
             bail!("the change of {name} does not show within {PATIENCE:?}");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
     Ok(since.elapsed())
 }
