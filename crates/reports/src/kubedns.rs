@@ -37,6 +37,16 @@ pub struct KubednsReport {
     pub config_current: Option<bool>,
     /// Queries answered since kubedns started.
     pub requests: Option<f64>,
+    /// Of these, queries for names of its own zones.
+    pub cluster_queries: Option<f64>,
+    /// Of these, queries for external names.
+    pub external_queries: Option<f64>,
+    /// Seconds that the answers to queries for names of its own zones took.
+    pub cluster_seconds: Option<f64>,
+    /// Queries for external names that its cache answered.
+    pub cache_hits: Option<f64>,
+    /// Queries for external names that its cache did not answer.
+    pub cache_misses: Option<f64>,
     /// Queries of clients over `--client-qps` since kubedns started, which got REFUSED.
     pub rate_limited: Option<f64>,
     /// The upstreams with the most queries, the busiest first.
@@ -163,6 +173,8 @@ impl KubednsReport {
             }
 
             "kubedns_client_rate_limited_total" => self.rate_limited = Some(sample.value),
+            "kubedns_forward_cache_hits_total" => self.cache_hits = Some(sample.value),
+            "kubedns_forward_cache_misses_total" => self.cache_misses = Some(sample.value),
             "kubedns_config_current" => self.config_current = Some(sample.is_set()),
             "kubedns_config_unknown_keys" => self.unknown_keys = sample.value,
 
@@ -177,11 +189,32 @@ impl KubednsReport {
 
             // Namespace and subsystem of this name are options of kubedns.
             name if name.ends_with("_dns_request_count_total") => {
-                self.requests = Some(self.requests.unwrap_or_default() + sample.value);
+                add(&mut self.requests, sample.value);
+                let of_kind = if is_of_external_names(sample) {
+                    &mut self.external_queries
+                } else {
+                    &mut self.cluster_queries
+                };
+                add(of_kind, sample.value);
+            }
+            name if name.ends_with("_dns_request_duration_seconds_sum")
+                && !is_of_external_names(sample) =>
+            {
+                add(&mut self.cluster_seconds, sample.value);
             }
             _ => {}
         }
     }
+}
+
+/// Whether a sample counts queries that kubedns forwards or answers from its cache.
+fn is_of_external_names(sample: &MetricSample<'_>) -> bool {
+    let system = sample.label("system");
+    matches!(system.as_deref(), Some("recursive" | "stub"))
+}
+
+fn add(sum: &mut Option<f64>, value: f64) {
+    *sum = Some(sum.unwrap_or_default() + value);
 }
 
 impl RouteServer {

@@ -41,6 +41,8 @@ pub struct SidecarStatus {
     /// The time when kubedns last refused queries of clients over `--client-qps`, in milliseconds
     /// since 1970. `None` if the sidecar has seen none.
     pub clients_limited_at: Option<u64>,
+    /// The rates of queries over the last minutes, oldest first.
+    pub traffic: Vec<TrafficSample>,
     /// kubedns, according to its metrics.
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
@@ -167,6 +169,25 @@ pub struct ProbeResult {
     pub state: ProbeState,
     /// The latency of the answer.
     pub latency_ms: f64,
+}
+
+/// The rates of queries at one time, from the counters of some seconds; `None` if a part did not
+/// report, or restarted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TrafficSample {
+    /// The time, in milliseconds since 1970.
+    pub at: u64,
+    /// Queries a second to kubedns for names of its own zones.
+    pub cluster: Option<f64>,
+    /// Queries a second to kubedns for external names.
+    pub external: Option<f64>,
+    /// Mean time of the answers to the former.
+    pub latency_ms: Option<f64>,
+    /// Queries a second that the cache answered: that of dnsmasq, or without dnsmasq of kubedns.
+    pub hits: Option<f64>,
+    /// Queries a second that this cache did not answer.
+    pub misses: Option<f64>,
 }
 
 /// dnsmasq, as the sidecar sees it.
@@ -398,7 +419,7 @@ mod tests {
         let whole = format!(
             "{{\"verdict\":{{\"level\":\"well\",\"findings\":[]}},\"pod\":\"\",\"node\":null,\
              \"version\":\"\",\"commit\":\"\",\"time\":0,\"uptimeSeconds\":0,\"health\":\"\",\
-             \"probes\":[],\"dnsmasq\":null,\"containers\":[],\"clientsLimitedAt\":null,\"kubedns\":{peer},\"nanny\":{peer}}}"
+             \"probes\":[],\"dnsmasq\":null,\"containers\":[],\"clientsLimitedAt\":null,\"traffic\":[],\"kubedns\":{peer},\"nanny\":{peer}}}"
         );
         assert_eq!(written, whole);
     }

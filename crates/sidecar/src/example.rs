@@ -4,8 +4,11 @@ use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
 use reports::sidecar::{
     DnsmasqCounters, DnsmasqReport, DnsmasqUpstream, PeerReport, PodPart, PodVerdict, ProbeResult,
-    ProbeState, ProbeStatus, SidecarStatus, UpstreamCondition,
+    ProbeState, ProbeStatus, SidecarStatus, TrafficSample, UpstreamCondition,
 };
+
+/// The time of the example, in milliseconds since 1970.
+const TIME: u64 = 1_795_208_055_000;
 
 pub(crate) fn probe(part: PodPart, state: ProbeState, error: &str) -> ProbeStatus {
     ProbeStatus {
@@ -67,8 +70,9 @@ pub(crate) fn good() -> SidecarStatus {
         explains: true,
         version: "1.2.3".to_owned(),
         commit: "abc1234".to_owned(),
-        time: 1_795_208_055_000,
+        time: TIME,
         uptime_seconds: 3725,
+        traffic: vec![traffic_sample(20_000, 12.0), traffic_sample(10_000, 8.0)],
         health: "self".to_owned(),
         probes: vec![
             probe(PodPart::Kubedns, ProbeState::Ok, ""),
@@ -98,4 +102,16 @@ pub(crate) fn good() -> SidecarStatus {
 
 pub(crate) fn told<T>(known: T) -> PeerReport<T> {
     PeerReport::of_request("http://127.0.0.1/".to_owned(), Ok(known))
+}
+
+/// The rates at `before` milliseconds before the time of the example.
+fn traffic_sample(before: u64, cluster: f64) -> TrafficSample {
+    TrafficSample {
+        at: TIME - before,
+        cluster: Some(cluster),
+        external: Some(cluster / 4.0),
+        latency_ms: Some(0.02),
+        hits: Some(cluster * 3.0),
+        misses: Some(cluster),
+    }
 }

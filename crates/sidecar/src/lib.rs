@@ -51,6 +51,7 @@ mod runbook;
 pub mod spec;
 mod status;
 mod time;
+mod traffic;
 mod upstreams;
 mod verdict;
 

@@ -10,6 +10,7 @@ mod facts;
 mod plot;
 mod text;
 mod top;
+mod traffic;
 mod upstreams;
 mod verdict;
 
@@ -98,6 +99,7 @@ fn details(status: &SidecarStatus) -> Markup {
                 (card(status, PodPart::Dnsmasq, &facts::dnsmasq_lines(status, dnsmasq)))
             }
         }
+        (traffic::section(status))
         section aria-label="probes" {
             h2 { "Probes" }
             @if status.probes.is_empty() { p { "No --probe is given." } }

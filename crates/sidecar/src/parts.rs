@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::peers::ReportPeers;
 use crate::probe::{Probe, probed_part};
 use crate::spec::ProbeSpec;
+use crate::traffic::TrafficHistory;
 use crate::upstreams::{ProbeSettings, UpstreamProbes};
 use crate::verdict::Verdicts;
 
@@ -40,6 +41,7 @@ pub(crate) struct Parts {
     pub(crate) peers: Arc<ReportPeers>,
     pub(crate) containers: ContainerHistories,
     pub(crate) limited_clients: LimitedClients,
+    pub(crate) traffic: TrafficHistory,
     pub(crate) verdicts: Verdicts,
 }
 
@@ -90,6 +92,7 @@ impl Parts {
             peers,
             containers: ContainerHistories::default(),
             limited_clients: LimitedClients::default(),
+            traffic: TrafficHistory::default(),
             verdicts,
         })
     }

@@ -38,6 +38,10 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
     let clients_limited_at = parts
         .limited_clients
         .update(kubedns.known.as_ref(), Now::read());
+    let dnsmasq = parts.dnsmasq.as_ref().map(dnsmasq_report);
+    let traffic = parts
+        .traffic
+        .update(kubedns.known.as_ref(), dnsmasq.as_ref(), Now::read());
     let probes = parts.probes.iter().map(|probe| probe_status(probe));
     let mut status = SidecarStatus {
         verdict: PodVerdict::default(),
@@ -50,9 +54,10 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         explains: !parts.options.kubedns_explain.is_empty(),
         health: health.to_owned(),
         probes: probes.collect(),
-        dnsmasq: parts.dnsmasq.as_ref().map(dnsmasq_report),
+        dnsmasq,
         containers,
         clients_limited_at,
+        traffic,
         kubedns,
         nanny,
         top,

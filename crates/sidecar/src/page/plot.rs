@@ -1,5 +1,5 @@
-//! The latency of the probes over the last minutes, as inline SVG: one plot per probe, all with the
-//! same scale.
+//! Values over the last minutes, as inline SVG: the latency of each probe, all with the same scale,
+//! and plots of some lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{ProbeResult, ProbeState, ProbeStatus};
@@ -24,6 +24,32 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &PlotAxes) -> Markup {
             @for run in healthy_runs(&probe.history) { (line(run, axes)) }
             @for point in failures(&probe.history) {
                 path.failed d=(format!("M{:.1} {ABOVE}V{bottom}", axes.x(point.at))) {}
+            }
+        }
+    }
+}
+
+/// A value at one time; `None` interrupts the line.
+pub(super) struct PlotPoint {
+    /// Milliseconds since 1970.
+    pub(super) at: u64,
+    pub(super) value: Option<f64>,
+}
+
+/// A plot of lines, each with its CSS class. `summary` is the text alternative.
+pub(super) fn plot_of_lines<const N: usize>(
+    lines: &[Vec<PlotPoint>],
+    classes: [&str; N],
+    axes: &PlotAxes,
+    summary: &str,
+) -> Markup {
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary) {
+            (axes.grid())
+            @for (points, class) in lines.iter().zip(classes) {
+                @for run in points.split(|point| point.value.is_none()) {
+                    polyline class=(class) points=(axes.coordinates(run)) {}
+                }
             }
         }
     }
@@ -90,8 +116,10 @@ pub(super) struct PlotAxes {
     now: u64,
     /// Milliseconds from left to right.
     span: u64,
-    /// The latency at the top: a round number.
+    /// The value at the top: a round number.
     top: f64,
+    /// The unit of the values.
+    unit: &'static str,
 }
 
 impl PlotAxes {
@@ -106,13 +134,31 @@ impl PlotAxes {
             }
         }
 
+        Self::new(first, now, worst, "ms")
+    }
+
+    /// The axes for values up to `highest` from the time `first` to `now`, both in milliseconds
+    /// since 1970.
+    pub(super) fn new(first: u64, now: u64, highest: f64, unit: &'static str) -> Self {
         Self {
             now,
             // The axis spans at least two minutes, so that the first points do not spread over the
             // whole width.
             span: now.saturating_sub(first).max(120_000),
-            top: round_up(worst),
+            top: round_up(highest),
+            unit,
         }
+    }
+
+    /// The points of a line in SVG units; a tenth of a unit is more than a screen shows.
+    fn coordinates(&self, points: &[PlotPoint]) -> String {
+        let mut texts = Vec::with_capacity(points.len());
+        for point in points {
+            let x = self.x(point.at);
+            let y = self.y(point.value.unwrap_or_default());
+            texts.push(format!("{x:.1},{y:.1}"));
+        }
+        texts.join(" ")
     }
 
     #[allow(clippy::cast_precision_loss, reason = "minutes on a screen")]
@@ -126,7 +172,7 @@ impl PlotAxes {
         bottom - latency / self.top * (bottom - ABOVE)
     }
 
-    fn minutes(&self) -> u64 {
+    pub(super) fn minutes(&self) -> u64 {
         self.span.div_ceil(60_000)
     }
 
@@ -138,7 +184,7 @@ impl PlotAxes {
             @for value in [0.0, self.top * 0.5, self.top] {
                 @let y = self.y(value);
                 path.grid d=(format!("M{LEFT} {y:.1}H{WIDTH}")) {}
-                text x=(LEFT - 6.0) y=(format!("{:.1}", y + 4.0)) text-anchor="end" { (number(value, "ms")) }
+                text x=(LEFT - 6.0) y=(format!("{:.1}", y + 4.0)) text-anchor="end" { (number(value, self.unit)) }
             }
             text x=(LEFT) y=(below) { (self.minutes()) " min ago" }
             text x=(right) y=(below) text-anchor="end" { "now" }

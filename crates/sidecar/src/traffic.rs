@@ -1,0 +1,274 @@
+//! Remembers the rates of queries over the last minutes.
+//!
+//! The rates come from counters that the verdict reads every few seconds anyway, so a reader of the
+//! page causes no further request, and sees the time before it came.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use reports::kubedns::KubednsReport;
+use reports::sidecar::{DnsmasqReport, TrafficSample};
+
+use crate::time::Now;
+
+/// The number of remembered samples: twenty minutes.
+const MAX_SAMPLES: usize = 120;
+/// The minimum time between two samples. Shorter ones would mostly show when dnsmasq was read.
+const MIN_INTERVAL: Duration = Duration::from_millis(9_500);
+
+/// The samples since the sidecar's start.
+#[derive(Debug, Default)]
+pub(crate) struct TrafficHistory {
+    known: Mutex<KnownTraffic>,
+}
+
+#[derive(Debug, Default)]
+struct KnownTraffic {
+    last: Option<TrafficReading>,
+    samples: VecDeque<(Instant, TrafficSample)>,
+}
+
+/// The counters at one time; `None` where a part does not report.
+#[derive(Clone, Copy, Debug)]
+struct TrafficReading {
+    at: Instant,
+    cluster: Option<f64>,
+    external: Option<f64>,
+    /// Seconds that the answers to cluster names took.
+    cluster_seconds: Option<f64>,
+    cache: Option<CacheReading>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CacheReading {
+    /// Milliseconds on the clock of the part that was read.
+    at: u64,
+    hits: f64,
+    misses: f64,
+}
+
+impl TrafficHistory {
+    /// Adds the newest counters, if the last ones are old enough. Returns the samples, oldest
+    /// first.
+    pub(crate) fn update(
+        &self,
+        kubedns: Option<&KubednsReport>,
+        dnsmasq: Option<&DnsmasqReport>,
+        now: Now,
+    ) -> Vec<TrafficSample> {
+        let mut known = self.known.lock();
+        let is_due = known
+            .last
+            .is_none_or(|last| now.age(last.at) >= MIN_INTERVAL);
+        if is_due {
+            known.add_reading(TrafficReading::of_reports(kubedns, dnsmasq, now));
+        }
+
+        let samples = known.samples.iter();
+        samples
+            .map(|(at, sample)| TrafficSample {
+                at: now.millis_of(*at),
+                ..*sample
+            })
+            .collect()
+    }
+}
+
+impl KnownTraffic {
+    fn add_reading(&mut self, reading: TrafficReading) {
+        let Some(before) = self.last.replace(reading) else {
+            return;
+        };
+
+        if self.samples.len() == MAX_SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples
+            .push_back((reading.at, reading.rates_since(&before)));
+    }
+}
+
+impl TrafficReading {
+    fn of_reports(
+        kubedns: Option<&KubednsReport>,
+        dnsmasq: Option<&DnsmasqReport>,
+        now: Now,
+    ) -> Self {
+        // With dnsmasq, its cache is the one that clients meet.
+        let cache = match dnsmasq {
+            Some(dnsmasq) => CacheReading::of_dnsmasq(dnsmasq),
+            None => kubedns.and_then(|kubedns| CacheReading::of_kubedns(kubedns, now)),
+        };
+        Self {
+            at: now.clock,
+            cluster: kubedns.and_then(|kubedns| kubedns.cluster_queries),
+            external: kubedns.and_then(|kubedns| kubedns.external_queries),
+            cluster_seconds: kubedns.and_then(|kubedns| kubedns.cluster_seconds),
+            cache,
+        }
+    }
+
+    fn rates_since(&self, before: &Self) -> TrafficSample {
+        let seconds = self.at.saturating_duration_since(before.at).as_secs_f64();
+        let answers = rise(before.cluster, self.cluster);
+        let answer_seconds = rise(before.cluster_seconds, self.cluster_seconds);
+        let latency_ms = match (answer_seconds, answers) {
+            (Some(seconds), Some(answers)) if answers > 0.0 => Some(seconds / answers * 1000.0),
+            _ => None,
+        };
+        let cache = self.cache.zip(before.cache);
+        let cache_rates = cache.and_then(|(cache, before)| cache.rates_since(before));
+
+        TrafficSample {
+            at: 0,
+            cluster: answers.map(|answers| answers / seconds),
+            external: rise(before.external, self.external).map(|queries| queries / seconds),
+            latency_ms,
+            hits: cache_rates.map(|rates| rates.hits),
+            misses: cache_rates.map(|rates| rates.misses),
+        }
+    }
+}
+
+/// Queries a second.
+#[derive(Clone, Copy, Debug)]
+struct CacheRates {
+    hits: f64,
+    misses: f64,
+}
+
+impl CacheReading {
+    #[allow(clippy::cast_precision_loss, reason = "rates for people to look at")]
+    fn of_dnsmasq(dnsmasq: &DnsmasqReport) -> Option<Self> {
+        let counters = dnsmasq.counters?;
+        Some(Self {
+            at: dnsmasq.read_at?,
+            hits: counters.hits as f64,
+            misses: counters.misses as f64,
+        })
+    }
+
+    fn of_kubedns(kubedns: &KubednsReport, now: Now) -> Option<Self> {
+        Some(Self {
+            at: now.millis_of(now.clock),
+            hits: kubedns.cache_hits?,
+            misses: kubedns.cache_misses?,
+        })
+    }
+
+    /// The rates; `None` if nothing was read since `before`.
+    fn rates_since(self, before: Self) -> Option<CacheRates> {
+        let millis = self
+            .at
+            .checked_sub(before.at)
+            .filter(|millis| *millis > 0)?;
+        let seconds = Duration::from_millis(millis).as_secs_f64();
+        Some(CacheRates {
+            hits: rise(Some(before.hits), Some(self.hits))? / seconds,
+            misses: rise(Some(before.misses), Some(self.misses))? / seconds,
+        })
+    }
+}
+
+/// The rise of a counter; `None` if it is unknown, or began again at zero.
+fn rise(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    let rise = after? - before?;
+    (rise >= 0.0).then_some(rise)
+}
+
+#[cfg(test)]
+mod tests {
+    use reports::sidecar::DnsmasqCounters;
+
+    use super::*;
+
+    fn kubedns(queries: f64) -> KubednsReport {
+        KubednsReport {
+            cluster_queries: Some(queries),
+            external_queries: Some(queries / 2.0),
+            cluster_seconds: Some(queries / 1000.0),
+            cache_hits: Some(queries / 4.0),
+            cache_misses: Some(queries / 4.0),
+            ..KubednsReport::default()
+        }
+    }
+
+    fn at(start: Now, seconds: u64) -> Now {
+        let since = Duration::from_secs(seconds);
+        Now {
+            clock: start.clock + since,
+            time_of_day: start.time_of_day + since,
+        }
+    }
+
+    #[test]
+    fn rates_follow_counters() {
+        let start = Now::read();
+        let traffic = TrafficHistory::default();
+        let rates = |seconds, report: Option<KubednsReport>| {
+            let samples = traffic.update(report.as_ref(), None, at(start, seconds));
+            let last = samples.last().copied().unwrap_or_default();
+            (
+                samples.len(),
+                last.cluster,
+                last.external,
+                last.hits,
+                last.latency_ms,
+            )
+        };
+
+        assert_eq!(rates(0, Some(kubedns(100.0))), (0, None, None, None, None));
+        let steady = (1, Some(20.0), Some(10.0), Some(5.0), Some(1.0));
+        assert_eq!(rates(10, Some(kubedns(300.0))), steady);
+        // A reader of the page adds no sample.
+        assert_eq!(rates(12, Some(kubedns(340.0))), steady);
+        assert_eq!(rates(20, None), (2, None, None, None, None));
+        assert_eq!(
+            rates(30, Some(kubedns(7.0))).1,
+            None,
+            "counters that are new"
+        );
+        assert_eq!(
+            rates(40, Some(kubedns(7.0))),
+            (4, Some(0.0), Some(0.0), Some(0.0), None)
+        );
+    }
+
+    #[test]
+    fn cache_of_dnsmasq_precedes() {
+        let start = Now::read();
+        let traffic = TrafficHistory::default();
+        let hits = |seconds, read_at, hits| {
+            let dnsmasq = DnsmasqReport {
+                counters: Some(DnsmasqCounters {
+                    hits,
+                    ..DnsmasqCounters::default()
+                }),
+                read_at: Some(read_at),
+                ..DnsmasqReport::default()
+            };
+            let report = kubedns(400.0);
+            let samples = traffic.update(Some(&report), Some(&dnsmasq), at(start, seconds));
+            samples.last().and_then(|sample| sample.hits)
+        };
+
+        assert_eq!(hits(0, 1_000, 50), None);
+        assert_eq!(hits(10, 6_000, 60), Some(2.0), "between the two readings");
+        assert_eq!(hits(20, 6_000, 60), None, "dnsmasq was not read again");
+    }
+
+    #[test]
+    fn samples_are_bounded() {
+        let start = Now::read();
+        let traffic = TrafficHistory::default();
+        let mut count = 0;
+        for round in 0..300 {
+            let report = kubedns(100.0);
+            count = traffic
+                .update(Some(&report), None, at(start, 10 * round))
+                .len();
+        }
+        assert_eq!(count, MAX_SAMPLES);
+    }
+}
