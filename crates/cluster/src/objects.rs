@@ -334,7 +334,7 @@ pub struct SliceEndpoint {
     pub serving: Option<bool>,
     /// Whether the endpoint is terminating.
     pub terminating: Option<bool>,
-    /// The places of the endpoint. Only read with `--prefer-zone`.
+    /// The places of the endpoint. Only read with `--prefer-zone` or `--zonal-names`.
     #[serde(default, skip_serializing_if = "EndpointPlaces::are_unknown")]
     pub places: EndpointPlaces,
 }

@@ -11,6 +11,7 @@ mod endpoints;
 mod external;
 mod label;
 mod node;
+mod zonal;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub(crate) use external::visit_bounded;
 pub(crate) use label::dashed_label;
 use label::hashed_label;
 pub use node::{LabelledAddresses, PortRecords, ServiceNode};
+pub use zonal::{ZONE_LABEL, ZonalName, ZonalNode, ZoneDirective, is_above_zonal_names};
 
 /// The records of one Service.
 #[derive(Debug, Default)]
@@ -39,6 +41,8 @@ pub struct ServiceRecords {
     pub alias: Option<ExternalName>,
     /// Records in the external zone, at the Service's name and at the names below.
     pub external: Option<ExternalNode>,
+    /// The addresses at zonal names; `None` unless the Service is headless and has such names.
+    pub zonal: Option<ZonalNode>,
     /// The reverse records, sorted and unique.
     pub pointers: Vec<(IpAddr, Pointer)>,
 }
@@ -78,6 +82,8 @@ pub struct RecordOptions {
     /// The node of this server (`--prefer-zone=auto` or `hints`). A headless Service answers only with the
     /// addresses that have a hint for this node, if there are any.
     pub preferred_node: Option<SmolStr>,
+    /// Whether headless Services have zonal names (`--zonal-names`).
+    pub zonal_names: bool,
     /// The content of the external zone.
     pub external: ExternalRecords,
 }
@@ -186,6 +192,7 @@ impl RecordOptions {
         // Decided over all groups, because each slice has only a part of the endpoints.
         let preference = self.preference_among(&groups);
 
+        let mut zonal = zonal::ZonalAddresses::default();
         let mut labels: BTreeMap<SmolStr, CollectedLabel> = BTreeMap::new();
         for group in groups {
             let ports = named_endpoint_ports(group.ports);
@@ -196,6 +203,9 @@ impl RecordOptions {
                 // Every address has its reverse record, whether it is preferred or not.
                 records.pointers.push((member.ip, named.pointer));
 
+                if let Some(zone) = member.zone().filter(|_| self.zonal_names) {
+                    zonal.add(zone, &named.label, member.ip);
+                }
                 let is_preferred = preference.holds(member);
                 let collected = labels.entry(named.label).or_default();
                 collected.is_preferred |= is_preferred;
@@ -206,6 +216,8 @@ impl RecordOptions {
         }
 
         records.node = (!labels.is_empty()).then(|| headless_node(labels, base));
+        // The names exist without addresses, too.
+        records.zonal = self.zonal_names.then(|| zonal.into_node());
         records
     }
 

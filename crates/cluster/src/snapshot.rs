@@ -6,6 +6,7 @@ mod label;
 mod lookups;
 mod owner_names;
 mod pod;
+mod zonal;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use wire::Name;
 
 use crate::objects::ObjectKey;
 use crate::one_or_many::OneOrMany;
-use crate::records::{ExternalName, ServiceNode};
+use crate::records::{ExternalName, ServiceNode, ZonalNode};
 pub use external::ExternalZone;
 pub(crate) use owner_names::each_entry;
 pub use pod::parse_address as parse_pod_address;
@@ -41,6 +42,9 @@ pub struct Snapshot {
     pub services: TreeCache<Arc<ServiceNode>>,
     /// The entries of ExternalName Services, by namespace and name.
     pub aliases: TreeCache<Arc<ExternalName>>,
+    /// The addresses at zonal names, by namespace and name of the headless Service. Only filled with
+    /// `--zonal-names`.
+    pub zonal: TreeCache<Arc<ZonalNode>>,
     /// The PTR names of each address. The name of the oldest Service comes first.
     pub reverse: Map<IpAddr, OneOrMany<Pointer>>,
     /// The answers to pod names.
@@ -110,6 +114,7 @@ impl Snapshot {
             synced: false,
             services: TreeCache::default(),
             aliases: TreeCache::default(),
+            zonal: TreeCache::default(),
             reverse: Map::default(),
             pods: PodNames::Insecure,
             served: None,

@@ -112,6 +112,10 @@ fn visible_records(published: &Published) -> String {
     aliases.visit(every, &mut usize::MAX.clone(), &mut |label, alias| {
         lines.push(format!("alias {label} {alias:?}"));
     });
+    let zonal = &snapshot.zonal;
+    zonal.visit(every, &mut usize::MAX.clone(), &mut |label, zonal| {
+        lines.push(format!("zonal {label} {zonal:?}"));
+    });
     for (ip, owners) in &snapshot.reverse {
         let names: Vec<_> = owners
             .iter()
@@ -431,13 +435,15 @@ fn options() -> impl Strategy<Value = IndexOptions> {
         Just(Namespaces::Selected("team=a".to_owned())),
     ];
     let pods = prop_oneof![Just(PodMode::Insecure), Just(PodMode::Disabled)];
-    (names, any::<bool>(), external, namespaces, pods).prop_map(
-        |(endpoint_names, ignore_empty_services, external, namespaces, pods)| {
+    let bools = (any::<bool>(), any::<bool>());
+    (names, bools, external, namespaces, pods).prop_map(
+        |(endpoint_names, (ignore_empty_services, zonal_names), external, namespaces, pods)| {
             let records = RecordOptions {
                 endpoint_names,
                 ignore_empty_services,
                 preferred_zone: None,
                 preferred_node: None,
+                zonal_names,
                 external,
             };
             let external_zone = Name::parse("k8s.example")

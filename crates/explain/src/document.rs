@@ -161,6 +161,14 @@ pub(crate) enum NameKind {
         key: ObjectKey,
         label: String,
     },
+    /// `ZONE.pin._zone.SERVICE.NAMESPACE.svc` or `ZONE.prefer._zone...`: the addresses of a headless
+    /// Service in a zone (`--zonal-names`). With `prefer`, all addresses if there are none.
+    Zonal {
+        #[serde(flatten)]
+        key: ObjectKey,
+        zone: String,
+        prefer: bool,
+    },
     /// `svc` (without `namespace`) or `NAMESPACE.svc`: a domain above the names of Services.
     Namespace {
         namespace: Option<String>,
@@ -393,6 +401,7 @@ impl NameKind {
             Self::Service(key)
             | Self::Port { key, .. }
             | Self::Member { key, .. }
+            | Self::Zonal { key, .. }
             | Self::Federation { key, .. } => Some(key)
                 .filter(|key| key.namespace != treecache::ANY && key.name != treecache::ANY),
             Self::Zone { service, .. } => service.as_ref(),

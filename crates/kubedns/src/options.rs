@@ -168,6 +168,10 @@ pub struct Options {
     /// (trafficDistribution); needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
+    /// names of headless Services by zone, as zonal of CoreDNS: ZONE.pin._zone.NAME has the addresses
+    /// in the zone, ZONE.prefer._zone.NAME all addresses if there are none; needs endpointslices
+    #[arg(long)]
+    pub zonal_names: bool,
     /// daemon set of this pod, as NAMESPACE/NAME: while many of its pods start, the first lists of
     /// this one wait for their turn; needs the permission to get it
     #[arg(long, value_name = "string", default_value = "")]
@@ -380,7 +384,6 @@ impl Options {
             PodMode::Node => "node",
         };
         let has_external = !self.external_zone.0.is_empty();
-        let has_zones = self.prefer_zone != PreferZone::Off;
         let namespaces = self.namespaces.0.join(",");
         // The records of a file with other choices would not be those that these flags ask for.
         let choices = [
@@ -389,7 +392,7 @@ impl Options {
             ("selector", &self.selector.0),
             ("endpoint-names", if has_pod_names { "pod" } else { "" }),
             ("pods", pods),
-            ("prefer-zone", if has_zones { "any" } else { "" }),
+            ("prefer-zone", if self.reads_zones() { "any" } else { "" }),
             ("external-zone", if has_external { "any" } else { "" }),
         ];
 
@@ -424,6 +427,7 @@ impl Options {
             preferred_node: own_node
                 .filter(|_| self.prefer_zone.follows_node())
                 .map(smol_str::SmolStr::new),
+            zonal_names: self.zonal_names,
             external: self.external_records(),
         };
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use cluster::index::Index;
-use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, PodNamed};
+use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, PodNamed, Zoned};
 use cluster::records::EndpointNames;
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::{Namespaces, Scope};
@@ -103,6 +103,10 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
         }
         "EndpointSlice" if pod_names => {
             let PodNamed(slice) = slim(object);
+            Event::EndpointSlice(Change::Apply(slice))
+        }
+        "EndpointSlice" if options.reads_zones() => {
+            let Zoned(slice) = slim(object);
             Event::EndpointSlice(Change::Apply(slice))
         }
         "EndpointSlice" => Event::EndpointSlice(Change::Apply(slim(object))),

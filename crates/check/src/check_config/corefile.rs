@@ -217,6 +217,9 @@ fn record_options(flags: &KubednsFlags) -> Vec<String> {
     if flags.value("endpoint-names") == Some("pod") {
         options.push("endpoint_pod_names".to_owned());
     }
+    if flags.is_set("zonal-names") {
+        options.push("zonal".to_owned());
+    }
     if flags.is_set("ignore-empty-services") {
         options.push("ignore empty_service".to_owned());
     }

@@ -287,7 +287,7 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
-        // Places are only read with `--prefer-zone`, so that they usually take no octet.
+        // Places are only read with flags that need zones, so that they usually take no octet.
         if !self.places.are_unknown() {
             flags |= HAS_PLACES;
         }

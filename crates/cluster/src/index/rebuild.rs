@@ -76,6 +76,7 @@ impl Index {
         });
         put_entry(&mut self.snapshot.services, key, node);
         put_entry(&mut self.snapshot.aliases, key, new.alias.map(Arc::new));
+        put_entry(&mut self.snapshot.zonal, key, new.zonal.map(Arc::new));
         self.put_external(key, new.external);
         self.note_backed(key);
     }

@@ -114,6 +114,11 @@ impl<'o> EndpointMember<'o> {
         hinted.is_some_and(|nodes| nodes.iter().any(|other| other == node))
     }
 
+    /// The zone of the endpoint itself, if it is known.
+    pub(super) fn zone(&self) -> Option<&'o str> {
+        self.places?.zone.as_deref()
+    }
+
     /// Whether the endpoint serves the clients of the zone: by its hints, or, without hints, by its
     /// own zone.
     pub(super) fn serves_zone(&self, zone: &PreferredZone) -> bool {

@@ -270,6 +270,9 @@ impl Records for Snapshot {
         if let Some(lookup) = self.find_federated(path, visit) {
             return lookup;
         }
+        if let Some(lookup) = self.find_zonal(path, steps, visit) {
+            return lookup;
+        }
 
         let found = if exact {
             self.find_exactly(path, steps, visit)
@@ -289,6 +292,9 @@ impl Records for Snapshot {
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
+        if self.is_above_zonal_name(path) {
+            return true;
+        }
         match path {
             // `pod` always exists: by default, names below exist for every address in every
             // namespace. `dns` exists because of the name server `ns.dns`.

@@ -245,7 +245,7 @@ impl EndpointsFeed {
     async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), ReceiverGone> {
         if self.zones && source == EndpointsSource::Endpoints {
             tracing::warn!(
-                "Endpoints have no zones; --prefer-zone has no effect until EndpointSlices can be read"
+                "Endpoints have no zones; --prefer-zone and --zonal-names find none until EndpointSlices can be read"
             );
         }
 

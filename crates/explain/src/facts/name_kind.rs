@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
+use cluster::records::{ZonalName, ZoneDirective};
 use cluster::snapshot::{Snapshot, parse_pod_address};
 use skydns::own_names::OwnTarget;
 use skydns::{Authority, EntryVisit, FurtherZone, Records as _, View as _, Zone};
@@ -111,6 +112,13 @@ fn classify_federation_name(snapshot: &Snapshot, path: &[&str]) -> Option<NameKi
 
 /// The kind of a name that consists of `labels` below the Service `key`.
 fn classify_service_name(key: ObjectKey, labels: &[&str]) -> NameKind {
+    if let Some(name) = ZonalName::read(labels) {
+        return NameKind::Zonal {
+            key,
+            zone: name.zone_text(),
+            prefer: name.directive == ZoneDirective::Prefer,
+        };
+    }
     match *labels {
         [] => NameKind::Service(key),
         // `_tcp.web` has no records, but it is the beginning of the name of a port.

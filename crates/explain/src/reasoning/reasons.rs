@@ -135,6 +135,7 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
         _ => without_ports(evidence, candidate)
             .or_else(|| without_ready_endpoints(evidence, candidate))
             .or_else(|| preferred_zone_only(evidence, candidate))
+            .or_else(|| outside_of_zone(evidence, candidate))
             .or_else(|| rule_for_external_name(candidate))
             .or_else(|| rule_for_reply(evidence, candidate)),
     }
@@ -158,6 +159,24 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
          (--prefer-zone); the others have names of their own"
     );
     Some(CodedNote::new("preferred_zone", text))
+}
+
+/// A note that the zone of a name has no endpoints, so that all are answered.
+fn outside_of_zone(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
+    let NameKind::Zonal { key, zone, .. } = &candidate.kind else {
+        return None;
+    };
+    let zonal = evidence
+        .snapshot
+        .zonal
+        .entry(&[&key.namespace], &key.name)?;
+    if zonal.zones().any(|(name, _)| name == zone) {
+        return None;
+    }
+
+    let note = service::not_in_zone(key, zone, zonal);
+    let text = format!("{}: all are answered", note.text);
+    Some(CodedNote::new(&note.code, text))
 }
 
 /// A note that dnsmasq answers from the hosts file.
@@ -383,9 +402,10 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
 
     let snapshot = evidence.snapshot;
     match &candidate.kind {
-        NameKind::Service(_) | NameKind::Port { .. } | NameKind::Member { .. } => {
-            missing_service_name(evidence, candidate)
-        }
+        NameKind::Service(_)
+        | NameKind::Port { .. }
+        | NameKind::Member { .. }
+        | NameKind::Zonal { .. } => missing_service_name(evidence, candidate),
         NameKind::Pod { namespace, address } => {
             Some(missing_pod(snapshot, candidate, namespace, *address))
         }

@@ -221,6 +221,10 @@ fn preferred_zone_limits_addresses() {
         "_http._tcp.spread.apps.svc.cluster.local. SRV",
     ];
     cluster.expect_each(REASON, &spread, ["answered", "preferred_zone", text]);
+    // Names of zones need a flag.
+    let zone = ["eu-1.pin._zone.spread.apps.svc.cluster.local. A"];
+    let text = "names of zones need --zonal-names";
+    cluster.expect_each(REASON, &zone, ["nx_domain", "no_zonal_names", text]);
     let far = ["far.spread.apps.svc.cluster.local. A"];
     cluster.expect_each(REASON, &far, ["answered", "", ""]);
 }

@@ -69,9 +69,9 @@ impl PreferZone {
 pub enum OwnNodeError {
     /// Endpoints objects have no zones.
     #[error(
-        "cannot use --prefer-zone with --endpoints-source=endpoints: only EndpointSlices have the zones of addresses"
+        "cannot use {0} with --endpoints-source=endpoints: only EndpointSlices have the zones of addresses"
     )]
-    Endpoints,
+    Endpoints(&'static str),
     /// The node is unknown.
     #[error(
         "{0} needs the name of the node in the environment variable NODE_NAME (fieldRef spec.nodeName){1}"
@@ -80,6 +80,11 @@ pub enum OwnNodeError {
 }
 
 impl Options {
+    /// Whether the zones of endpoints are read.
+    pub fn reads_zones(&self) -> bool {
+        self.prefer_zone != PreferZone::Off || self.zonal_names
+    }
+
     /// The node of this process, `node`, if a flag needs it: `--prefer-zone=auto` takes the zone
     /// from it, and `--pods=node` watches its pods. Otherwise `None`.
     ///
@@ -88,10 +93,12 @@ impl Options {
     /// When the node is needed and unknown, or when the endpoints source has no zones.
     pub fn own_node(&self, node: Option<String>) -> Result<Option<String>, OwnNodeError> {
         // Endpoints do not contain the zones of their addresses; only EndpointSlices do.
-        if self.prefer_zone != PreferZone::Off
-            && self.endpoints_source == EndpointsChoice::Endpoints
-        {
-            return Err(OwnNodeError::Endpoints);
+        if self.reads_zones() && self.endpoints_source == EndpointsChoice::Endpoints {
+            let flag = match self.prefer_zone {
+                PreferZone::Off => "--zonal-names",
+                _ => "--prefer-zone",
+            };
+            return Err(OwnNodeError::Endpoints(flag));
         }
 
         let missing = if self.pods == PodMode::Node {
@@ -138,6 +145,7 @@ mod tests {
         let auto = &["--prefer-zone=auto"][..];
         let pods = &["--pods=node"];
         let endpoints = &["--prefer-zone=a", "--endpoints-source=endpoints"];
+        let zonal = &["--zonal-names", "--endpoints-source=endpoints"];
         let no_node = "the environment variable NODE_NAME";
         let no_zones = "only EndpointSlices have the zones";
         let two = "expected auto, hints or the name of a zone";
@@ -146,6 +154,7 @@ mod tests {
             (auto, Some(""), no_node),
             (pods, None, no_node),
             (endpoints, None, no_zones),
+            (zonal, None, "cannot use --zonal-names"),
             (&["--prefer-zone=a b"], None, two),
         ] {
             let line = own_node(words, node).unwrap_err();

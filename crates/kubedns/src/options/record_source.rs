@@ -84,6 +84,7 @@ impl Options {
             ("--selector", !self.selector.0.is_empty()),
             ("--pods", self.pods != PodMode::default()),
             ("--prefer-zone", self.prefer_zone != PreferZone::Off),
+            ("--zonal-names", self.zonal_names),
             ("--daemonset", self.daemonset.0.is_some()),
             ("--external-zone", !self.external_zone.0.is_empty()),
             ("--external-headless", self.external_headless),

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::InForce;
 use crate::metrics::Metrics;
-use crate::options::{Options, PreferZone};
+use crate::options::Options;
 
 /// Values that all watches need.
 pub(super) struct ApiServerWatches {
@@ -105,7 +105,7 @@ impl ApiServerWatches {
         EndpointsFeed {
             choice: options.endpoints_source,
             pod_names: options.endpoint_names == EndpointNames::Pod,
-            zones: options.prefer_zone != PreferZone::Off,
+            zones: options.reads_zones(),
             scope: scope.clone(),
             connection: Arc::clone(&self.connection),
             timing: self.timing(),

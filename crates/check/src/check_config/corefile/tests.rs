@@ -33,7 +33,7 @@ fn every_flag_with_line_is_written() {
         --snapshot-dir=/run/s --bogus --transfer-to=10.0.0.7,10.0.0.8:5300,10.1.0.0/16 \
         --transfer-key=/etc/tsig --dnstap=tcp://10.0.0.2:6000 --etcd-ca-file=/etc/ca \
         --etcd-zone=sky.example=https://10.0.0.4:2379 \
-        --etcd-zone=sky.example=https://10.0.0.5:2379/ --prefer-zone={auto}";
+        --etcd-zone=sky.example=https://10.0.0.5:2379/ --prefer-zone={auto} --zonal-names";
     assert_eq!(
         corefile(arguments, &[]),
         (1, include_str!("testdata/flags.Corefile").to_owned())

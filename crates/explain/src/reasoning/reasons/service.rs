@@ -1,6 +1,7 @@
 //! Reasons why a name of a Service, of its ports or of its members has no answer.
 
 use cluster::objects::ObjectKey;
+use cluster::records::ZonalNode;
 use cluster::snapshot::Snapshot;
 use wire::Name;
 use wire::rtype;
@@ -14,7 +15,7 @@ use crate::facts::candidate::NameCandidate;
 use crate::facts::evidence::Evidence;
 use crate::facts::namespaces::similar_namespaces;
 use crate::facts::objects::{FoundMember, FoundService};
-use crate::list::{join, join_some};
+use crate::list::{join, join_first, join_some};
 
 /// Bound of the followed chain of aliases.
 const MAX_ALIASES: usize = 32;
@@ -43,6 +44,10 @@ pub(super) fn missing_service_name(
     }
     if service.kind == ShownServiceKind::ExternalName {
         return Some(external_name(evidence.snapshot, candidate, key, service));
+    }
+
+    if let NameKind::Zonal { zone, .. } = &candidate.kind {
+        return Some(missing_zonal_name(evidence, candidate, found, zone));
     }
 
     let endpoints = endpoints.as_ref();
@@ -91,6 +96,49 @@ pub(super) fn missing_external_name(
          for endpoints of headless Services"
     );
     Some(CodedNote::new("no_external_address", text))
+}
+
+/// The reason why the name of a zone does not exist, or has no addresses.
+fn missing_zonal_name(
+    evidence: Evidence<'_>,
+    candidate: &NameCandidate,
+    found: &FoundService,
+    zone: &str,
+) -> CodedNote {
+    let ServiceObjects { key, service, .. } = &found.object;
+    let kind = service.as_ref().map(|service| service.kind);
+    if kind == Some(ShownServiceKind::ClusterIp) {
+        let text =
+            format!("Service {key} has a cluster IP: only headless Services have names of zones");
+        return CodedNote::new("no_zonal_names", text);
+    }
+    let zonal = evidence.snapshot.zonal.entry(&[&key.namespace], &key.name);
+    let Some(zonal) = zonal else {
+        return CodedNote::new("no_zonal_names", "names of zones need --zonal-names");
+    };
+
+    match service {
+        Some(service) if zonal.zones().any(|(name, _)| name == zone) => {
+            no_address_of_family(candidate, key, service)
+        }
+        _ => not_in_zone(key, zone, zonal),
+    }
+}
+
+/// A note that a zone has no ready endpoints of a Service, with the zones that have.
+pub(super) fn not_in_zone(key: &ObjectKey, zone: &str, zonal: &ZonalNode) -> CodedNote {
+    let zones: Vec<String> = zonal
+        .zones()
+        .map(|(zone, count)| format!("{zone} ({count})"))
+        .collect();
+    let others = if zones.is_empty() {
+        "no endpoint has a known zone".to_owned()
+    } else {
+        format!("there are endpoints in {}", join_first(&zones, 10))
+    };
+
+    let text = format!("no ready endpoint of Service {key} is in zone {zone:?}; {others}");
+    CodedNote::new("not_in_zone", text)
 }
 
 fn member_of_cluster_ip(key: &ObjectKey, label: &str) -> CodedNote {

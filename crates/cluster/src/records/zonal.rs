@@ -1,0 +1,150 @@
+//! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
+//!
+//! `ZONE.pin._zone.SERVICE` has the addresses in the zone, and none if no address is in it.
+//! `ZONE.prefer._zone.SERVICE` has all addresses then. The zone is that of the endpoint itself; hints
+//! are for the routes of cluster IPs, and do not count.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use skydns::{Entry, ServiceRecord};
+use smol_str::SmolStr;
+
+use super::LabelledAddresses;
+use super::node::ServiceNode;
+
+/// The label above the directives.
+pub const ZONE_LABEL: &str = "_zone";
+
+/// What the answer is if no address is in the zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneDirective {
+    /// No address.
+    Pin,
+    /// All addresses of the Service.
+    Prefer,
+}
+
+/// A zonal name, as labels below the name of its Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZonalName<'p> {
+    /// The directive.
+    pub directive: ZoneDirective,
+    /// The labels of the zone from right to left, in lower case: names of zones may have dots.
+    pub zone: &'p [&'p str],
+}
+
+impl<'p> ZonalName<'p> {
+    /// Reads the labels below the name of a Service, from there downwards; `None` if they are no
+    /// zonal name.
+    pub fn read(below: &'p [&'p str]) -> Option<Self> {
+        let [ZONE_LABEL, directive, zone @ ..] = below else {
+            return None;
+        };
+        let directive = match *directive {
+            "pin" => ZoneDirective::Pin,
+            "prefer" => ZoneDirective::Prefer,
+            _ => return None,
+        };
+
+        (!zone.is_empty()).then_some(Self { directive, zone })
+    }
+
+    /// The zone as text.
+    pub fn zone_text(&self) -> String {
+        let labels: Vec<&str> = self.zone.iter().rev().copied().collect();
+        labels.join(".")
+    }
+
+    fn is_of_zone(&self, zone: &str) -> bool {
+        zone.rsplit('.').eq(self.zone.iter().copied())
+    }
+}
+
+/// Whether labels below the name of a Service are above its zonal names.
+pub fn is_above_zonal_names(below: &[&str]) -> bool {
+    matches!(below, [] | [ZONE_LABEL] | [ZONE_LABEL, "pin" | "prefer"])
+}
+
+/// The addresses of a headless Service, by their zone. Without a known zone there is none, and the
+/// names exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ZonalNode {
+    /// The zones in lower case, each with its addresses, sorted by label.
+    zones: Box<[(SmolStr, Box<[LabelledAddresses]>)]>,
+}
+
+impl ZonalNode {
+    /// Visits the addresses at a zonal name. `service` has the records of the same Service; `None`
+    /// while it has no addresses. For `steps` see [`skydns::Records::visit_entries`].
+    pub fn visit<'v>(
+        &'v self,
+        name: &ZonalName<'_>,
+        service: Option<&'v ServiceNode>,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) {
+        let Some(service) = service else {
+            return;
+        };
+        let mut zones = self.zones.iter();
+        let found = zones.find(|(zone, _)| name.is_of_zone(zone));
+        let members: &[LabelledAddresses] = match (found, name.directive) {
+            (Some((_, members)), _) => members,
+            (None, ZoneDirective::Prefer) => &service.members,
+            (None, ZoneDirective::Pin) => &[],
+        };
+
+        for member in members {
+            if *steps == 0 {
+                break;
+            }
+            *steps -= 1;
+            visit(Entry {
+                label: &member.label,
+                record: ServiceRecord::for_addresses(&member.addresses, &service.base),
+                synthesized: false,
+            });
+        }
+    }
+
+    /// The zones with addresses, in lower case, and the number of their names of endpoints.
+    pub fn zones(&self) -> impl Iterator<Item = (&str, usize)> {
+        let zones = self.zones.iter();
+        zones.map(|(zone, members)| (zone.as_str(), members.len()))
+    }
+}
+
+/// Collects the addresses of each zone and label.
+#[derive(Default)]
+pub(super) struct ZonalAddresses(BTreeMap<SmolStr, BTreeMap<SmolStr, Vec<IpAddr>>>);
+
+impl ZonalAddresses {
+    pub(super) fn add(&mut self, zone: &str, label: &SmolStr, address: IpAddr) {
+        // Queries are in lower case.
+        let zone = SmolStr::new(zone.to_ascii_lowercase());
+        let labels = self.0.entry(zone).or_default();
+        labels.entry(label.clone()).or_default().push(address);
+    }
+
+    pub(super) fn into_node(self) -> ZonalNode {
+        let zones = self.0.into_iter().map(|(zone, labels)| {
+            let members = labels.into_iter().map(|(label, mut addresses)| {
+                // Slices may repeat an endpoint while it moves from one to another.
+                addresses.sort_unstable();
+                addresses.dedup();
+                LabelledAddresses {
+                    label,
+                    addresses: addresses.into(),
+                }
+            });
+            (zone, members.collect())
+        });
+        ZonalNode {
+            zones: zones.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

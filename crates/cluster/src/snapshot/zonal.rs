@@ -1,0 +1,40 @@
+//! Zonal names (`--zonal-names`).
+
+use skydns::{Entry, Lookup};
+
+use super::Snapshot;
+use crate::records::{ZonalName, is_above_zonal_names};
+
+impl Snapshot {
+    /// Looks up a zonal name; `None` if `path` is none, or no headless Service has it. There are no
+    /// wildcards.
+    pub(super) fn find_zonal<'v>(
+        &'v self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Option<Lookup> {
+        let ["svc", namespace, service, below @ ..] = path else {
+            return None;
+        };
+        let name = ZonalName::read(below)?;
+        let zonal = self.zonal.entry(&[namespace], service)?;
+
+        let node = self.services.entry(&[namespace], service);
+        zonal.visit(&name, node.map(AsRef::as_ref), steps, visit);
+        // The name of a zone without addresses exists, too.
+        Some(Lookup::Exists)
+    }
+
+    /// Whether a zonal name is below `path`. The Service has such names even without addresses.
+    pub(super) fn is_above_zonal_name(&self, path: &[&str]) -> bool {
+        match path {
+            ["svc"] => self.zonal.root().children().next().is_some(),
+            ["svc", namespace] => self.zonal.node(&[namespace]).is_some(),
+            ["svc", namespace, service, below @ ..] => {
+                is_above_zonal_names(below) && self.zonal.entry(&[namespace], service).is_some()
+            }
+            _ => false,
+        }
+    }
+}
