@@ -3,7 +3,7 @@
 //! queries into the engine.
 //!
 //! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their
-//! name.
+//! name. `COREDNS_BIN` is the path of a real CoreDNS, if it is not in `PATH`.
 
 #![allow(
     clippy::expect_used,
@@ -16,6 +16,8 @@
 mod bench;
 #[path = "coredns/corefile.rs"]
 mod corefile;
+#[path = "coredns/real.rs"]
+mod real;
 #[path = "coredns/scenario.rs"]
 mod scenario;
 

@@ -34,7 +34,7 @@ fn corefile_has_options_of_recordings() {
 }
 
 /// The text that the command writes for these flags and an empty `ConfigMap`.
-fn corefile(flags: &[String]) -> String {
+pub(crate) fn corefile(flags: &[String]) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let words = [
         OsString::from("config"),

@@ -40,7 +40,7 @@ pub(crate) struct Case {
     /// The question, as `name type`.
     pub(crate) asks: String,
     /// The answer of CoreDNS.
-    response: Response,
+    pub(crate) response: Response,
     /// The answer of kubedns, if it differs on purpose.
     ours: Option<Ours>,
 }
