@@ -24,3 +24,5 @@ mod promql;
 mod promtool;
 #[path = "monitoring/rules.rs"]
 mod rules;
+#[path = "monitoring/topologies.rs"]
+mod topologies;

@@ -66,6 +66,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
     // The verdict is a function of everything else.
     let faults = verdict::find_faults(&status);
     status.verdict = parts.verdicts.judge(faults, Now::read());
+    parts.verdicts.export_upstreams(&status);
     status
 }
 

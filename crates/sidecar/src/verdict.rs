@@ -9,6 +9,7 @@ mod probes;
 mod processes;
 mod routes;
 mod stub_domains;
+mod upstream_gauge;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use reports::kubedns::KubednsReport;
 use reports::nanny::{NannyStatus, RoutesStatus};
 use reports::sidecar::{PodVerdict, SidecarStatus};
 
+use self::upstream_gauge::UpstreamGauge;
 use crate::metric_name::metric_name;
 use crate::time::Now;
 
@@ -236,6 +238,7 @@ pub(crate) struct Verdicts {
     found: IntGaugeVec,
     /// The exported kinds.
     kinds: Vec<FindingKind>,
+    upstreams: UpstreamGauge,
 }
 
 impl Verdicts {
@@ -263,6 +266,7 @@ impl Verdicts {
             level,
             found,
             kinds,
+            upstreams: UpstreamGauge::new(namespace, metrics)?,
         };
         // All series exist from the start.
         verdicts.export(&PodVerdict::default());
@@ -297,6 +301,11 @@ impl Verdicts {
         let verdict = PodVerdict { level, findings };
         self.export(&verdict);
         verdict
+    }
+
+    /// Exports the state of the upstreams, on which the verdict rests.
+    pub(crate) fn export_upstreams(&self, status: &SidecarStatus) {
+        self.upstreams.export(&routes::route_servers(status));
     }
 
     fn export(&self, verdict: &PodVerdict) {

@@ -156,6 +156,13 @@ async fn exported_metrics_match_the_documentation() {
     .await;
     let ports = pod.ports;
     ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
+    // The sidecar probes the upstreams for the first time after two seconds, and judges them then.
+    eventually(PATIENCE, || async {
+        scrape(ports.sidecar)
+            .await
+            .contains_key("kubedns_upstream_up")
+    })
+    .await;
     // kubedns writes the snapshot file a while after the first change.
     eventually(PATIENCE, || async {
         scrape(ports.kubedns_metrics)

@@ -85,6 +85,79 @@ fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
     }
 }
 
+/// Whether an expression can have a result if Prometheus has series with these names alone. Labels
+/// are not looked at, and an empty result of a comparison counts as one.
+pub(crate) fn can_have_result(expression: &str, series: &BTreeSet<String>) -> bool {
+    let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut alternatives = split_outside_groups(&expression, " or ").into_iter();
+    alternatives.any(|alternative| {
+        // The right side of `unless` only takes away.
+        let kept = split_outside_groups(alternative, " unless ")[0];
+        let (outside, groups) = take_groups(kept);
+        let metrics = named(&outside).metrics;
+        metrics.iter().all(|(name, _)| series.contains(name))
+            && groups.iter().all(|group| can_have_result(group, series))
+    })
+}
+
+/// Splits a text at a separator, but not within parentheses.
+fn split_outside_groups<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
+    let mut parts = Vec::new();
+    let mut depth = 0;
+    let mut start = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ if depth == 0 && at >= start && text[at..].starts_with(separator) => {
+                parts.push(&text[start..at]);
+                start = at + separator.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// Takes the contents of the outermost parentheses out of an expression. Lists of labels stay.
+fn take_groups(expression: &str) -> (String, Vec<&str>) {
+    let mut outside = String::new();
+    let mut groups = Vec::new();
+    let mut rest = expression;
+    while let Some((before, inner)) = rest.split_once('(') {
+        let (group, after) = inner.split_at(end_of_group(inner));
+        outside.push_str(before);
+
+        let called = before.trim_end().rsplit(' ').next().unwrap_or_default();
+        if GROUPING.contains(&called) {
+            outside.extend(["(", group]);
+        } else {
+            groups.push(group);
+            outside.push('(');
+        }
+        rest = after;
+    }
+    outside.push_str(rest);
+    (outside, groups)
+}
+
+/// The place of the parenthesis that closes a group, in the text after the opening one.
+fn end_of_group(text: &str) -> usize {
+    let mut depth = 1;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    panic!("a parenthesis is not closed before {text}");
+}
+
 fn word(text: &str) -> (&str, &str) {
     let end = text
         .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
@@ -163,6 +236,32 @@ fn promql_expressions_parse() {
         read.grouping,
         BTreeSet::from(["le", "pod"].map(str::to_owned))
     );
+}
+
+#[test]
+fn result_needs_series_of_one_alternative() {
+    let series = BTreeSet::from(["a", "b"].map(str::to_owned));
+    for (expression, expected) in [
+        ("a", true),
+        ("x", false),
+        ("sum by (x) (rate(a{l=\"1\"}[5m])) / sum(b)", true),
+        ("sum(a) / sum(x)", false),
+        ("sum(x)\n or\n sum(a)", true),
+        ("sum(x or 0 * a) / b", true),
+        ("(x or y) + a", false),
+        ("a unless on (x) x{l=~\"1|2\"}", true),
+        ("x unless a", false),
+        ("a and x or b", true),
+        ("a and x", false),
+        ("time() - a * on (x) group_left (y) b", true),
+        ("sum(x) or vector(0)", true),
+    ] {
+        assert_eq!(
+            can_have_result(expression, &series),
+            expected,
+            "{expression}"
+        );
+    }
 }
 
 #[test]

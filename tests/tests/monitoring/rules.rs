@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use reports::finding::{FindingKind, FindingLevel};
 use serde::{Deserialize, Serialize};
-use tests::docs::markdown::{Page, code};
+use serde_norway::Value;
+use tests::docs::markdown::{Page, code, codes};
 use tests::repository;
 
 use crate::promql;
@@ -71,6 +73,12 @@ fn alerts() -> Vec<Alert> {
         .into_iter()
         .flat_map(|group| group.rules)
         .collect()
+}
+
+/// The names and expressions of the alerts.
+pub(crate) fn alert_expressions() -> Vec<(String, String)> {
+    let alerts = alerts().into_iter();
+    alerts.map(|alert| (alert.name, alert.expr)).collect()
 }
 
 /// The names and contents of promtool's test files.
@@ -182,7 +190,7 @@ const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
     FindingKind::DnsmasqSilent,
     FindingKind::NamesUnanswered,
     FindingKind::ProbeFails,
-    // KubeDNSUpstreamDown and KubeDNSDnsmasqUpstreamDown, one for each server.
+    // KubeDNSDnsmasqUpstreamFailing.
     FindingKind::UpstreamsUnproven,
     // KubeDNSConfigRejected.
     FindingKind::RoutesPending,
@@ -265,6 +273,21 @@ fn each_alert_is_tested() {
         .filter(|a| !firing(a))
         .collect();
     assert!(untested.is_empty(), "{untested:?}");
+}
+
+/// Without the Prometheus operator, the command in docs/metrics.md makes the rule file.
+#[test]
+fn documented_command_makes_rule_file() {
+    let page = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
+    let mut codes = page.lines().flat_map(codes);
+    let command = codes.find(|code| code.starts_with("sed "));
+    let output = Command::new("sh")
+        .args(["-c", command.unwrap()])
+        .current_dir(directory())
+        .output()
+        .unwrap();
+    let made: Value = serde_norway::from_slice(&output.stdout).unwrap();
+    assert_eq!(made, serde_norway::to_value(rules()).unwrap());
 }
 
 #[test]

@@ -13,7 +13,7 @@ const EXTERNAL_NAMES: &str = ".";
 
 /// The state of a server of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ServerState {
+pub(super) enum ServerState {
     Up,
     /// The server refuses probes for external names, and has never given a usable answer. It may
     /// serve private names alone.
@@ -22,10 +22,26 @@ enum ServerState {
 }
 
 /// Route -> server -> state.
-type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
+pub(super) type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
 
 /// Faults of upstreams.
 pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
+    let routes = route_servers(status);
+    let mut faults: Vec<PodFault> = routes
+        .iter()
+        .filter_map(|(route, servers)| route_fault(route, servers))
+        .collect();
+    if !routes.contains_key(EXTERNAL_NAMES) && leaves_servers_out(status) {
+        let text =
+            "external names are not answered: each of their upstreams forwards back to this pod";
+        let kind = FindingKind::UpstreamsDown;
+        faults.push(PodFault::new(kind, EXTERNAL_NAMES, text));
+    }
+    faults
+}
+
+/// The servers of each route, as seen by the container that asks them for external names.
+pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     let mut routes = RouteServers::new();
     if let Some(dnsmasq) = &status.dnsmasq {
         let nanny = status.nanny.known.as_ref();
@@ -40,18 +56,7 @@ pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     {
         add_kubedns_routes(kubedns, &mut routes);
     }
-
-    let mut faults: Vec<PodFault> = routes
-        .iter()
-        .filter_map(|(route, servers)| route_fault(route, servers))
-        .collect();
-    if !routes.contains_key(EXTERNAL_NAMES) && leaves_servers_out(status) {
-        let text =
-            "external names are not answered: each of their upstreams forwards back to this pod";
-        let kind = FindingKind::UpstreamsDown;
-        faults.push(PodFault::new(kind, EXTERNAL_NAMES, text));
-    }
-    faults
+    routes
 }
 
 /// Whether the container that forwards external names leaves servers out for a loop.

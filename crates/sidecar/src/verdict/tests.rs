@@ -215,6 +215,40 @@ fn upstreams_are_judged_per_route() {
     assert_eq!(found(&behind), [""; 0], "the probe of dnsmasq judges them");
 }
 
+/// The servers that dnsmasq or kubedns asks have series of the same name. Those of a server that is
+/// no longer asked end.
+#[test]
+fn upstreams_are_exported_per_route() {
+    let metrics = Metrics::new("x").unwrap();
+    let verdicts = Verdicts::new("kubedns", true, &metrics).unwrap();
+    let exported = |status: &SidecarStatus| {
+        verdicts.export_upstreams(status);
+        let text = metrics.render().unwrap();
+        let lines = text.lines();
+        let lines = lines.filter_map(|line| line.strip_prefix("kubedns_upstream_up"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+
+    let private = DnsmasqUpstream {
+        condition: UpstreamCondition::Fails,
+        has_answered: false,
+        ..upstream("192.0.2.2:53", &["."], "REFUSED")
+    };
+    let silent = upstream("192.0.2.3:53", &["acme.local"], "i/o timeout");
+    let of_dnsmasq = [
+        r#"{route=".",upstream="192.0.2.2:53"} 1"#,
+        r#"{route="acme.local",upstream="192.0.2.3:53"} 0"#,
+    ];
+    assert_eq!(exported(&forwarding(vec![private, silent])), of_dnsmasq);
+
+    let servers = [(".", "192.0.2.2:53", 0), (".", "tls://192.0.2.4:853", 1)];
+    let of_kubedns = [
+        r#"{route=".",upstream="192.0.2.2:53"} 0"#,
+        r#"{route=".",upstream="tls://192.0.2.4:853"} 1"#,
+    ];
+    assert_eq!(exported(&routes(&servers)), of_kubedns);
+}
+
 /// Loops of kubedns or dnsmasq, with and without a server for external names beside them.
 #[test]
 fn loop_without_other_server_is_outage() {

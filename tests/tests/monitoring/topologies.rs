@@ -1,0 +1,120 @@
+//! The dashboard and the alerts on real pods, one in each topology.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use testkit::query::Query;
+use testkit::{client, eventually};
+use tests::docs::exposition;
+use tests::e2e::{PATIENCE, Pod, get};
+
+use crate::{dashboard, promql, rules};
+
+/// The topologies: the arguments of localpod, and whether Prometheus scrapes the nanny, as it does
+/// with the component `expose-nanny`. A pod of `node` has the metrics of `alone`.
+const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
+    ("drop-in", &[], false),
+    ("drop-in with expose-nanny", &[], true),
+    ("cache", &["--cache"], false),
+    ("direct", &["--direct"], false),
+    ("alone", &["--alone"], false),
+];
+
+/// Panels that need a feature, in any topology, and say so while it is not used.
+const PANELS_OF_FEATURES: [&str; 1] = ["Certificates expire"];
+
+/// Alerts about upstreams over TLS, which any topology can have.
+const ALERTS_OF_FEATURES: [&str; 2] = [
+    "KubeDNSUpstreamNotTrusted",
+    "KubeDNSUpstreamCertificateExpiring",
+];
+/// Alerts about a server that refuses the probes of the sidecar, and may serve private names alone.
+/// Where kubedns asks it, the queries of clients tell.
+const ALERTS_OF_SIDECAR_PROBES: [&str; 1] = ["KubeDNSDnsmasqUpstreamFailing"];
+/// Alerts about facts that only the nanny knows.
+const ALERTS_OF_NANNY: [&str; 1] = ["KubeDNSDnsmasqOutdated"];
+
+/// The names of the series that Prometheus gets from the pod.
+async fn exposed(pod: &Pod, scrapes_nanny: bool) -> BTreeSet<String> {
+    let ports = pod.ports;
+    let nanny = scrapes_nanny.then_some(ports.nanny);
+    let mut names = BTreeSet::new();
+    for port in [ports.kubedns_metrics, ports.sidecar]
+        .into_iter()
+        .chain(nanny)
+    {
+        let page = get(port, "/metrics").await.unwrap().body;
+        let families = exposition::parse(&page);
+        let series = families.into_values().flat_map(|family| family.series);
+        names.extend(series.map(|series| series.name));
+    }
+    names
+}
+
+/// The panels without a result, by title, if Prometheus has these series.
+fn empty_panels(names: &BTreeSet<String>) -> BTreeSet<String> {
+    let has_result = |expressions: &[String]| {
+        expressions
+            .iter()
+            .any(|expression| promql::can_have_result(expression, names))
+    };
+    let panels = dashboard::panel_expressions().into_iter();
+    panels
+        .filter(|(_, expressions)| !has_result(expressions))
+        .map(|(title, _)| title)
+        .collect()
+}
+
+/// The alerts that can never fire, if Prometheus has these series.
+fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
+    let alerts = rules::alert_expressions().into_iter();
+    alerts
+        .filter(|(_, expression)| !promql::can_have_result(expression, names))
+        .map(|(alert, _)| alert)
+        .collect()
+}
+
+/// In each topology every panel has data, and every alert can fire but for those about a feature or
+/// a container that is not there.
+#[tokio::test]
+async fn panels_have_data_in_each_topology() {
+    let mut pods = Vec::new();
+    for (topology, args, scrapes_nanny) in TOPOLOGIES {
+        pods.push((topology, Pod::start_with(args).await, scrapes_nanny));
+    }
+    let expected = BTreeSet::from(PANELS_OF_FEATURES.map(str::to_owned));
+
+    for (topology, pod, scrapes_nanny) in &pods {
+        // An error is among what a pod is asked all the time.
+        for name in [
+            "web.default.svc.cluster.local.",
+            "missing.default.svc.cluster.local.",
+            "www.example.com.",
+        ] {
+            let dns = SocketAddr::from(([127, 0, 0, 1], pod.ports.dns));
+            client::ask(dns, &Query::new(name, "A")).await;
+        }
+
+        // The first probes of upstreams come after some seconds.
+        let names = eventually(PATIENCE, || async {
+            let names = exposed(pod, *scrapes_nanny).await;
+            let empty = empty_panels(&names);
+            if empty == expected {
+                Ok(names)
+            } else {
+                Err((topology, empty))
+            }
+        })
+        .await;
+
+        let mut silent = BTreeSet::from(ALERTS_OF_FEATURES);
+        if !scrapes_nanny {
+            silent.extend(ALERTS_OF_NANNY);
+        }
+        if !names.contains("kubedns_dnsmasq_upstream_probes_total") {
+            silent.extend(ALERTS_OF_SIDECAR_PROBES);
+        }
+        let silent: BTreeSet<String> = silent.into_iter().map(str::to_owned).collect();
+        assert_eq!(silent_alerts(&names), silent, "{topology}");
+    }
+}
