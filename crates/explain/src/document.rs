@@ -322,6 +322,9 @@ pub(crate) struct DnsmasqPath {
     pub(crate) domain: Option<String>,
     /// The servers; empty for the node's resolv.conf, whose servers are unknown here.
     pub(crate) servers: Vec<String>,
+    /// The options of dnsmasq that count for the name; `None` if the nanny does not report them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it
     /// (`--no-negcache`). `None` if dnsmasq gets the answer from other servers, too, or if the
     /// requested types differ: one without and one with records.
@@ -340,6 +343,8 @@ pub(crate) enum DnsmasqAsks {
     /// The servers of `upstreamNameservers`.
     Upstreams,
     NodeResolvConf,
+    /// The servers of its arguments. Without any, dnsmasq answers alone.
+    Arguments,
     /// dnsmasq is not in front: pods query kubedns directly. kubedns may forward to dnsmasq.
     NotInFront,
 }

@@ -1,14 +1,17 @@
 //! Explains names, one at a time, on a blocking thread.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use cluster::index::PublishedObjects;
 use cluster::snapshot::Published;
 use daemon::half_core::HalfCore;
+use daemon::http;
+use reports::nanny::NannyStatus;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::document::Explanation;
+use crate::facts::dnsmasq_arguments::DnsmasqArguments;
 use crate::facts::dnsmasq_path::DnsFront;
 use crate::facts::server_state::ServerState;
 use crate::facts::topology::DnsmasqTopology;
@@ -17,6 +20,10 @@ use crate::survey::NameSurvey;
 
 /// Bound of the requests that wait or are being explained.
 const MAX_AT_ONCE: usize = 4;
+/// Timeout of the status of the nanny, which is in the same pod.
+const NANNY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bound of the status of the nanny, in octets.
+const MAX_NANNY_STATUS: usize = 1 << 20;
 
 /// Explains names. A clone shares all state.
 #[derive(Clone)]
@@ -28,6 +35,8 @@ pub struct Explainer {
     /// The processor time of all pages.
     share: Arc<HalfCore>,
     topology: DnsmasqTopology,
+    /// The URL of the nanny's status; empty for none.
+    nanny_status: Arc<str>,
 }
 
 /// Returns the current state of the server.
@@ -62,7 +71,37 @@ impl Explainer {
             slots,
             share,
             topology,
+            nanny_status: Arc::from(""),
         }
+    }
+
+    /// Reads the options of dnsmasq from this `http://` URL of the nanny's status. Without them,
+    /// those of the stock manifest are assumed.
+    #[must_use]
+    pub fn with_nanny_status(self, url: &str) -> Self {
+        Self {
+            nanny_status: Arc::from(url),
+            ..self
+        }
+    }
+
+    /// The options of dnsmasq, if it is in front of kubedns and its nanny reports them.
+    async fn read_arguments(&self) -> Option<DnsmasqArguments> {
+        if !self.topology.is_behind_dnsmasq() {
+            return None;
+        }
+
+        let rest = self.nanny_status.strip_prefix("http://")?;
+        let path_at = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(path_at);
+        let path = if path.is_empty() { "/" } else { path };
+        let page = http::get(authority, path, NANNY_TIMEOUT, MAX_NANNY_STATUS).await;
+        let body = page.ok()?.body;
+
+        // The nanny of another version reports none.
+        let status = NannyStatus::parse(&String::from_utf8_lossy(&body)).ok()?;
+        let arguments = &status.dnsmasq.arguments;
+        (!arguments.is_empty()).then(|| DnsmasqArguments::parse(arguments))
     }
 
     /// Explains a name on a blocking thread. A wildcard visits all Services, which takes many
@@ -74,6 +113,7 @@ impl Explainer {
         let slot = Arc::clone(&self.slots)
             .try_acquire_owned()
             .map_err(|_| ExplainError::Busy)?;
+        let arguments = self.read_arguments().await;
         let this = self.clone();
         let (result, done) = oneshot::channel();
 
@@ -81,7 +121,7 @@ impl Explainer {
             let _turn = this.share.turn();
             if !result.is_closed() {
                 // A client that leaves meanwhile misses its explanation.
-                let _ = result.send(this.explain_now(request));
+                let _ = result.send(this.explain_now(request, arguments));
             }
             drop(slot);
         });
@@ -90,12 +130,17 @@ impl Explainer {
     }
 
     /// Explains a name from the records and objects that are published now.
-    fn explain_now(&self, request: ExplainRequest) -> Explanation {
+    fn explain_now(
+        &self,
+        request: ExplainRequest,
+        arguments: Option<DnsmasqArguments>,
+    ) -> Explanation {
         let server = (self.server)();
         let front = DnsFront {
             config: Arc::clone(&server.config.config),
             topology: self.topology,
             hosts: dnsclient::hosts::FILE.into(),
+            arguments,
         };
 
         // The records first: the objects are published before the records that are made of them.

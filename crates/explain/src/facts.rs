@@ -2,6 +2,7 @@
 //! state of the server. Nothing here says why.
 
 pub(crate) mod candidate;
+pub(crate) mod dnsmasq_arguments;
 pub(crate) mod dnsmasq_path;
 pub(crate) mod evidence;
 pub(crate) mod name_kind;

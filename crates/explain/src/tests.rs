@@ -1,6 +1,7 @@
 //! Tests of explanations in a small cluster.
 
 mod aliases;
+mod arguments;
 mod cluster;
 mod external_rules;
 mod members;

@@ -222,6 +222,14 @@ pub struct Options {
     /// as its only nameserver) or alone (no dnsmasq, clients query kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: DnsmasqTopology,
+    /// http URL of the nanny's status, from which explain takes the arguments of a dnsmasq in front;
+    /// empty for none
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "http://127.0.0.1:10056/status"
+    )]
+    pub nanny_status: String,
     /// time to keep answering after SIGTERM, while not ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,

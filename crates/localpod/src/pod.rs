@@ -130,6 +130,10 @@ impl Wiring<'_> {
                 Access::Kubeconfig(file) => format!("--kubecfg-file={}", file.display()),
             },
         ]);
+        if !self.is_direct() && !self.is_alone {
+            let nanny = self.ports.nanny;
+            args.push(format!("--nanny-status=http://127.0.0.1:{nanny}/status"));
+        }
         args.extend_from_slice(&self.extra.kubedns);
         Container {
             name: "kubedns",

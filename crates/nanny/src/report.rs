@@ -389,6 +389,11 @@ impl Report {
         self.lock_status().document.routes.servfail_server = Some(server.to_string());
     }
 
+    /// Records the options of dnsmasq.
+    pub(crate) fn set_arguments(&self, arguments: Vec<String>) {
+        self.lock_status().document.dnsmasq.arguments = arguments;
+    }
+
     /// Records the servers for external names in dnsmasq's arguments.
     pub(crate) fn set_argument_servers(&self, servers: &[Nameserver]) {
         let servers = servers.iter().map(ToString::to_string).collect();

@@ -85,6 +85,7 @@ impl Nanny {
         };
         let plan = plan_launch(settings, directory.as_deref());
         let report = Report::new()?;
+        report.set_arguments(arguments.shown_options());
         report.set_dnsmasq(&dnsmasq, effect_of_edits(&plan, flags.restart_dnsmasq))?;
 
         let stop_tasks = CancellationToken::new();

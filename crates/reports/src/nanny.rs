@@ -59,6 +59,9 @@ pub struct NannyStatus {
 pub struct DnsmasqProcess {
     /// The version of dnsmasq.
     pub version: Option<String>,
+    /// The options of dnsmasq from its command line and its configuration files, under their long
+    /// names; without those that the nanny adds.
+    pub arguments: Vec<String>,
     /// Security fixes that this dnsmasq lacks.
     pub missing_fixes: Vec<String>,
     /// The process ID.
@@ -269,7 +272,7 @@ mod tests {
         });
         let written = serde_json::to_string(&status).unwrap();
         let whole = "{\"version\":\"1.2.3\",\"commit\":\"abc1234\",\
-            \"startedAt\":null,\"dnsmasq\":{\"version\":\"\",\"missingFixes\":[],\"pid\":null,\"up\":false,\
+            \"startedAt\":null,\"dnsmasq\":{\"version\":\"\",\"arguments\":[],\"missingFixes\":[],\"pid\":null,\"up\":false,\
             \"startedAt\":null,\"restarts\":{},\"lastEnd\":null,\"recentEnds\":[]},\
             \"configuration\":{\"editsBy\":\"\",\"version\":\"\",\"loadedAt\":null,\"edits\":0,\
             \"rejected\":0,\"error\":{\"text\":\"not JSON\",\"key\":\"stubDomains\",\

@@ -1,8 +1,8 @@
 //! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or
 //! directly to kubedns.
 //!
-//! dnsmasq is another process, so kubedns does not know its command line. With the stock flags,
-//! dnsmasq forwards the cluster domain and both reverse trees to kubedns, and does not cache
+//! dnsmasq is another process. The nanny reports its options; without a report, those of the stock
+//! manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse trees to kubedns, and does not cache
 //! negative answers. The nanny adds the stub domains and upstream servers of the ConfigMap, or
 //! kubedns as the only server (`-forward=kubedns`). This module assumes that dnsmasq also forwards
 //! further zones (etcd, external, cluster set) to kubedns.
@@ -18,6 +18,7 @@ use wire::ServerAddr;
 use wire::mnemonic::type_name;
 use wire::{reverse, rtype};
 
+use super::dnsmasq_arguments::{DnsmasqArguments, DomainOption};
 use super::topology::DnsmasqTopology;
 use crate::document::{AnswerRecord, DnsmasqAsks, DnsmasqPath, NameRoute, TypeAnswer};
 
@@ -29,6 +30,8 @@ pub(crate) struct DnsFront {
     pub(crate) topology: DnsmasqTopology,
     /// The hosts file of the pod, which dnsmasq also reads.
     pub(crate) hosts: PathBuf,
+    /// The options of dnsmasq; `None` if the nanny does not report them.
+    pub(crate) arguments: Option<DnsmasqArguments>,
 }
 
 impl DnsFront {
@@ -85,6 +88,17 @@ impl DnsFront {
             return path_without_dnsmasq(route);
         }
         let kubedns_domain = self.kubedns_domain(name, domain);
+        let option = self.arguments.as_ref();
+        if let Some(option) = option.and_then(|arguments| arguments.domain_option(name))
+            && self.is_longest(&option, name, kubedns_domain.as_ref())
+        {
+            let domain = Some(&option.domain);
+            let path = dnsmasq_path(DnsmasqAsks::Arguments, domain, option.server.as_slice());
+            return DnsmasqPath {
+                arguments: Some(vec![option.text]),
+                ..path
+            };
+        }
         // As a cache, dnsmasq has no other server than kubedns. With rules for external names
         // neither.
         if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
@@ -109,15 +123,38 @@ impl DnsFront {
             (_, Some(stub)) => {
                 dnsmasq_path(DnsmasqAsks::StubDomain, Some(&stub.domain), stub.servers)
             }
-            _ if self.config.upstream_nameservers.is_empty() => {
-                dnsmasq_path(DnsmasqAsks::NodeResolvConf, None, &[""; 0])
-            }
-            _ => dnsmasq_path(
-                DnsmasqAsks::Upstreams,
-                None,
-                &self.config.upstream_nameservers,
-            ),
+            _ => self.path_to_upstreams(),
         }
+    }
+
+    /// The path of external names. The options of dnsmasq also count there.
+    fn path_to_upstreams(&self) -> DnsmasqPath {
+        let upstreams = &self.config.upstream_nameservers;
+        let path = match &self.arguments {
+            _ if !upstreams.is_empty() => dnsmasq_path(DnsmasqAsks::Upstreams, None, upstreams),
+            Some(arguments) if !arguments.reads_resolv_conf() => {
+                dnsmasq_path(DnsmasqAsks::Arguments, None, &arguments.servers())
+            }
+            _ => dnsmasq_path(DnsmasqAsks::NodeResolvConf, None, &[""; 0]),
+        };
+        let arguments = self.arguments.as_ref();
+        DnsmasqPath {
+            arguments: arguments.map(DnsmasqArguments::about_forwarded_names),
+            ..path
+        }
+    }
+
+    /// Whether dnsmasq has neither kubedns nor a stub domain for a domain that is as long.
+    fn is_longest(
+        &self,
+        option: &DomainOption,
+        name: &Name,
+        kubedns_domain: Option<&Name>,
+    ) -> bool {
+        let stub = self.stub_domain(name).map(|stub| stub.domain);
+        let others = [kubedns_domain, stub.as_ref()].into_iter().flatten();
+        let longest = others.map(Name::label_count).max();
+        longest.is_none_or(|longest| option.domain.label_count() > longest)
     }
 
     /// The longest domain around `name` that dnsmasq forwards to kubedns.
@@ -190,6 +227,7 @@ fn dnsmasq_path(
         asks,
         domain: domain.map(ToString::to_string),
         servers: servers.iter().map(ToString::to_string).collect(),
+        arguments: None,
         keeps_seconds: None,
     }
 }

@@ -21,6 +21,7 @@ use wire::Name;
 use wire::Upstream;
 
 use crate::document::Explanation;
+use crate::facts::dnsmasq_arguments::DnsmasqArguments;
 use crate::facts::dnsmasq_path::DnsFront;
 use crate::moment::Moment;
 use crate::request::{ExplainParameters, ExplainRequest};
@@ -39,6 +40,8 @@ pub(super) struct Cluster {
     pub(super) server: ServerState,
     pub(super) topology: DnsmasqTopology,
     pub(super) hosts: PathBuf,
+    /// The options of dnsmasq, if the nanny reports them.
+    pub(super) arguments: Option<DnsmasqArguments>,
 }
 
 impl Cluster {
@@ -82,6 +85,7 @@ impl Cluster {
             },
             topology: DnsmasqTopology::DropIn,
             hosts: PathBuf::new(),
+            arguments: None,
         }
     }
 
@@ -146,6 +150,7 @@ impl Cluster {
             config: Arc::clone(&self.server.config.config),
             topology: self.topology,
             hosts: self.hosts.clone(),
+            arguments: self.arguments.clone(),
         };
         let request = ExplainRequest::parse(parameters).ok()?;
 

@@ -201,8 +201,10 @@ fn path_text(detail: &NameDetail) -> String {
         asks,
         domain,
         servers,
+        arguments,
         ..
     } = &detail.dnsmasq;
+    let counting = counting_text(arguments.as_deref().unwrap_or_default());
     let domain = without_dot(domain.as_deref().unwrap_or("."));
     let servers = join(servers);
     let beyond = beyond_kubedns_text(&detail.route);
@@ -225,10 +227,19 @@ fn path_text(detail: &NameDetail) -> String {
             )
         }
         DnsmasqAsks::Upstreams => {
-            format!("dnsmasq asks {servers} (upstreamNameservers); kubedns is not asked")
+            format!("dnsmasq asks {servers} (upstreamNameservers); kubedns is not asked{counting}")
+        }
+        DnsmasqAsks::Arguments if servers.is_empty() => {
+            format!("dnsmasq asks no server{counting}")
+        }
+        DnsmasqAsks::Arguments => {
+            format!("dnsmasq asks {servers}; kubedns is not asked{counting}")
+        }
+        DnsmasqAsks::NodeResolvConf if arguments.is_none() => {
+            "dnsmasq asks the servers of the node's resolv.conf, unless its arguments (--no-resolv, --server) name others; kubedns is not asked".to_owned()
         }
         DnsmasqAsks::NodeResolvConf => {
-            "dnsmasq asks the servers of the node's resolv.conf, unless its arguments (--no-resolv, --server) name others; kubedns is not asked".to_owned()
+            format!("dnsmasq asks the servers of the node's resolv.conf; kubedns is not asked{counting}")
         }
         DnsmasqAsks::NotInFront if servers.is_empty() => {
             format!("pods ask kubedns itself (port 53){beyond}")
@@ -237,6 +248,15 @@ fn path_text(detail: &NameDetail) -> String {
         DnsmasqAsks::NotInFront => {
             format!("pods ask kubedns itself (port 53), which asks {servers}")
         }
+    }
+}
+
+/// The options of dnsmasq that count for the name; empty if there are none.
+fn counting_text(arguments: &[String]) -> String {
+    if arguments.is_empty() {
+        String::new()
+    } else {
+        format!("; these of its arguments count: {}", arguments.join(" "))
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn new(
         Arc::clone(status.share()),
         options.topology,
     )
+    .with_nanny_status(&options.nanny_status)
 }
 
 impl StateSources {

@@ -16,6 +16,9 @@ use wire::{DNS_PORT, Nameserver};
 
 use self::table::OptionSpec;
 
+/// Limit of the options in the status document. A configuration file has no limit.
+const MAX_SHOWN: usize = 500;
+
 /// One option with its value, under its long name without dashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct GivenOption {
@@ -87,6 +90,17 @@ impl DnsmasqArguments {
     pub fn option_values(&self, name: &str) -> Vec<String> {
         let matching = self.given.iter().filter(|given| given.name == name);
         matching.filter_map(|given| given.value.clone()).collect()
+    }
+
+    /// The options under their long names, at most [`MAX_SHOWN`].
+    pub fn shown_options(&self) -> Vec<String> {
+        let options = self.given.iter().take(MAX_SHOWN);
+        options
+            .map(|given| match &given.value {
+                Some(value) => format!("--{}={value}", given.name),
+                None => format!("--{}", given.name),
+            })
+            .collect()
     }
 
     fn last_value(&self, name: &str) -> Option<String> {

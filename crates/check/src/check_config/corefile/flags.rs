@@ -109,6 +109,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     ("nameservers", Value, Line),
     ("namespace-selector", Value, Line),
     ("namespaces", Value, Line),
+    ("nanny-status", Value, Unneeded),
     (
         "negative-ttl",
         Value,

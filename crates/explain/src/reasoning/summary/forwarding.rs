@@ -65,6 +65,13 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
         (DnsmasqAsks::NodeResolvConf, _) => {
             return Some("the servers of the node's resolv.conf".to_owned());
         }
+        (DnsmasqAsks::Arguments, _) if dnsmasq.servers.is_empty() => {
+            return Some("nobody: the arguments of dnsmasq decide".to_owned());
+        }
+        (DnsmasqAsks::Arguments, _) => {
+            let servers = join(&dnsmasq.servers);
+            return Some(format!("{servers} of dnsmasq's arguments"));
+        }
         (DnsmasqAsks::StubDomain | DnsmasqAsks::Upstreams, _) => {
             (dnsmasq.domain.as_ref(), &dnsmasq.servers)
         }

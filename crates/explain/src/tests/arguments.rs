@@ -1,0 +1,64 @@
+//! The arguments of dnsmasq in explanations of forwarded names.
+
+use crate::facts::dnsmasq_arguments::DnsmasqArguments;
+
+use super::cluster::Cluster;
+
+const RESOLV_CONF: &str = "dnsmasq asks the servers of the node's resolv.conf";
+
+/// The path of a name, with these options of dnsmasq.
+fn path(options: &[&str], name: &str) -> String {
+    let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+    let mut cluster = Cluster::with_everything();
+    cluster.arguments = Some(DnsmasqArguments::parse(&options));
+    let text = cluster.text(name);
+    let line = text.lines().find_map(|line| line.strip_prefix("path"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn arguments_decide_about_forwarded_names() {
+    let stock = [
+        "--cache-size=1000",
+        "--server=/cluster.local/127.0.0.1#10053",
+        "--server=/in-addr.arpa/127.0.0.1#10053",
+    ];
+    let with = |more: &[&str]| -> String {
+        let options: Vec<&str> = stock.iter().chain(more).copied().collect();
+        path(&options, "www.ads.test.")
+    };
+    let not_asked = "kubedns is not asked";
+    assert_eq!(with(&[]), format!("{RESOLV_CONF}; {not_asked}"));
+    assert_eq!(
+        with(&["--server=10.0.0.2", "--filter-AAAA"]),
+        format!(
+            "{RESOLV_CONF}; {not_asked}; these of its arguments count: --server=10.0.0.2 --filter-AAAA"
+        )
+    );
+    assert_eq!(
+        with(&["--no-resolv", "--server=10.0.0.2"]),
+        format!(
+            "dnsmasq asks 10.0.0.2; {not_asked}; these of its arguments count: --no-resolv --server=10.0.0.2"
+        )
+    );
+    assert_eq!(
+        with(&["--address=/ads.test/0.0.0.0"]),
+        "dnsmasq asks no server; these of its arguments count: --address=/ads.test/0.0.0.0"
+    );
+    assert_eq!(
+        with(&["--server=/test/10.0.0.9"]),
+        format!(
+            "dnsmasq asks 10.0.0.9; {not_asked}; these of its arguments count: --server=/test/10.0.0.9"
+        )
+    );
+}
+
+#[test]
+fn stock_arguments_lead_to_kubedns() {
+    let options = ["--server=/cluster.local/127.0.0.1#10053"];
+    let path = path(&options, "web.apps.svc.cluster.local.");
+    assert!(
+        path.starts_with("dnsmasq asks kubedns for cluster.local"),
+        "{path}"
+    );
+}
