@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use wildmatch::WildMatch;
 
 use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
 use crate::shorten::shorten;
@@ -53,13 +54,16 @@ pub enum QueryFilterError {
 }
 
 /// A filter of queries. Every given part must match; [`QueryFilter::default`] matches all queries.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueryFilter {
-    names: Vec<Box<[u8]>>,
+    names: Vec<WildMatch>,
     clients: Vec<IpNet>,
     rcodes: Vec<u16>,
     types: Vec<u16>,
 }
+
+/// Patterns are characters, so that each one equals itself.
+impl Eq for QueryFilter {}
 
 impl QueryFilter {
     /// Compiles a filter.
@@ -89,7 +93,9 @@ impl QueryFilter {
 
     /// Whether `name` matches; `name` must be in lower case and without a trailing dot.
     pub fn matches_name(&self, name: &[u8]) -> bool {
-        matches_any(&self.names, |pattern| matches_pattern(pattern, name))
+        // Only octets that are no characters make a copy.
+        let name = String::from_utf8_lossy(name);
+        matches_any(&self.names, |pattern| pattern.matches(&name))
     }
 }
 
@@ -114,7 +120,7 @@ fn parse_values<T>(
     words.into_iter().map(parse).collect()
 }
 
-fn parse_pattern(text: &str) -> Result<Box<[u8]>, QueryFilterError> {
+fn parse_pattern(text: &str) -> Result<WildMatch, QueryFilterError> {
     if text.len() > MAX_PATTERN || !text.bytes().all(is_pattern_octet) {
         return Err(QueryFilterError::Name(shorten(text, 40)));
     }
@@ -125,7 +131,7 @@ fn parse_pattern(text: &str) -> Result<Box<[u8]>, QueryFilterError> {
         Some(pattern) => pattern,
     };
     // Names are matched in lower case and without a trailing dot.
-    Ok(pattern.to_ascii_lowercase().into_bytes().into())
+    Ok(WildMatch::new(&pattern.to_ascii_lowercase()))
 }
 
 fn is_pattern_octet(octet: u8) -> bool {
@@ -140,42 +146,6 @@ fn parse_network(text: &str) -> Result<IpNet, QueryFilterError> {
         Ok(address) => Ok(address.into()),
         Err(_) => Err(QueryFilterError::Client(shorten(text, 60))),
     }
-}
-
-/// Whether `name` matches a pattern with `*` and `?`. The number of steps is at most the product of
-/// the two lengths.
-fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
-    let mut in_name = 0;
-    let mut in_pattern = 0;
-    // After the last `*`: the place in the pattern, and the place in the name up to which the `*`
-    // has matched.
-    let mut star: Option<(usize, usize)> = None;
-
-    while let Some(&letter) = name.get(in_name) {
-        match pattern.get(in_pattern) {
-            Some(b'*') => {
-                in_pattern += 1;
-                star = Some((in_pattern, in_name));
-            }
-            Some(&wanted) if wanted == b'?' || wanted == letter => {
-                in_name += 1;
-                in_pattern += 1;
-            }
-            _ => {
-                // No match from here: the last `*` takes one letter more.
-                let Some((after_star, taken)) = star else {
-                    return false;
-                };
-                in_name = taken + 1;
-                in_pattern = after_star;
-                star = Some((after_star, in_name));
-            }
-        }
-    }
-
-    pattern
-        .get(in_pattern..)
-        .is_some_and(|rest| rest.iter().all(|wanted| *wanted == b'*'))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 use tracing::Metadata;
+use wildmatch::WildMatch;
 
 use crate::flags::{ValueError, plain_number};
 
@@ -87,38 +88,11 @@ impl VmoduleLevels {
         let name = file.strip_suffix(".rs").unwrap_or(file);
         for (pattern, level) in &self.0 {
             let pattern = pattern.strip_suffix(".rs").unwrap_or(pattern);
-            if glob_matches(pattern.as_bytes(), name.as_bytes()) {
+            if WildMatch::new(pattern).matches(name) {
                 return Some(*level);
             }
         }
         None
-    }
-}
-
-/// Whether `text` matches a pattern of `*` and `?`.
-fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
-    let mut p = pattern;
-    let mut t = text;
-    // Where to go on after a mismatch: behind the last `*`, one octet later in the text.
-    let mut retry: Option<(&[u8], &[u8])> = None;
-
-    loop {
-        match (p, t) {
-            ([b'*', rest @ ..], _) => {
-                retry = Some((rest, t));
-                p = rest;
-            }
-            ([], []) => return true,
-            ([b'?', p_rest @ ..], [_, t_rest @ ..]) => (p, t) = (p_rest, t_rest),
-            ([a, p_rest @ ..], [b, t_rest @ ..]) if a == b => (p, t) = (p_rest, t_rest),
-            _ => match retry {
-                Some((after, [_, later @ ..])) => {
-                    retry = Some((after, later));
-                    (p, t) = (after, later);
-                }
-                _ => return false,
-            },
-        }
     }
 }
 

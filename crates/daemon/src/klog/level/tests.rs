@@ -37,28 +37,6 @@ fn module_levels() {
 }
 
 #[test]
-fn vmodule_patterns_match_files() {
-    let cases = [
-        ("", "", true),
-        ("*", "", true),
-        ("*", "abc", true),
-        ("a*c", "abbc", true),
-        ("a*c", "abbd", false),
-        ("*a*b*", "xxaxxbxx", true),
-        ("a**", "a", true),
-        ("?", "", false),
-        ("abc", "ab", false),
-    ];
-    for (pattern, text, matches) in cases {
-        assert_eq!(
-            glob_matches(pattern.as_bytes(), text.as_bytes()),
-            matches,
-            "{pattern} {text}"
-        );
-    }
-}
-
-#[test]
 fn verbosity_selects_levels() {
     let from = |ours, level| least_verbosity(ours, level);
     assert_eq!(from(true, tracing::Level::INFO), i32::MIN);
