@@ -185,15 +185,8 @@ fn external_zone_route_is_shown() {
     );
 }
 
-#[test]
-fn preferred_zone_limits_addresses() {
-    let records = RecordOptions {
-        preferred_zone: Some(PreferredZone {
-            name: "eu-1".into(),
-            hints_only: false,
-        }),
-        ..RecordOptions::default()
-    };
+/// A cluster with the headless Service `spread`, of three endpoints in zone `eu-1` and one in `eu-2`.
+fn cluster_with_zones(records: RecordOptions) -> Cluster {
     let mut cluster = Cluster::with_everything_and(IndexOptions {
         records,
         ..IndexOptions::default()
@@ -214,6 +207,18 @@ fn preferred_zone_limits_addresses() {
     )));
     cluster.source = EndpointsSource::EndpointSlices;
     cluster.sync();
+    cluster
+}
+
+#[test]
+fn preferred_zone_limits_addresses() {
+    let cluster = cluster_with_zones(RecordOptions {
+        preferred_zone: Some(PreferredZone {
+            name: "eu-1".into(),
+            hints_only: false,
+        }),
+        ..RecordOptions::default()
+    });
     let text = "3 of 4 endpoints are answered, those for the preferred zone or this node (--prefer-zone); the others have names of their \
                 own";
     let spread = [
@@ -227,4 +232,35 @@ fn preferred_zone_limits_addresses() {
     cluster.expect_each(REASON, &zone, ["nx_domain", "no_zonal_names", text]);
     let far = ["far.spread.apps.svc.cluster.local. A"];
     cluster.expect_each(REASON, &far, ["answered", "", ""]);
+}
+
+#[test]
+fn names_of_zones_are_explained() {
+    let cluster = cluster_with_zones(RecordOptions {
+        zonal_names: true,
+        ..RecordOptions::default()
+    });
+    let no_endpoint = "no ready endpoint of Service apps/spread is in zone \"eu-3\"; there are endpoints in \
+                       eu-1 (3), eu-2 (1)";
+    let all = format!("{no_endpoint}: all are answered");
+    let of_cluster_ip =
+        "Service apps/web has a cluster IP: only headless Services have names of zones";
+    for (name, outcome) in [
+        ("eu-1.pin._zone.spread", ["answered", "", ""]),
+        (
+            "eu-3.pin._zone.spread",
+            ["no_data", "not_in_zone", no_endpoint],
+        ),
+        (
+            "eu-3.prefer._zone.spread",
+            ["answered", "not_in_zone", &all],
+        ),
+        (
+            "eu-1.pin._zone.web",
+            ["nx_domain", "no_zonal_names", of_cluster_ip],
+        ),
+    ] {
+        let name = format!("{name}.apps.svc.cluster.local. A");
+        cluster.expect_each(REASON, &[&name], outcome);
+    }
 }
