@@ -235,7 +235,7 @@ async fn frozen_api_server_is_resumed_later() {
     .await;
     server.faults.freeze();
     server.set(service("b", "10.96.0.2"));
-    feed.until_phase(FeedPhase::Away).await;
+    feed.until_phase(FeedPhase::Failing).await;
     server.faults.up();
     feed.until_known(&["apps/a", "apps/b"]).await;
 }

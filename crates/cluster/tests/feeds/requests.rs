@@ -341,7 +341,9 @@ async fn dead_connection_is_noticed_within_minutes() {
     let mut feed = start(&stub);
     feed.until_phase(FeedPhase::Following).await;
     let begun = Instant::now();
-    let away = feed.state.wait_for(|state| state.phase == FeedPhase::Away);
+    let away = feed
+        .state
+        .wait_for(|state| state.phase == FeedPhase::Failing);
     tokio::time::timeout(140 * SECOND, away)
         .await
         .expect("it is noticed")
