@@ -24,17 +24,28 @@ pub(crate) async fn start_upstream(directory: &Path) -> anyhow::Result<Option<Pe
     Peer::of_zone(Server::Nsd, directory, &ZoneFile::of_outside(), 1).await
 }
 
+/// Size of the cache of dnsmasq in the stock manifest, in names. With a larger cache, a name that is
+/// not in it costs dnsmasq more.
+const STOCK_CACHE: usize = 1000;
+
 /// Ends the name of a server whose cache is off.
 pub(crate) const WITHOUT_CACHE: &str = " without a cache";
+/// Ends the name of a dnsmasq whose cache is not that of the stock manifest, but as large as the
+/// others.
+pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
-/// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed,
-/// all with the upstream `upstream`.
+/// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed.
+/// All have the upstream `upstream`.
 pub(crate) async fn start_forwarders(
     bench: &Bench,
     upstream: SocketAddr,
 ) -> anyhow::Result<Vec<Peer>> {
     let mut forwarders = Vec::new();
-    for (name, cache) in with_and_without_cache("kubedns") {
+    let sizes = [
+        ("kubedns".to_owned(), CACHED_NAMES),
+        (format!("kubedns{WITHOUT_CACHE}"), 0),
+    ];
+    for (name, cache) in sizes {
         let address = free_address();
         // Without an API server, kubedns forwards external names all the same.
         let program = kubedns::program(bench, address, free_address(), &[upstream])
@@ -47,7 +58,12 @@ pub(crate) async fn start_forwarders(
     }
 
     if let Some(dnsmasq) = installed("dnsmasq") {
-        for (name, cache) in with_and_without_cache("dnsmasq") {
+        let sizes = [
+            ("dnsmasq".to_owned(), STOCK_CACHE),
+            (format!("dnsmasq{LARGE_CACHE}"), CACHED_NAMES),
+            (format!("dnsmasq{WITHOUT_CACHE}"), 0),
+        ];
+        for (name, cache) in sizes {
             let address = free_address();
             let program = Program::tied(&dnsmasq).args(dnsmasq_arguments(address, upstream, cache));
             forwarders.push(start(&name, address, program).await?);
@@ -72,12 +88,6 @@ pub(crate) async fn start_forwarders(
     Ok(forwarders)
 }
 
-/// The names of two servers of one program, and the sizes of their caches.
-fn with_and_without_cache(program: &str) -> [(String, usize); 2] {
-    let without = format!("{program}{WITHOUT_CACHE}");
-    [(program.to_owned(), CACHED_NAMES), (without, 0)]
-}
-
 async fn start(name: &str, address: SocketAddr, program: Program) -> anyhow::Result<Peer> {
     let first = format!("{FIRST_NAME}.{OUTSIDE}.");
     Peer::answering(name, address, &first, program.start())
@@ -89,7 +99,7 @@ fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
-/// dnsmasq as in the stock manifest, but for the size of the cache.
+/// dnsmasq as in the stock manifest, with a cache of `cache` names.
 fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr, cache: usize) -> Vec<String> {
     let mut args: Vec<String> = [
         "--keep-in-foreground",
