@@ -70,8 +70,9 @@ supply:
 		echo "WARNING: cargo-deny is not installed. Duplicate and banned crates are NOT checked. (cargo install --locked cargo-deny)" >&2; \
 	fi
 
-locked: # Before cargo brings Cargo.lock up to date by itself.
+locked: # Before cargo brings the two Cargo.lock up to date by itself.
 	@cargo fetch --locked --target x86_64-unknown-linux-gnu
+	@cargo fetch --locked --target x86_64-unknown-linux-gnu --manifest-path fuzz/Cargo.toml
 
 rust: # Before anything is installed, so that its absence shows in a line of its own.
 	@.ci/rust
