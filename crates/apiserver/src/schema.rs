@@ -1,6 +1,6 @@
-//! The schema of each kind but pods and custom resources is its k8s-openapi type. Conversion through
-//! the type rejects values of the wrong type and finds unknown fields. [`complete`] also sets the
-//! defaults of kube-apiserver.
+//! Each kind has its k8s-openapi type as its schema, except pods and custom resources, which have
+//! no schema. Conversion through the type rejects values of the wrong type and finds unknown
+//! fields. [`complete`] also sets the defaults of kube-apiserver.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

@@ -90,13 +90,13 @@ fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     }
 }
 
-/// Whether a Service with this spec has a `clusterIP`. In a headless Service, `clusterIP` is
-/// `None`.
+/// Whether a Service with this spec has a `clusterIP`. A headless Service has one too: the text
+/// `"None"`.
 fn has_cluster_ip(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName")
 }
 
-/// Whether the cluster IP is `None`.
+/// Whether the Service is headless: its `clusterIP` is the text `"None"`.
 fn is_headless(spec: &ServiceSpec) -> bool {
     spec.cluster_ip.as_deref() == Some("None")
 }

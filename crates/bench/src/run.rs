@@ -30,8 +30,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // The kernel kills child processes when the thread that started them ends, so this future runs
-    // on the main thread.
+    // The child processes have a parent-death signal: the kernel kills them when the thread that
+    // started them ends. So this future runs on the main thread.
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

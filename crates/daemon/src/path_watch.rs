@@ -105,10 +105,11 @@ impl PathWatch {
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
         let targets = Arc::clone(&self.targets);
-        // A look that hangs wakes a later call when it ends.
+        // If the examination hangs, it wakes a later call as soon as it ends and has found another
+        // file.
         let _ = self.examining.run(move || targets.examine()).await;
         if self.targets.is_fresh.swap(false, Ordering::SeqCst) {
-            // This return is the signal for all events so far.
+            // This return signals all events so far, so a pending notification is discarded.
             let _ = self.targets.wake.notified().now_or_never();
             return;
         }
@@ -185,8 +186,8 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
     })
 }
 
-/// The event handler: signals every event of the path, and of files in a watched directory, except
-/// reads.
+/// The event handler. It signals every event, except a read, that is about the path, about a file
+/// below it, or about the link [`DATA_LINK`] beside it.
 fn event_handler(
     path: PathBuf,
     wake: Arc<Notify>,
@@ -215,7 +216,7 @@ fn is_change(kind: EventKind) -> bool {
 /// Whether the event is about the path, or about the link through which a file of a mounted
 /// `ConfigMap` is reached.
 fn concerns_path(event: &Event, path: &Path) -> bool {
-    // A swap of the kubelet changes this link, not the file itself.
+    // When the kubelet updates the mount, it replaces this link, not the file itself.
     let link = parent_of(path).join(DATA_LINK);
     event
         .paths
@@ -285,9 +286,9 @@ mod tests {
         });
         is_locked.recv().unwrap();
 
-        // The runtime of this test has one thread, which the look must not take.
+        // The runtime of this test has one thread, which the examination must not block.
         let waited = tokio::time::timeout(Duration::from_millis(50), watch.changed()).await;
-        assert!(waited.is_err(), "the look hangs");
+        assert!(waited.is_err(), "the examination hangs");
         release.send(()).unwrap();
         mount.join().unwrap();
         let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 /// seconds. The rest of the lameduck duration is for the clients that still have a connection.
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
 
-/// The tokens that a process watches. Cancelling [`stop`](Self::stop) within the process has the
-/// same effect as a signal.
+/// The tokens that a process watches. If the process itself cancels [`stop`](Self::stop), it
+/// finishes without a lameduck time, as after a second signal.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     /// Cancelled at the first signal: answers continue.
@@ -52,7 +52,8 @@ impl Signals {
         })
     }
 
-    /// Cancels the tokens of `shutdown`; returns only at the third signal.
+    /// Cancels the tokens of `shutdown`. Returns only at a signal after `stop` has been cancelled:
+    /// at the third signal, unless the lameduck time is over or the process has stopped itself.
     pub(crate) async fn cancel_on_signals(mut self, shutdown: &Shutdown, lameduck: Duration) {
         // The first signal begins the lameduck time.
         tokio::select! {
@@ -63,7 +64,7 @@ impl Signals {
             () = shutdown.stop.cancelled() => shutdown.draining.cancel(),
         }
 
-        // Its end, or the second signal, stops the process.
+        // The end of the lameduck time, or the second signal, stops the process.
         let ready = READY_WHILE_DRAINING.min(lameduck / 2);
         let end_of_lameduck = async {
             tokio::time::sleep(ready).await;

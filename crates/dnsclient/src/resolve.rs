@@ -128,7 +128,8 @@ impl ServerNameResolver {
                         self.record_outcome(finished);
                     }
                 }
-                // At the maximum of lookups a due name waits for one to end, not for the clock.
+                // While the maximum number of lookups is running, a due name waits until one of the
+                // lookups ends, so the timer is off.
                 () = sleep_until_due(due), if lookups.len() < MAX_LOOKUPS => {}
                 Ok(()) = self.wanted.changed() => self.sync_wanted(),
                 Ok(()) = self.resolv_conf.changed() => self.repeat_external_lookups(),

@@ -206,7 +206,8 @@ impl EtcdClient {
         }
 
         match self.send_request(path, request).await {
-            // A token expires. A new one that is rejected is an error.
+            // An older token may have expired, so the request is repeated with a new one. If etcd
+            // rejects a token that it has just issued, that is an error.
             Err(error) if error.is_token_rejected() && !is_new => {
                 self.authenticate(&login).await?;
                 self.send_request(path, request).await

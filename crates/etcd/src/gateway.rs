@@ -129,7 +129,7 @@ impl KeyEvent {
 #[derive(Debug, Error)]
 pub enum GatewayError {
     /// The response is too large.
-    #[error("more than {0} octets")]
+    #[error("the response has more than {0} octets")]
     Large(usize),
     /// The response is not valid JSON of etcd.
     #[error("not a response of etcd: {0}")]
@@ -149,8 +149,8 @@ pub fn range_request(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Valu
     })
 }
 
-/// A request for one key in a range that was set after `revision`, without its value. etcd reads
-/// the whole range for it.
+/// A request for at most one key of a range that was set after `revision`. The response omits the
+/// value of the key. etcd reads the whole range for this request.
 pub fn changed_keys_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     let mut request = range_request(keys, 1, 0);
     request["min_mod_revision"] = json!((revision + 1).to_string());

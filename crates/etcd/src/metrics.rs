@@ -37,7 +37,10 @@ impl EtcdMetrics {
                 "1 while the keys of the zone are watched, 0 while the last records are served \
                  without a watch.",
             )?,
-            records: gauge_per_zone("kubedns_etcd_records", "Messages of the zone in memory.")?,
+            records: gauge_per_zone(
+                "kubedns_etcd_records",
+                "SkyDNS messages of the zone in memory, one for each key.",
+            )?,
             lists: counter_per_zone(
                 "kubedns_etcd_lists_total",
                 "Complete lists of the zone's keys that were read.",

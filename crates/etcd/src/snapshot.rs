@@ -1,4 +1,4 @@
-//! The zones of etcd as all that a DNS server serves, without a cluster: an immutable
+//! The view of a DNS server that serves only zones of etcd, without a cluster: an immutable
 //! [`EtcdSnapshot`], and [`EtcdBackend`], from which readers load the current snapshot.
 
 use std::net::IpAddr;
@@ -13,7 +13,8 @@ pub type EtcdBackend = PublishedView<EtcdSnapshot>;
 /// reference counts.
 #[derive(Debug, Clone)]
 pub struct EtcdSnapshot {
-    /// The settings. The domain is that of a zone of etcd, which stands in for own names.
+    /// The settings. There is no cluster domain, so `domain` is the domain of the first zone of
+    /// etcd.
     pub zone: Zone,
     /// The zones from etcd, and their reverse names.
     pub zones: Zones,
@@ -52,7 +53,7 @@ impl EtcdSnapshot {
     }
 }
 
-/// The records of the cluster that does not exist: there are none, and nothing to wait for.
+/// There is no cluster, so there are no records, and no list to wait for.
 impl Records for EtcdSnapshot {
     fn has_synced(&self) -> bool {
         true

@@ -3,7 +3,8 @@
 //!
 //! A lookup returns all messages below the key of the name, at any depth. If no message is below
 //! the key, the lookup returns the message of the key. In the name, `*` and `any` match any label.
-//! Groups select some of these messages.
+//! A lookup of such a name returns the messages of all matching keys, and those below them. Groups
+//! select some of these messages.
 
 use std::sync::Arc;
 
@@ -53,10 +54,10 @@ pub(crate) struct StoredMessage {
     pub(crate) message: SkydnsMessage,
     /// Labels of the key below the zone, joined by slashes.
     pub(crate) key: Box<str>,
-    /// Leftmost label of the name that SRV, MX and NS answers give to the address; empty for the
-    /// name of the zone.
+    /// First label of the target name that SRV, MX and NS answers use for this message; empty if
+    /// the target is the name of the zone.
     pub(crate) label: SmolStr,
-    /// The other labels of the same name below the zone, in wire format without the root label.
+    /// The other labels of the target name below the zone, in wire format without the root label.
     pub(crate) base: Box<[u8]>,
 }
 
@@ -202,8 +203,8 @@ impl MessageTree {
     }
 
     /// Visits the names of all keys and of their ancestors, since all these names have records.
-    /// Names with a wildcard label are skipped. With `other`, only the names of keys that have
-    /// changed, some of them twice.
+    /// Names with a wildcard label are skipped. If `other` is given, visits only the names of keys
+    /// that differ between the two trees, and of their ancestors. Some names are visited twice.
     pub(crate) fn visit_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         let Some(other) = other else {
             return visit_names_below(self.messages.root(), &mut Vec::new(), visit);
@@ -396,9 +397,10 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     without_repeated_aliases(selected)
 }
 
-/// Selects messages by group, in the same steps as SkyDNS. The shortest key with a group sets the
-/// group of the answer. Messages of other groups are dropped. No message is dropped if several keys
-/// of this length have different groups.
+/// Selects messages by group, in the same steps as SkyDNS. The first key sets the group of the
+/// answer. In the order of the keys, each shorter key with a group replaces this group, and a
+/// shorter key without a group ends the search. Messages of other groups are dropped. No message is
+/// dropped if the answer has no group, or if another key of the same length has another group.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -459,7 +461,8 @@ fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage>
 mod tests {
     use super::*;
 
-    /// Keys with slashes below the zone, and their values.
+    /// A tree of the given keys and values. The keys are relative to the zone, with slashes between
+    /// the labels.
     fn mk_tree(messages: &[(&str, &str)]) -> MessageTree {
         let mut tree = MessageTree::default();
         for (key, value) in messages {
@@ -528,7 +531,7 @@ mod tests {
         assert_eq!(
             find_keys(&tree, "").unwrap().len(),
             5,
-            "the apex stands for all of them"
+            "the apex stands for all messages"
         );
     }
 
@@ -550,22 +553,22 @@ mod tests {
                 &["a", "sub/b"],
             ),
             (
-                "without one",
+                "one message without a group",
                 &[("a", &mk_host(1, "g1")), ("sub/b", &mk_host(2, ""))],
                 &["a", "sub/b"],
             ),
             (
-                "another one below",
+                "another group below",
                 &[("a", &mk_host(1, "g1")), ("sub/b", &mk_host(2, "g2"))],
                 &["a"],
             ),
             (
-                "two side by side",
+                "two groups side by side",
                 &[("a", &mk_host(1, "g1")), ("b", &mk_host(2, "g2"))],
                 &["a", "b"],
             ),
             (
-                "a text before",
+                "a text without a group before the groups",
                 &[
                     ("a", text),
                     ("b", &mk_host(1, "g1")),
@@ -574,7 +577,7 @@ mod tests {
                 &["b", "a"],
             ),
             (
-                "a text of another",
+                "a text of another group",
                 &[("a", &mk_host(1, "g1")), ("b/c", other)],
                 &["a"],
             ),

@@ -15,7 +15,7 @@ use crate::config_map;
 use crate::pod::Access;
 use crate::upstream::APEX;
 
-/// Limit of objects fetched per kind; the guide takes its samples from these.
+/// Limit of objects fetched per kind. The printed guide takes its examples from these objects.
 const SAMPLE: u32 = 500;
 
 /// Access to the API server.
@@ -106,8 +106,8 @@ impl Cluster {
     }
 }
 
-/// The value of `stubDomains` with the server of `acme.example` at `port`. `None` unless the server
-/// before was exactly 127.0.0.1 at port `from`.
+/// The value of `stubDomains` with the server of `acme.example` moved to `port`. `None` unless this
+/// domain has exactly the server 127.0.0.1 at port `from`.
 fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
     let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
     let servers = domains.get_mut(APEX)?;

@@ -25,20 +25,22 @@ pub fn programs() -> [Command; 3] {
         .map(|program| tidy(program.version(daemon::version::VERSION)))
 }
 
-/// Gives the subcommands in a completion of bash the names that its first part has.
+/// Makes a bash completion script use the same names of the subcommands throughout.
 ///
-/// `clap_complete` splits the name of a program at its dashes, as if they were subcommands
-/// (<https://github.com/clap-rs/clap/issues/6421>). A script of its makes no subcommand match.
+/// In a part of the script, `clap_complete` splits the name of a program at its dashes, as if they
+/// were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without this change, no
+/// subcommand matches.
 fn name_subcommands(program: &str, script: &str) -> String {
     let split = program.replace('-', "__subcmd__");
     let name = program.replace('-', "__");
     script.replace(&format!("{split}__subcmd__"), &format!("{name}__subcmd__"))
 }
 
-/// Lets a completion of zsh look for the subcommand in the first word.
+/// Makes a zsh completion script look for the subcommand in the first word.
 ///
-/// `clap_complete` puts an optional positional argument before the subcommand, so that zsh would take
-/// the subcommand for that argument. The arguments of dnsmasq follow `--`, never a subcommand.
+/// `clap_complete` puts an optional positional argument before the subcommand, so that zsh would
+/// take the subcommand for that argument. The positional argument is left out: it stands for the
+/// arguments of dnsmasq, which come after `--` and never together with a subcommand.
 fn put_subcommands_first(script: &str) -> String {
     let lines: Vec<&str> = script.lines().collect();
     let mut kept = String::new();

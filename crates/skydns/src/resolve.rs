@@ -1,8 +1,9 @@
 //! The way of a query from its transport to its answer.
 //!
 //! The layers are drawn in the documentation of the crate. The message is parsed once and the view
-//! is taken once: an [`Ask`](ask::Ask) carries both through all layers. What is left to do for a
-//! query that waits is a [`WaitingWork`](ask::WaitingWork), which has no case without an answer.
+//! is taken once: an [`Ask`](ask::Ask) carries both through all layers. The work that is left to do
+//! for a waiting query is a [`WaitingWork`](ask::WaitingWork). Each of its variants ends in an
+//! answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,8 +46,8 @@ use signed::sign_reply;
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task:
 /// about 2 KiB.
 const MAX_WAITING: usize = 16_384;
-/// Maximum number of waiting queries of one client. The forwarder's limits on distinct queries are
-/// lower.
+/// Maximum number of waiting queries of one client. The forwarder has lower limits, but they apply
+/// to distinct queries.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Maximum work for an immediate answer over UDP, in steps (see
 /// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a headless
@@ -147,15 +148,16 @@ impl<B: Backend> Resolver<B> {
         let view = self.backend.view();
         query.max_udp = view.zone().max_udp();
 
-        // Only a server with secondaries knows a key, and only then signatures matter.
+        // TSIG keys are configured only for zone transfers. Without them, signatures are not
+        // checked.
         match &self.transfers {
             Some(transfers) => self.attempt_signed(transfers, &query, client, view, out),
             None => self.attempt_verified(&query, client, view, None, out),
         }
     }
 
-    /// Attempts to answer a query whose signature, if any, has been verified. `signer` signs the
-    /// answer if it takes longer.
+    /// Attempts to answer a query whose signature, if any, has been verified. If the query has to
+    /// wait, `signer` signs its answer later. The caller signs an immediate answer.
     fn attempt_verified(
         &self,
         query: &Query<'_>,
@@ -270,7 +272,8 @@ impl<B: Backend> Resolver<B> {
         if let Some(reply) = replace_by_rule(ask, system, start, out) {
             return Some(reply);
         }
-        // A name that falls through may be created in our zones at any time.
+        // A name that is missing in our zones, and was therefore forwarded, may be created there at
+        // any time.
         limit_negative_ttls(ask, start, out);
 
         Some(Reply {
@@ -344,7 +347,7 @@ fn replace_by_rule<V: View>(
     let zone = ask.view.zone();
     let message = out.get(start..).unwrap_or_default();
     let answer = zone.rule_against(message, ask.query.lower())?;
-    // A name of ours that falls through is no external name.
+    // The rules apply to external names only, not to names in our zones that were forwarded.
     if Authority::of(ask.view, ask.query.lower()).is_some() {
         return None;
     }

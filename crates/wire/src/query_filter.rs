@@ -34,7 +34,7 @@ pub struct QueryFilterText<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryFilterError {
     /// An invalid pattern of names.
-    #[error("name {0:?}: letters, digits, -, _, dots, * and ? are accepted")]
+    #[error("name {0:?}: at most {MAX_PATTERN} letters, digits, -, _, dots, * and ? are accepted")]
     Name(String),
     /// A client that is neither an address nor a network.
     #[error("client {0:?}: an address (10.0.0.1) or a network (10.0.0.0/8) is accepted")]
@@ -62,7 +62,8 @@ pub struct QueryFilter {
     types: Vec<u16>,
 }
 
-/// Patterns are characters, so that each one equals itself.
+/// `WildMatch` implements only [`PartialEq`], which compares characters. So each pattern equals
+/// itself.
 impl Eq for QueryFilter {}
 
 impl QueryFilter {
@@ -93,7 +94,7 @@ impl QueryFilter {
 
     /// Whether `name` matches; `name` must be in lower case and without a trailing dot.
     pub fn matches_name(&self, name: &[u8]) -> bool {
-        // Only octets that are no characters make a copy.
+        // The name is copied only if it is not valid UTF-8.
         let name = String::from_utf8_lossy(name);
         matches_any(&self.names, |pattern| pattern.matches(&name))
     }

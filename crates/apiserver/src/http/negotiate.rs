@@ -13,7 +13,8 @@ pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {
         .and_then(|value| value.to_str().ok())
         .unwrap_or("*/*");
     accept.split(',').find_map(clause).ok_or_else(|| {
-        let message = "only the following media types are accepted: application/json";
+        let message = "only the following media types are accepted: application/json, \
+                       application/vnd.kubernetes.protobuf";
         Status::failure(406, Some("NotAcceptable"), message)
     })
 }

@@ -22,7 +22,7 @@ impl Index {
             Event::OwnNode(change) => self.apply_own_node(change),
             Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
             Event::Pod(change) if self.options.pods.watches_pods() => self.apply_pod(change),
-            // Without their options, no record depends on these objects.
+            // Unless an option needs Namespaces or Pods, no record depends on them.
             Event::Namespace(_) | Event::Pod(_) => {}
             Event::ServiceImport(change) => self.change_clusterset(|set| set.apply_import(change)),
             Event::ImportedSlice(change) => self.change_clusterset(|set| set.apply_slice(change)),
@@ -206,7 +206,8 @@ impl Index {
             return;
         }
 
-        // Before the change, because the published reverse records are noted here.
+        // This precedes the change of `served`, because `mark_outdated` notes the current reverse
+        // records.
         for key in self.store.keys_in(namespace) {
             self.mark_outdated(&key);
         }
@@ -219,13 +220,14 @@ impl Index {
             }
         }
 
-        // The name of a selected namespace exists even without a Service.
+        // The name of a served namespace exists even without a Service, so there is always a
+        // change.
         self.changed = true;
         self.objects_changed = true;
     }
 
     fn apply_pod(&mut self, change: Change<Pod>) {
-        // Pods are not among the published objects.
+        // `objects_unpublished` stays as it is, because Pods are not among the published objects.
         self.objects_changed |= self.pods.apply_change(change);
         self.check_sync();
     }
@@ -283,7 +285,8 @@ impl Index {
 
     pub(super) fn use_source(&mut self, source: EndpointsSource) {
         self.lacking_service = None;
-        // The source of a snapshot file is confirmed; objects of the other may be left.
+        // The source is known already, for example from a snapshot file. Objects of the other
+        // source may be left over.
         if self.source == Some(source) {
             self.store.forget_other_than(source);
             self.objects_unpublished = true;

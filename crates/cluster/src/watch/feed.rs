@@ -156,7 +156,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         }
     }
 
-    /// Runs a list or a watch to its end. A watch follows a list, and the next watch a watch.
+    /// Runs a list or a watch to its end. If it ends without a failure, a watch follows.
     async fn run_step(&mut self, position: &mut FeedPosition) -> Result<(), AttemptEnd> {
         match position {
             FeedPosition::Listing(listing) => {
@@ -225,12 +225,14 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Runs one watch, from its request to its end.
     async fn run_watch(&mut self, watching: &mut WatchPosition) -> Result<(), AttemptEnd> {
-        // Only a watch that ends on time makes the check before the next one unnecessary.
+        // The history is checked before each watch, except after a list and after a watch that
+        // ended on time.
         if std::mem::replace(&mut watching.must_check_history, true) {
             self.check_history(&mut watching.history).await?;
         }
         if std::mem::take(&mut watching.was_silent) {
-            // There was no event, but the API server has answered since: nothing had changed.
+            // The API server has just answered the check. So the last watch received no event
+            // because nothing had changed.
             self.failure_log.log_recovery();
         }
 
@@ -255,7 +257,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
                 Ok(())
             }
             Err(end) => {
-                // An event may fail each time the watch is resumed; a new list gets around it.
+                // An unreadable event may come again each time the watch is resumed. A new list
+                // gets around it.
                 if matches!(&end, AttemptEnd::Failed(failure) if failure.is_unreadable()) {
                     watching.unreadable += 1;
                 }
@@ -276,7 +279,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         let mut is_silent = true;
 
         loop {
-            // The watch may neither outlive its end by much, nor be silent on a dead connection.
+            // The watch must neither run much longer than requested, nor wait for long on a dead
+            // connection.
             let left = latest_end.saturating_duration_since(Instant::now());
             let event = match events.next_event(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
@@ -404,7 +408,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Lists one object to check that the API server's database was not wiped or restored.
     async fn check_history(&self, history: &mut DatabaseHistory) -> Result<(), RequestFailure> {
-        // Not from the watch cache: an API server that lags behind must not answer.
+        // This list bypasses the watch cache, because the cache of an API server that lags behind
+        // would give an old version.
         let mut page = self.client.request_list(&ListExtent::first_page(1)).await?;
 
         let mut first = None;

@@ -1,4 +1,5 @@
-//! The gate of pages that only people with access to the pod may see, such as the queries of pods.
+//! The gate in front of pages that only people with access to this pod may see, such as the page
+//! with the DNS queries of the cluster.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,7 +46,7 @@ fn check_local(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), No
 
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
-    // Of two headers, a proxy and this server could each see another.
+    // If there are two Host headers, a proxy and this server could each use a different one.
     let is_only = hosts.next().is_none();
     if is_only && host.is_some_and(is_address_or_localhost) {
         Ok(())
@@ -54,13 +55,15 @@ fn check_local(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), No
     }
 }
 
-/// Whether the value of a Host header is an IP address or `localhost`, with or without a port.
+/// Whether the value of a Host header is an IP address or `localhost`, with or without a port. An
+/// IPv6 address must be in brackets.
 fn is_address_or_localhost(host: &str) -> bool {
     if host.parse::<SocketAddr>().is_ok() {
         return true;
     }
 
-    // An IPv6 address without brackets has no port.
+    // In an IPv6 address without brackets, the last colon separates no port. Such an address is not
+    // valid in a Host header, and is rejected below.
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
         _ => host,

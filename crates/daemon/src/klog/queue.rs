@@ -81,7 +81,7 @@ impl LineQueue {
         loop {
             let mut lines = self.take_lines();
             let count = std::mem::take(&mut self.state.lock().lost);
-            // The report comes with the first lines that are read again.
+            // The report follows the lines that were queued before the queue was full.
             if count > 0 {
                 lines.extend_from_slice(report_lost(count).as_bytes());
             }

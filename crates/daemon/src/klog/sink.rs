@@ -36,7 +36,7 @@ where
         }
     }
 
-    /// Writes a line that has the call site `file`, line `number`.
+    /// Writes a log line with the call site `file`:`number`.
     fn write_line(&self, level: tracing::Level, file: &str, number: u32, fields: &EventFields) {
         let line = KlogLine {
             time: Local::now(),
@@ -76,7 +76,7 @@ where
             return;
         }
 
-        // The report has the place of the lines that it reports.
+        // The report has the call site of the suppressed lines.
         for suppressed in self.limiter.take_suppressed(now) {
             let fields = EventFields {
                 message: "repeated log lines suppressed".to_owned(),

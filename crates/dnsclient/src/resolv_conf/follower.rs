@@ -28,7 +28,7 @@ pub enum EmptiedFile {
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
     emptied: EmptiedFile,
-    /// The longest time between two readings; events of the files are read at once.
+    /// The longest time between two readings. After an event, the files are read at once.
     period: Duration,
     /// The content in use.
     state: watch::Sender<ResolvConf>,

@@ -1,9 +1,9 @@
 //! A single lookup of a name.
 //!
-//! hickory-resolver queries a server: it repeats a lost query, goes on over TCP after truncation,
-//! and follows aliases. The order of names and servers is ours, as in resolv.conf(5). A pool of
-//! hickory-resolver ends at the first server that answers REFUSED or SERVFAIL, and gives all
-//! servers one timeout together; so each server has a resolver of its own.
+//! hickory-resolver queries one server: it repeats a lost packet, goes on over TCP after
+//! truncation, and follows aliases. The order of names and servers is ours, as in resolv.conf(5). A
+//! pool of hickory-resolver ends at the first server that answers REFUSED or SERVFAIL, and gives
+//! all servers one timeout together. So each server has a resolver of its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -78,7 +78,8 @@ impl LookupSources {
             };
         }
 
-        // A failure weighs more than a name that does not exist: the known addresses are kept.
+        // If one candidate fails and no other has addresses, the outcome is `Failed` rather than
+        // `Absent`, so that the known addresses are kept.
         let mut last = LookupOutcome::Absent;
         for candidate in search_candidates(name, resolv_conf) {
             match query_servers(&resolv_conf.nameservers, &candidate).await {
@@ -150,7 +151,7 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
     }
 }
 
-/// A resolver that queries one server, once, without a cache.
+/// A resolver that queries one server, without a cache and without a second attempt.
 fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let address = server.socket_addr();
     let mut connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
@@ -164,7 +165,8 @@ fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let mut builder = HickoryResolver::builder_with_config(config, sockets);
     let options = builder.options_mut();
     options.timeout = TIMEOUT;
-    // Repeats, cache and hosts file are ours, see `ServerNameResolver` and `look_up`.
+    // Further attempts, the cache and the hosts file are ours, see `ServerNameResolver` and
+    // `look_up`.
     options.attempts = 0;
     options.cache_size = 0;
     options.edns0 = false;

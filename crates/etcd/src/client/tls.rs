@@ -80,7 +80,7 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
         .and_then(Iterator::collect)
         .map_err(|error| unusable_pem(file, &error))?;
 
-    // A PEM file without the section is no error of the parser.
+    // The parser reports no error if the file has no CERTIFICATE section.
     if certificates.is_empty() {
         return Err(TlsError::File {
             path: file.to_owned(),

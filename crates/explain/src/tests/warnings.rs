@@ -267,8 +267,8 @@ fn failing_upstream_of_name_is_named() {
     ];
     let down = |name: &str| {
         format!(
-            "no upstream of {name} answers now (192.0.2.53:53): the name does not resolve until one does, unless it is \
-             cached"
+            "no upstream of {name} answers now (192.0.2.53:53): unless the name is cached, it does not resolve until an \
+             upstream answers"
         )
     };
     let left_out =
@@ -300,7 +300,7 @@ fn upstreams_that_answer_are_left() {
         // dnsmasq has no such server.
         mk_failing(None, "192.0.2.55:53", FailingCause::Down),
     ];
-    let text = "upstream 192.0.2.53:53 does not answer now: others are asked first";
+    let text = "no answer now from upstream 192.0.2.53:53: others are asked first";
     let pointers = ["/warnings/0/code", "/warnings/0/text", "/warnings/1/text"];
     cluster.expect(
         pointers,

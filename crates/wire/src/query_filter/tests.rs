@@ -81,7 +81,7 @@ fn invalid_filter_is_one_line() {
     for (found, line) in [
         (
             compile_filter("a b", "", "", ""),
-            "name \"a b\": letters, digits, -, _, dots, * and ? are accepted",
+            "name \"a b\": at most 300 letters, digits, -, _, dots, * and ? are accepted",
         ),
         (
             compile_filter("", "10.0.0.300", "", ""),

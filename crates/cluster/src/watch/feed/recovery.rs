@@ -11,7 +11,8 @@ use crate::watch::position::FeedPosition;
 impl<E: Send + 'static> CollectionFeed<E> {
     fn enter_phase(&self, phase: FeedPhase) {
         self.state.send_if_modified(|state| {
-            // A repeated failure must not move the start of the phase: a refusal counts by its age.
+            // A repeated failure must not move the start of the phase: from this start, the feed
+            // measures how long a refusal has lasted.
             if state.phase == phase {
                 return false;
             }
@@ -77,8 +78,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         }
     }
 
-    /// Waits until the sent objects need not be kept, at most until `end`. Returns whether that was
-    /// the case.
+    /// Waits until the sent objects need not be kept, at most until `end`. Returns false if the
+    /// objects must still be kept.
     async fn becomes_dispensable(&mut self, end: Instant) -> bool {
         tokio::select! {
             () = sleep_until(end) => false,

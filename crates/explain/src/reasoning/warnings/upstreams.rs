@@ -1,7 +1,7 @@
 //! Warnings that the upstream servers of a name give no answers now.
 //!
-//! kubedns knows this of its own servers. If dnsmasq forwards the name, only those of its servers
-//! count that kubedns knows, too.
+//! kubedns knows this only of its own servers. If dnsmasq forwards the name, there are warnings
+//! only about servers that kubedns uses as well.
 
 use cluster::snapshot::Snapshot;
 use wire::Name;
@@ -11,8 +11,8 @@ use crate::facts::candidate::{NameCandidate, first_answered};
 use crate::facts::server_state::{FailingCause, FailingUpstream, ServerState};
 use crate::list::join;
 
-/// Warnings about the servers of all names that the resolver queries and that are forwarded, and of
-/// external names in an answer.
+/// Warnings about the servers of two kinds of names: names that the resolver queries and that are
+/// forwarded, and external names whose records kubedns adds to an answer.
 pub(crate) fn warn_of_upstreams(
     state: &ServerState,
     snapshot: &Snapshot,
@@ -121,12 +121,12 @@ impl ForwardedName {
         let list = join(down);
         let is_any_left = self.servers.iter().any(|server| !down.contains(&server));
         if is_any_left {
-            let text = format!("upstream {list} does not answer now: others are asked first");
+            let text = format!("no answer now from upstream {list}: others are asked first");
             return Some(CodedNote::new("upstream_down", text));
         }
         let text = format!(
-            "no upstream of {} answers now ({list}): the name does not resolve until one does, \
-             unless it is cached",
+            "no upstream of {} answers now ({list}): unless the name is cached, it does not \
+             resolve until an upstream answers",
             self.name
         );
         Some(CodedNote::new("upstreams_down", text))
