@@ -22,7 +22,7 @@ pub(crate) struct Selection {
     fields: Vec<Term>,
 }
 
-/// One term of a selector: `key=value`, `key!=value`, or, for a label, `key` alone.
+/// One term of a selector: `key=value`, `key!=value`, or, for a label, only `key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,

@@ -1,5 +1,5 @@
-//! A UDP server that echoes every datagram. The echo server shows the cost of the operating system
-//! alone.
+//! A UDP server that echoes every datagram. The echo server shows only the cost of the operating
+//! system.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};

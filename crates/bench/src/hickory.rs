@@ -1,5 +1,5 @@
-//! hickory-server with a static map of the cluster's addresses. This server shows the cost of a DNS
-//! library alone.
+//! hickory-server with a static map of the cluster's addresses. This server shows only the cost of
+//! a DNS library.
 
 use std::collections::HashMap;
 use std::iter::empty;

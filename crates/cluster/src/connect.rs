@@ -91,7 +91,7 @@ impl Access {
             (Some(path), url) => {
                 from_kubeconfig(path, self.context.as_deref(), url.as_deref()).await
             }
-            // As in kube-dns, a URL alone comes without credentials, even in a pod.
+            // As in kube-dns, a URL without a kubeconfig comes without credentials, even in a pod.
             (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
             (None, None) => {
                 from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok())

@@ -1,4 +1,4 @@
-//! Property tests: the records depend on the objects alone, not on the order of events.
+//! Property tests: the records depend only on the objects, not on the order of events.
 
 #![allow(
     clippy::unwrap_used,

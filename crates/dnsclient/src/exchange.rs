@@ -110,7 +110,8 @@ impl fmt::Display for IgnoredPackets {
 pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
     match server {
         ServerAddr::Address(upstream) => match upstream.plain() {
-            // A probe speaks plain DNS, which an upstream over TCP or TLS alone may not.
+            // A probe uses plain DNS, which an upstream that is queried over TCP or TLS may not
+            // answer.
             Some(server) => Ok(server.socket_addr()),
             None => Err(io::Error::new(
                 io::ErrorKind::Unsupported,

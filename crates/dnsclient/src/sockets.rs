@@ -67,7 +67,7 @@ impl RuntimeProvider for ServerSockets {
     }
 }
 
-/// A UDP socket that exchanges packets with its server alone.
+/// A UDP socket that exchanges packets with its server only.
 pub(crate) struct ConnectedUdpSocket {
     socket: UdpSocket,
     server: SocketAddr,
@@ -93,7 +93,7 @@ impl DnsUdpSocket for ConnectedUdpSocket {
     type Time = TokioTime;
 
     async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        // An ICMP error alone does not wake the receiver.
+        // An ICMP error does not wake the receiver by itself.
         tokio::select! {
             received = self.socket.recv(buffer) => Ok((received?, self.server)),
             error = self.icmp_error() => Err(error),

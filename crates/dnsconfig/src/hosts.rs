@@ -14,8 +14,8 @@ const MAX_NAMES: usize = 4096;
 const MAX_ADDRESSES: usize = 1024;
 
 /// Names and their addresses. Names are in lower case without a trailing dot. The first label of a
-/// name may be the wildcard `*`; such a name is in `names` alone, because an address has PTR records
-/// for whole names.
+/// name may be the wildcard `*`. Such a name is only in `names`, because an address has PTR records
+/// only for whole names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Hosts {
     names: BTreeMap<String, Vec<IpAddr>>,
@@ -60,7 +60,7 @@ impl Hosts {
             let ip = ip.to_canonical();
 
             let mut names = names.peekable();
-            // An address alone is a mistake that would otherwise go unnoticed.
+            // An address without a name is a mistake that would otherwise go unnoticed.
             if names.peek().is_none() {
                 return Err(HostsError::NoName(number, ip));
             }

@@ -343,7 +343,7 @@ pub(crate) enum DnsmasqAsks {
     /// The servers of `upstreamNameservers`.
     Upstreams,
     NodeResolvConf,
-    /// The servers of its arguments. Without any, dnsmasq answers alone.
+    /// The servers of its arguments. Without any, dnsmasq forwards to no server.
     Arguments,
     /// dnsmasq is not in front: pods query kubedns directly. kubedns may forward to dnsmasq.
     NotInFront,

@@ -1,5 +1,6 @@
-//! The index task, which alone changes records. The task receives events of the watchers, and what
-//! is in force. It publishes records in batches, reports progress, and writes the snapshot file.
+//! The index task, the only task that changes records. The task receives events of the watchers,
+//! and what is in force. It publishes records in batches, reports progress, and writes the snapshot
+//! file.
 
 mod object_gauges;
 mod snapshot_read;

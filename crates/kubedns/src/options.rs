@@ -317,7 +317,7 @@ pub enum ConfigFrom {
     Directory(PathBuf, Duration),
     /// A `ConfigMap`: namespace and name.
     ConfigMap(String, String),
-    /// The flags alone.
+    /// Only the flags.
     Flags,
 }
 

@@ -1,5 +1,5 @@
-//! The zones task, which alone changes what is served without Kubernetes. The task receives the
-//! content of the zones of etcd, and what is in force, and publishes both.
+//! The zones task, the only task that changes what is served without Kubernetes. The task receives
+//! the content of the zones of etcd, and what is in force, and publishes both.
 
 use std::sync::Arc;
 

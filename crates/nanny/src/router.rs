@@ -149,7 +149,7 @@ impl Router {
         };
 
         let is_cache = self.settings.forward == ForwardMode::Kubedns;
-        // Checked at the first answer alone, so that it is logged once.
+        // This is checked only at the first answer, so that it is logged once.
         let forwards_all = ["cache", "alone"].contains(&reported.topology.as_str());
         if is_cache && !forwards_all && self.kubedns.routes.is_none() {
             warn!(

@@ -114,7 +114,7 @@ fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
     }
 }
 
-/// Parses the arguments of `tap`. The values are checked here too, and not by the server alone.
+/// Parses the arguments of `tap`. The values are checked here too, not only by the server.
 fn parse_tap(name: &str, words: impl IntoIterator<Item = OsString>) -> Result<TapOptions, Exit> {
     let options = parse_subcommand::<TapOptions>(name, TAP_USAGE, words)?;
     TapRequest::new(&options.parameters)

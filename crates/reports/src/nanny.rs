@@ -259,8 +259,8 @@ mod tests {
         assert!(nanny.routes.loops.contains("127.0.0.53"));
     }
 
-    /// The nanny's document has each field, also the absent ones; what the sidecar passes on lacks
-    /// those of the nanny alone.
+    /// The nanny's document has each field, also the absent ones. What the sidecar passes on lacks
+    /// the fields that are only for the nanny.
     #[test]
     fn readers_leave_out_nanny_fields() {
         let mut status = NannyStatus::of_start("1.2.3", "abc1234");

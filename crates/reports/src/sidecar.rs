@@ -27,7 +27,7 @@ pub struct SidecarStatus {
     pub time: u64,
     /// The time since the sidecar started, in seconds.
     pub uptime_seconds: u64,
-    /// True if kubedns can be asked to explain names; for the page alone.
+    /// True if kubedns can be asked to explain names. Only the page uses this field.
     #[serde(skip)]
     pub explains: bool,
     /// The rule for health checks: `self` or `through`.

@@ -405,7 +405,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     pub(crate) fn write_external_alias(&mut self, target: &Name) -> AnswerStatus {
         self.own = true;
         let ttl = self.view.zone().ttl();
-        // Upstreams are only queried for addresses: other types get the CNAME alone.
+        // Upstreams are queried only for addresses: other types get only the CNAME.
         let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
             return self.try_write(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
         };

@@ -154,7 +154,7 @@ impl Cause {
         let Some(options) = options_at_end(message) else {
             return;
         };
-        // Without room for the text, the INFO-CODE alone is sent.
+        // Without room for the text, only the INFO-CODE is sent.
         let option = [true, false].map(|with_text| self.option(with_text));
         let Some(option) = option
             .into_iter()

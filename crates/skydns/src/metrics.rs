@@ -466,7 +466,7 @@ fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
 fn histogram(pairs: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut total = 0;
     let mut buckets = Vec::with_capacity(bounds.len());
-    // Prometheus wants cumulative buckets; a shard counts each bucket alone.
+    // Prometheus wants cumulative buckets, but a shard counts each bucket separately.
     for (bound, count) in bounds.iter().zip(counts) {
         total += count;
         let mut bucket = Bucket::default();

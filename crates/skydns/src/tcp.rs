@@ -299,7 +299,7 @@ impl<B: Backend> ClientConnection<B> {
             first.get_or_insert(message);
         }
 
-        // A zone may be large: the tap copies the first message alone.
+        // A zone may be large: the tap copies only the first message.
         let response = first.unwrap_or_default();
         self.resolver.record_answer(&AnsweredQuery {
             client: self.client,

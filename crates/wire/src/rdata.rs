@@ -67,7 +67,7 @@ impl RecordData<'_> {
     }
 }
 
-/// The fields of a type, by its number. Addresses have a known length in class IN alone.
+/// The fields of a type, by its number. Addresses have a known length only in class IN.
 fn data_layout(rtype: u16, record_class: u16) -> &'static [DataField] {
     use DataField::{Name, Octets, Rest, Text};
 

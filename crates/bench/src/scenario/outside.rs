@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Cluster names that are queried while external names hang.
 const NAMES: usize = 1000;
 
-/// Measures queries for cluster names, first alone and then with hanging queries.
+/// Measures queries for cluster names, first by themselves and then with hanging queries.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
     say("outside: cluster names, then the same with 10,000 questions hanging");
     let api = api::start_on_free_port(cluster)?;

@@ -146,7 +146,7 @@ impl NameChecks<'_> {
         })
     }
 
-    /// Queries A, and AAAA if A is NODATA: a Service with IPv6 alone has no A record, and its name
+    /// Queries A, and AAAA if A is NODATA: a Service with only IPv6 has no A record, but its name
     /// exists.
     async fn query_addresses(&self, name: &str) -> Result<AddressAnswer, QueryFailure> {
         match self.query_addresses_of_type(name, RecordType::A).await {

@@ -24,7 +24,7 @@ pub(super) async fn read_status(sidecar: &str) -> Result<SidecarStatus, String> 
         .map_err(|error| format!("not a status of the sidecar: {error}"))
 }
 
-/// Checks that kubedns is ready; Services send queries to ready pods alone.
+/// Checks that kubedns is ready. Services send queries only to ready pods.
 pub(super) async fn check_readiness(server: &str) -> CheckLine {
     let page = match read_page(server, "/readiness", MAX_PAGE).await {
         Ok(page) => page,

@@ -1,6 +1,6 @@
 //! Asks the upstreams of the pod, each over its own transport.
 //!
-//! The status of the sidecar names them. An upstream over TLS is not asked: kubedns alone has its
+//! The status of the sidecar names them. An upstream over TLS is not asked: only kubedns has its
 //! certificate authorities and pins, so what kubedns says of it is repeated.
 
 use std::time::Duration;

@@ -238,7 +238,7 @@ fn fallthrough_line(flags: &KubednsFlags) -> String {
     format!("fallthrough {}", zones.join(" "))
 }
 
-/// Adds zone transfers: the plugin `transfer` knows addresses alone, and `acl` networks.
+/// Adds zone transfers: the plugin `transfer` knows only addresses, and `acl` knows networks.
 fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let peers = flags.list("transfer-to");
     if peers.is_empty() {

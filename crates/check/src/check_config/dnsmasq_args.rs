@@ -20,11 +20,11 @@ use Replacement::{Is, None as Missing};
 const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["filter-AAAA"],
-        Is("key filterTypes: {\".\": [\"AAAA\"]}, for external names alone"),
+        Is("key filterTypes: {\".\": [\"AAAA\"]}, for external names only"),
     ),
     (
         &["filter-A"],
-        Is("key filterTypes: {\".\": [\"A\"]}, for external names alone"),
+        Is("key filterTypes: {\".\": [\"A\"]}, for external names only"),
     ),
     (&["bogus-priv", "b"], Is("key bogusPriv: true")),
     (&["stop-dns-rebind"], Is("key rebindProtection: {}")),
@@ -208,7 +208,7 @@ fn text_for_value(name: &str, value: &str) -> Option<String> {
         "server" | "S" | "local" => Some(text_for_server(value)),
         "address" | "A" => Some(text_for_address(value)),
         "filter-rr" if value == "AAAA" || value == "A" => Some(format!(
-            "key filterTypes: {{\".\": [\"{value}\"]}}, for external names alone"
+            "key filterTypes: {{\".\": [\"{value}\"]}}, for external names only"
         )),
         _ => None,
     }
@@ -276,7 +276,7 @@ mod tests {
                 "--address=/apps.example/10.0.0.3 --address=/ads.example/ --filter-rr=AAAA -c1000",
                 "--address=/apps.example/10.0.0.3: replaced by key hosts: 10.0.0.3 apps.example *.apps.example\n\
                  --address=/ads.example/: replaced by key deniedNames: {\"ads.example\": \"NXDOMAIN\"}\n\
-                 --filter-rr=AAAA: replaced by key filterTypes: {\".\": [\"AAAA\"]}, for external names alone\n\
+                 --filter-rr=AAAA: replaced by key filterTypes: {\".\": [\"AAAA\"]}, for external names only\n\
                  -c1000: replaced by flag --cache-size\n",
             ),
             ("--mx-host=a", "--mx-host=a: no replacement: unknown here\n"),

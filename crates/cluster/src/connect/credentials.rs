@@ -1,4 +1,4 @@
-//! The credentials of a kubeconfig's user. The crate `kube` handles impersonation alone.
+//! The credentials of a kubeconfig's user. The crate `kube` handles only impersonation.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

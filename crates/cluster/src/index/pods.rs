@@ -150,7 +150,7 @@ impl PodIndex {
         let pods = self.known.get(&id.namespace);
         let before = pods.and_then(|pods| pods.get(&id.name)).cloned();
         let before = before.unwrap_or_default();
-        // Most changes of a pod, such as those of its status, leave its addresses alone.
+        // Most changes of a pod, such as those of its status, do not change its addresses.
         if before == addresses {
             return false;
         }

@@ -101,7 +101,7 @@ impl Index {
             Arc::new(node)
         });
         let before = self.external.services.entry(&[&key.namespace], &key.name);
-        // Changes of the cluster's records alone must not replace this zone.
+        // Changes that concern only the cluster's records must not replace this zone.
         self.external.changed |= node.as_ref() != before;
         put_entry(&mut self.external.services, key, node);
     }

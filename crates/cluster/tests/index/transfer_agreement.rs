@@ -585,8 +585,8 @@ impl<'a> CheckedName<'a> {
             copy,
             ..
         } = self;
-        // As in SkyDNS, the message of a key that has keys below is answered to CNAME queries
-        // alone. A CNAME in the transfer would exclude what all other queries get.
+        // As in SkyDNS, the message of a key that has keys below it is answered only to CNAME
+        // queries. A CNAME in the transfer would exclude what all other queries get.
         let stored = stored_aliases(view, owner);
         if is_answered_by_skydns(view, owner) && stored.is_empty() {
             prop_assert_eq!(*copy, others, "{}", self.describe("above further keys"));

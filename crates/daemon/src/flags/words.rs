@@ -161,8 +161,8 @@ impl<'a> TypedFlag<'a> {
         }
     }
 
-    /// A flag of one letter with its value in the same word, such as `-v2`. A letter alone is the long
-    /// name of its flag, too, so that `find_long` has found it.
+    /// A flag of one letter with its value in the same word, such as `-v2`. A single letter is also
+    /// the long name of its flag, so `find_long` has found it.
     fn short_flag(&self, command: &'a Command) -> Option<(&'a Arg, &'a str)> {
         let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
         let arg = command
@@ -186,7 +186,7 @@ impl<'a> TypedFlag<'a> {
         words: &mut CommandWords,
     ) -> Result<(), WordsError> {
         let name = arg.get_long().unwrap_or(self.name);
-        // clap reads one form alone.
+        // The words for clap have only one form.
         let mut flag = OsString::from(format!("--{name}="));
         match value {
             Some(value) => flag.push(value),

@@ -195,7 +195,7 @@ async fn muted_watch_is_replaced() {
 
         relay.mute_open_watches();
         make_changes(&etcd, changes).await;
-        // This key is in no zone: etcd's revision alone shows nothing.
+        // This key is in no zone: etcd's revision shows nothing by itself.
         etcd.put("/elsewhere", "{}").await;
         pass_silence().await;
         assert_eq!(

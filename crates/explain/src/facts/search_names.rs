@@ -63,7 +63,8 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
     names
 }
 
-/// The names that kubedns queries for `name`: those of its own search list, or the name alone.
+/// The names that kubedns queries for `name`: those of its own search list, or only the name
+/// itself.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
     // --search-suffix marks the name itself; --autopath depends on whose query it is.
     let list = zone

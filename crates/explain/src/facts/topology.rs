@@ -22,8 +22,8 @@ impl DnsmasqTopology {
         matches!(self, Self::DropIn | Self::Cache)
     }
 
-    /// Whether upstream servers receive queries from kubedns alone. kubedns then also forwards
-    /// names of one label and queries for all types (ANY).
+    /// Whether upstream servers receive queries only from kubedns. kubedns then also forwards names
+    /// of one label and queries for all types (ANY).
     pub fn forwards_all(self) -> bool {
         matches!(self, Self::Cache | Self::Alone)
     }

@@ -1,5 +1,5 @@
 //! Answers of the query engine (`skydns`), converted for the JSON document of an explanation. The
-//! rules of answering are in the engine alone.
+//! rules of answering are only in the engine.
 
 use std::net::IpAddr;
 

@@ -141,7 +141,7 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
     }
 }
 
-/// A note that a headless Service answers with the addresses of the preferred zone alone.
+/// A note that a headless Service answers only with the addresses of the preferred zone.
 fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else {
         return None;
@@ -495,7 +495,7 @@ fn missing_pod(
              is not an address",
         );
     };
-    // The name exists, so the type alone is missing.
+    // The name exists, so only the type is missing.
     if candidate.outcome() != LookupOutcome::NxDomain {
         return no_such_type(candidate);
     }

@@ -268,7 +268,7 @@ fn compare_service<'s>(
         _ => return None,
     };
 
-    // The mistake in the form of the name comes last, alone if there is no other.
+    // The mistake in the form of the name comes last. If there is no other, it is the whole text.
     let text = match slip {
         Some(slip) if text.is_empty() => slip.clone(),
         Some(slip) => format!("{text}; {slip}"),

@@ -211,7 +211,7 @@ fn describe_forwarded(candidate: &NameCandidate) -> &'static str {
 struct RecordsInWords {
     /// The rest of a sentence that begins with the name.
     sentence: String,
-    /// The records alone, for a table.
+    /// Only the records, for a table.
     short: String,
 }
 
@@ -364,8 +364,8 @@ fn tried_text(evidence: Evidence<'_>, candidate: &NameCandidate) -> String {
 }
 
 /// The reason why a name of the search does not exist. In `web.apps.default.svc.cluster.local.`,
-/// `apps` stands in the place of a Service: the reason alone would not tell that it is not the
-/// namespace that the user meant.
+/// `apps` stands in the place of a Service: without more words, the reason would not tell that it
+/// is not the namespace that the user meant.
 fn tried_reason_text(candidate: &NameCandidate, reason: CodedNote) -> String {
     match &candidate.kind {
         NameKind::Member { key, .. } if reason.code == "no_such_service" => {

@@ -232,7 +232,7 @@ async fn unchanged_list_publishes_nothing() {
     running.send([service("last", "10.96.0.9")]).await;
     let published = |running: &RunningTask| running.metrics.publications.get() - publications;
     running.until(|running| published(running) > 0).await;
-    assert_eq!(published(&running), 1, "for the last Service alone");
+    assert_eq!(published(&running), 1, "only for the last Service");
     assert!(!Arc::ptr_eq(&before, &running.published.get()));
     running.end().await.unwrap();
 }
@@ -440,7 +440,7 @@ async fn events_do_not_wait_for_encoding() {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
     let mut writer = SnapshotWriter::new(directory.path().to_owned(), "cluster.local.", metrics);
-    // Counts the allocations of this thread alone. Encoding on this thread would allocate at least
+    // Counts only the allocations of this thread. Encoding on this thread would allocate at least
     // the size of the file.
     let begun =
         allocation_counter::measure(|| writer.begin_write(&index, EndpointsSource::Endpoints));

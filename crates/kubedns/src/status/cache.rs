@@ -97,7 +97,7 @@ impl Serialize for ClusterNode<'_> {
     }
 }
 
-/// A node with children alone.
+/// A node that has only children.
 struct BranchNode<T>(T);
 
 impl<T: Serialize> Serialize for BranchNode<T> {
@@ -308,7 +308,7 @@ impl Serialize for ProtocolPorts<'_> {
     }
 }
 
-/// A node with entries alone.
+/// A node that has only entries.
 struct LeafNode<T>(T);
 
 impl<T: Serialize> Serialize for LeafNode<T> {

@@ -73,7 +73,7 @@ impl ClientOwners {
         }
     }
 
-    /// The node whose pods alone are known, with `--pods=node`.
+    /// The only node whose pods are known, with `--pods=node`.
     pub(crate) fn only_node(&self) -> Option<&str> {
         match self {
             Self::OfCluster { finder, .. } => finder.node.as_deref(),

@@ -70,7 +70,7 @@ async fn service_imports_are_followed() {
     kubedns.stop().await;
 }
 
-/// A missing CRD or permission affects the zone of the cluster set alone.
+/// A missing CRD or permission affects only the zone of the cluster set.
 #[tokio::test]
 async fn missing_import_types_leave_other_zones() {
     for code in [404, 403] {

@@ -157,7 +157,7 @@ async fn cache_is_flushed_after_kubedns_edit() {
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
     settled(&rig, &kubedns).await;
 
-    // An edit alone flushes nothing, because kubedns may not have applied the edit yet.
+    // An edit flushes nothing by itself, because kubedns may not have applied the edit yet.
     rig.until("www.acme.test.", "192.0.2.1").await;
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
     rig.clear_config();
@@ -368,7 +368,7 @@ async fn own_names_are_forwarded_to_kubedns() {
 }
 
 /// dnsmasq forwards to the upstreams until kubedns, behind it, has the rules for external names in
-/// force. From then on it forwards to kubedns alone.
+/// force. From then on it forwards only to kubedns.
 #[tokio::test]
 async fn external_rules_lead_dnsmasq_to_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;

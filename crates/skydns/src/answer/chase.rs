@@ -126,7 +126,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return AnswerStatus::Empty;
         }
         self.truncated |= chosen.is_cut;
-        // A transfer holds the zone's own records alone, not those of other names.
+        // A transfer holds only the zone's own records, not those of other names.
         if self.context.zone_data {
             return self.write_alias_alone(&chosen.items);
         }

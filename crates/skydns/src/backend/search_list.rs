@@ -74,8 +74,8 @@ impl Zone {
         })
     }
 
-    /// The labels `bare` followed by each search domain of a pod in `namespace`, then the name of
-    /// `bare` alone. `bare` and `namespace` are in wire format without the root. Names below the
+    /// The labels `bare` followed by each search domain of a pod in `namespace`, then `bare` as a
+    /// whole name. `bare` and `namespace` are in wire format without the root. Names below the
     /// search suffix, and names that must not be forwarded, are left out.
     fn searched_names(
         &self,

@@ -402,7 +402,7 @@ impl RecordCopier<'_, '_, '_> {
 
         match query.qtype {
             rtype::CNAME if is_query_name => {
-                // The lookup was for addresses. The client wants the alias alone.
+                // The lookup was for addresses. The client wants only the alias.
                 match answer.find(|record| record.rtype == rtype::CNAME) {
                     Some(alias) => self.copy_record(&alias, Section::Answer),
                     None => Ok(()),

@@ -69,7 +69,7 @@ impl<V: View> ZoneTransfers<V> {
 
         let zone = Name::from_wire(query.lower())?;
         let since = ClientVersion::read(&query);
-        // IXFR names the version of the client. AXFR is for TCP alone (RFC 5936, section 4.2).
+        // IXFR names the version of the client. AXFR is only for TCP (RFC 5936, section 4.2).
         let lacks_version = query.qtype == rtype::IXFR && since.is_none();
         let is_axfr_over_udp = query.qtype == rtype::AXFR && transport == Transport::Udp;
         if lacks_version || is_axfr_over_udp {
@@ -112,7 +112,7 @@ impl<V: View> ZoneTransfers<V> {
                 }
             })?;
 
-        // With a key, the address alone is no proof.
+        // If the secondary has a key, its address is no proof.
         if key.is_some() && session.is_none() {
             return Err(TransferRejection::new(query, rcode::REFUSED, None));
         }
@@ -195,7 +195,7 @@ impl TransferRequest {
         }
     }
 
-    /// Rejects an accepted query after all, with its question alone and the RCODE.
+    /// Rejects an accepted query after all. The response has only the question and the RCODE.
     pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
         if let Ok(mut header) = Header::parse(&self.head) {
             header.flags = header.flags & !flag::AA | rcode;

@@ -274,7 +274,7 @@ impl StreamPlan {
             return Self::whole_zone(&soa, zone, version);
         };
 
-        // The SOA alone tells that nothing is new (RFC 1995, section 2).
+        // A response with only the SOA says that nothing is new (RFC 1995, section 2).
         if !follows(version.serial, since.serial) {
             let parts = VecDeque::from([soa.part(version.serial)]);
             return Self::with_parts(ResponseForm::Soa, parts);

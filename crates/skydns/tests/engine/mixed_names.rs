@@ -42,7 +42,7 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     }
 }
 
-/// kube-dns answers the addresses alone, too. A client that follows a CNAME ignores the addresses
+/// kube-dns also answers only the addresses. A client that follows a CNAME ignores the addresses
 /// beside it.
 #[test]
 fn alias_without_addresses_beside_addresses_is_omitted() {

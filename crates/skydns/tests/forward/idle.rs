@@ -132,8 +132,8 @@ async fn busy_upstream_is_not_probed() {
 }
 
 /// A server of private names refuses both names of the probes: the root and the name that the
-/// operator chose. Probes alone are no
-/// evidence against it, and the name that a client asked for is the better probe.
+/// operator chose. Probes are no evidence against it, and the name that a client asked for is the
+/// better probe.
 #[tokio::test]
 async fn server_of_private_names_stays_up() {
     let subject = Subject::new(ForwardLimits::default());

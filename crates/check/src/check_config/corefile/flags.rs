@@ -163,7 +163,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "upstream-tls-pin",
         Value,
-        Missing("the certificate authority alone decides"),
+        Missing("only the certificate authority decides"),
     ),
     ("v", Value, Unneeded),
     ("vmodule", Value, Unneeded),

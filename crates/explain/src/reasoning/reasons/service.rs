@@ -313,7 +313,7 @@ fn no_such_member(found: &FoundService, label: &str) -> CodedNote {
 
 /// A port in a name, without underscores.
 struct WantedPort<'n> {
-    /// Empty if the name has a protocol alone.
+    /// Empty if the name has only a protocol.
     port: &'n str,
     protocol: &'n str,
 }

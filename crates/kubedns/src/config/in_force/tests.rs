@@ -156,7 +156,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "a loop leaves an upstream out of its route alone",
+        name: "a loop leaves an upstream out of its route only",
         data: &[
             ("upstreamNameservers", r#"["192.0.2.1","192.0.2.2"]"#),
             ("stubDomains", r#"{"a.test":["192.0.2.1"]}"#),

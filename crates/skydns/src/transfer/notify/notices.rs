@@ -98,7 +98,7 @@ impl PendingNotices {
         }
     }
 
-    /// A random ID that no zone has. A response names its zone by the ID alone. There are far fewer
+    /// A random ID that no zone has. In a response, only the ID names the zone. There are far fewer
     /// zones than IDs.
     fn unused_id(&self) -> u16 {
         let mut id: u16 = rand::random();
