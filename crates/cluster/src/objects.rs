@@ -319,8 +319,8 @@ pub enum AddressType {
     Other,
 }
 
-/// An endpoint of a slice, with its conditions as written. An unknown `ready` (`None`) counts as
-/// true, an unknown `serving` as the value of `ready`, and an unknown `terminating` as false.
+/// An endpoint of a slice, with its conditions as written. An unknown `ready` (`None`) stands for
+/// true, an unknown `serving` for the value of `ready`, and an unknown `terminating` for false.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
     /// The addresses, all of one pod.

@@ -30,8 +30,8 @@ pub enum ConfigSource {
     Fixed(Box<Config>),
     /// A directory with one file for each key, such as a mounted `ConfigMap`.
     ///
-    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory
-    /// counts as empty until it appears. An edit is noticed by notification, or after `period` at
+    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory is
+    /// treated as empty until it appears. An edit is noticed by notification, or after `period` at
     /// the latest.
     Directory {
         /// The directory.

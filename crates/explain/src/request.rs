@@ -89,7 +89,7 @@ pub(crate) enum ExplainRequestError {
     Repeated(String),
 }
 
-/// The parameters of a request as text; an empty parameter counts as missing.
+/// The parameters of a request as text; an empty parameter is treated as a missing one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct ExplainParameters {
     /// the name

@@ -33,7 +33,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const SECOND_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. A kubelet waits 10 s to 5 min, too long for a laptop.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A container that ran this long counts as healthy: its next restart has no pause.
+/// A container that ran for this time was healthy: its next restart has no pause.
 const HEALTHY: Duration = Duration::from_mins(1);
 
 /// Keeps containers running.

@@ -32,7 +32,7 @@ enum Check {
     Dns { port: u16 },
 }
 
-/// The checks before the pod counts as ready, each with its name in reports.
+/// The checks that must pass before the pod is ready, each with its name in reports.
 fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
     let mut checks = vec![

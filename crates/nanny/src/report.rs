@@ -319,7 +319,8 @@ impl Report {
         let unknown_keys = to_gauge(state.unknown_keys.len());
         counters.unknown_keys.set(unknown_keys);
 
-        // The source counts as well; counters can only be increased.
+        // The configuration source has counts of its own. A metric can only be increased, so the
+        // difference is added.
         let edits = state.edits.saturating_sub(counters.edits.get());
         counters.edits.inc_by(edits);
         let rejected = state.rejected.saturating_sub(counters.rejected.get());

@@ -20,7 +20,7 @@ pub enum FindingLevel {
 }
 
 impl From<String> for FindingLevel {
-    /// The level with this label. The level of another version counts as none.
+    /// The level with this label. An unknown level of another version becomes `Well`.
     fn from(label: String) -> Self {
         match label.as_str() {
             "degraded" => Self::Degraded,

@@ -136,7 +136,7 @@ impl KubednsReport {
     }
 
     /// Whether watches of Services and of Endpoints or EndpointSlices are open. A kind without a
-    /// metric counts as watched.
+    /// metric is treated as watched.
     pub fn is_watching(&self) -> bool {
         self.is_any_open(&["services"]) && self.is_any_open(&["endpoints", "endpointslices"])
     }

@@ -1,7 +1,7 @@
 //! Answers one query in process, as a client would receive it, in the form of records.
 //!
 //! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external
-//! name counts as a name without records. An alias with an external target is therefore shown
+//! name is shown as a name without records. An alias with an external target is therefore shown
 //! without addresses. Rules of the configuration apply as they do for a client.
 
 use wire::{

@@ -78,7 +78,7 @@ impl ExternalAnswers {
         known.or(self.closed.then_some(&ExternalAnswer::Failed))
     }
 
-    /// Ends the lookups: queries without an answer count as failed.
+    /// Ends the lookups. Queries without an answer have failed.
     pub fn close(&mut self) {
         self.closed = true;
     }

@@ -44,7 +44,7 @@ pub enum Took {
     Waited(Duration),
 }
 
-/// Values of the label `cause`: the reasons why an answer counts as an error.
+/// Values of the label `cause`: the reasons why an answer is an error.
 const CAUSES: [&str; 6] = [
     "nxdomain",
     "refused",

@@ -173,7 +173,7 @@ impl<V: View> ZoneTransfers<V> {
     ) where
         V: 'static,
     {
-        // A view that was published earlier also counts as a change.
+        // A view that was published earlier is treated as a change, too.
         changes.mark_changed();
         loop {
             tokio::select! {

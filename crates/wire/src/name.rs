@@ -257,7 +257,7 @@ pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower
-/// case count as different.
+/// case are different.
 #[inline]
 pub fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else {

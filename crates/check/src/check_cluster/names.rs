@@ -318,7 +318,7 @@ impl NameChecks<'_> {
         }
     }
 
-    /// Checks a forwarded name. NXDOMAIN and NODATA count as answers.
+    /// Checks a forwarded name. NXDOMAIN and NODATA are answers, too.
     async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> CheckLine {
         // A negative answer also shows that a server answers for this name.
         let how = match self.query(name, record_type).await {

@@ -111,7 +111,7 @@ struct CredentialStatus {
 
 impl CredentialStatus {
     /// The expiry of the credentials. Without a time, the credentials do not expire. An invalid
-    /// time counts as expired, so that the plugin runs for each request.
+    /// time is treated as expired, so that the plugin runs for each request.
     fn expires(&self) -> DateTime<Utc> {
         let Some(text) = &self.expiration_timestamp else {
             return DateTime::<Utc>::MAX_UTC;

@@ -63,7 +63,7 @@ impl Index {
     fn apply_endpoints(&mut self, change: Change<Endpoints>) {
         match change {
             Change::RelistStarted => self.store.begin_endpoints_list(),
-            // `EndpointsFrom` follows, and only then the endpoints count as synced.
+            // The event `EndpointsFrom` follows. Until then, the endpoints are not synced.
             Change::RelistDone => {
                 for key in self.store.endpoints.finish() {
                     self.change_endpoints(&key, ObjectStore::remove_endpoints);

@@ -87,7 +87,8 @@ impl<'o> EndpointGroup<'o> {
     pub(crate) fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
         let mut members = Vec::with_capacity(slice.endpoints.len());
         for endpoint in &slice.endpoints {
-            // Unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
+            // An endpoint of unknown readiness is treated as ready (EndpointConditions in the
+            // Kubernetes API).
             let ready = endpoint.ready != Some(false);
             if !ready && !not_ready_too {
                 continue;

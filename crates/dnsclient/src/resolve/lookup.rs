@@ -206,7 +206,7 @@ impl FoundAddresses {
             return;
         }
 
-        // Servers rotate the order of addresses. A different order must not count as a change.
+        // Servers rotate the order of addresses. A different order must not be taken for a change.
         addresses.sort_unstable();
         addresses.dedup();
         self.addresses.append(&mut addresses);

@@ -147,7 +147,7 @@ impl ObjectLookup {
             if found.len() == MAX_OBJECTS {
                 break;
             }
-            // Addresses that are not ready count as well: they are what the user asks about.
+            // Addresses that are not ready are included: they are what the user asks about.
             let endpoints = view.service_endpoints(&service.key);
             let members = all_members(&endpoints);
             // An address in several subsets or slices has records if it is ready in one of them.

@@ -83,9 +83,9 @@ impl TypeAnswer {
     }
 }
 
-/// The outcome of the answers of kubedns for all queried types. A record of any type counts as an
-/// answer, with two exceptions: SERVFAIL for addresses, and an alias without addresses. Such an
-/// alias still has an SRV record, but programs query addresses.
+/// The outcome of the answers of kubedns for all queried types. A record of any type is an answer,
+/// with two exceptions: SERVFAIL for addresses, and an alias without addresses. Such an alias still
+/// has an SRV record, but programs query addresses.
 pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     let addresses_fail = address_answers(answers).any(|answer| answer.has_rcode("SERVFAIL"));
     if addresses_fail && !address_answers(answers).any(TypeAnswer::has_records) {

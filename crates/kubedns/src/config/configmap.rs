@@ -16,8 +16,8 @@ use cluster::watch::{
 
 /// Bound of the changes that wait in the channel.
 const QUEUE: usize = 16;
-/// The time after which a `ConfigMap` whose reading is refused counts as unreadable. A starting API
-/// server refuses all requests for a moment.
+/// The time after which a `ConfigMap` whose reading is refused is considered unreadable. A starting
+/// API server refuses all requests for a moment.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
 /// Watches the `ConfigMap` and passes its data to the configuration.

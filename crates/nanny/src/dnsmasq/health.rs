@@ -12,9 +12,9 @@
 //! second. The limit matters when the nanny itself was stopped, frozen or short of processor time,
 //! and sent no probes.
 //!
-//! A process counts as hanging only after it has answered once: without any answer, a blocked path
-//! between nanny and dnsmasq is equally likely. A process that the kernel shows as stopped hangs in
-//! any case.
+//! A process is considered hanging only after it has answered once: without any answer, a blocked
+//! path between nanny and dnsmasq is equally likely. A process that the kernel shows as stopped
+//! hangs in any case.
 
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ pub struct FurtherZone {
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
     /// Whether the zone answers in SkyDNS style. The apex then has the addresses at `apex.dns`, and
-    /// the name servers are at `ns.dns`. An alias that cannot be resolved counts as no record.
+    /// the name servers are at `ns.dns`. An alias that cannot be resolved is not a record.
     pub skydns: bool,
     /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing
     /// names are looked up elsewhere.

@@ -161,7 +161,7 @@ impl<V: View + 'static> TransferStream<V> {
     }
 
     /// Returns the next message; `None` after the last message. A stream that is dropped earlier
-    /// counts as failed.
+    /// has failed.
     pub async fn next_message(&mut self) -> Option<Vec<u8>> {
         let work = match std::mem::replace(&mut self.state, StreamState::End) {
             StreamState::Work(work) => work,
@@ -175,7 +175,7 @@ impl<V: View + 'static> TransferStream<V> {
 
         self.form = work.form;
         if message.is_none() {
-            // Counted now, so that the transfer does not count as completed later.
+            // Counted now, so that the transfer is not counted as completed later.
             self.count_result(TransferResult::Failed);
         } else if !work.is_done() {
             self.state = StreamState::Work(work);

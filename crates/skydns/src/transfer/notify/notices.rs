@@ -116,7 +116,7 @@ impl PendingNotices {
                 continue;
             }
 
-            // After the last wait the secondary counts as silent.
+            // After the last wait, the secondary is considered silent.
             let Some(wait) = RESPONSE_WAITS.get(notice.sent) else {
                 notice.due = None;
                 all.push(DueNotice::GivenUp { zone: zone.clone() });
