@@ -191,7 +191,7 @@ fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
         collect_config_maps(&document, None, &mut maps);
     }
 
-    // Probably the wrong file: a report without mistakes would hide that.
+    // This is probably the wrong file, and a report without mistakes would hide that.
     if maps.is_empty() {
         Err("there is no ConfigMap in it".to_owned())
     } else {
@@ -276,7 +276,7 @@ pub(super) fn find_mistakes(map: &ConfigData, domains: &ClusterDomains) -> Vec<S
         mistakes.push(format!("warning: {key}"));
     }
 
-    // Keys and values may contain anything; a line stays a line.
+    // Keys and values may contain control characters, but each mistake must stay one line.
     mistakes
         .iter()
         .map(|line| line.replace(char::is_control, "?"))

@@ -176,7 +176,8 @@ impl Connection {
             if renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
                 return;
             }
-            // Noted before the read, so that the other watches do not begin another one meanwhile.
+            // The time is noted before the read, so that other watches do not begin another read
+            // meanwhile.
             *renewed = Some(Instant::now());
         }
 
@@ -281,9 +282,10 @@ async fn from_kubeconfig(
     }
 
     if let Some(url) = url {
-        // Checked before kube parses it, so that the error names the URL and not the file.
+        // The URL is checked before kube parses it, so that the error names the URL and not the
+        // file.
         parse_url(url)?;
-        // Which cluster the context names need not be known if all of them have this URL.
+        // All clusters get this URL, so it does not matter which one the context names.
         for named in &mut file.clusters {
             if let Some(cluster) = &mut named.cluster {
                 cluster.server = Some(url.to_owned());
@@ -371,7 +373,7 @@ fn from_service_account(
             reason: format!("{}: {error}", token.display()),
         });
     }
-    // The file and not its content, because the kubelet renews the token.
+    // The configuration has the file and not its content, because the kubelet renews the token.
     config.auth_info.token_file = Some(token.display().to_string());
 
     let authority = directory.join("ca.crt");

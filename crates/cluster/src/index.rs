@@ -144,7 +144,7 @@ impl Index {
 
     /// Replaces the federations, a map of name to domain.
     pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
-        // The first Node by name that has both labels, whatever the order of events.
+        // This takes the first Node by name that has both labels, whatever the order of events.
         let topology = self.nodes.values().find_map(|node| {
             Some(Topology {
                 zone: node.zone.clone()?,

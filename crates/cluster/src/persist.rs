@@ -230,7 +230,7 @@ impl FileHeader {
             return Err(SnapshotError::Version(shape.version));
         }
 
-        // Only now, because the other fields may differ in another version.
+        // The other fields are read only now, because they may differ in another version.
         let header: Self = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
         if header.domain != domain {
             return Err(SnapshotError::Domain(header.domain));

@@ -189,7 +189,8 @@ impl RecordOptions {
         };
 
         let groups = endpoints.groups(service.publish_not_ready);
-        // Decided over all groups, because each slice has only a part of the endpoints.
+        // The preference is decided over all groups, because each slice has only a part of the
+        // endpoints.
         let preference = self.preference_among(&groups);
 
         let mut zonal = zonal::ZonalAddresses::default();

@@ -47,7 +47,7 @@ pub fn requested(command_line: &[OsString]) -> Option<ExitCode> {
     let request = ExecRequest::parse(command_line)?;
     let error = request.execute();
 
-    // The process has no log: it only came to execute the program.
+    // The process has no log, because it only executes the program.
     let program = request.program.display();
     let _ = writeln!(io::stderr().lock(), "cannot execute {program}: {error}");
     Some(ExitCode::from(CANNOT_EXECUTE))
@@ -66,7 +66,7 @@ impl<'a> ExecRequest<'a> {
         let [_, mark, parent, on_death, program, arguments @ ..] = command_line else {
             return None;
         };
-        // The command line of a person.
+        // A person wrote this command line.
         if mark != MARK {
             return None;
         }

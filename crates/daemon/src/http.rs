@@ -142,7 +142,8 @@ fn listen(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
 
-    // As tokio's own `bind` does: a restart does not wait for connections in TIME_WAIT.
+    // tokio's own `bind` does the same, so that a restart does not wait for connections in
+    // TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind((ip, port).into())?;
     socket.listen(BACKLOG)

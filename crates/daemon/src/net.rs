@@ -16,7 +16,7 @@ const LOOKUP: Duration = Duration::from_secs(5);
 /// The address to bind: `::`, which also accepts IPv4 on a socket without `IPV6_V6ONLY`, or
 /// `0.0.0.0` without IPv6.
 pub fn wildcard_addr() -> IpAddr {
-    // The kernel tells by a socket whether the machine has IPv6.
+    // A socket shows whether the machine has IPv6.
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
         Err(_) => Ipv4Addr::UNSPECIFIED.into(),

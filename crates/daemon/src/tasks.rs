@@ -165,8 +165,8 @@ fn keep_first_error(first: &mut Option<TaskError>, next: Option<TaskError>) {
     }
 }
 
-/// Waits for the future; without one, waits for ever. For branches of `select!` that are not always
-/// there.
+/// Waits for the future; without one, waits for ever. It is for branches of `select!` that are not
+/// always there.
 pub async fn pending_if_none<F: Future>(future: Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

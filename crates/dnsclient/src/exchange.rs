@@ -246,7 +246,7 @@ async fn exchange_over_udp(
         .await
         .map_err(|error| path.io_error("write", &error, &ignored))?;
 
-    // Without EDNS, too, an answer to a probe may have any size.
+    // An answer to a probe may have any size, even without EDNS.
     let mut buffer = vec![0; LARGEST];
     loop {
         let length = before(deadline, socket.recv(&mut buffer))

@@ -67,7 +67,7 @@ impl Config {
     /// A hash of all values except the query log, on which no answer depends. Equal values have the
     /// same hash in every process and every release.
     pub fn version(&self) -> ConfigVersion {
-        // FNV, because it is the same in every release, unlike the default hasher.
+        // The hash is FNV, which is the same in every release, unlike the default hasher.
         let mut hash = FnvHasher::default();
 
         for (name, domain) in &self.federations {

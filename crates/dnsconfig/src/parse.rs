@@ -199,7 +199,7 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
 /// Parses and validates the data for a cluster with these domains (lower case, no trailing dot).
 /// Names in `hosts`, `aliases` and `deniedNames` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
-    // Names are checked across keys, so after all values are parsed.
+    // Names are checked across keys, so the check follows the parsing of all values.
     let config = parse_keys(data)?;
     let Some((key, reason)) = first_rejected_name(&config, domains) else {
         return Ok(config);
@@ -232,7 +232,7 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
         ));
     }
 
-    // One name with two meanings: which of the two wins would be a guess.
+    // A name with two meanings is rejected: it would be a guess which of the two is meant.
     let in_both = aliases.keys().find(|alias| hosts.contains_key(*alias))?;
     Some((ConfigKey::Aliases, Reason::InBoth(in_both.clone())))
 }
@@ -282,7 +282,7 @@ fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
         }
     };
 
-    // The error shows what can be shown of the value.
+    // The error shows the value as far as it is text.
     let shown = String::from_utf8_lossy(value);
     let accepted = "UTF-8 text of at most 1 MiB";
     Err(ConfigError::new(name, &shown, reason, accepted))
@@ -400,7 +400,7 @@ fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> 
 
 fn parse_json<T: DeserializeOwned>(key: ConfigKey, text: &str) -> Result<T, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
-        // The text of Go for a value that ends early.
+        // This is the text of Go for a value that ends early.
         let reason = if error.is_eof() {
             Reason::JsonEnds
         } else {

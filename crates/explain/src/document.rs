@@ -322,12 +322,12 @@ pub(crate) struct DnsmasqPath {
     pub(crate) domain: Option<String>,
     /// The servers; empty for the node's resolv.conf, whose servers are unknown here.
     pub(crate) servers: Vec<String>,
-    /// The options of dnsmasq that count for the name; `None` if the nanny does not report them.
+    /// The options of dnsmasq that matter for the name; `None` if the nanny does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it
-    /// (`--no-negcache`). `None` if dnsmasq gets the answer from other servers, too, or if the
-    /// requested types differ: one without and one with records.
+    /// (`--no-negcache`). `None` if dnsmasq gets the answer from other servers, too, or if one
+    /// requested type has records and another one has none.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

@@ -143,7 +143,8 @@ impl Explainer {
             arguments,
         };
 
-        // The records first: the objects are published before the records that are made of them.
+        // The records are read first, because the objects are published before the records that are
+        // made of them.
         let survey = NameSurvey::query_records(self.published.get(), &front, request);
         let found = self
             .objects

@@ -110,7 +110,7 @@ pub(crate) struct ExplainParameters {
 impl ExplainRequest {
     pub(crate) fn parse(parameters: &ExplainParameters) -> Result<Self, ExplainRequestError> {
         let text = &parameters.name;
-        // Before the text is taken apart: a pasted text has the same bound as a name.
+        // This check precedes the parsing: a pasted text has the same bound as a name.
         check_characters(text)?;
         let meant = pasted::name_in_text(text);
         let name = parse_name(&meant)?;

@@ -22,8 +22,8 @@ const ROOT: [u8; 1] = [0];
 const MAX_PROBED: usize = 64;
 /// Bound of the questions of one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// Parts of the period at which upstreams are looked at. The age of the last usable answer is then
-/// known to this part of the period.
+/// Number of times that upstreams are examined in a period. The age of the last usable answer is
+/// then known to this part of the period.
 const LOOKS: u32 = 5;
 
 /// The task that probes upstreams without queries.
@@ -59,7 +59,7 @@ impl IdleUpstreams {
     async fn probe_repeatedly(self) {
         let look_every = self.period / LOOKS;
         let idle = self.period.saturating_sub(look_every);
-        // The first queries of clients may come before.
+        // Clients may send queries before the first tick.
         let mut ticks = interval_at(Instant::now() + self.period, look_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 

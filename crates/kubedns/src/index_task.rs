@@ -299,7 +299,8 @@ impl IndexTask {
 
     fn publish_settings(&mut self, in_force: &InForce) {
         let zone = in_force.zone.apply_to(&self.zone);
-        // Before the publication, because the line is for upstreams other than the published ones.
+        // This comes before the publication, because it compares the upstreams with the published
+        // ones.
         log_servers(in_force, &zone, &self.status.published().get().zone);
 
         self.index.set_zone(zone);

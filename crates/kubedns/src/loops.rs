@@ -130,7 +130,7 @@ impl LoopFinder {
                 probes.push(probe);
             }
         }
-        // Both alike, because the results have the order of the probes.
+        // Both lists are cut alike, because the results have the order of the probes.
         to_probe.truncate(MAX_PROBED);
         probes.truncate(MAX_PROBED);
         let results = self.forwarder.find_loops(&probes).await;

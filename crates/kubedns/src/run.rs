@@ -34,12 +34,12 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// When kubedns cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
-    // A flag of kube-dns: manifests may give it, so it only has no effect.
+    // This is a flag of kube-dns. Manifests may give it, so it is accepted without effect.
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
 
-    // There, dnsmasq is the only client, and a limit would be one for all pods together.
+    // Behind dnsmasq, dnsmasq is the only client, and a limit would apply to all pods together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
             "--client-qps limits no client behind dnsmasq, whose queries come from this pod; it needs --topology=direct or alone"

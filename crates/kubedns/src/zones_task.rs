@@ -52,7 +52,8 @@ impl ZonesTask {
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let zone = in_force.zone.apply_to(&self.zone);
-        // Before the publication, because the line is for upstreams other than the published ones.
+        // This comes before the publication, because it compares the upstreams with the published
+        // ones.
         let current = self.backend.get();
         log_servers(&in_force, &zone, &current.zone);
         self.backend.set(current.with_settings(zone));

@@ -153,7 +153,7 @@ impl NannyCounters {
             )?,
             kubedns_differs: metrics.int_gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
         };
-        // So that each series exists before its first event.
+        // Each series exists before its first event.
         for reason in [
             RestartReason::Died,
             RestartReason::Hung,
@@ -449,7 +449,7 @@ impl Report {
             failed = self.write_status_file(&directory, failed).is_err();
         }
 
-        // The last changes.
+        // This writes the last changes.
         let _ = self.write_status_file(&directory, failed);
     }
 

@@ -339,7 +339,8 @@ impl NannyStart {
         let tap_page = querylog::serve::tap_route(open_tap, self.stop_tasks.clone());
         let pages = self.report.pages().or(tap_page).unify();
 
-        // Listening before dnsmasq starts: whoever finds dnsmasq answering finds the pages, too.
+        // The pages listen before dnsmasq starts. So whoever finds that dnsmasq answers finds the
+        // pages, too.
         let listener = PageListener::open(host, port).await;
         self.tasks
             .lasting("status pages", listener.run(pages, self.stop_tasks.clone()));

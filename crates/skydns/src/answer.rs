@@ -244,7 +244,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
         let cluster = Authority::cluster(self.view);
         if !cluster.records.has_synced() {
-            // NODATA would be cached as the truth; a failure is retried.
+            // Clients would cache NODATA as the truth, but they retry after a failure.
             self.unanswered = true;
             return Some(AnswerStatus::Failed);
         }
@@ -279,7 +279,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             Lookup::Exists => {}
         }
 
-        // Addresses of the name itself count more than an alias that cannot be resolved.
+        // Addresses of the name itself take precedence over an alias that cannot be resolved.
         let chosen = addresses.into_shuffled();
         let status = self.write_aliases(aliases, has_addresses, families);
         if status == AnswerStatus::Failed && chosen.items.is_empty() {

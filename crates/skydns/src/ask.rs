@@ -51,7 +51,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let mut out = Vec::new();
 
     for round in 0..=MAX_ROUNDS {
-        // As for a client: what is still unknown in the last round is a failure.
+        // This is as for a client: what is still unknown in the last round is a failure.
         if round == MAX_ROUNDS {
             external.close();
         }

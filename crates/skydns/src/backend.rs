@@ -1,5 +1,4 @@
-//! Interface between the query engine and the store of records. Like SkyDNS's backend interface,
-//! but with immutable views.
+//! Interface between the query engine and the store of records. XX but with immutable views.
 
 pub mod published;
 mod search_list;
@@ -94,8 +93,8 @@ pub trait View: Records + Sized {
     fn zone(&self) -> &Zone;
 
     /// The cluster domain that holds a name (wire format, lower case). A view without a cluster has
-    /// none: the domain of its [`zone`](Self::zone) only stands in for own names, which are in no
-    /// zone.
+    /// none: the domain of its [`zone`](Self::zone) is used only in answers for own names, which
+    /// are in no zone.
     fn cluster_domain_of(&self, name: &[u8]) -> Option<&Name> {
         self.zone().domain_of(name)
     }

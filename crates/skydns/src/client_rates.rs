@@ -1,9 +1,10 @@
 //! A limit on the queries a second of each client, off by default.
 //!
 //! Each client has a bucket of `burst` queries, which refills at `qps` queries a second. A query
-//! above that is answered with REFUSED, never with silence: a resolver that gets no answer waits for
-//! seconds and asks again, and an RCODE shows which limit it was. The answer is no larger than the
-//! query, so that it amplifies nothing. REFUSED, because SERVFAIL makes musl ask again at once.
+//! above this limit is answered with REFUSED, never with silence: a resolver that gets no answer
+//! waits for seconds and asks again, and does not learn the reason. The answer is no larger than
+//! the query, so that it amplifies nothing. The RCODE is REFUSED, because SERVFAIL makes musl ask
+//! again at once.
 //!
 //! Clients are counted by [`ClientHost`]. The containers of the pod, on 127.0.0.1 and `::1`, have
 //! no limit: dnsmasq in front is one client for all, and probes must pass.
@@ -85,7 +86,7 @@ impl RateEntry {
 impl ClientRates {
     /// Creates a table without clients.
     pub(crate) fn new(rate: ClientRate) -> Self {
-        // A limit above a million is one of a million.
+        // A limit above a million is lowered to a million.
         let interval = (1_000_000 / u64::from(rate.qps.get())).max(1);
         Self {
             interval,

@@ -46,8 +46,8 @@ pub enum EngineOutcome {
 
 /// Outcome of one name of a query, after search list and transfer have been decided.
 ///
-/// The late path knows only these two. A query that waits can therefore neither be dropped nor
-/// start over.
+/// A query that waits can have only these two outcomes. So it can neither be dropped nor start
+/// over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NameProgress {
     /// The answer was appended to the buffer.

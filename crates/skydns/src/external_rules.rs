@@ -93,7 +93,7 @@ impl ExternalRules {
         }
     }
 
-    /// Rejects replies with private addresses, but for names in the domains `except`.
+    /// Rejects replies with private addresses, except for names in the domains `except`.
     pub fn reject_private_addresses(&mut self, except: impl IntoIterator<Item = Name>) {
         let mut may_be_private = DomainMap::default();
         for domain in except {

@@ -197,7 +197,7 @@ impl Shard {
             self.add_reason(reason);
         }
 
-        // The histogram of the engine is without queries that waited.
+        // The histogram of the engine leaves out queries that waited.
         match took {
             Took::AtOnce(elapsed) => self.add_duration(&counters.at_once, elapsed),
             Took::Waited(elapsed) => self.add_duration(&counters.waited, elapsed),

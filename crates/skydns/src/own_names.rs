@@ -1,12 +1,13 @@
 //! Own names: hosts with addresses, and aliases of Services or of other names, from the
 //! configuration.
 //!
-//! An own name does not make a zone: other names, even below the own name, are not affected. Only
-//! `_port._protocol` below an alias is answered, too. An alias with a target in our zones has no
-//! CNAME: the answer has the records of the target, with the alias as owner.
+//! An own name does not make a zone: other names, even below the own name, are not affected. The
+//! only exception is `_port._protocol` below an alias, which is answered, too. An alias with a
+//! target in our zones has no CNAME: the answer has the records of the target, with the alias as
+//! owner.
 //!
-//! A wildcard answers for all names below its domain that are no own names themselves, and that no
-//! zone of ours and no longer stub domain holds.
+//! A wildcard answers for all names below its domain, except own names, names in our zones, and
+//! names in a stub domain that is longer than the domain of the wildcard.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -236,7 +236,8 @@ impl<B: Backend> ClientConnection<B> {
                 AnswerAttempt::Waits(waiting) => self.spawn_waiting(waiting, in_flight),
             }
 
-            // One write for many answers, but no buffer that grows with the number of queries.
+            // One write sends many answers, but the buffer must not grow with the number of
+            // queries.
             if answers.len() > READ_SIZE {
                 self.send_octets(&answers).await?;
                 answers.clear();

@@ -260,8 +260,8 @@ impl<V: View> ZoneTransfers<V> {
 }
 
 /// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers)
-/// are incomplete and cannot be transferred, and neither can a domain of which another zone holds
-/// the name.
+/// are incomplete and cannot be transferred, and neither can a domain whose name is in another
+/// zone.
 fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view

@@ -21,8 +21,8 @@ const BITS: u32 = FANOUT.trailing_zeros();
 /// Maximum number of entries in a bucket. A larger bucket is split, unless all bits of the hash are
 /// used.
 const MAX_BUCKET: usize = 16;
-/// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that
-/// alternating insertions and removals do not split and merge each time.
+/// An inner node with at most this many entries becomes a bucket again. This is half a bucket, so
+/// that alternating insertions and removals do not split and merge each time.
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
 /// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log

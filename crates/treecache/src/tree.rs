@@ -141,7 +141,7 @@ impl<V: Clone> TreeNode<V> {
                 break;
             }
 
-            // Also taken for a child without entries, because reaching the child is the cost.
+            // A child without entries takes the steps, too, because reaching it is what costs time.
             *steps = steps.saturating_sub(CHILD_STEPS);
             // As in kube-dns, a wildcard matches no labels of protocols and ports.
             if !label.starts_with('_') {

@@ -203,7 +203,7 @@ async fn check_permissions(
         }
     }
 
-    // One failure decides by the results of the others.
+    // The meaning of a failure depends on the results of the other lists.
     let lists = join_all(requests).await;
     lists
         .iter()
@@ -248,7 +248,7 @@ fn check_permission(
     }
 
     // With other credentials, kubedns may have permissions that the caller of this command lacks.
-    // With its own, an open watch only lasts until its end.
+    // With kubedns' own credentials, an open watch lasts until its end, but cannot be opened again.
     if is_watched && caller == Caller::Other {
         let text = format!("{kind} cannot be listed, and kubedns watches some");
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());

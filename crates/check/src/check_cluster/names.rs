@@ -71,7 +71,7 @@ pub(super) async fn check_names(
         domain: options.domain.first.bare(),
     };
 
-    // In this order: later queries use addresses from earlier answers.
+    // The order matters: later queries use addresses from earlier answers.
     let kubernetes = names.check_cluster_ip(services.kubernetes).await;
     let srv = names.check_named_port().await;
     let pointer = names.check_pointer(kubernetes.address).await;
@@ -84,7 +84,7 @@ pub(super) async fn check_names(
         let external = names.check_forwarded(name, RecordType::A, "an external name");
         checks.push(external.await);
     }
-    // At the same time: a stub domain without an answer must not delay the others.
+    // They are queried at the same time: a stub domain without an answer must not delay the others.
     let stubs = stub_domains.iter().take(MAX_STUB_DOMAINS);
     let stubs = stubs.map(|stub| names.check_forwarded(stub, RecordType::SOA, "a stub domain"));
     checks.extend(join_all(stubs).await);

@@ -29,10 +29,10 @@ pub(super) struct RouteUpstream {
     of_kubedns: bool,
     /// The address, with a scheme for TCP and TLS.
     address: String,
-    /// The stub domains; `.` for all other names. Empty if unknown: an upstream in the arguments of
-    /// dnsmasq.
+    /// The stub domains; `.` for all other names. Empty if they are unknown, as for an upstream in
+    /// the arguments of dnsmasq.
     domains: Vec<String>,
-    /// Whether the pod holds it for usable.
+    /// Whether the pod considers it usable.
     is_up: bool,
 }
 

@@ -110,7 +110,7 @@ impl Corefile {
     }
 }
 
-/// The port of clients: dnsmasq's, which is always 53, if it is in front.
+/// The port that clients query. If dnsmasq is in front, this is its port, which is always 53.
 fn port_of(flags: &KubednsFlags) -> &str {
     let is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
     flags
@@ -226,7 +226,7 @@ fn record_options(flags: &KubednsFlags) -> Vec<String> {
     options
 }
 
-/// Reverse names that the cluster has not are always forwarded.
+/// The line `fallthrough`. Reverse names that the cluster does not have are always forwarded.
 fn fallthrough_line(flags: &KubednsFlags) -> String {
     // The root is a dot, which a list of domains leaves out.
     let all_names = flags.value("fallthrough").unwrap_or_default().split(',');
@@ -281,8 +281,8 @@ fn address_of_peer(peer: &str) -> &str {
     }
 }
 
-/// Adds the cache, which dnsmasq is in a pod that has it. Names of the cluster are not cached, as in
-/// kubedns.
+/// Adds the cache. In a pod with dnsmasq, dnsmasq is this cache. Names of the cluster are not
+/// cached, as in kubedns.
 fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let size = flags.value("cache-size").filter(|size| *size != "0");
     let stale = flags.value("serve-stale").filter(|time| *time != "0s");
@@ -305,7 +305,7 @@ fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     block.add_with("cache", &options);
 }
 
-/// The blocks of the zones from etcd: the path in etcd is one of a block.
+/// The blocks of the zones from etcd. A block has a single path in etcd.
 fn etcd_blocks(flags: &KubednsFlags, port: &str) -> Vec<Block> {
     let mut zones: BTreeMap<&str, (Vec<&str>, &str)> = BTreeMap::new();
     for value in flags.values("etcd-zone") {

@@ -10,7 +10,7 @@ use daemon::flags::Exit;
 enum Replacement {
     /// A key, a flag, or how kubedns behaves in any case.
     Is(&'static str),
-    /// Nothing, and why.
+    /// There is none. The text says why.
     None(&'static str),
 }
 
@@ -146,7 +146,7 @@ pub(super) fn report(arguments: &str) -> Exit {
                 ("no replacement:", text)
             }
         };
-        // An argument may contain anything; a line stays a line.
+        // An argument may contain control characters, but its text must stay one line.
         let argument = argument.replace(char::is_control, "?");
         let _ = writeln!(lines, "{argument}: {said} {text}");
     }

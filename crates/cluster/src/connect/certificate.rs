@@ -156,7 +156,8 @@ impl ClientCertificate {
                 tracing::warn!(error, "cannot read the client certificate again");
             }
         }
-        // Also after a failure, so that a broken file is read once a second, not for each request.
+        // The time is set after a failure, too, so that a broken file is read once a second, not
+        // for each request.
         current.loaded = Instant::now();
     }
 }

@@ -62,7 +62,8 @@ pub(super) enum BuildError {
 /// May block, because certificates and tokens are read from files. Must be called within a tokio
 /// runtime.
 pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
-    // Taken before kube sees the user: kube reads files once, and waits for plugins for ever.
+    // The credentials are taken before kube sees the user: kube reads files only once, and waits
+    // for plugins without a timeout.
     let credentials = Credentials::take(&mut config.auth_info)?;
     let user_agent = HeaderValue::try_from(user_agent());
     config
@@ -87,7 +88,7 @@ pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
 /// The `User-Agent` header, which audit logs show. It contains the name of kube-dns and the name of
 /// this project.
 fn user_agent() -> String {
-    // Go's names of architectures, because audit logs show these for kube-dns.
+    // These are Go's names of architectures, which audit logs show for kube-dns.
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -79,7 +79,8 @@ impl Credentials {
             (Some(path), _) => {
                 let path = PathBuf::from(path);
                 match read_token(&path) {
-                    // Only fatal if the kubeconfig has no token that requests can fall back to.
+                    // The error is fatal only if the kubeconfig has no token that requests can fall
+                    // back to.
                     Err(error) if user.token.is_none() => return Err(error),
                     first => TokenSource::File(TokenFile::new(path, first.ok())),
                 }

@@ -134,7 +134,8 @@ impl Plugin {
     /// The token, if the plugin provides one. Runs the plugin if the credentials are missing or
     /// about to expire.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
-        // Held while the plugin runs, so that concurrent requests wait for the same run.
+        // The lock is held while the plugin runs, so that concurrent requests wait for the same
+        // run.
         let mut cached = self.cached.lock().await;
         if cached.are_due() {
             match self.run_plugin().await {

@@ -131,7 +131,7 @@ impl PodIndex {
 
     /// Drops the addresses from a snapshot file.
     fn drop_stale_addresses(&mut self) {
-        // Built anew, because the map does not tell stale namespaces from listed ones.
+        // The map is built anew, because it does not tell stale namespaces from listed ones.
         self.namespaces = Map::default();
         self.further.clear();
 

@@ -402,7 +402,7 @@ fn zoned_slice(
     api: api::DetailedSlice,
     notes: &mut Vec<Note>,
 ) -> Result<EndpointSlice, MalformedObject> {
-    // Taken first, because the conversion drops the places.
+    // The places are taken first, because the conversion drops them.
     let places: Vec<_> = api
         .endpoints
         .iter()

@@ -156,7 +156,7 @@ impl ServiceNode {
         for position in
             positions.filter(|position| port.is_none_or(|port| port.has_member(*position)))
         {
-            // Noted before the bound: a name without steps left still exists.
+            // This is noted before the limit applies: a name exists even if no step is left.
             found = true;
             let Some(member) = self.members.get(position).filter(|_| *steps > 0) else {
                 break;
@@ -308,7 +308,7 @@ pub(super) fn has_hint_for_node(node: &str, groups: &[EndpointGroup<'_>]) -> boo
 /// addresses of the zone must be enough.
 pub(super) fn has_enough_in_zone(zone: &PreferredZone, groups: &[EndpointGroup<'_>]) -> bool {
     for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
-        // Sets, because an address may be in several groups.
+        // These are sets, because an address may be in several groups.
         let mut preferred = BTreeSet::new();
         let mut all = BTreeSet::new();
         for member in groups.iter().flat_map(|group| &group.members) {

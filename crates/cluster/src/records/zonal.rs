@@ -1,8 +1,8 @@
 //! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
 //!
 //! `ZONE.pin._zone.SERVICE` has the addresses in the zone, and none if no address is in it.
-//! `ZONE.prefer._zone.SERVICE` has all addresses then. The zone is that of the endpoint itself; hints
-//! are for the routes of cluster IPs, and do not count.
+//! `ZONE.prefer._zone.SERVICE` has all addresses then. The zone is that of the endpoint itself;
+//! hints are for the routes of cluster IPs, and have no effect here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use super::node::ServiceNode;
 /// The label above the directives.
 pub const ZONE_LABEL: &str = "_zone";
 
-/// What the answer is if no address is in the zone.
+/// The answer if no address is in the zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneDirective {
     /// No address.

@@ -94,8 +94,8 @@ impl Snapshot {
     }
 }
 
-/// Visits the entries of a tree of namespaces, with namespace and name. With `other`, only those
-/// entries that `other` does not have in the same form.
+/// Visits the entries of a tree of namespaces, with namespace and name. If `other` is given, visits
+/// only entries that `other` does not have in the same form.
 pub(crate) fn each_entry<V: Clone + PartialEq>(
     tree: &TreeCache<V>,
     other: Option<&TreeCache<V>>,

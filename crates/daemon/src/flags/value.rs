@@ -288,7 +288,7 @@ fn scale(number: &str, unit: u64) -> Option<u64> {
     };
     let total = u128::from(whole).checked_mul(u128::from(unit))?;
 
-    // In billionths of a nanosecond, so that no digit of the fraction is lost.
+    // The size is in billionths of a nanosecond, so that no digit of the fraction is lost.
     let mut digit_size = u128::from(unit) * 1_000_000_000;
     let mut small = 0;
     for digit in fraction.bytes() {

@@ -14,8 +14,8 @@ use crate::version;
 pub(super) struct CommandWords {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
-    /// The words before `--` that are neither flags nor values. In Go's flag package, all words
-    /// from the first of them on.
+    /// The words before `--` that are neither flags nor values. With Go's flag package, these are
+    /// all words from the first of them on.
     pub(super) stray: Vec<OsString>,
     /// All words after `--`, in order.
     pub(super) after_dashes: Vec<OsString>,

@@ -145,8 +145,8 @@ fn read_metrics(started: Option<f64>) -> [ProcessMetric; 10] {
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     descs: Vec<Desc>,
-    /// Read once: the kernel's time of boot changes with the time of day, and readers take another
-    /// start for another process.
+    /// The start is read once: the kernel's time of boot changes with the time of day, and readers
+    /// take another start for another process.
     started: Option<f64>,
 }
 

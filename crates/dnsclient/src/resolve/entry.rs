@@ -127,7 +127,7 @@ impl NameEntry {
     fn record_failure(&mut self, name: &str, reason: &str) {
         self.failures = self.failures.saturating_add(1);
 
-        // With addresses kept, the stub domain still works.
+        // If addresses are kept, the stub domain still works.
         let kept = self.addresses.len();
         if std::mem::replace(&mut self.warned, true) {
             debug!(name, reason, kept, "stub server still not resolved");
@@ -136,8 +136,8 @@ impl NameEntry {
         }
     }
 
-    /// The pause after a failed lookup: doubles with each failure, less a random part of up to a
-    /// quarter. The random part spreads the lookups of many names.
+    /// The pause after a failed lookup. It doubles with each failure, and is shortened by a random
+    /// part of up to a quarter, which spreads the lookups of many names.
     fn retry_pause(&self, pace: &LookupPace) -> Duration {
         // Ten doublings are beyond the longest pause, and the shift cannot overflow.
         let doublings = self.failures.saturating_sub(1).min(10);

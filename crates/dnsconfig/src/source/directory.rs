@@ -61,7 +61,7 @@ pub(super) fn read_directory(path: &Path) -> Result<RawData, ReadError> {
         let before = std::fs::read_link(&link).ok();
         result = read_files(path);
 
-        // The same link before and after: all values belong to one version.
+        // The link is the same before and after, so all values belong to one version.
         if before == std::fs::read_link(&link).ok() {
             break;
         }

@@ -79,7 +79,7 @@ impl DnsmasqArguments {
         around_name.max_by_key(|option| option.domain.label_count())
     }
 
-    /// The options that count for forwarded names, as written.
+    /// The options that matter for forwarded names, as written.
     pub(crate) fn about_forwarded_names(&self) -> Vec<String> {
         let options = self.0.iter().filter(|option| {
             let is_plain_server = option.is_server() && !option.value.starts_with('/');

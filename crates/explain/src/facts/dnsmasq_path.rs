@@ -99,8 +99,7 @@ impl DnsFront {
                 ..path
             };
         }
-        // As a cache, dnsmasq has no other server than kubedns. With rules for external names
-        // neither.
+        // As a cache, or with rules for external names, dnsmasq has no other server than kubedns.
         if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
             return path_to_kubedns(kubedns_domain.as_ref());
         }
@@ -127,7 +126,7 @@ impl DnsFront {
         }
     }
 
-    /// The path of external names. The options of dnsmasq also count there.
+    /// The path of external names. The options of dnsmasq apply there, too.
     fn path_to_upstreams(&self) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {

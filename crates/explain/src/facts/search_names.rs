@@ -52,7 +52,7 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
         .into_iter()
         .flat_map(|name| walked_names(request, zone, name))
         .collect();
-    // Two domains of the list can be the same but for case.
+    // Two domains of the list can differ only in case.
     let mut known: Vec<Name> = Vec::new();
     names.retain(|name| {
         let lower = name.to_lowercase();

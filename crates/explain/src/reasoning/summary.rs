@@ -155,7 +155,7 @@ fn describe_missing(candidate: &NameCandidate) -> String {
     let text = match candidate.outcome() {
         LookupOutcome::NoData => {
             return describe_bare_alias(candidate).unwrap_or_else(|| {
-                // Whether an external name exists, only its upstreams know.
+                // Only its upstreams know whether an external name exists.
                 let verb = match candidate.kind {
                     NameKind::External => "has",
                     _ => "exists, and has",

@@ -14,7 +14,7 @@ const MAX_RECORDS: usize = 8;
 pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Moment) {
     let is_answered_by_kubedns = detail.answers.iter().any(|answer| answer.rcode.is_some());
     let is_from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
-    // With a stub domain in dnsmasq, the answers of kubedns are those that no pod receives.
+    // With a stub domain in dnsmasq, no pod receives the answers of kubedns.
     let is_unasked = is_answered_by_kubedns && !is_from_hosts && !detail.dnsmasq.leads_to_kubedns();
 
     let condition = if is_unasked {

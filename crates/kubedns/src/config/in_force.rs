@@ -1,5 +1,5 @@
 //! The settings in force: a function of the configuration and all other inputs, without a state of
-//! its own. Of the machine it asks only whether an upstream with our port has a local address.
+//! its own. It asks the machine only whether an upstream with our port has a local address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -156,8 +156,8 @@ impl InForce {
     pub fn compute(inputs: &ConfigInputs<'_>) -> Self {
         let ConfigInputs { config, flags, .. } = inputs;
         let servers = ConfiguredServers::compute(inputs);
-        // Servers that are left out for a loop are probed as well: otherwise its end is never
-        // found.
+        // Servers that are left out because of a loop are probed, too. Otherwise, the end of the
+        // loop would never be found.
         let probed_routes = servers.routes(&flags.fallthrough);
         let own_servers = own_servers(&servers, flags);
         let zone = ZoneSettings::compute(inputs, &servers, &own_servers);
@@ -299,15 +299,16 @@ fn usable_fallthrough(inputs: &ConfigInputs<'_>, servers: &ConfiguredServers) ->
 }
 
 /// The version of the configuration, the topology, and a hash of upstreams, stub domains, search
-/// list, hosts, aliases and rules. Loops are no part of it: the nanny would empty the cache of dnsmasq
-/// whenever a loop begins or ends.
+/// list, hosts, aliases and rules. Loops are not part of it: otherwise, the nanny would empty the
+/// cache of dnsmasq whenever a loop begins or ends.
 fn route_texts(
     inputs: &ConfigInputs<'_>,
     servers: &ConfiguredServers,
     search: Option<&Search>,
 ) -> Arc<[String]> {
     let config = inputs.config;
-    // Keys without a value are left out, so that the hash is that of a version without them.
+    // Keys without a value are left out, so that the hash is the same as in a version that does not
+    // have these keys.
     let mut hash = DefaultHasher::new();
     servers.hash(&mut hash);
     if let Some(search) = search {

@@ -6,7 +6,7 @@ use daemon::metrics::NamePrefix;
 /// `PROMETHEUS_*` variables.
 ///
 /// No value ends the process: in kube-dns none does, and the kubelet sets `PROMETHEUS_PORT` by
-/// itself where a Service is called prometheus.
+/// itself if a Service is called prometheus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
     /// `PROMETHEUS_PORT`.
@@ -69,7 +69,7 @@ impl Exposition {
             }
         }
 
-        // A prefix is escaped where Prometheus does not accept it.
+        // A prefix is escaped if Prometheus does not accept it.
         self.namespace.log_changes("PROMETHEUS_NAMESPACE");
         self.subsystem.log_changes("PROMETHEUS_SUBSYSTEM");
     }

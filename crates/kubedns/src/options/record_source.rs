@@ -107,8 +107,8 @@ impl Options {
         }
     }
 
-    /// The settings of a server of the zones `sources` alone, without upstreams. The first zone
-    /// stands in for own names.
+    /// The settings of a server that serves only the zones `sources`, without upstreams. The domain
+    /// is that of the first zone.
     ///
     /// # Errors
     ///

@@ -222,7 +222,7 @@ impl CheckedOptions {
 async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     let connection = Connection::new(options.access()?).await;
     let connection = connection.with_context(|| {
-        // The reader may not have Kubernetes at all.
+        // The reader of this error may have no Kubernetes at all.
         if super::service_host().is_none() && !options.names_api_server() {
             "cannot create a kubernetes client (zones of etcd need none: --etcd-zone)"
         } else {

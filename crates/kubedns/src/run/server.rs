@@ -163,7 +163,7 @@ impl<B: Backend> BoundServer<B> {
     }
 }
 
-/// The variables of the metrics. Mistakes are logged, and cost no more than the metrics.
+/// The variables of the metrics. Mistakes are logged, and affect only the metrics.
 pub(super) fn metrics_variables() -> Exposition {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok());
     exposition.log_mistakes();

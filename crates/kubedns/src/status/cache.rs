@@ -85,7 +85,7 @@ impl Serialize for ClusterNode<'_> {
             return serialize_node(serializer, &EmptyMap, &EmptyMap);
         }
 
-        // The order of kube-dns: Go writes the keys of a map sorted.
+        // This is the order of kube-dns: Go writes the keys of a map sorted.
         namespaces.sort_unstable();
         let mut children = Vec::with_capacity(namespaces.len());
         for name in namespaces {
@@ -407,12 +407,12 @@ fn hosts(label: &str, record: &ServiceRecord<'_>, domain: &[u8]) -> Vec<String> 
     match &record.host {
         Host::Base => vec![name::text_below(record.base, domain)],
         Host::Member => vec![format!("{label}.{}", name::text_below(record.base, domain))],
-        // As in the Service: without a dot at the end.
+        // The name is written as in the Service, without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
         Host::Address(_) | Host::Several(_) => {
             record.addresses().map(|ip| ip.to_string()).collect()
         }
-        // A TXT record without a host.
+        // This is a TXT record without a host.
         Host::Nothing => vec![String::new()],
     }
 }

@@ -225,7 +225,7 @@ impl OwnerFinder {
         Ok(pods)
     }
 
-    /// Keeps the owners of the addresses. Also the lack of an owner is worth keeping.
+    /// Keeps the owners of the addresses. The lack of an owner is kept, too.
     fn cache_owners(&self, addresses: &[IpAddr], pods: &[ScheduledPod]) {
         let mut cache = self.cache.lock();
         for address in addresses {

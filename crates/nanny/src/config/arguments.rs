@@ -313,7 +313,7 @@ fn parse_long_option<'a>(
             item.push_option(option.name, value);
         }
         Some(option) => item.push_option(option.name, None),
-        // An option of a later release, or a mistake, which dnsmasq reports.
+        // This is an option of a later release, or a mistake, which dnsmasq reports.
         None => item.push_option(text, None),
     }
 }

@@ -95,7 +95,7 @@ impl RouteDelivery {
     /// Records that dnsmasq cannot get the newest routes now.
     pub(crate) fn mark_failed(&mut self, cause: &DeliveryError) {
         self.next_try = Some(Instant::now() + RETRY_PAUSE);
-        // An operator chose the one, and has to mend the other.
+        // An operator has chosen that dnsmasq is not restarted, but has to mend any other cause.
         let pending = match cause {
             DeliveryError::RestartForbidden => PendingStep::Restart,
             _ => PendingStep::Retry,

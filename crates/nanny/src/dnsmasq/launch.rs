@@ -127,7 +127,7 @@ impl LaunchPlan {
             (Err(reason), _) | (Ok(_), Some(reason)) => (EditMode::Restart, Some(reason)),
         };
 
-        // Loop detection of dnsmasq is for servers of its own.
+        // The loop detection of dnsmasq is for servers that dnsmasq queries itself.
         let unwanted: &[&str] = match settings.forward {
             ForwardMode::Dnsmasq => &[],
             ForwardMode::Kubedns => &[LOOP_DETECTION],

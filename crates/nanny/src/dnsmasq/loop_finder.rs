@@ -185,7 +185,7 @@ impl LoopFinder {
         }
 
         // A reload empties the cache of dnsmasq. So if dnsmasq does not agree after a reload, there
-        // is no other for the same finding.
+        // is no other reload for the same finding.
         let disputed = self.report.set_probed_loops(&found);
         let is_new = found != self.found || disputed != self.disputed;
         if !disputed.is_empty() && is_new {

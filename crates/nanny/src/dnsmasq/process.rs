@@ -66,8 +66,8 @@ impl DnsmasqProcess {
             .stdin(Stdio::null())
             .stdout(stdout.writer)
             .stderr(stderr.writer)
-            // A process group of its own: a signal from the terminal must reach the nanny, not
-            // dnsmasq.
+            // dnsmasq gets a process group of its own: a signal from the terminal must reach the
+            // nanny, not dnsmasq.
             .process_group(0)
             .kill_on_drop(true);
         let child = command.spawn()?;
@@ -221,7 +221,7 @@ impl RecentDetails {
             return false;
         }
 
-        // A later reload logs the servers again, and these lines count.
+        // A later reload logs the servers again, and these lines are not repetitions.
         let is_over = self
             .since
             .is_none_or(|since| now.saturating_duration_since(since) >= REPETITION_TIME);

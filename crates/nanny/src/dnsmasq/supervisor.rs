@@ -254,7 +254,7 @@ impl Supervisor {
         let stopped = instance.process.stop(STOPPING).await;
         let status = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
         info!(how = %status, "dnsmasq stopped");
-        // Its end is the nanny's signal, which must not look like that of the memory limit.
+        // The nanny's signal ended it. The status must not look like a kill at the memory limit.
         let how = if is_hang { HANG.to_owned() } else { status };
         self.report.record_end(&how);
         Ok(EndDescription {

@@ -25,7 +25,7 @@ use crate::own_names::{MAX_CHAIN, OwnTarget};
 /// hundreds.
 const MAX_QUESTIONS: usize = 32;
 
-/// Result of following a name. For a name with several aliases the greatest result counts.
+/// Result of following a name. A name with several aliases has the greatest of their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
     /// A loop, a chain that is too long, or no answer from an upstream.
@@ -351,7 +351,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         authority: Authority<'q>,
         relative: &[u8],
     ) -> Result<ChaseResult, MessageFull> {
-        // NODATA would be cached as the truth; a failure is retried.
+        // Clients would cache NODATA as the truth, but they retry after a failure.
         if !authority.records.has_synced() {
             self.unanswered = true;
             return Ok(ChaseResult::Failed);

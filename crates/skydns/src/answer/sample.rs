@@ -79,7 +79,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         if self.items.len() > self.room {
             self.drop_excess();
         }
-        // Shuffled before repeated items are dropped: which of them stays is random, too.
+        // The items are shuffled before repeated ones are dropped, so that it is random which of
+        // them stays.
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }

@@ -143,7 +143,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let lookup = self.visit_entries(self.authority, path, false, &mut |entry| {
             let is_possible = TargetName::of_entry(&entry).is_possible(domain);
             if is_possible && target_type.includes(&entry) {
-                // Entries that are dropped later count, too: a weight is a share of all.
+                // The sum includes entries that are dropped later: a weight is a share of all
+                // entries.
                 weights.add(&entry);
                 entries.add(TargetEntry { entry, target_type });
             }
@@ -357,7 +358,7 @@ impl<'n> TargetNode<'n> {
     }
 }
 
-/// Sums of the weights in an answer, by priority. A repeated entry counts each time.
+/// Sums of the weights in an answer, by priority. A repeated entry is added each time.
 #[derive(Default)]
 struct WeightSums(SmallVec<[(u16, u64); 2]>);
 

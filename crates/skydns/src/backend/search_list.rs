@@ -46,7 +46,7 @@ impl Zone {
             .search
             .as_deref()
             .filter(|search| search.is_autopath())?;
-        // On the stack, because every query of a pod comes here.
+        // The copy is on the stack, because every query of a pod comes here.
         let mut lower = SmallVec::<[u8; MAX_NAME]>::from_slice(name);
         lower.make_ascii_lowercase();
         let domain = self.domain_of(&lower)?;

@@ -228,7 +228,7 @@ impl<'v> Authority<'v> {
     /// Whether a nonexistent name of this zone (wire format, lower case) is forwarded. `zone` is
     /// the cluster's zone.
     ///
-    /// Only the name of this zone, or a name below it, counts: a zone that is nested in another one
+    /// `--fallthrough` must have this zone or a name below it: a zone that is nested in another one
     /// does not fall through with it.
     pub(crate) fn falls_through(&self, zone: &Zone, name: &[u8]) -> bool {
         zone.fallthrough

@@ -47,7 +47,7 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
-                // An own name is in no zone: the cluster's zone stands in for one.
+                // An own name is in no zone, so the cluster's zone takes the place of its zone.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
             }

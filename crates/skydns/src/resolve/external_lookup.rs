@@ -23,7 +23,7 @@ pub(super) struct ExternalLookup {
 }
 
 impl ExternalLookup {
-    /// The answer where a rule of the configuration leaves no records.
+    /// The answer if a rule of the configuration leaves no records.
     fn without_records(rule: RuleKey) -> Self {
         Self {
             answer: ExternalAnswer::Records(Vec::new()),
@@ -43,8 +43,8 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // To the alias it makes no difference whether the target has no records, or none are
-        // answered.
+        // For the alias, it makes no difference whether the target has no records, or a rule leaves
+        // none.
         let zone = view.zone();
         if let Some(rule) = zone.rule_answer(lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));
@@ -69,8 +69,8 @@ impl<B: Backend> Resolver<B> {
             ExternalAnswer::Failed => {
                 return Err(Cause::Reply(reply.upstream.clone(), reply.rcode));
             }
-            // As for the name itself: a client over UDP retries over TCP, a client over TCP cannot
-            // use a part.
+            // This is as for the name itself: a client over UDP retries over TCP, a client over TCP
+            // cannot use a part.
             ExternalAnswer::Records(_) if reply.truncated && transport == Transport::Tcp => {
                 return Err(Cause::Upstream(
                     reply.upstream.clone(),

@@ -32,7 +32,7 @@ fn negative_ttl_fields(message: &[u8]) -> Vec<Range<usize>> {
 
     let mut fields: Vec<Range<usize>> = authority.iter().map(Record::ttl_range).collect();
 
-    // A signature covers MINIMUM, but not the TTL. The lower one of the two counts.
+    // A signature covers MINIMUM, but not the TTL. The lower one of the two applies.
     let is_signed = authority.iter().any(|record| record.rtype == rtype::RRSIG);
     if !is_signed {
         fields.push(minimum_field(soa));

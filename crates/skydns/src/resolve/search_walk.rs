@@ -134,7 +134,7 @@ impl SearchWalk {
             .filter(|_| self.asks_other_family)
             .unwrap_or(self.qtype);
 
-        // As the client would send it if it walked the list itself.
+        // This is the query that the client would send if it walked the list itself.
         let header = Header {
             flags: query.header.flags & !flag::TC,
             counts: [1, 0, 0, u16::from(query.edns.is_some())],

@@ -374,8 +374,8 @@ impl<B: Backend> Resolver<B> {
                     if stale {
                         external.set_stale();
                     }
-                    // An answer with ports has addresses of both types, of which one may be
-                    // filtered: that is no reason for what the client gets.
+                    // An answer with ports has addresses of both types. A rule that filters the
+                    // addresses of one type is not the reason for the whole answer.
                     if let Some(rule) = rule
                         && question.qtype == admitted.ask.query.qtype
                     {

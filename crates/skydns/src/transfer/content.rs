@@ -19,7 +19,7 @@ use wire::{Header, Message, Name, Query, Question, RecordBody, Section, Transpor
 
 /// Types of the records that a name may have besides CNAME.
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
-/// Those without the addresses.
+/// The same types, without those of addresses.
 const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.

@@ -112,7 +112,7 @@ impl<V: View> ZoneTransfers<V> {
                 }
             })?;
 
-        // If the secondary has a key, its address is no proof.
+        // If a key is configured, the address of a client is no proof.
         if key.is_some() && session.is_none() {
             return Err(TransferRejection::new(query, rcode::REFUSED, None));
         }

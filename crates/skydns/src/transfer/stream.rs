@@ -123,7 +123,8 @@ impl<V: View + 'static> ZoneTransfers<V> {
         let AcceptedTransfer { request, version } = accepted;
         self.metrics.running.inc();
 
-        // The plan of the first message decides the form. Until then, the query tells it.
+        // The plan of the first message decides the form. Until then, it is the form that the query
+        // asks for.
         let form = if request.since.is_some() {
             ResponseForm::Incremental
         } else {
@@ -175,7 +176,7 @@ impl<V: View + 'static> TransferStream<V> {
 
         self.form = work.form;
         if message.is_none() {
-            // Counted now, so that the transfer is not counted as completed later.
+            // The failure is counted now, so that the transfer is not counted as completed later.
             self.count_result(TransferResult::Failed);
         } else if !work.is_done() {
             self.state = StreamState::Work(work);

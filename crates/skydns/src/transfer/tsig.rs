@@ -308,7 +308,7 @@ impl TsigSession {
             other: timing.other,
         };
 
-        // Each MAC covers the MAC before, so that no message can be left out or exchanged.
+        // Each MAC also covers the previous MAC, so that no message can be left out or exchanged.
         let mut octets = Vec::with_capacity(message.len() + 256);
         if let Some(previous) = &self.previous {
             append_counted(previous, &mut octets);

@@ -20,11 +20,11 @@ enum Takes {
 enum Counterpart {
     /// A line of the Corefile.
     Line,
-    /// Nothing, and nothing is missing.
+    /// There is none, and none is needed.
     Unneeded,
-    /// A line, or what it does in any case, and how it differs.
+    /// A line, or something that `CoreDNS` does in any case. The text says how it differs.
     Different(&'static str),
-    /// Nothing, and why or what else helps.
+    /// There is none. The text says why, or what else helps.
     Missing(&'static str),
 }
 

@@ -1,7 +1,7 @@
 //! The keys `hosts` and `aliases` as plugins.
 //!
 //! Whole names in `hosts` are lines of the plugin `hosts`. Its wildcards match one label, so
-//! wildcards are templates. Aliases rewrite the query, and back in the answer.
+//! wildcards are templates. Aliases rewrite the name in the query, and back in the answer.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use dnsconfig::{AliasTarget, Config};
 
 use super::block::Block;
 
-/// Adds the aliases: the first rule that matches is the last.
+/// Adds the aliases. Of the rules that match, only the first is applied.
 pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
     let names = config.aliases.iter();
     let (wildcards, listed): (Vec<_>, Vec<_>) =

@@ -39,7 +39,8 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // A group of its own, so that processes that the plugin starts can be killed with it.
+    // The plugin gets a process group of its own, so that the processes that it starts can be
+    // killed with it.
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let group = ProcessGroup::of(&child);
     let stdout = child.stdout.take();

@@ -352,7 +352,7 @@ fn no_address_of_family(
     key: &ObjectKey,
     service: &ShownService,
 ) -> CodedNote {
-    // With several types asked, no family can be blamed.
+    // For several types, the reason cannot name one family.
     let family = match candidate.answers.as_slice() {
         [answer] if answer.qtype == "A" => "IPv4",
         [answer] if answer.qtype == "AAAA" => "IPv6",

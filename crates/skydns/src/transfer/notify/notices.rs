@@ -1,5 +1,5 @@
 //! The notifications of one secondary: the zones it must learn of, and when each message is sent.
-//! No input or output.
+//! This module has no input or output.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ struct ZoneNotice {
     /// The number of messages since the attempts began; a change during the attempts does not begin
     /// them anew.
     sent: usize,
-    /// Time of the next message, or of giving up; `None` if the secondary has responded, or has not
-    /// for too long.
+    /// Time of the next message, or of giving up; `None` once the secondary has responded, or has
+    /// been silent for too long.
     due: Option<Instant>,
     last_sent: Option<Instant>,
     /// Whether the last response was an error.
