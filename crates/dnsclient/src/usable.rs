@@ -6,8 +6,8 @@ use hickory_proto::rr::{Name, RecordType};
 use crate::{DnsAnswer, rcode_name};
 
 impl DnsAnswer {
-    /// Whether the server answers the query: with neither SERVFAIL nor REFUSED. A name that does not
-    /// exist is an answer, too.
+    /// Whether the answer is usable: its RCODE is neither SERVFAIL nor REFUSED. NXDOMAIN is usable,
+    /// too.
     pub fn is_usable(&self) -> bool {
         let rcode = self.message.metadata.response_code;
         !matches!(rcode, ResponseCode::ServFail | ResponseCode::Refused)

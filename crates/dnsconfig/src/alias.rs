@@ -73,8 +73,8 @@ impl AliasTarget {
             return Some(Self::Name(name));
         }
         let (first, rest) = name.split_once('.')?;
-        // Two labels could be either, so they are taken for a Service; a dot at the end tells a
-        // name.
+        // Two labels could be either, so they are taken for a Service. With a dot at the end, they
+        // are a name.
         let is_label = rfc1123::is_label(first) && rfc1123::is_label(rest);
         is_label.then(|| Self::Service {
             name: first.to_owned(),

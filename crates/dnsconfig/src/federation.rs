@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
         federations.insert(name.to_owned(), domain.to_owned());
     }
 
-    // Counted after repeated names have replaced each other.
+    // The federations are counted after repeated names have replaced each other.
     if federations.len() > MAX_FEDERATIONS {
         return Err(FederationError::TooMany(federations.len()));
     }

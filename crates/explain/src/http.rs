@@ -111,7 +111,7 @@ fn parse_query(query: &str) -> Result<ExplainQuery, ExplainRequestError> {
                 format = parse_format(&value)?;
                 continue;
             }
-            // If a mistyped one were ignored, the answer would be to another question.
+            // If a mistyped parameter were ignored, the answer would be to another question.
             other => return Err(ExplainRequestError::Parameter(shorten(other, 40))),
         };
         *parameter = value.into_owned();

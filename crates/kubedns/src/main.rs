@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // `tap` and `top`.
+    // These are the commands `tap` and `top`.
     if let Some(done) = querylog::run_command("kube-dns", std::env::args_os().skip(1)) {
         return done;
     }

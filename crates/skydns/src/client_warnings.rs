@@ -1,6 +1,6 @@
 //! A limit on the log lines that name a client over one of its limits.
 //!
-//! A client that is over a limit once is mostly over it many times a second.
+//! A client that is over a limit once is usually over it many times a second.
 
 use std::time::{Duration, Instant};
 

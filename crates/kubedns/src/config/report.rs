@@ -24,7 +24,7 @@ pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force
         .forward_loops
         .set(gauge_value(in_force.looping_servers));
 
-    // A counter only grows by differences.
+    // A counter can only be increased, so the difference is added.
     let counted = metrics.rejected.get();
     metrics
         .rejected

@@ -14,7 +14,7 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     set_objects(&counts, metrics);
     set_addresses(&counts, metrics);
 
-    // One line when the truncation begins; afterwards the gauge shows it.
+    // One line is logged when the truncation begins. Afterwards, the gauge shows it.
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,

@@ -1,5 +1,5 @@
-//! `--prefer-zone`: the topology zone whose addresses headless Services return. And the node of
-//! this process, which `--prefer-zone=auto` and `--pods=node` need.
+//! `--prefer-zone`: the topology zone whose addresses headless Services return. This module also
+//! finds the node of this process, which `--prefer-zone=auto` and `--pods=node` need.
 
 use std::str::FromStr;
 

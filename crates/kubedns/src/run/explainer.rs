@@ -49,7 +49,7 @@ pub(super) fn new(
         lost,
     };
 
-    // Explanations have the processor time of all pages together.
+    // Explanations and all other pages share their processor time.
     Explainer::new(
         Arc::clone(status.published()),
         index.published_objects(),

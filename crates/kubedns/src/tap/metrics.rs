@@ -50,7 +50,7 @@ impl Collector for TapMetrics {
             ("dropped", dropped),
         ] {
             let counter = self.records.with_label_values(&[result]);
-            // A counter only grows by differences.
+            // A counter can only be increased, so the difference is added.
             counter.inc_by(count.saturating_sub(counter.get()));
         }
 

@@ -1,7 +1,7 @@
 //! Kills of dnsmasq by the kernel, because of the memory limit of the container.
 //!
-//! The kernel sends SIGKILL, as anyone may. Only its own count tells the two apart: the control
-//! group of the container counts the processes that its memory limit has killed.
+//! The kernel sends SIGKILL, but so may anyone else. Only the count of the kernel tells the two
+//! apart: the control group of the container counts the processes that its memory limit has killed.
 
 use std::fs;
 use std::path::PathBuf;

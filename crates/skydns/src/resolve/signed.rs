@@ -89,7 +89,7 @@ fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
 }
 
 /// Signs the response that begins at `start` of `out`. The reply tells whether the response was
-/// truncated for it.
+/// truncated for the signature.
 pub(super) fn sign_reply(
     signer: ResponseSigner,
     start: usize,
