@@ -70,7 +70,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Without the initial objects.
+    /// Options without the initial objects.
     #[must_use]
     pub fn empty() -> Self {
         Self {

@@ -223,7 +223,7 @@ impl EtcdClient {
 
         let AuthToken { token } = serde_json::from_slice(&body).map_err(GatewayError::from)?;
         let mut token = HeaderValue::try_from(token).map_err(http::Error::from)?;
-        // Kept out of debug output.
+        // The token is kept out of debug output.
         token.set_sensitive(true);
         self.token = Some(token);
         Ok(())

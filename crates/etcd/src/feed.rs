@@ -356,7 +356,8 @@ impl<S: EtcdSink> EtcdFeed<S> {
             }
         }
 
-        // A clone, so that a frame that fails in the middle leaves the tree as it was.
+        // The changes go to a clone, so that a frame that fails in the middle leaves the tree as it
+        // was.
         let mut tree = self.tree.clone();
         self.apply_changes(&mut tree, response.events.into_iter())?;
         self.tree = tree;

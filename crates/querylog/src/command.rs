@@ -45,7 +45,7 @@ struct TapOptions {
     /// nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
-    /// follow the queries that dnsmasq receives, where it logs them
+    /// follow the queries that dnsmasq receives if it logs them
     #[arg(long)]
     dnsmasq: bool,
     #[command(flatten)]

@@ -170,7 +170,8 @@ impl<S: LineSource> TapReader<S> {
     async fn next_chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();
-            // Checked before the lines are taken: none that arrived until the end is lost.
+            // This is checked before the lines are taken, so that no line that arrived before the
+            // end is lost.
             let is_over = now >= self.end || self.stop.is_cancelled() || self.source.is_over();
 
             let mut chunk = self.take_lines();

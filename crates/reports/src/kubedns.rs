@@ -167,7 +167,7 @@ impl KubednsReport {
                 }
             }
             "kubedns_last_event_timestamp_seconds" => {
-                // Each kind of objects has a sample: the latest event of any kind counts.
+                // Each kind of objects has a sample, of which the latest is taken.
                 let latest = self.last_event.unwrap_or_default().max(sample.value);
                 self.last_event = Some(latest);
             }

@@ -81,7 +81,8 @@ impl NameOffsets {
             }
         })?;
 
-        // Only now: a record that does not fit leaves no name to point to.
+        // The names are kept only now, because a record that does not fit leaves no name to point
+        // to.
         self.insert_first(record.owner, start);
         self.insert_first(target.as_ref(), data_start);
         Ok(())

@@ -135,7 +135,7 @@ pub fn split_options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>
             return None;
         }
 
-        // Where the next option begins is unknown after one that is cut off.
+        // After an option that is cut off, it is unknown where the next one begins.
         let option = split_first_option(rest);
         rest = option.as_ref().map_or(&[], |option| option.rest);
         Some(option.map(|option| (option.code, option.octets)))

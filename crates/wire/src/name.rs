@@ -295,7 +295,7 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
         f.write_char('.')?;
     }
 
-    // The root has no label, but a dot.
+    // The root has no label, but its text is a dot.
     if any { Ok(()) } else { f.write_char('.') }
 }
 

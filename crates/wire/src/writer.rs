@@ -221,7 +221,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
 
         let mut at = 0;
         while let Some(&len) = whole.get(at).filter(|len| **len != 0) {
-            // From the left, so that the longest suffix is found first.
+            // The search begins at the left, so that the longest suffix is found first.
             let suffix = whole.get(at..).unwrap_or_default();
             if let Some(offset) = suffix_offset(question, suffix) {
                 self.push_octets(whole.get(..at).unwrap_or_default());
