@@ -368,7 +368,7 @@ struct CollectedLabel {
 
 fn headless_node(labels: BTreeMap<SmolStr, CollectedLabel>, base: Arc<[u8]>) -> ServiceNode {
     let count = labels.len();
-    // Preferred members come first, so that their number tells them from the others.
+    // Preferred members come first, so that their number is enough to tell them from the others.
     let (preferred, others): (Vec<_>, Vec<_>) = labels
         .into_iter()
         .partition(|(_, collected)| collected.is_preferred);

@@ -224,7 +224,7 @@ impl ConfigPublisher {
         }
         let in_force = self.inputs.compute(&self.flags, self.knowledge);
 
-        // Once for each edit, and not again when another input changes.
+        // An edit is reported once, and not again when another input changes.
         let is_edited = in_force.version != self.in_force.borrow().version;
         self.report(&in_force, is_edited);
         send_changed(&self.in_force, Arc::new(in_force));

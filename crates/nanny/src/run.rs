@@ -126,7 +126,7 @@ impl Nanny {
             stop.cancel();
             outcome
         };
-        // Both end when either does.
+        // Both end when one of them ends.
         let (supervised, joined) = tokio::join!(supervise, join_tasks);
 
         if let Some(directory) = self.directory.and_then(Arc::into_inner) {

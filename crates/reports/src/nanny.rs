@@ -178,7 +178,7 @@ pub struct PendingRoutes {
 impl NannyStatus {
     /// The status of a nanny that has just started.
     pub fn of_start(version: &str, commit: &str) -> Self {
-        // Null, not absent: every field of the nanny's own page is always present.
+        // These values are null, not absent: every field of the nanny's own page is always present.
         Self {
             version: Some(version.to_owned()),
             commit: Some(commit.to_owned()),

@@ -57,7 +57,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     {
         say(&format!("pages: {title}"));
         let read = Arc::new(AtomicU64::new(0));
-        // Dropped at the end of the row, which ends the readers.
+        // The set is dropped at the end of the row, which ends the readers.
         let mut readers = JoinSet::new();
         for _ in 0..page.map_or(0, |_| READERS) {
             readers.spawn(read_again_and_again(

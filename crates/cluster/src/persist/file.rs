@@ -33,7 +33,7 @@ pub fn load_snapshot(
     }
 
     let mut content = Vec::new();
-    // Bounded once more, because the file may have grown since.
+    // The read is bounded once more, because the file may have grown since.
     file.take(MAX_FILE)
         .read_to_end(&mut content)
         .map_err(unreadable)?;

@@ -65,7 +65,7 @@ impl ResolvConfFollower {
             return std::future::pending().await;
         }
 
-        // One watch for each file: any of them may become the newest.
+        // Each file has a watch, because any of them may become the newest.
         let mut watches = Vec::with_capacity(self.files.len());
         for path in &self.files {
             watches.push(PathWatch::new(path, self.period));

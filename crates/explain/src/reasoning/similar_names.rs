@@ -256,7 +256,7 @@ fn compare_service<'s>(
             let text = format!("differs by {}", letter_count_text(far));
             (1 + far, "similar_name", text)
         }
-        // Both parts differ: less likely than a difference in one of them.
+        // Both parts differ, which is less likely than a difference in one of them.
         (Some(far), Some(more)) => {
             let text = format!("differs by {}", letter_count_text(far + more));
             (3 + far + more, "similar_name", text)

@@ -159,7 +159,7 @@ impl OwnerFinder {
     /// order of `addresses`.
     pub(crate) async fn find_owners(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         let deadline = Instant::now() + self.timeout;
-        // One look-up at a time: the API server scans all pods for each.
+        // Look-ups run one at a time, because the API server scans all pods for each.
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let found = timeout_at(deadline, self.look_up_missing(addresses)).await;
             if let Err(failure) = found.unwrap_or(Err(RequestFailure::Silent(self.timeout))) {
