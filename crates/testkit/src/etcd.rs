@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::ports::free_port;
 use crate::process::{Process, Program};
 
-/// Timeout of a start and of a request. Long enough for a busy machine.
+/// Timeout of a start and of a request. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running etcd with its own data. etcd is killed when this value is dropped.

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Timeout of a request. Long enough for a busy machine.
+/// Timeout of a request. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An HTTP response.

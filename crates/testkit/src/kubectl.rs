@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Timeout of a run. Long enough for a busy machine.
+/// Timeout of a run. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `kubectl` for an API server without TLS.

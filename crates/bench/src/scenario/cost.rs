@@ -2,7 +2,7 @@
 //!
 //! Each round sends every kind of query to every server for a moment, so that other load on the
 //! machine affects all servers alike. Each result is divided by the result of a UDP echo server in
-//! the same round. The median of these ratios counts.
+//! the same round. The result is the median of these ratios.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //!
 //! All forwarders have the same upstream. Each measurement of names that are not cached queries new
 //! names, each once. The order of the forwarders alternates between rounds, and the median of the
-//! rounds counts.
+//! rounds is the result.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -161,7 +161,7 @@ async fn memory_of_cached_names(
 }
 
 /// Memory in KiB that the cache of `server` takes: what the same program has more than without a
-/// cache. dnsmasq reserves its cache at its start, so it does not grow. Where the program runs only
+/// cache. dnsmasq reserves its cache at its start, so it does not grow. If the program runs only
 /// once, it is what the names took.
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {

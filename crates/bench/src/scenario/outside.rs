@@ -32,7 +32,7 @@ const NAMES: usize = 1000;
 
 /// Measures queries for cluster names, first by themselves and then with hanging queries.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
-    say("outside: cluster names, then the same with 10,000 questions hanging");
+    say("outside: cluster names, then the same while 10,000 queries hang");
     let api = api::start_on_free_port(cluster)?;
     // The socket is bound but never read, so that no ICMP error reports an unreachable port.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))

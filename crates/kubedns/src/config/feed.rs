@@ -65,7 +65,7 @@ impl ConfigFeed {
     }
 
     fn flags(options: &Options) -> Self {
-        tracing::info!("configuration comes from the flags alone");
+        tracing::info!("configuration comes only from the flags");
         let config = Config {
             federations: options.federations.0.clone(),
             ..Config::default()
