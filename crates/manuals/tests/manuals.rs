@@ -179,7 +179,7 @@ fn check_offers(script: &Path, words: &[&str], command: &Command) {
     }
 }
 
-/// zsh takes the subcommand from the first word behind the program, also where the program has
+/// zsh takes the subcommand from the first word behind the program, even if the program has
 /// arguments of its own.
 #[test]
 fn zsh_reads_subcommand_first() {

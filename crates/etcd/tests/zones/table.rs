@@ -83,7 +83,7 @@ fn cases(table: &str) -> Vec<TableCase<'_>> {
     cases
 }
 
-/// A server with zones from etcd alone.
+/// A server that has only zones from etcd.
 pub(crate) struct Served(EtcdSnapshot);
 
 impl Served {

@@ -208,8 +208,8 @@ async fn snapshot_records_last_until_api_server() {
     kubedns.until_metric("kubedns_stale", 0.0).await;
 }
 
-/// Old records are better than none: where no other server answers at the DNS Service, a server
-/// with a snapshot file does not wait for the first lists.
+/// Old records are better than none: if no other server answers at the DNS Service, a server with a
+/// snapshot file does not wait for the first lists.
 #[tokio::test]
 async fn sole_server_with_snapshot_is_ready() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());

@@ -149,8 +149,8 @@ async fn transfer_needs_key_and_address() {
     }
 }
 
-/// RFC 8945, section 5.3: also the response to a query that waits for an upstream. dig checks the
-/// signature.
+/// The response to a query that waits for an upstream must also be signed (RFC 8945, section 5.3).
+/// dig checks the signature.
 #[tokio::test(flavor = "multi_thread")]
 async fn signed_external_query_gets_signed_response() {
     let cluster = cluster();

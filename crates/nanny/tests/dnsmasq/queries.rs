@@ -66,7 +66,7 @@ async fn refusal(status: SocketAddr) -> (u16, String) {
     (refused.status, String::from_utf8(refused.body).unwrap())
 }
 
-/// The refusal where dnsmasq does not log queries.
+/// The refusal if dnsmasq does not log queries.
 fn not_logged() -> (u16, String) {
     let text = "dnsmasq does not log queries, and a tap does not restart it: set queryLog in the ConfigMap, or start \
                 dnsmasq with --log-queries=extra\n";

@@ -107,7 +107,7 @@ async fn policy_permits_only_own_script() {
     }
 }
 
-/// In a pod with kubedns alone, the pages do not mention dnsmasq, and no check fails.
+/// In a pod with only kubedns, the pages do not mention dnsmasq, and no check fails.
 #[tokio::test]
 async fn pod_without_dnsmasq_is_well() {
     let kubedns = says("kubedns_synced 1\n").await;

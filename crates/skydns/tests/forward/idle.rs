@@ -13,7 +13,7 @@ use crate::clock::StoppedClock;
 use crate::support::{GOOD, Subject, good, refuses, servfail, unused_address};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Age of the last usable answer at which an upstream is probed. The tests look each second.
+/// Age of the last usable answer at which an upstream is probed. The tests call `look` each second.
 const IDLE: Duration = Duration::from_secs(4);
 /// Seconds after which a fault, or its end, must be known.
 const BOUND: u32 = 10;
@@ -51,7 +51,7 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     (upstream, switch)
 }
 
-/// Looks once, as kubedns does, whether the upstream has to be probed.
+/// Checks once, as kubedns does, whether the upstream has to be probed.
 fn look(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
@@ -59,7 +59,8 @@ fn look(subject: &Subject, address: SocketAddr) {
     subject.forwarder.probe_idle(&upstreams, IDLE);
 }
 
-/// Looks each second until the state of the upstream is `is_down`. Returns the number of seconds.
+/// Calls `look` each second until the state of the upstream is `is_down`. Returns the number of
+/// seconds.
 async fn seconds_until(
     subject: &Subject,
     address: SocketAddr,

@@ -25,7 +25,7 @@ fn records(endpoints: &[&str], zonal_names: bool) -> ServiceRecords {
             hostname: words.get(2).map(SmolStr::new),
             places: EndpointPlaces {
                 zone: zone.map(SmolStr::new),
-                // Hints do not count.
+                // Hints have no effect.
                 hinted_zones: OneOrMany::one("hinted".into()),
                 hinted_nodes: OneOrMany::default(),
             },
