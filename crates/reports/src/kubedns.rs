@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::exposition::{MetricSample, metric_samples};
+use crate::sidecar::ProbeResult;
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
 /// Bound of the upstreams in a report.
-const MAX_UPSTREAMS: usize = 10;
+const MAX_UPSTREAMS: usize = 32;
 
 /// The state of kubedns. Values that this version of kubedns does not export are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +50,7 @@ pub struct KubednsReport {
     pub cache_misses: Option<f64>,
     /// Queries of clients over `--client-qps` since kubedns started, which got REFUSED.
     pub rate_limited: Option<f64>,
-    /// The upstreams with the most queries, the busiest first.
+    /// The upstreams: those that a route uses first, and among them the busiest.
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
     pub routes: Vec<RouteServer>,
@@ -73,10 +74,22 @@ pub struct KubednsUpstream {
     pub requests: f64,
     /// Failed queries.
     pub errors: f64,
-    /// Mean latency of the responses of this upstream.
-    pub mean_ms: Option<f64>,
+    /// Responses of this upstream.
+    pub answers: f64,
+    /// Seconds that these responses took.
+    pub answer_seconds: f64,
     /// The TLS certificate of this upstream is trusted; `None` without TLS.
     pub trusted: Option<bool>,
+    /// What the counters above said over the last minutes, oldest first: empty in the metrics, known
+    /// to the sidecar, which reads them all the time.
+    pub history: Vec<ProbeResult>,
+}
+
+impl KubednsUpstream {
+    /// Mean latency of the responses; `None` before the first.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (self.answers > 0.0).then(|| self.answer_seconds / self.answers * 1000.0)
+    }
 }
 
 /// A server of a route; in JSON an array of the three.
@@ -107,21 +120,11 @@ impl From<RouteServer> for (String, String, bool) {
     }
 }
 
-/// Sums over the series of one upstream.
-#[derive(Default)]
-struct UpstreamSums {
-    requests: f64,
-    errors: f64,
-    seconds: f64,
-    answers: f64,
-    trusted: Option<bool>,
-}
-
 impl KubednsReport {
     /// Reads an exposition.
     pub fn from_metrics(text: &str) -> Self {
         let mut report = Self::default();
-        let mut upstreams: BTreeMap<String, UpstreamSums> = BTreeMap::new();
+        let mut upstreams: BTreeMap<String, KubednsUpstream> = BTreeMap::new();
 
         for sample in metric_samples(text) {
             report.add_sample(&sample);
@@ -131,8 +134,34 @@ impl KubednsReport {
         }
 
         // An upstream has several series, which are complete only now.
-        report.upstreams = busiest_upstreams(upstreams);
+        report.upstreams = report.busiest_upstreams(upstreams);
         report
+    }
+
+    /// The stub domains that an upstream serves, and `.` for all other names; none if it is in no
+    /// route.
+    pub fn routes_of(&self, address: &str) -> impl Iterator<Item = &RouteServer> {
+        let servers = self.routes.iter();
+        servers.filter(move |server| server.address == address)
+    }
+
+    fn busiest_upstreams(
+        &self,
+        upstreams: BTreeMap<String, KubednsUpstream>,
+    ) -> Vec<KubednsUpstream> {
+        let named = upstreams
+            .into_iter()
+            .map(|(address, upstream)| KubednsUpstream {
+                address,
+                ..upstream
+            });
+        let mut upstreams: Vec<KubednsUpstream> = named.collect();
+
+        // A busy server of before an edit must not hide the one that is asked now.
+        upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));
+        upstreams.sort_by_key(|upstream| self.routes_of(&upstream.address).next().is_none());
+        upstreams.truncate(MAX_UPSTREAMS);
+        upstreams
     }
 
     /// Whether watches of Services and of Endpoints or EndpointSlices are open. A kind without a
@@ -227,39 +256,17 @@ impl RouteServer {
     }
 }
 
-impl UpstreamSums {
+impl KubednsUpstream {
     fn add_sample(&mut self, sample: &MetricSample<'_>) {
         match sample.name {
             "kubedns_forward_requests_total" => self.requests += sample.value,
             "kubedns_forward_errors_total" => self.errors += sample.value,
             "kubedns_forward_tls_trusted" => self.trusted = Some(sample.is_set()),
-            "kubedns_forward_request_duration_seconds_sum" => self.seconds += sample.value,
+            "kubedns_forward_request_duration_seconds_sum" => self.answer_seconds += sample.value,
             "kubedns_forward_request_duration_seconds_count" => self.answers += sample.value,
             _ => {}
         }
     }
-
-    fn into_upstream(self, address: String) -> KubednsUpstream {
-        // An upstream that has never answered has no mean.
-        let mean_ms = (self.answers > 0.0).then(|| self.seconds / self.answers * 1000.0);
-        KubednsUpstream {
-            address,
-            requests: self.requests,
-            errors: self.errors,
-            mean_ms,
-            trusted: self.trusted,
-        }
-    }
-}
-
-fn busiest_upstreams(sums: BTreeMap<String, UpstreamSums>) -> Vec<KubednsUpstream> {
-    let mut upstreams: Vec<KubednsUpstream> = sums
-        .into_iter()
-        .map(|(address, sums)| sums.into_upstream(address))
-        .collect();
-    upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));
-    upstreams.truncate(MAX_UPSTREAMS);
-    upstreams
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl ProbeState {
 }
 
 /// One result, for the plot.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProbeResult {
     /// The time, in milliseconds since 1970.
@@ -257,6 +257,8 @@ pub struct DnsmasqUpstream {
     pub failures: u64,
     /// Queries to this upstream since dnsmasq started.
     pub queries: u64,
+    /// The last results, oldest first.
+    pub history: Vec<ProbeResult>,
 }
 
 /// The history of a container.

@@ -49,6 +49,7 @@ pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> DnsmasqUp
         probes: 9,
         failures: if error.is_empty() { 0 } else { 2 },
         queries: 17,
+        history: Vec::new(),
     }
 }
 

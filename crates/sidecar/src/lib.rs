@@ -9,6 +9,7 @@
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: the metrics of kubedns and the status of the nanny.
 //! * [`verdict`]: the faults of the pod, and how long they have lasted.
+//! * [`traffic`], [`upstream_history`]: what kubedns did over the last minutes.
 //! * [`status`], [`page`]: the overview for an operator.
 //!
 //! # Health checks without needless restarts
@@ -52,6 +53,7 @@ pub mod spec;
 mod status;
 mod time;
 mod traffic;
+mod upstream_history;
 mod upstreams;
 mod verdict;
 

@@ -92,7 +92,7 @@ fn explain_form() -> Markup {
 fn details(status: &SidecarStatus) -> Markup {
     html! {
         @if let Some(dnsmasq) = &status.dnsmasq { (upstreams::dnsmasq_section(status, dnsmasq)) }
-        (upstreams::kubedns_section(status.kubedns.known.as_ref()))
+        (upstreams::kubedns_section(status))
         section.cards aria-label="parts" {
             (card(status, PodPart::Kubedns, &facts::kubedns_lines(status)))
             @if let Some(dnsmasq) = &status.dnsmasq {
@@ -103,7 +103,8 @@ fn details(status: &SidecarStatus) -> Markup {
         section aria-label="probes" {
             h2 { "Probes" }
             @if status.probes.is_empty() { p { "No --probe is given." } }
-            @let axes = plot::PlotAxes::of_probes(&status.probes, status.time);
+            @let histories = status.probes.iter().map(|probe| probe.history.as_slice());
+            @let axes = plot::PlotAxes::of_histories(histories, status.time);
             div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
         }
         @if status.dnsmasq.is_some() { (configuration::section(status)) }

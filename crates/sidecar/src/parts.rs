@@ -17,6 +17,7 @@ use crate::peers::ReportPeers;
 use crate::probe::{Probe, probed_part};
 use crate::spec::ProbeSpec;
 use crate::traffic::TrafficHistory;
+use crate::upstream_history::UpstreamHistories;
 use crate::upstreams::{ProbeSettings, UpstreamProbes};
 use crate::verdict::Verdicts;
 
@@ -42,6 +43,7 @@ pub(crate) struct Parts {
     pub(crate) containers: ContainerHistories,
     pub(crate) limited_clients: LimitedClients,
     pub(crate) traffic: TrafficHistory,
+    pub(crate) upstream_histories: UpstreamHistories,
     pub(crate) verdicts: Verdicts,
 }
 
@@ -93,6 +95,7 @@ impl Parts {
             containers: ContainerHistories::default(),
             limited_clients: LimitedClients::default(),
             traffic: TrafficHistory::default(),
+            upstream_histories: UpstreamHistories::default(),
             verdicts,
         })
     }

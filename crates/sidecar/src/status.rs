@@ -24,7 +24,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         }
     };
     // All are read at the same time: each may take until its timeout.
-    let (kubedns, nanny, top) = tokio::join!(
+    let (mut kubedns, nanny, top) = tokio::join!(
         parts.peers.kubedns.report(),
         parts.peers.nanny.report(),
         top
@@ -39,6 +39,9 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         .limited_clients
         .update(kubedns.known.as_ref(), Now::read());
     let dnsmasq = parts.dnsmasq.as_ref().map(dnsmasq_report);
+    if let Some(kubedns) = &mut kubedns.known {
+        parts.upstream_histories.update(kubedns, Now::read());
+    }
     let traffic = parts
         .traffic
         .update(kubedns.known.as_ref(), dnsmasq.as_ref(), Now::read());

@@ -42,19 +42,28 @@ kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0
         (kubedns.last_event, kubedns.requests),
         (Some(150.5), Some(15.0))
     );
-    let upstream = |address: &str, requests, errors, mean_ms, trusted| KubednsUpstream {
-        address: address.to_owned(),
-        requests,
-        errors,
-        mean_ms,
-        trusted,
-    };
+    let upstreams = kubedns.upstreams.iter().map(|upstream| {
+        let KubednsUpstream {
+            address,
+            requests,
+            errors,
+            trusted,
+            ..
+        } = upstream;
+        (
+            address.as_str(),
+            *requests,
+            *errors,
+            upstream.mean_ms(),
+            *trusted,
+        )
+    });
     let expected = [
-        upstream("192.0.2.2:53", 9.0, 2.0, None, None),
-        upstream("192.0.2.1:53", 4.0, 0.0, Some(5.0), None),
-        upstream("tls://192.0.2.3:853", 1.0, 0.0, None, Some(false)),
+        ("192.0.2.2:53", 9.0, 2.0, None, None),
+        ("192.0.2.1:53", 4.0, 0.0, Some(5.0), None),
+        ("tls://192.0.2.3:853", 1.0, 0.0, None, Some(false)),
     ];
-    assert_eq!(kubedns.upstreams, expected);
+    assert_eq!(upstreams.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -74,6 +83,17 @@ fn many_upstreams_are_bounded() {
     let upstreams = KubednsReport::from_metrics(&lines.join("\n")).upstreams;
     assert_eq!(upstreams.len(), MAX_UPSTREAMS);
     assert_eq!(upstreams[0].address, "999");
+}
+
+#[test]
+fn upstreams_in_use_come_first() {
+    let text = "kubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.1:53\"} 1\n\
+                kubedns_forward_requests_total{upstream=\"192.0.2.1:53\"} 0\n\
+                kubedns_forward_requests_total{upstream=\"192.0.2.2:53\"} 7\n\
+                kubedns_forward_requests_total{upstream=\"192.0.2.3:53\"} 9\n";
+    let upstreams = KubednsReport::from_metrics(text).upstreams;
+    let addresses: Vec<&str> = upstreams.iter().map(|up| up.address.as_str()).collect();
+    assert_eq!(addresses, ["192.0.2.1:53", "192.0.2.3:53", "192.0.2.2:53"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Values over the last minutes, as inline SVG: the latency of each probe, all with the same scale,
-//! and plots of some lines.
+//! the same in a cell of a table, and plots of some lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{ProbeResult, ProbeState, ProbeStatus};
@@ -16,15 +16,35 @@ const ABOVE: f64 = 8.0;
 
 /// The plot of a probe.
 pub(super) fn svg(probe: &ProbeStatus, axes: &PlotAxes) -> Markup {
+    let summary = summary(&probe.label, &probe.history, axes);
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary) {
+            (axes.grid())
+            (results(&probe.history, axes))
+        }
+    }
+}
+
+/// The same results in a cell of a table: without labels, and as flat as the style makes it.
+/// `label` names what was asked.
+pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -> Markup {
+    let (width, bottom) = (WIDTH - LEFT, HEIGHT - BELOW);
+    html! {
+        svg.small viewBox=(format!("{LEFT} 0 {width} {HEIGHT}")) preserveAspectRatio="none"
+            role="img" aria-label=(summary(label, history, axes)) {
+            path.grid d=(format!("M{LEFT} {bottom}H{WIDTH}")) {}
+            (results(history, axes))
+        }
+    }
+}
+
+fn results(history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
     // A failed probe has no latency: the line is broken there, and a mark takes its place.
     html! {
-        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, axes)) {
-            (axes.grid())
-            @for run in healthy_runs(&probe.history) { (line(run, axes)) }
-            @for point in failures(&probe.history) {
-                path.failed d=(format!("M{:.1} {ABOVE}V{bottom}", axes.x(point.at))) {}
-            }
+        @for run in healthy_runs(history) { (line(run, axes)) }
+        @for point in failures(history) {
+            path.failed d=(format!("M{:.1} {ABOVE}V{bottom}", axes.x(point.at))) {}
         }
     }
 }
@@ -68,25 +88,21 @@ fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
         points.push(format!("{x:.1},{y:.1}"));
     }
 
-    html! {
-        polyline class=(class) points=(points.join(" ")) {}
-        @if let [only] = run {
-            @let x = format!("{:.1}", axes.x(only.at));
-            @let y = format!("{:.1}", axes.y(only.latency_ms));
-            circle class=(class) cx=(x) cy=(y) r="1.5" {}
-        }
+    // A line to the same point is a dot, which a flat drawing does not flatten.
+    if let [only] = points.as_slice() {
+        points.push(only.clone());
     }
+    html! { polyline class=(class) points=(points.join(" ")) {} }
 }
 
 /// The text alternative of the plot.
-fn summary(probe: &ProbeStatus, axes: &PlotAxes) -> String {
+fn summary(label: &str, history: &[ProbeResult], axes: &PlotAxes) -> String {
     format!(
-        "latency of {} over the last {} minutes: {} probes, {} failed, {} at most",
-        probe.label,
+        "latency of {label} over the last {} minutes: {} results, {} failed, {} at most",
         axes.minutes(),
-        probe.history.len(),
-        failures(&probe.history).count(),
-        number(worst_latency(&probe.history), "ms")
+        history.len(),
+        failures(history).count(),
+        number(worst_latency(history), "ms")
     )
 }
 
@@ -123,13 +139,16 @@ pub(super) struct PlotAxes {
 }
 
 impl PlotAxes {
-    /// The axes that fit all probes; `now` in milliseconds since 1970.
-    pub(super) fn of_probes(probes: &[ProbeStatus], now: u64) -> Self {
+    /// The axes that fit all these results; `now` in milliseconds since 1970.
+    pub(super) fn of_histories<'h>(
+        histories: impl IntoIterator<Item = &'h [ProbeResult]>,
+        now: u64,
+    ) -> Self {
         let mut first = now;
         let mut worst: f64 = 0.0;
-        for probe in probes {
-            worst = worst.max(worst_latency(&probe.history));
-            if let Some(point) = probe.history.first() {
+        for history in histories {
+            worst = worst.max(worst_latency(history));
+            if let Some(point) = history.first() {
                 first = first.min(point.at);
             }
         }
@@ -170,6 +189,15 @@ impl PlotAxes {
     fn y(&self, latency: f64) -> f64 {
         let bottom = HEIGHT - BELOW;
         bottom - latency / self.top * (bottom - ABOVE)
+    }
+
+    /// The time and the values that the axes span, in words.
+    pub(super) fn extent(&self) -> String {
+        format!(
+            "last {} min, 0 to {}",
+            self.minutes(),
+            number(self.top, self.unit)
+        )
     }
 
     pub(super) fn minutes(&self) -> u64 {

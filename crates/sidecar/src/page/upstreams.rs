@@ -1,9 +1,14 @@
 //! The upstreams of dnsmasq and kubedns.
 
+use std::cmp::Reverse;
+
 use maud::{Markup, html};
 use reports::kubedns::{KubednsReport, KubednsUpstream};
-use reports::sidecar::{DnsmasqReport, DnsmasqUpstream, SidecarStatus, UpstreamCondition};
+use reports::sidecar::{
+    DnsmasqReport, DnsmasqUpstream, ProbeResult, SidecarStatus, UpstreamCondition,
+};
 
+use super::plot::{PlotAxes, small_svg};
 use super::text::{ago, number};
 
 /// The upstreams of dnsmasq, with their probes.
@@ -17,19 +22,32 @@ pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -
             h2 { "Upstreams of dnsmasq" }
             @if by_kubedns { p { "dnsmasq forwards everything else to kubedns, whose upstreams are below" } }
             @if upstreams.is_empty() { @if !by_kubedns { p { "none, or unknown" } } } @else {
-                table {
-                    tr {
-                        th { "address" } th { "for" } th { "state" }
-                        th.n { "latency" } th.n { "queries" } th.n { "failed probes" }
-                    }
-                    @for upstream in upstreams { (dnsmasq_row(upstream, status.time)) }
-                }
+                (dnsmasq_table(upstreams, status.time))
             }
         }
     }
 }
 
-fn dnsmasq_row(upstream: &DnsmasqUpstream, now: u64) -> Markup {
+/// The busiest upstreams first.
+fn dnsmasq_table(upstreams: &[DnsmasqUpstream], now: u64) -> Markup {
+    let mut upstreams: Vec<&DnsmasqUpstream> = upstreams.iter().collect();
+    upstreams.sort_by_key(|upstream| Reverse(upstream.queries));
+    let histories = upstreams.iter().map(|upstream| upstream.history.as_slice());
+    let axes = PlotAxes::of_histories(histories, now);
+
+    html! {
+        table {
+            tr {
+                th { "address" } th { "for" } th { "state" } th.n { "latency" }
+                th { (axes.extent()) }
+                th.n { "queries" } th.n { "failed probes" }
+            }
+            @for upstream in upstreams { (dnsmasq_row(upstream, &axes, now)) }
+        }
+    }
+}
+
+fn dnsmasq_row(upstream: &DnsmasqUpstream, axes: &PlotAxes, now: u64) -> Markup {
     let (class, words) = match upstream.condition {
         UpstreamCondition::Waiting => ("waiting", "\u{2026} not known yet"),
         UpstreamCondition::Answers => ("ok", "\u{2713} answers"),
@@ -47,6 +65,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, now: u64) -> Markup {
                 @if !upstream.error.is_empty() { code { (upstream.error) } }
             }
             td.n data-label="latency" { (latency(upstream.latency_ms)) }
+            (history_cell(&upstream.address, &upstream.history, axes))
             td.n data-label="queries" { (upstream.queries) }
             td.n data-label="failed probes" { (upstream.failures) " of " (upstream.probes) }
         }
@@ -61,55 +80,85 @@ fn served_names(upstream: &DnsmasqUpstream) -> String {
 
     let mut names = Vec::with_capacity(upstream.serves.len());
     for domain in &upstream.serves {
-        names.push(match domain.as_str() {
-            "." => "everything else",
-            domain => domain,
-        });
+        names.push(route_words(domain));
     }
     names.join(", ")
+}
+
+fn route_words(route: &str) -> &str {
+    match route {
+        "." => "everything else",
+        domain => domain.trim_end_matches('.'),
+    }
+}
+
+/// The results of the last minutes; an empty cell if nothing was asked.
+fn history_cell(address: &str, history: &[ProbeResult], axes: &PlotAxes) -> Markup {
+    html! {
+        td data-label=(axes.extent()) {
+            @if history.is_empty() { "-" } @else { (small_svg(address, history, axes)) }
+        }
+    }
 }
 
 fn latency(milliseconds: Option<f64>) -> String {
     milliseconds.map_or_else(|| "-".to_owned(), |milliseconds| number(milliseconds, "ms"))
 }
 
-/// The busiest upstreams of kubedns, from its metrics.
-pub(super) fn kubedns_section(kubedns: Option<&KubednsReport>) -> Markup {
+/// The upstreams of kubedns, from its metrics.
+pub(super) fn kubedns_section(status: &SidecarStatus) -> Markup {
+    let kubedns = status.kubedns.known.as_ref();
     html! {
         section aria-label="upstreams of kubedns" {
             h2 { "Upstreams of kubedns" }
             @match kubedns {
-                Some(kubedns) if !kubedns.upstreams.is_empty() => (kubedns_table(kubedns)),
+                Some(kubedns) if !kubedns.upstreams.is_empty() => (kubedns_table(kubedns, status.time)),
                 _ => p { "none asked, or unknown" },
             }
         }
     }
 }
 
-fn kubedns_table(kubedns: &KubednsReport) -> Markup {
+fn kubedns_table(kubedns: &KubednsReport, now: u64) -> Markup {
+    let upstreams = kubedns.upstreams.iter();
+    let axes = PlotAxes::of_histories(upstreams.map(|upstream| upstream.history.as_slice()), now);
+
     html! {
         table {
-            tr { th { "address" } th { "state" } th.n { "queries" } th.n { "errors" } th.n { "mean" } }
+            tr {
+                th { "address" } th { "for" } th { "state" } th.n { "mean" }
+                th { (axes.extent()) }
+                th.n { "queries" } th.n { "errors" }
+            }
             @for upstream in &kubedns.upstreams {
                 tr {
                     td data-label="address" { (upstream.address) }
+                    td data-label="for" { (names_by_kubedns(kubedns, upstream)) }
                     (state_cell(kubedns, upstream))
+                    td.n data-label="mean" { (latency(upstream.mean_ms())) }
+                    (history_cell(&upstream.address, &upstream.history, &axes))
                     td.n data-label="queries" { (number(upstream.requests, "")) }
                     td.n data-label="errors" { (number(upstream.errors, "")) }
-                    td.n data-label="mean" { (latency(upstream.mean_ms)) }
                 }
             }
         }
     }
 }
 
+fn names_by_kubedns(kubedns: &KubednsReport, upstream: &KubednsUpstream) -> String {
+    let routes = kubedns.routes_of(&upstream.address);
+    let names: Vec<&str> = routes.map(|server| route_words(&server.route)).collect();
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
 fn state_cell(kubedns: &KubednsReport, upstream: &KubednsUpstream) -> Markup {
     // The state of a server is the same in all its routes.
-    let is_up = kubedns
-        .routes
-        .iter()
-        .find(|server| server.address == upstream.address)
-        .map(|server| server.is_up);
+    let mut routes = kubedns.routes_of(&upstream.address);
+    let is_up = routes.next().map(|server| server.is_up);
 
     let (class, words) = match (upstream.trusted, is_up) {
         (Some(false), _) => (

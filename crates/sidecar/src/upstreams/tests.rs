@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use reports::sidecar::{ProbeResult, ProbeState};
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream as Server};
 use wire::Transport;
 
+use super::upstream::MAX_HISTORY;
 use super::*;
 
 /// A dnsmasq that lists scripted upstreams, and the probes of these upstreams.
@@ -177,6 +179,20 @@ async fn query_depends_on_served_names() {
 }
 
 #[tokio::test]
+async fn history_has_last_results() {
+    let server = answering("NXDOMAIN").await;
+    let lab = Lab::of_upstream(server.addr()).await;
+    let rounds = u32::try_from(MAX_HISTORY).unwrap() + 5;
+    lab.rounds(rounds).await;
+
+    let history = lab.upstreams.status().remove(0).history;
+    assert_eq!(history.len(), MAX_HISTORY);
+    let is_answer =
+        |result: &ProbeResult| result.state == ProbeState::Ok && result.latency_ms > 0.0;
+    assert!(history.iter().all(is_answer), "{history:?}");
+}
+
+#[tokio::test]
 async fn failed_probe_is_repeated_at_once() {
     let silent = Server::start(|_: &Asked| Reaction::silence()).await;
     let servfail = answering("SERVFAIL").await;
@@ -197,6 +213,9 @@ async fn failed_probe_is_repeated_at_once() {
             lab.exported(server),
             [errors, "probes_total{} 2".to_owned()]
         );
+        let history = lab.upstreams.status().remove(0).history;
+        let states = history.iter().map(|result| result.state);
+        assert_eq!(states.collect::<Vec<_>>(), [ProbeState::Failed; 2]);
         let has_answered = lab.upstreams.status()[0].has_answered;
         assert!(!has_answered);
     }

@@ -1,16 +1,17 @@
 //! State of one upstream.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use reports::sidecar::{DnsmasqUpstream, UpstreamCondition};
+use reports::sidecar::{DnsmasqUpstream, ProbeResult, ProbeState, UpstreamCondition};
 
 use super::metrics::UpstreamSeries;
 use super::probe::{ProbeOutcome, UpstreamProbe, UsableAnswer};
 use super::purpose::UpstreamPurpose;
 use super::trouble::UpstreamTrouble;
 use crate::monotonic::Monotonic;
-use crate::time::{Now, milliseconds};
+use crate::time::{Now, millis, milliseconds};
 
 /// Failures in a row that change the condition. A single lost packet does not change the condition.
 const FAILURES_IN_A_ROW: u32 = 2;
@@ -20,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of each query to another upstream: long enough for a resolver that answers SERVFAIL after
 /// its own timeouts.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Limit of results kept for the plot: ten minutes at the default interval of five seconds.
+pub(super) const MAX_HISTORY: usize = 120;
 
 /// State of one upstream.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(super) struct ProbedUpstream {
     since: Instant,
     failures_in_a_row: u32,
     queries: Monotonic,
+    /// The last results, newest last; bounded.
+    history: VecDeque<ProbeResult>,
     series: UpstreamSeries,
 }
 
@@ -51,6 +57,7 @@ impl ProbedUpstream {
             since: Instant::now(),
             failures_in_a_row: 0,
             queries: Monotonic::default(),
+            history: VecDeque::new(),
             series,
         }
     }
@@ -59,6 +66,7 @@ impl ProbedUpstream {
     pub(super) fn status_at(&self, now: Now) -> DnsmasqUpstream {
         DnsmasqUpstream {
             since: now.millis_of(self.since),
+            history: self.history.iter().copied().collect(),
             ..self.status.clone()
         }
     }
@@ -94,6 +102,7 @@ impl ProbedUpstream {
     pub(super) fn record(&mut self, outcome: ProbeOutcome, now: Now) -> bool {
         self.status.probes += 1;
         self.series.count_probe(&outcome);
+        self.remember(&outcome, now);
         let is_failure = outcome.is_err();
         let condition = match outcome {
             Ok(answer) => self.record_answer(answer),
@@ -106,6 +115,22 @@ impl ProbedUpstream {
             self.since = now.clock;
         }
         is_failure && self.failures_in_a_row < FAILURES_IN_A_ROW
+    }
+
+    /// Adds the outcome to the history, without its oldest result if it is full.
+    fn remember(&mut self, outcome: &ProbeOutcome, now: Now) {
+        if self.history.len() == MAX_HISTORY {
+            self.history.pop_front();
+        }
+        let (state, latency) = match outcome {
+            Ok(answer) => (ProbeState::Ok, answer.latency),
+            Err(_) => (ProbeState::Failed, Duration::ZERO),
+        };
+        self.history.push_back(ProbeResult {
+            at: millis(now.time_of_day),
+            state,
+            latency_ms: milliseconds(latency),
+        });
     }
 
     fn record_answer(&mut self, answer: UsableAnswer) -> UpstreamCondition {

@@ -20,8 +20,8 @@ fn drawn(history: Vec<ProbeResult>, now: u64) -> String {
         history,
         ..probe(PodPart::Other, ProbeState::Ok, "")
     };
-    let probes = [probe];
-    svg(&probes[0], &PlotAxes::of_probes(&probes, now)).into_string()
+    let axes = PlotAxes::of_histories([probe.history.as_slice()], now);
+    svg(&probe, &axes).into_string()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn run_is_a_line_failure_a_bar() {
     assert_eq!(svg.matches("<path class=\"failed\"").count(), 1);
     assert!(
         svg.contains(
-            "aria-label=\"latency of it&lt; over the last 4 minutes: 5 probes, 1 failed, 3 ms at most\""
+            "aria-label=\"latency of it&lt; over the last 4 minutes: 5 results, 1 failed, 3 ms at most\""
         ),
         "{svg}"
     );

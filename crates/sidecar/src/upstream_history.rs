@@ -1,0 +1,200 @@
+//! Remembers how fast each upstream of kubedns answered over the last minutes.
+//!
+//! The latencies come from counters that the verdict reads every few seconds anyway. An upstream of
+//! dnsmasq has no such counters: its probes remember their results themselves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use reports::kubedns::{KubednsReport, KubednsUpstream};
+use reports::sidecar::{ProbeResult, ProbeState};
+
+use crate::time::Now;
+
+/// The number of remembered results of an upstream: ten minutes.
+const MAX_RESULTS: usize = 60;
+/// The minimum time between two results.
+const MIN_INTERVAL: Duration = Duration::from_millis(9_500);
+
+/// The results of each upstream since the sidecar's start.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamHistories {
+    known: Mutex<KnownHistories>,
+}
+
+#[derive(Debug, Default)]
+struct KnownHistories {
+    last_at: Option<Instant>,
+    /// By address; only upstreams of the last report, whose number is bounded.
+    histories: BTreeMap<String, UpstreamHistory>,
+}
+
+#[derive(Debug)]
+struct UpstreamHistory {
+    /// The counters of the last reading.
+    last: KubednsUpstream,
+    results: VecDeque<(Instant, ProbeResult)>,
+}
+
+impl UpstreamHistories {
+    /// Adds the newest counters, if the last ones are old enough, and fills in the histories.
+    pub(crate) fn update(&self, kubedns: &mut KubednsReport, now: Now) {
+        let mut known = self.known.lock();
+        let is_due = known
+            .last_at
+            .is_none_or(|last| now.age(last) >= MIN_INTERVAL);
+        if is_due {
+            known.last_at = Some(now.clock);
+            known.add_readings(&kubedns.upstreams, now);
+        }
+
+        for upstream in &mut kubedns.upstreams {
+            if let Some(history) = known.histories.get(&upstream.address) {
+                upstream.history = history.at(now);
+            }
+        }
+    }
+}
+
+impl KnownHistories {
+    fn add_readings(&mut self, upstreams: &[KubednsUpstream], now: Now) {
+        let mut before = std::mem::take(&mut self.histories);
+
+        for upstream in upstreams {
+            let history = match before.remove(&upstream.address) {
+                Some(history) => history.with_reading(upstream, now),
+                None => UpstreamHistory {
+                    last: upstream.clone(),
+                    results: VecDeque::new(),
+                },
+            };
+            self.histories.insert(upstream.address.clone(), history);
+        }
+    }
+}
+
+impl UpstreamHistory {
+    fn with_reading(mut self, upstream: &KubednsUpstream, now: Now) -> Self {
+        let before = std::mem::replace(&mut self.last, upstream.clone());
+        if self.results.len() == MAX_RESULTS {
+            self.results.pop_front();
+        }
+        self.results
+            .push_back((now.clock, result_between(&before, upstream)));
+        self
+    }
+
+    fn at(&self, now: Now) -> Vec<ProbeResult> {
+        let results = self.results.iter();
+        results
+            .map(|(at, result)| ProbeResult {
+                at: now.millis_of(*at),
+                ..*result
+            })
+            .collect()
+    }
+}
+
+/// What the upstream did between two readings. Without a usable answer it failed, if a query failed;
+/// otherwise nobody asked it, or the counters began again at zero.
+fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeResult {
+    let responses = KubednsUpstream {
+        answers: after.answers - before.answers,
+        answer_seconds: after.answer_seconds - before.answer_seconds,
+        ..KubednsUpstream::default()
+    };
+    let errors = after.errors - before.errors;
+    let queries = after.requests - before.requests;
+
+    let state = if queries < 0.0 || errors < 0.0 {
+        ProbeState::Waiting
+    } else if errors > 0.0 && errors >= queries {
+        ProbeState::Failed
+    } else if responses.answers > 0.0 {
+        ProbeState::Ok
+    } else {
+        ProbeState::Waiting
+    };
+    let latency_ms = match state {
+        ProbeState::Ok => responses.mean_ms().unwrap_or_default(),
+        _ => 0.0,
+    };
+    ProbeResult {
+        at: 0,
+        state,
+        latency_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The counters of an upstream: queries, errors, responses and their seconds.
+    fn counters(requests: f64, errors: f64, answers: f64, answer_seconds: f64) -> KubednsReport {
+        let upstream = KubednsUpstream {
+            address: "192.0.2.1:53".to_owned(),
+            requests,
+            errors,
+            answers,
+            answer_seconds,
+            ..KubednsUpstream::default()
+        };
+        KubednsReport {
+            upstreams: vec![upstream],
+            ..KubednsReport::default()
+        }
+    }
+
+    fn history_after(
+        histories: &UpstreamHistories,
+        seconds: u64,
+        mut report: KubednsReport,
+    ) -> Vec<(ProbeState, f64)> {
+        histories.update(&mut report, Now::at(Duration::from_secs(seconds)));
+        let history = report.upstreams.first().map(|upstream| &upstream.history);
+        let results = history.into_iter().flatten();
+        results
+            .map(|result| (result.state, result.latency_ms))
+            .collect()
+    }
+
+    #[test]
+    fn history_follows_counters() {
+        let histories = UpstreamHistories::default();
+        let after = |seconds, report| history_after(&histories, seconds, report);
+
+        assert_eq!(after(0, counters(10.0, 0.0, 10.0, 1.0)), []);
+        let fast = (ProbeState::Ok, 62.5);
+        assert_eq!(after(10, counters(20.0, 0.0, 20.0, 1.625)), [fast]);
+        // A reader of the page adds no result.
+        assert_eq!(after(12, counters(21.0, 0.0, 21.0, 1.75)), [fast]);
+
+        let failed = (ProbeState::Failed, 0.0);
+        let silent = after(20, counters(24.0, 4.0, 20.0, 1.625));
+        assert_eq!(silent, [fast, failed]);
+        // Responses that are SERVFAIL are errors, too.
+        let servfail = after(30, counters(28.0, 8.0, 24.0, 1.625));
+        assert_eq!(servfail, [fast, failed, failed]);
+        let idle = (ProbeState::Waiting, 0.0);
+        let not_asked = after(40, counters(28.0, 8.0, 24.0, 1.625));
+        assert_eq!(not_asked, [fast, failed, failed, idle]);
+        let restarted = after(50, counters(2.0, 0.0, 2.0, 0.001));
+        assert_eq!(restarted.last(), Some(&idle));
+
+        after(60, KubednsReport::default());
+        let returned = after(70, counters(2.0, 0.0, 2.0, 0.001));
+        assert_eq!(returned, [], "an upstream that is new again");
+    }
+
+    #[test]
+    fn results_are_bounded() {
+        let histories = UpstreamHistories::default();
+        let mut count = 0;
+        for round in 0..200 {
+            count = history_after(&histories, 10 * round, counters(1.0, 0.0, 1.0, 0.1)).len();
+        }
+        assert_eq!(count, MAX_RESULTS);
+    }
+}
