@@ -17,13 +17,13 @@ use querylog::{LineSource, QueryLine};
 use skydns::Backend;
 use skydns::server::DnsServer;
 use skydns::tap::{QueryTap, TapRecord, TapWatch, WatchSettings};
-use skydns::top::TopQueries;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use warp::reply::Response;
 use warp::{Filter, Rejection};
 use wire::mnemonic::{rcode_name, type_name};
 use wire::name;
+use wire::top::TopQueries;
 
 use self::owners::ClientOwners;
 

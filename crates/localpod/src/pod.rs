@@ -227,7 +227,7 @@ impl Wiring<'_> {
     }
 
     /// The sidecar's arguments for dnsmasq. The probe queries `name`, unless kubedns is in front.
-    fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
+    fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 4] {
         // `localhost` is in /etc/hosts, so the dnsmasq behind kubedns needs no upstream to answer.
         let localhost = format!("localhost,{},A", self.probe_interval);
         let name = if self.is_direct() { &localhost } else { name };
@@ -239,6 +239,7 @@ impl Wiring<'_> {
                 "--nanny-status=http://127.0.0.1:{}/status",
                 self.ports.nanny
             ),
+            format!("--nanny-top=http://127.0.0.1:{}/top", self.ports.nanny),
         ]
     }
 

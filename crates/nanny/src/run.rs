@@ -330,14 +330,17 @@ impl NannyStart {
             return;
         };
 
-        let queries = queries.clone();
+        let (tapped, ranked) = (queries.clone(), queries.clone());
         let open_tap = move |request: &querylog::TapRequest| {
-            queries
+            tapped
                 .open_tap(request.filter.clone(), request.rate)
                 .map_err(|error| error.to_string())
         };
         let tap_page = querylog::serve::tap_route(open_tap, self.stop_tasks.clone());
+        let rank = move || std::future::ready(ranked.ranking().map_err(|error| error.to_string()));
+        let ranking_page = querylog::serve::top_route(rank);
         let pages = self.report.pages().or(tap_page).unify();
+        let pages = pages.or(ranking_page).unify();
 
         // The pages listen before dnsmasq starts. So whoever finds that dnsmasq answers finds the
         // pages, too.

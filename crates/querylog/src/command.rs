@@ -29,6 +29,9 @@ Ranks the clients and names with the most queries in the last minutes.
 
   top [--server http://127.0.0.1:8081] [--json]
 
+It connects to kubedns. Where dnsmasq is in front of kubedns, only the nanny sees the clients: --dnsmasq connects to it.
+That works while dnsmasq logs queries: with queryLog in the ConfigMap, or with --log-queries=extra among its arguments.
+
 ";
 /// Status port of kubedns in the manifests.
 const KUBEDNS_ADDRESS: &str = "http://127.0.0.1:8081";
@@ -57,9 +60,13 @@ struct TapOptions {
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TopOptions {
-    /// status port of kubedns
-    #[arg(long, value_name = "string", default_value = KUBEDNS_ADDRESS)]
+    /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the
+    /// nanny (default `http://127.0.0.1:10056`)
+    #[arg(long, value_name = "string", default_value = "")]
     server: String,
+    /// rank the queries that dnsmasq receives, where it logs them
+    #[arg(long)]
+    dnsmasq: bool,
     /// print the ranking as JSON
     #[arg(long)]
     json: bool,
@@ -108,7 +115,7 @@ fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
         Err(exit) => return exit.print(),
     };
 
-    match parse_authority(&name, options.server()) {
+    match parse_authority(&name, status_port(&options.server, options.dnsmasq)) {
         Ok(authority) => exit_code(&name, block_on(print_tap(authority, &options))),
         Err(exit) => exit.print(),
     }
@@ -122,16 +129,12 @@ fn parse_tap(name: &str, words: impl IntoIterator<Item = OsString>) -> Result<Ta
     Ok(options)
 }
 
-impl TapOptions {
-    /// The status port to follow.
-    fn server(&self) -> &str {
-        if !self.server.is_empty() {
-            &self.server
-        } else if self.dnsmasq {
-            NANNY_ADDRESS
-        } else {
-            KUBEDNS_ADDRESS
-        }
+/// The status port: the one given, that of the nanny, or that of kubedns.
+fn status_port(given: &str, dnsmasq: bool) -> &str {
+    match (given, dnsmasq) {
+        ("", true) => NANNY_ADDRESS,
+        ("", false) => KUBEDNS_ADDRESS,
+        (given, _) => given,
     }
 }
 
@@ -143,7 +146,7 @@ fn run_top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
         Err(exit) => return exit.print(),
     };
 
-    match parse_authority(&name, &options.server) {
+    match parse_authority(&name, status_port(&options.server, options.dnsmasq)) {
         Ok(authority) => exit_code(&name, block_on(print_ranking(authority, options.json))),
         Err(exit) => exit.print(),
     }

@@ -1,9 +1,15 @@
 //! Clients and names with the most queries: the JSON document that `GET /top` returns, and the same
 //! as text.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use wire::top::{TopRanking, TopRow};
+
+/// Rows of each table.
+pub const ROWS: usize = 20;
 
 /// The document of `/top`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,6 +83,26 @@ impl ClientOwner {
 }
 
 impl RankingDocument {
+    /// The document of a ranking, with the known owners of its clients.
+    pub fn new(found: &TopRanking, owners: &HashMap<IpAddr, ClientOwner>) -> Self {
+        let mut clients = Vec::with_capacity(found.clients.len());
+        for row in &found.clients {
+            let owner = owners.get(&row.key).cloned().unwrap_or_default();
+            clients.push(RankingRow::new(row, owner, found.queries));
+        }
+
+        Self {
+            seconds: found.time.as_secs(),
+            queries: found.queries,
+            samples: found.samples,
+            note: None,
+            clients,
+            names: name_rows(&found.names, found.queries),
+            nxdomain: name_rows(&found.nxdomain, found.missing),
+            servfail: name_rows(&found.servfail, found.failed),
+        }
+    }
+
     /// The tables with their titles.
     pub fn tables(&self) -> [(&'static str, &[RankingRow]); 4] {
         [
@@ -86,6 +112,12 @@ impl RankingDocument {
             ("SERVFAIL", &self.servfail),
         ]
     }
+}
+
+fn name_rows(found: &[TopRow<String>], all: u64) -> Vec<RankingRow> {
+    let rows = found.iter();
+    rows.map(|row| RankingRow::new(row, ClientOwner::default(), all))
+        .collect()
 }
 
 impl fmt::Display for RankingDocument {
@@ -120,6 +152,16 @@ impl fmt::Display for RankingDocument {
 }
 
 impl RankingRow {
+    #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
+    fn new<T: ToString>(row: &TopRow<T>, owner: ClientOwner, all: u64) -> Self {
+        Self {
+            key: row.key.to_string(),
+            owner,
+            queries: row.queries,
+            share: row.queries as f64 / all.max(1) as f64,
+        }
+    }
+
     /// Writes the row as a line of text.
     fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = self.share * 100.0;

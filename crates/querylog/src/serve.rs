@@ -2,7 +2,7 @@
 //! for each query.
 //!
 //! Requests from outside the pod get 403: not everybody who can reach the port may read the queries
-//! of pods. Requests through `kubectl exec` and `kubectl port-forward` come from within the pod. A
+//! of pods. The same holds for `GET /top`, the [ranking](crate::ranking). Requests through `kubectl exec` and `kubectl port-forward` come from within the pod. A
 //! tap changes no state: the source of lines is there, or the tap is rejected.
 
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use warp::http::{Method, StatusCode};
 use warp::reply::{Reply as _, Response};
 use warp::{Filter, Rejection};
 
+use crate::ranking::RankingDocument;
 use crate::{QueryLine, TapRequest};
 
 /// Maximum number of concurrent readers.
@@ -107,6 +108,33 @@ impl<S: LineSource, O: Fn(&TapRequest) -> Result<S, String>> TapHandler<O> {
             Err(error) => error_reply(StatusCode::SERVICE_UNAVAILABLE, &error),
         }
     }
+}
+
+/// The route `/top`. If `rank` fails, the reply is the error with status 503.
+pub fn top_route<F>(
+    rank: impl Fn() -> F + Clone + Send + Sync + 'static,
+) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static
+where
+    F: Future<Output = Result<RankingDocument, String>> + Send,
+{
+    daemon::http::exact_path("/top")
+        .and(warp::method())
+        .and(daemon::http::local_only())
+        .then(move |method: Method, local: Result<(), NotLocal>| {
+            let rank = rank.clone();
+            async move {
+                if method != Method::GET {
+                    return method_not_allowed();
+                }
+                if let Err(error) = local {
+                    return error_reply(StatusCode::FORBIDDEN, &error);
+                }
+                match rank().await {
+                    Ok(ranking) => daemon::http::json(StatusCode::OK, &ranking),
+                    Err(error) => error_reply(StatusCode::SERVICE_UNAVAILABLE, &error),
+                }
+            }
+        })
 }
 
 fn error_reply(status: StatusCode, why: &dyn std::fmt::Display) -> Response {

@@ -51,6 +51,9 @@ pub struct SidecarStatus {
     /// for them.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
+    /// The same of dnsmasq, where it logs its queries.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub dnsmasq_top: Option<Box<PeerReport<RankingDocument>>>,
 }
 
 /// The verdict on the pod.

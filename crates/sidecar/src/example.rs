@@ -98,6 +98,7 @@ pub(crate) fn good() -> SidecarStatus {
         kubedns: told(KubednsReport::from_metrics(kubedns)),
         nanny: told(NannyStatus::parse(nanny).unwrap()),
         top: None,
+        dnsmasq_top: None,
     }
 }
 

@@ -88,6 +88,13 @@ pub struct Options {
         default_value = "http://127.0.0.1:10056/status"
     )]
     pub nanny_status: String,
+    /// URL of /top of the nanny for the status page; empty for none
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "http://127.0.0.1:10056/top"
+    )]
+    pub nanny_top: String,
     /// http address to bind metrics server to
     #[arg(long, value_name = "string", default_value = "0.0.0.0")]
     pub prometheus_addr: String,

@@ -108,7 +108,7 @@ fn details(status: &SidecarStatus) -> Markup {
             div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
         }
         @if status.dnsmasq.is_some() { (configuration::section(status)) }
-        (top::section(status.top.as_deref()))
+        (top::section(status))
         p.when { (facts::sidecar_line(status)) }
     }
 }

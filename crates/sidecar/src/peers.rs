@@ -27,6 +27,8 @@ const FAILURE_FRESH: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct ReportPeers {
     pub(crate) top: ReportPeer<RankingDocument>,
+    /// Fails while dnsmasq does not log queries.
+    pub(crate) dnsmasq_top: ReportPeer<RankingDocument>,
     pub(crate) kubedns: ReportPeer<KubednsReport>,
     pub(crate) nanny: ReportPeer<NannyStatus>,
 }
@@ -43,30 +45,31 @@ pub(crate) struct ReportPeer<T> {
 impl ReportPeers {
     pub(crate) fn new(options: &Options) -> Self {
         // The nanny reports on dnsmasq only: without dnsmasq there is nothing to fetch.
-        let nanny_status = if options.dnsmasq().is_some() {
-            options.nanny_status.as_str()
-        } else {
-            ""
+        let (nanny_status, nanny_top) = match options.dnsmasq() {
+            Some(_) => (options.nanny_status.as_str(), options.nanny_top.as_str()),
+            None => ("", ""),
         };
 
         Self {
             top: ReportPeer::new(&options.kubedns_top, parse_ranking),
+            dnsmasq_top: ReportPeer::new(nanny_top, parse_ranking),
             ..Self::without_ranking(&options.kubedns_metrics, nanny_status)
         }
     }
 
-    /// Creates the peers without the ranking. The arguments are files or URLs; an empty argument
+    /// Creates the peers without the rankings. The arguments are files or URLs; an empty argument
     /// means none.
     pub(crate) fn without_ranking(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             top: ReportPeer::new("", parse_ranking),
+            dnsmasq_top: ReportPeer::new("", parse_ranking),
             kubedns: ReportPeer::new(kubedns_metrics, parse_metrics),
             nanny: ReportPeer::new(nanny_status, NannyStatus::parse),
         }
     }
 }
 
-/// Parses the top clients and names, from kubedns.
+/// Parses the top clients and names, from kubedns or the nanny.
 fn parse_ranking(text: &str) -> Result<RankingDocument, String> {
     serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}"))
 }

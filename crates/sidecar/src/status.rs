@@ -5,29 +5,26 @@
 
 use std::time::SystemTime;
 
-use reports::sidecar::{DnsmasqCounters, DnsmasqReport, PodVerdict, ProbeStatus, SidecarStatus};
+use querylog::ranking::RankingDocument;
+use reports::sidecar::{
+    DnsmasqCounters, DnsmasqReport, PeerReport, PodVerdict, ProbeStatus, SidecarStatus,
+};
 
 use crate::options::HealthMode;
 use crate::parts::{Dnsmasq, Parts};
+use crate::peers::ReportPeer;
 use crate::probe::Probe;
 use crate::time::{Now, millis, milliseconds};
 use crate::verdict;
 
-/// Builds the document; `top` is included only if `local`.
+/// Builds the document; the rankings are included only if `local`.
 pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
-    // A web page must not read the queries of pods through a port-forward.
-    let top = async {
-        if local {
-            Some(Box::new(parts.peers.top.report().await))
-        } else {
-            None
-        }
-    };
     // All are read at the same time: each may take until its timeout.
-    let (mut kubedns, nanny, top) = tokio::join!(
+    let (mut kubedns, nanny, top, dnsmasq_top) = tokio::join!(
         parts.peers.kubedns.report(),
         parts.peers.nanny.report(),
-        top
+        ranking_if(local, &parts.peers.top),
+        ranking_if(local, &parts.peers.dnsmasq_top),
     );
 
     let health = match parts.options.health {
@@ -39,12 +36,12 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         .limited_clients
         .update(kubedns.known.as_ref(), Now::read());
     let dnsmasq = parts.dnsmasq.as_ref().map(dnsmasq_report);
-    if let Some(kubedns) = &mut kubedns.known {
-        parts.upstream_histories.update(kubedns, Now::read());
-    }
     let traffic = parts
         .traffic
         .update(kubedns.known.as_ref(), dnsmasq.as_ref(), Now::read());
+    if let Some(kubedns) = &mut kubedns.known {
+        parts.upstream_histories.update(kubedns, Now::read());
+    }
     let probes = parts.probes.iter().map(|probe| probe_status(probe));
     let mut status = SidecarStatus {
         verdict: PodVerdict::default(),
@@ -64,6 +61,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         kubedns,
         nanny,
         top,
+        dnsmasq_top,
     };
 
     // The verdict is a function of everything else.
@@ -71,6 +69,19 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
     status.verdict = parts.verdicts.judge(faults, Now::read());
     parts.verdicts.export_upstreams(&status);
     status
+}
+
+/// The ranking for a `local` request: a web page must not read the queries of pods through a
+/// port-forward.
+async fn ranking_if(
+    local: bool,
+    peer: &ReportPeer<RankingDocument>,
+) -> Option<Box<PeerReport<RankingDocument>>> {
+    if local {
+        Some(Box::new(peer.report().await))
+    } else {
+        None
+    }
 }
 
 fn probe_status(probe: &Probe) -> ProbeStatus {

@@ -43,7 +43,6 @@ mod serial;
 pub mod server;
 pub mod tap;
 pub mod tcp;
-pub mod top;
 pub mod transfer;
 pub mod udp;
 

@@ -26,8 +26,8 @@ use crate::external::ExternalAnswers;
 use crate::forward::Forwarder;
 use crate::metrics::Shard;
 use crate::tap::{AnsweredQuery, QueryTap};
-use crate::top::{AnswerSampler, TopQueries};
 use crate::transfer::{ResponseSigner, ZoneTransfers};
+use wire::top::{AnswerSampler, TopQueries};
 use wire::{Query, Transport};
 
 mod ask;
@@ -302,7 +302,7 @@ impl<B: Backend> Resolver<B> {
         if let Some(mut sampler) = self.sampler.try_lock()
             && sampler.is_due()
         {
-            sampler.take_sample(answered, Instant::now());
+            sampler.take_sample(answered.sample(), Instant::now());
         }
         if self.tap.is_on() {
             self.tap.copy_to_watches(answered);

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use wire::top::TopQueries;
 
 use crate::backend::Backend;
 use crate::client_rates::ClientRate;
@@ -18,7 +19,6 @@ use crate::metrics::Metrics;
 use crate::resolve::Resolver;
 use crate::tap::QueryTap;
 use crate::tcp;
-use crate::top::TopQueries;
 use crate::transfer::ZoneTransfers;
 use crate::udp::{self, UdpSocket};
 

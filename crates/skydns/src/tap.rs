@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use wire::query_filter::QueryFilter;
+use wire::top::SampledAnswer;
 use wire::{Question, Transport, name::MAX_NAME, rcode};
 
 use crate::engine::Reply;
@@ -48,6 +49,15 @@ pub struct AnsweredQuery<'a> {
 }
 
 impl AnsweredQuery<'_> {
+    /// What the ranking of clients and names needs.
+    pub(crate) fn sample(&self) -> SampledAnswer<'_> {
+        SampledAnswer {
+            client: self.client.ip(),
+            name: self.name(),
+            rcode: self.reply.rcode,
+        }
+    }
+
     /// The query name in wire format; empty for a malformed query.
     pub(crate) fn name(&self) -> &[u8] {
         Question::read(self.query).map_or(&[], |(question, _)| question.name)

@@ -25,8 +25,8 @@ use crate::engine::Reply;
 use crate::metrics::{Shard, Took};
 use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::AnsweredQuery;
-use crate::top::AnswerSampler;
 use wire::Transport;
+use wire::top::AnswerSampler;
 
 /// Maximum number of datagrams that are received, answered and sent together.
 const BATCH: usize = 32;
@@ -234,7 +234,7 @@ impl<B: Backend> UdpWorker<B> {
     /// Passes an answered query to the tap, and to the ranking if the query is sampled.
     #[cold]
     fn publish_answer(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
-        self.sampler.take_sample(answered, now);
+        self.sampler.take_sample(answered.sample(), now);
         if self.resolver.tap().is_on() {
             self.resolver.tap().copy_to_watches(answered);
         }

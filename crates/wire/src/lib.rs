@@ -1,5 +1,6 @@
 //! DNS in octets and in text: names, questions, records and whole messages (RFC 1035, section 4;
-//! RFC 6891), mnemonics of types and RCODEs, addresses of servers, and filters of queries.
+//! RFC 6891), mnemonics of types and RCODEs, addresses of servers, filters of queries, and the
+//! clients and names with the most queries.
 //!
 //! The crate knows neither zones nor upstreams, and opens no socket. Parsing is safe for any octets:
 //! the parser does not panic, always ends, and allocates no more than the size of the message. The
@@ -23,6 +24,7 @@ pub mod rfc1123;
 mod server;
 mod shorten;
 pub mod text;
+pub mod top;
 mod transport;
 mod writer;
 

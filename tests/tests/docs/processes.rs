@@ -71,6 +71,7 @@ impl Alone {
                 "--prometheus-addr=127.0.0.1",
                 "--kubedns-metrics=",
                 "--nanny-status=",
+                "--nanny-top=",
             ]);
         Self::running(program, dns, metrics).await
     }

@@ -212,6 +212,10 @@ fn with_programs(text: &str, ports: &Ports) -> String {
             "dnsmasq-nanny tap",
             &format!("{nanny} tap --server={}", url(ports.nanny)),
         )
+        .replace(
+            "dnsmasq-nanny top",
+            &format!("{nanny} top --server={}", url(ports.nanny)),
+        )
         .replace("kubedns --foo", &format!("{kubedns} --foo"))
         .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
 }

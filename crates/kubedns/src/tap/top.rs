@@ -5,21 +5,17 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use daemon::http::NotLocal;
 use explain::DnsmasqTopology;
-use querylog::ranking::{ClientOwner, RankingDocument, RankingRow};
-use skydns::top::{self, TopQueries};
-use warp::http::{Method, StatusCode};
+use querylog::ranking::{ClientOwner, ROWS, RankingDocument, RankingRow};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
+use wire::top::TopQueries;
 
 use super::owners::ClientOwners;
 
-/// Rows of each table.
-const ROWS: usize = 20;
 /// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
-                        queryLog logs its clients";
+                        queryLog logs its clients, and top --dnsmasq counts them";
 
 /// The route `GET /top`.
 pub(crate) fn route(
@@ -33,13 +29,10 @@ pub(crate) fn route(
         owners,
     };
 
-    daemon::http::exact_path("/top")
-        .and(warp::method())
-        .and(daemon::http::local_only())
-        .then(move |method: Method, local: Result<(), NotLocal>| {
-            let page = page.clone();
-            async move { page.respond(&method, local).await }
-        })
+    querylog::serve::top_route(move || {
+        let page = page.clone();
+        async move { Ok(page.ranking().await) }
+    })
 }
 
 /// The sources of the document.
@@ -51,16 +44,6 @@ struct TopPage {
 }
 
 impl TopPage {
-    async fn respond(&self, method: &Method, local: Result<(), NotLocal>) -> Response {
-        if *method != Method::GET {
-            return querylog::serve::method_not_allowed();
-        }
-        match local {
-            Ok(()) => daemon::http::json(StatusCode::OK, &self.ranking().await),
-            Err(error) => daemon::http::plain_error(StatusCode::FORBIDDEN, format!("{error}\n")),
-        }
-    }
-
     async fn ranking(&self) -> RankingDocument {
         let found = self.top.ranking(ROWS);
         let in_front = self.topology.is_behind_dnsmasq();
@@ -70,10 +53,12 @@ impl TopPage {
         clients.retain(|client| !(in_front && client.is_loopback()));
         let owners = self.owners.find_owners(&clients).await;
 
-        let mut ranking = make_ranking(&found, in_front, &owners);
-        if let Some(node) = self.owners.only_node().filter(|_| !in_front) {
-            ranking.note = describe_foreign_clients(&ranking.clients, node, &owners);
-        }
+        let mut ranking = RankingDocument::new(&found, &owners);
+        ranking.note = match self.owners.only_node() {
+            _ if in_front => Some(IN_FRONT.to_owned()),
+            Some(node) => describe_foreign_clients(&ranking.clients, node, &owners),
+            None => None,
+        };
         ranking
     }
 }
@@ -106,46 +91,6 @@ fn describe_foreign_clients(
     ))
 }
 
-/// Makes the document.
-fn make_ranking(
-    found: &top::TopRanking,
-    in_front: bool,
-    owners: &HashMap<IpAddr, ClientOwner>,
-) -> RankingDocument {
-    let mut clients = Vec::new();
-    for row in &found.clients {
-        let owner = owners.get(&row.key).cloned().unwrap_or_default();
-        clients.push(make_row(row, owner, found.queries));
-    }
-
-    RankingDocument {
-        seconds: found.time.as_secs(),
-        queries: found.queries,
-        samples: found.samples,
-        note: in_front.then(|| IN_FRONT.to_owned()),
-        clients,
-        names: name_rows(&found.names, found.queries),
-        nxdomain: name_rows(&found.nxdomain, found.missing),
-        servfail: name_rows(&found.servfail, found.failed),
-    }
-}
-
-fn name_rows(found: &[top::TopRow<String>], all: u64) -> Vec<RankingRow> {
-    let rows = found.iter();
-    rows.map(|row| make_row(row, ClientOwner::default(), all))
-        .collect()
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
-fn make_row<T: ToString>(row: &top::TopRow<T>, owner: ClientOwner, all: u64) -> RankingRow {
-    RankingRow {
-        key: row.key.to_string(),
-        owner,
-        queries: row.queries,
-        share: row.queries as f64 / all.max(1) as f64,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -154,12 +99,13 @@ mod tests {
     use skydns::Zone;
     use treecache::Map;
     use wire::Name;
+    use wire::top::{TopRanking, TopRow};
 
     use super::*;
     use crate::tap::owners::add_namespaces;
 
-    fn row<K>(key: K, queries: u64) -> top::TopRow<K> {
-        top::TopRow { key, queries }
+    fn row<K>(key: K, queries: u64) -> TopRow<K> {
+        TopRow { key, queries }
     }
 
     #[test]
@@ -171,7 +117,7 @@ mod tests {
             pods.insert(address, Arc::from(["apps".into()]));
         }
         snapshot.pods = PodNames::Verified(pods);
-        let found = top::TopRanking {
+        let found = TopRanking {
             time: Duration::from_secs(150),
             queries: 200,
             samples: 100,
@@ -179,7 +125,7 @@ mod tests {
             clients: vec![row(client, 150), row(web, 40), row(nobody, 10)],
             names: vec![row("a.".to_owned(), 100)],
             nxdomain: vec![row("b.".to_owned(), 10)],
-            ..top::TopRanking::default()
+            ..TopRanking::default()
         };
         let pod = ClientOwner {
             pod: Some("web-0".to_owned()),
@@ -192,7 +138,7 @@ mod tests {
             (nobody, ClientOwner::default()),
         ]);
         add_namespaces(&mut owners, &[client, web, nobody], &snapshot);
-        let ranking = make_ranking(&found, false, &owners);
+        let ranking = RankingDocument::new(&found, &owners);
         let shown = |rows: &[RankingRow]| {
             rows.iter()
                 .map(|row| (row.key.clone(), row.owner.text(), row.share))
@@ -208,8 +154,6 @@ mod tests {
         assert_eq!(shown(&ranking.names), [("a.".to_owned(), None, 0.5)]);
         assert_eq!(shown(&ranking.nxdomain), [("b.".to_owned(), None, 0.25)]);
         assert_eq!((ranking.servfail, ranking.note), (vec![], None));
-        let behind = make_ranking(&found, true, &owners);
-        assert_eq!(behind.note.as_deref(), Some(IN_FRONT));
     }
 
     #[test]
@@ -232,17 +176,27 @@ mod tests {
             (vec![own, far, unknown, loopback], Some("25 % come")),
             (vec![far], Some("25 % come")),
         ] {
-            let found = top::TopRanking {
+            let found = TopRanking {
                 queries: 200,
                 clients: clients.iter().map(|client| row(*client, 50)).collect(),
-                ..top::TopRanking::default()
+                ..TopRanking::default()
             };
-            let ranking = make_ranking(&found, false, &owners);
+            let ranking = RankingDocument::new(&found, &owners);
             let note = describe_foreign_clients(&ranking.clients, "node-1", &owners);
             let begins = |text: &&str| note.as_deref().is_some_and(|note| note.starts_with(*text));
             assert_eq!(share.is_some(), note.is_some(), "{clients:?} {note:?}");
             assert_eq!(share.filter(begins), share, "{clients:?} {note:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn ranking_behind_dnsmasq_has_note() {
+        let page = TopPage {
+            top: Arc::default(),
+            topology: DnsmasqTopology::DropIn,
+            owners: ClientOwners::Unknown,
+        };
+        assert_eq!(page.ranking().await.note.as_deref(), Some(IN_FRONT));
     }
 
     #[tokio::test]

@@ -1,33 +1,39 @@
-//! The queries of dnsmasq's clients, for their followers: taps (`tap --dnsmasq`) and the query log.
+//! The queries of dnsmasq's clients, for their followers: taps (`tap --dnsmasq`) and the query log;
+//! and the clients and names with the most queries (`top --dnsmasq`).
 //!
 //! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the
 //! query log of the `ConfigMap` has dnsmasq restarted with `--log-queries=extra`. A tap follows the
-//! queries while they are logged anyway; otherwise it is rejected, because reading a page must not
-//! change anything. [`query_lines`] joins the log lines of a query. Each follower has a filter and
+//! queries while they are logged anyway, and the ranking counts them; otherwise both are rejected,
+//! because reading a page must not change anything. [`query_lines`] joins the log lines of a query. Each follower has a filter and
 //! a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
+use querylog::ranking::{ROWS, RankingDocument};
 use querylog::{LineSource, QueryLine};
 use tokio::sync::watch;
+use wire::Name;
 use wire::query_filter::QueryFilter;
+use wire::top::{AnswerSampler, SampledAnswer, TopQueries};
 
 use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
+/// Stands for the RCODE of a query without an answer; no answer has it.
+const NO_ANSWER: u16 = u16::MAX;
 /// Limit of lines that wait for a reader.
 const MAX_QUEUED: usize = 4096;
 
-/// The reason why there is no tap.
+/// The reason why there is no tap, and no ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "dnsmasq does not log queries, and a tap does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
+    "dnsmasq does not log queries, and reading them does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
      --log-queries=extra"
 )]
 pub(crate) struct QueriesNotLogged;
@@ -79,8 +85,41 @@ impl FollowerCounters {
 #[derive(Debug, Default)]
 struct FollowerState {
     joiner: QueryLineJoiner,
+    /// `None` while dnsmasq does not log queries.
+    ranking: Option<QueryRanking>,
     queues: Vec<FollowerQueue>,
     next_id: u64,
+}
+
+/// Counts the queries since dnsmasq has logged them.
+#[derive(Debug)]
+struct QueryRanking {
+    top: TopQueries,
+    sampler: AnswerSampler,
+}
+
+impl Default for QueryRanking {
+    fn default() -> Self {
+        let top = TopQueries::default();
+        let sampler = top.add_sampler();
+        Self { top, sampler }
+    }
+}
+
+impl QueryRanking {
+    fn count(&mut self, query: &LoggedQuery, now: Instant) {
+        if !self.sampler.is_due() {
+            return;
+        }
+        // dnsmasq logs malformed names, too; their clients count.
+        let name = Name::parse(&query.name).unwrap_or_default();
+        let answer = SampledAnswer {
+            client: query.client,
+            name: name.wire(),
+            rcode: query.rcode.unwrap_or(NO_ANSWER),
+        };
+        self.sampler.take_sample(answer, now);
+    }
 }
 
 /// The purpose of a follower.
@@ -133,7 +172,7 @@ impl FollowerQueue {
     }
 
     fn matches(&self, query: &LoggedQuery) -> bool {
-        let rcode = query.rcode.unwrap_or(u16::MAX);
+        let rcode = query.rcode.unwrap_or(NO_ANSWER);
         self.filter.matches_query(query.client, query.qtype, rcode)
             && self.filter.matches_name(query.name.as_bytes())
     }
@@ -142,8 +181,12 @@ impl FollowerQueue {
 impl QueryFollowers {
     /// No followers. With `always_logged`, the arguments of the user make dnsmasq log queries.
     pub(crate) fn new(metrics: &Metrics, always_logged: bool) -> Result<Self, MetricError> {
+        let state = FollowerState {
+            ranking: always_logged.then(QueryRanking::default),
+            ..FollowerState::default()
+        };
         Ok(Self(Arc::new(SharedFollowers {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             always_logged,
             wanted: watch::Sender::default(),
             counters: FollowerCounters::new(metrics)?,
@@ -159,13 +202,16 @@ impl QueryFollowers {
     /// Reads a line that dnsmasq logged.
     pub(crate) fn handle_line(&self, line: &str) {
         let mut state = self.0.state.lock();
-        if state.queues.is_empty() {
+        if state.queues.is_empty() && state.ranking.is_none() {
             return;
         }
 
-        let time = SystemTime::now();
+        let (now, time) = (Instant::now(), SystemTime::now());
         // A line may complete several queries: its own, and some that had no answer.
-        for query in state.joiner.join_line(line, Instant::now()) {
+        for query in state.joiner.join_line(line, now) {
+            if let Some(ranking) = &mut state.ranking {
+                ranking.count(&query, now);
+            }
             for queue in &mut state.queues {
                 queue.offer(&query, time, &self.0.counters);
             }
@@ -200,6 +246,21 @@ impl QueryFollowers {
         }
     }
 
+    /// The clients and names with the most queries.
+    ///
+    /// # Errors
+    ///
+    /// [`QueriesNotLogged`] if dnsmasq does not log queries.
+    pub(crate) fn ranking(&self) -> Result<RankingDocument, QueriesNotLogged> {
+        let state = self.0.state.lock();
+        let ranking = state.ranking.as_ref().ok_or(QueriesNotLogged)?;
+        // The nanny does not ask the API server, so it knows no pods.
+        Ok(RankingDocument::new(
+            &ranking.top.ranking(ROWS),
+            &HashMap::new(),
+        ))
+    }
+
     fn add_follower(&self, kind: FollowerKind, filter: QueryFilter, rate: u32) -> QueryReader {
         let mut state = self.0.state.lock();
         let id = state.next_id;
@@ -215,7 +276,7 @@ impl QueryFollowers {
             queued_in_second: 0,
         });
 
-        self.0.publish_followers(&state);
+        self.0.publish_followers(&mut state);
         QueryReader {
             id,
             shared: Arc::clone(&self.0),
@@ -229,10 +290,15 @@ impl SharedFollowers {
         self.always_logged || state.has_query_log()
     }
 
-    fn publish_followers(&self, state: &FollowerState) {
+    fn publish_followers(&self, state: &mut FollowerState) {
         let count = gauge_value(state.queues.len());
         self.counters.followers.set(count);
 
+        if self.is_logged(state) {
+            state.ranking.get_or_insert_default();
+        } else {
+            state.ranking = None;
+        }
         let wanted = !self.always_logged && state.has_query_log();
         self.wanted
             .send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
@@ -283,17 +349,18 @@ impl Drop for QueryReader {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.queues.retain(|queue| queue.id != self.id);
-        if state.queues.is_empty() {
-            // Without followers no line is joined, so these queries would stay.
+        self.shared.publish_followers(&mut state);
+        if state.queues.is_empty() && state.ranking.is_none() {
+            // Now no line is joined, so these queries would stay.
             state.joiner = QueryLineJoiner::default();
         }
-        self.shared.publish_followers(&state);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use querylog::TapRequest;
+    use querylog::ranking::RankingRow;
 
     use super::*;
 
@@ -345,9 +412,42 @@ mod tests {
         assert!(!*wanted.borrow(), "a tap does not keep dnsmasq logging");
     }
 
+    /// The key and the number of each row.
+    fn rows(rows: &[RankingRow]) -> Vec<(&str, u64)> {
+        rows.iter()
+            .map(|row| (row.key.as_str(), row.queries))
+            .collect()
+    }
+
+    #[test]
+    fn ranking_counts_logged_queries() {
+        let queries = queries();
+        ask(&queries, 1, "a.test");
+        assert_eq!(queries.ranking(), Err(QueriesNotLogged));
+
+        // The log has other queries than the ranking, which counts all.
+        let log = query_log(&queries, "name=b.test");
+        ask(&queries, 2, "a.test");
+        ask(&queries, 3, "a.test");
+        ask(&queries, 4, "b.test");
+        queries.handle_line("5 10.0.0.2/1 query[A] a..test from 10.0.0.2");
+        queries.handle_line("5 10.0.0.2/1 config a..test is 192.0.2.1");
+
+        let ranking = queries.ranking().unwrap();
+        assert_eq!(rows(&ranking.clients), [("10.0.0.1", 3), ("10.0.0.2", 1)]);
+        let names = [("a.test.", 2), (".", 1), ("b.test.", 1)];
+        assert_eq!(rows(&ranking.names), names);
+        assert_eq!(rows(&ranking.nxdomain), [("a.test.", 2), ("b.test.", 1)]);
+        drop(log);
+        assert_eq!(queries.ranking(), Err(QueriesNotLogged));
+    }
+
     #[test]
     fn arguments_that_log_need_no_restart() {
         let queries = QueryFollowers::new(&Metrics::new("nanny").unwrap(), true).unwrap();
+        ask(&queries, 1, "a.test");
+        let ranking = queries.ranking().unwrap();
+        assert_eq!(rows(&ranking.clients), [("10.0.0.1", 1)]);
         let wanted = queries.logging_wanted();
         let followed = tap(&queries, "").unwrap();
         let _log = query_log(&queries, "");

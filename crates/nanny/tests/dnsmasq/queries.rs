@@ -6,6 +6,7 @@ use std::time::Duration;
 use daemon::http::{StreamingPage, get_streaming};
 use nix::sys::signal::Signal;
 use querylog::QueryLine;
+use querylog::ranking::{RankingDocument, RankingRow};
 use serde_json::Value;
 use testkit::client::TcpConnection;
 use testkit::query::Query;
@@ -66,9 +67,14 @@ async fn refusal(status: SocketAddr) -> (u16, String) {
     (refused.status, String::from_utf8(refused.body).unwrap())
 }
 
+async fn ranking(status: SocketAddr) -> RankingDocument {
+    let page = http::get(status, "/top").await.unwrap();
+    serde_json::from_str(&page.body).unwrap()
+}
+
 /// The refusal if dnsmasq does not log queries.
 fn not_logged() -> (u16, String) {
-    let text = "dnsmasq does not log queries, and a tap does not restart it: set queryLog in the ConfigMap, or start \
+    let text = "dnsmasq does not log queries, and reading them does not restart it: set queryLog in the ConfigMap, or start \
                 dnsmasq with --log-queries=extra\n";
     (503, text.to_owned())
 }
@@ -88,7 +94,7 @@ async fn get_of_any_page_restarts_nothing() {
         let process = rig.dnsmasq();
 
         assert_eq!(refusal(status).await, not_logged());
-        for page in ["/status", "/healthz", "/metrics", "/tap?seconds=1"] {
+        for page in ["/status", "/healthz", "/metrics", "/tap?seconds=1", "/top"] {
             http::get(status, page).await.unwrap();
         }
 
@@ -122,6 +128,22 @@ async fn tap_follows_queries_of_query_log() {
             format!("127.0.0.1 {name}. A {rcode}")
         );
     }
+
+    // The ranking counts also what the filters leave out.
+    rig.resolve("other.test").await;
+    eventually(PATIENCE, || async {
+        let ranking = ranking(status).await;
+        let queries_of = |rows: &[RankingRow], name: &str| {
+            let mut rows = rows.iter();
+            rows.find(|row| row.key == name).map(|row| row.queries)
+        };
+        let is_complete = queries_of(&ranking.names, "www.example.test.") == Some(2)
+            && queries_of(&ranking.names, "other.test.") == Some(1)
+            && queries_of(&ranking.nxdomain, "no.example.test.") == Some(1)
+            && queries_of(&ranking.clients, "127.0.0.1").is_some();
+        is_complete.then_some(()).ok_or(format!("{ranking:?}"))
+    })
+    .await;
 
     // The edit restarts dnsmasq, and the tap ends rather than show nothing.
     rig.forward_to(&upstream);

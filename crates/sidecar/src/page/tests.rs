@@ -435,14 +435,29 @@ fn ranking_is_shown_within_pod() {
         nxdomain: vec![row("<b>.example.", ClientOwner::default())],
         ..RankingDocument::default()
     };
+    let in_front = RankingDocument {
+        note: None,
+        clients: vec![row("10.244.0.9", ClientOwner::default())],
+        ..ranking.clone()
+    };
+    let not_logged = page(&SidecarStatus {
+        top: Some(Box::new(told(ranking.clone()))),
+        dnsmasq_top: Some(Box::new(unknown("http://127.0.0.1/", "answered 503"))),
+        ..good()
+    });
+    assert!(!words(&not_logged).contains("503"), "{not_logged}");
+
     let page = page(&SidecarStatus {
         top: Some(Box::new(told(ranking))),
+        dnsmasq_top: Some(Box::new(told(in_front))),
         ..good()
     });
     says(
         &page,
         &[
-            "About 40 queries of kubedns in the last 150 s, estimated. dnsmasq stands in front.",
+            "About 40 queries to kubedns in the last 150 s, estimated. dnsmasq stands in front.",
+            "Who asks most About 40 queries to dnsmasq in the last 150 s, estimated. \
+             clients share queries 10.244.0.9 75.0 % 30",
             "clients share queries 10.244.0.7 pod apps/web-0 on &lt;n&gt; 75.0 % 30",
             "NXDOMAIN share queries &lt;b&gt;.example. 75.0 % 30",
         ],

@@ -2,30 +2,42 @@
 
 use maud::{Markup, html};
 use querylog::ranking::{RankingDocument, RankingRow};
-use reports::sidecar::PeerReport;
+use reports::sidecar::{PeerReport, SidecarStatus};
 
 /// Rows of each table.
 const ROWS: usize = 10;
 
-pub(super) fn section(top: Option<&PeerReport<RankingDocument>>) -> Markup {
-    // A web page must not read the queries of pods, so other clients learn only how to see them.
+pub(super) fn section(status: &SidecarStatus) -> Markup {
+    // While dnsmasq does not log its queries, the ranking of kubedns says how to see them.
+    let dnsmasq_top = status.dnsmasq_top.as_deref();
+    let of_dnsmasq = dnsmasq_top.and_then(|top| top.known.as_ref());
+
     html! {
         section aria-label="who asks most" {
             h2 { "Who asks most" }
-            @match top.map(|top| (&top.known, &top.error)) {
-                None => p { "Shown to requests from within the pod alone, such as those of kubectl port-forward." },
-                Some((Some(ranking), _)) => (ranking_tables(ranking)),
-                Some((None, Some(error))) => p { "unknown: " code { (error) } },
-                Some((None, None)) => p { "kubedns is not asked" },
-            }
+            @if let Some(ranking) = of_dnsmasq { (ranking_tables("dnsmasq", ranking)) }
+            (kubedns_ranking(status.top.as_deref()))
         }
     }
 }
 
-fn ranking_tables(ranking: &RankingDocument) -> Markup {
+fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
+    // A web page must not read the queries of pods, so other clients learn only how to see them.
+    html! {
+        @match top.map(|top| (&top.known, &top.error)) {
+            None => p { "Shown to requests from within the pod alone, such as those of kubectl port-forward." },
+            Some((Some(ranking), _)) => (ranking_tables("kubedns", ranking)),
+            Some((None, Some(error))) => p { "unknown: " code { (error) } },
+            Some((None, None)) => p { "kubedns is not asked" },
+        }
+    }
+}
+
+/// `asked` is the part that the queries came to.
+fn ranking_tables(asked: &str, ranking: &RankingDocument) -> Markup {
     html! {
         p {
-            "About " (ranking.queries) " queries of kubedns in the last " (ranking.seconds) " s, estimated."
+            "About " (ranking.queries) " queries to " (asked) " in the last " (ranking.seconds) " s, estimated."
             @if let Some(note) = &ranking.note { " " (note) "." }
         }
         @for (title, rows) in ranking.tables() {

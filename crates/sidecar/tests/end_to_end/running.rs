@@ -32,6 +32,7 @@ impl Sidecar {
             "--prometheus-port=0",
             "--kubedns-metrics=",
             "--nanny-status=",
+            "--nanny-top=",
         ];
         all.extend(flags.iter().map(AsRef::as_ref));
         let mut process = program(&all).start();

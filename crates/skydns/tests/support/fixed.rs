@@ -15,7 +15,6 @@ use skydns::forward::{
 use skydns::metrics::Metrics;
 use skydns::server::{DnsServer, ServerConfig};
 use skydns::tap::QueryTap;
-use skydns::top::TopQueries;
 use skydns::transfer::ZoneTransfers;
 use skydns::{
     Backend, Entry, EntryVisit, ExternalRules, FurtherZone, Host, Lookup, OwnNames, Pointer,
@@ -23,6 +22,7 @@ use skydns::{
 };
 use tokio_util::sync::CancellationToken;
 use wire::Name;
+use wire::top::TopQueries;
 
 /// Records under names below `cluster.local`.
 pub(crate) struct Fixed {

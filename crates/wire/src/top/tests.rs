@@ -1,33 +1,18 @@
-use testkit::query::Query;
-use wire::Transport;
-
 use super::*;
-use crate::engine::Reply;
-use crate::engine::System;
-use crate::metrics::Took;
+use crate::Name;
 
 /// Answers a query for `label` with `code`, and offers it to the sampler.
 fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
     if !sampler.is_due() {
         return;
     }
-    let query = Query::new(label, "A").wire();
-    let answered = AnsweredQuery {
-        client: (client, 5353).into(),
-        transport: Transport::Udp,
-        query: &query,
-        response: &[],
-        reply: Reply {
-            system: System::Auth,
-            qtype: 1,
-            rcode: code,
-            truncated: false,
-            zone: None,
-            reason: None,
-        },
-        took: Took::AtOnce(Duration::ZERO),
+    let name = Name::parse(label).unwrap();
+    let answer = SampledAnswer {
+        client: client.into(),
+        name: name.wire(),
+        rcode: code,
     };
-    sampler.take_sample(&answered, now);
+    sampler.take_sample(answer, now);
 }
 
 /// Answers a query of one client for one name.

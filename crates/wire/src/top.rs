@@ -18,10 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wire::{name, rcode};
 
 use self::sketch::FrequencySketch;
-use crate::tap::AnsweredQuery;
+use crate::{name, rcode};
 
 /// Maximum number of keys in a sketch.
 pub const MAX_SLOTS: usize = 512;
@@ -180,7 +179,7 @@ pub struct TopRanking {
 
 impl TopQueries {
     /// Adds a sampler for one thread.
-    pub(crate) fn add_sampler(&self) -> AnswerSampler {
+    pub fn add_sampler(&self) -> AnswerSampler {
         let windows = Arc::new(Mutex::new(ThreadWindows::new(self.started)));
         self.threads.lock().push(Arc::clone(&windows));
         AnswerSampler {
@@ -287,9 +286,20 @@ fn parse_address(octets: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
+/// An answered query that a sample may be taken of.
+#[derive(Debug, Clone, Copy)]
+pub struct SampledAnswer<'a> {
+    /// The address of the client.
+    pub client: IpAddr,
+    /// The query name in wire format, in any case.
+    pub name: &'a [u8],
+    /// The RCODE of the answer.
+    pub rcode: u16,
+}
+
 /// Samples the answers of one thread.
 #[derive(Debug)]
-pub(crate) struct AnswerSampler {
+pub struct AnswerSampler {
     windows: Arc<Mutex<ThreadWindows>>,
     /// Number of answers to skip before the next sample.
     skip: u32,
@@ -303,13 +313,13 @@ pub(crate) struct AnswerSampler {
 impl AnswerSampler {
     /// Whether the next answer is sampled. Must be called once for each answer.
     #[inline]
-    pub(crate) fn is_due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         self.skip = self.skip.wrapping_sub(1);
         self.skip == u32::MAX
     }
 
     /// Samples an answer, if it is [due](Self::is_due).
-    pub(crate) fn take_sample(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
+    pub fn take_sample(&mut self, answer: SampledAnswer<'_>, now: Instant) {
         if self.skip != u32::MAX {
             return;
         }
@@ -321,10 +331,11 @@ impl AnswerSampler {
             windows.rotate(now);
 
             let mut lower = [0; name::MAX_NAME];
-            let name = write_lower_case(answered.name(), &mut lower);
-            let client = answered.client.ip().to_canonical();
-            let code = answered.reply.rcode;
-            windows.current.add_answer(client, name, code, weight);
+            let name = write_lower_case(answer.name, &mut lower);
+            let client = answer.client.to_canonical();
+            windows
+                .current
+                .add_answer(client, name, answer.rcode, weight);
         }
     }
 
