@@ -44,6 +44,7 @@ pub mod dnsmasq {
     pub mod servers_file;
     pub(crate) mod servfail_server;
     pub mod signal_helper;
+    pub(crate) mod stub_probes;
     pub(crate) mod supervisor;
     pub(crate) mod version;
 }

@@ -17,7 +17,7 @@ use wire::Nameserver;
 use crate::config::arguments::DnsmasqArguments;
 use crate::config::loops::ListenAddresses;
 use crate::config::routes::{
-    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, Routes, asks_kubedns,
+    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, Routes, StubServer, asks_kubedns,
 };
 use crate::kubedns_poller::KubednsRoutes;
 use crate::report::Report;
@@ -37,6 +37,8 @@ pub(crate) struct RouterInputs {
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
     /// The number of reloads that the detection of loops needs.
     pub(crate) loop_reloads: watch::Receiver<u64>,
+    /// The servers of stub domains that lead back to dnsmasq.
+    pub(crate) stub_loops: watch::Receiver<BTreeSet<StubServer>>,
 }
 
 /// Requests to the resolver and to the poller of kubedns.
@@ -54,6 +56,8 @@ pub(crate) struct RouterSettings {
     pub(crate) arguments: DnsmasqArguments,
     /// The server for domains without a usable server.
     pub(crate) servfail_server: Nameserver,
+    /// The labels of the probes of stub servers; `None` if they are not probed.
+    pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
     /// The nanny follows edits of the configuration.
@@ -117,6 +121,7 @@ impl Router {
                 Ok(()) = self.inputs.names.changed() => {}
                 Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns_routes(),
                 Ok(()) = self.inputs.loop_reloads.changed() => {}
+                Ok(()) = self.inputs.stub_loops.changed() => {}
                 () = pending_if_none(due) => self.kubedns.act_if_due(),
                 // All sources have ended, so the routes stay as they are.
                 else => return std::future::pending().await,
@@ -198,6 +203,7 @@ impl Router {
         let config = self.inputs.config.borrow().config.clone();
         let resolv_conf = self.inputs.resolv_conf.borrow_and_update().clone();
         let names = self.inputs.names.borrow_and_update().clone();
+        let stub_loops = self.inputs.stub_loops.borrow_and_update().clone();
         let ComputedRoutes {
             mut routes,
             omitted,
@@ -207,6 +213,8 @@ impl Router {
             names: &names,
             listening: &ListenAddresses::from_arguments(&self.settings.arguments),
             servfail_server: self.settings.servfail_server,
+            probe_label: self.settings.probe_label.as_deref(),
+            stub_loops: &stub_loops,
             forward: self.settings.forward,
             kubedns: self.settings.kubedns,
             kubedns_follows: self.kubedns.follows,
@@ -224,7 +232,7 @@ impl Router {
     }
 
     /// Logs each loop once when it appears, and once when it is gone. The resolver logs unresolved
-    /// names.
+    /// names, and the detection of loops those that its probes find.
     fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
         for new in omitted.difference(&self.omitted) {
             if let OmittedServer::Loop { domain, server } = new {

@@ -25,11 +25,12 @@ use crate::config::arguments::DnsmasqArguments;
 use crate::config::routes::{ForwardMode, Routes};
 use crate::dnsmasq::delivery::RouteDelivery;
 use crate::dnsmasq::launch::{EditMode, LaunchPlan, LaunchSettings, NannyUser};
-use crate::dnsmasq::loop_finder::{LoopFinder, LoopMark};
+use crate::dnsmasq::loop_finder::{LoopFinder, LoopMark, LoopRequests};
 use crate::dnsmasq::memory_kills::MemoryKills;
 use crate::dnsmasq::process::QueryLines;
 use crate::dnsmasq::queries::{QueryFollowers, QueryReader};
 use crate::dnsmasq::servfail_server::ServfailServer;
+use crate::dnsmasq::stub_probes::StubProbes;
 use crate::dnsmasq::supervisor::Supervisor;
 use crate::dnsmasq::version::DnsmasqVersion;
 use crate::flags::Flags;
@@ -172,7 +173,8 @@ impl NannyStart {
         let kubedns = sources.kubedns;
         let states = self.follow_configuration(&sources.cluster_domain);
         let resolv_confs = self.follow_resolv_confs();
-        let servfail_server = ServfailServer::bind()
+        let stub_probes = StubProbes::new();
+        let servfail_server = ServfailServer::bind(stub_probes.clone())
             .await
             .context("cannot listen on a loopback port")?;
         self.report
@@ -183,23 +185,25 @@ impl NannyStart {
         let resolver =
             ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
         let poller = KubednsPoller::new(kubedns, requests.kubedns.subscribe());
-        let loop_reloads = watch::Sender::new(0);
+        let loop_requests = LoopRequests::default();
         let inputs = RouterInputs {
             config: states.clone(),
             resolv_conf: resolv_confs.for_dnsmasq,
             names: resolver.subscribe(),
             kubedns: poller.subscribe(),
-            loop_reloads: loop_reloads.subscribe(),
+            loop_reloads: loop_requests.reloads.subscribe(),
+            stub_loops: loop_requests.stub_loops.subscribe(),
         };
         let settings = RouterSettings {
             arguments: self.arguments.clone(),
             servfail_server: servfail_server.local_addr(),
+            probe_label: Some(stub_probes.label().to_owned()),
             kubedns,
             forward: self.flags.forward,
             follows_edits: self.flags.restart_dnsmasq,
         };
         let router = Router::new(inputs, settings, requests, self.report.clone());
-        let loop_mark = self.start_loop_finder(router.subscribe(), loop_reloads);
+        let loop_mark = self.start_loop_finder(router.subscribe(), stub_probes, loop_requests);
         let started = StartedRouting {
             routes: router.subscribe(),
             unresolved: router.has_unresolved_names(),
@@ -223,7 +227,8 @@ impl NannyStart {
     fn start_loop_finder(
         &mut self,
         routes: watch::Receiver<Routes>,
-        reloads: watch::Sender<u64>,
+        stub_probes: StubProbes,
+        requests: LoopRequests,
     ) -> Option<LoopMark> {
         if self.flags.forward == ForwardMode::Kubedns {
             return None;
@@ -233,7 +238,14 @@ impl NannyStart {
         let in_arguments = self.arguments.addresses_for_all_names();
         self.report.set_argument_servers(&in_arguments);
         let report = self.report.clone();
-        let finder = LoopFinder::new(mark.clone(), in_arguments, routes, reloads, report);
+        let finder = LoopFinder::new(
+            mark.clone(),
+            in_arguments,
+            routes,
+            stub_probes,
+            requests,
+            report,
+        );
         self.tasks
             .lasting("find loops", finder.run(self.stop_tasks.clone()));
         Some(mark)

@@ -171,6 +171,8 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         names: &names,
         listening: &LISTENING,
         servfail_server,
+        probe_label: None,
+        stub_loops: &BTreeSet::new(),
         forward: ForwardMode::Dnsmasq,
         kubedns,
         kubedns_follows: true,

@@ -46,8 +46,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
             .collect(),
         upstreams_from: UpstreamOrigin::Configuration,
         own_names: own_names(config).map(|name| (name, kubedns)).collect(),
-        flush_count: 0,
-        failing: std::collections::BTreeSet::new(),
+        ..Routes::default()
     };
     let lines: Vec<String> = servers_file::server_values(&routes)
         .iter()

@@ -26,6 +26,11 @@ pub struct Routes {
     /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
     /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
+    /// The servers of stub domains whose queries may come back to dnsmasq, with those left out
+    /// because they do.
+    pub probed: BTreeSet<StubServer>,
+    /// The domains of the probes of these servers, and the SERVFAIL server, which recognizes them.
+    pub probe_domains: BTreeMap<String, Nameserver>,
     /// Number of the reloads that dnsmasq needs although its servers stay the same. Either kubedns
     /// forwards to other servers now, so that the cached answers are outdated. Or a forwarding loop
     /// began or ended, which dnsmasq notices only at a reload.
@@ -66,6 +71,15 @@ impl UpstreamOrigin {
     }
 }
 
+/// A server of a stub domain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StubServer {
+    /// The stub domain.
+    pub domain: String,
+    /// The server.
+    pub server: Nameserver,
+}
+
 /// A configured server that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OmittedServer {
@@ -76,6 +90,8 @@ pub enum OmittedServer {
         /// The server.
         server: Nameserver,
     },
+    /// A server that forwards the names of its stub domain to dnsmasq.
+    LeadsBack(StubServer),
     /// The name of a stub server that has no address yet.
     Unresolved {
         /// The stub domain.
@@ -99,6 +115,10 @@ pub struct RouteSources<'a> {
     /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries
     /// for these stub domains must not leak to the upstream servers, and must not get NXDOMAIN.
     pub servfail_server: Nameserver,
+    /// The labels of the probes of stub servers; `None` if they are not probed.
+    pub probe_label: Option<&'a str>,
+    /// The stub servers whose probes came back.
+    pub stub_loops: &'a BTreeSet<StubServer>,
     /// The forwarder of queries to the upstream servers.
     pub forward: ForwardMode,
     /// The address of kubedns.
@@ -237,12 +257,40 @@ impl ComputedRoutes {
                         domain: Some(domain.to_owned()),
                         server: address,
                     });
+                } else if self.is_probed_loop(from, domain, address) {
+                    self.omitted.insert(OmittedServer::LeadsBack(StubServer {
+                        domain: domain.to_owned(),
+                        server: address,
+                    }));
                 } else {
                     push_new(&mut usable, address);
                 }
             }
         }
         usable
+    }
+
+    /// Whether the probe of this server came back. Adds the server to those that are probed.
+    fn is_probed_loop(
+        &mut self,
+        from: &RouteSources<'_>,
+        domain: &str,
+        server: Nameserver,
+    ) -> bool {
+        let Some(label) = from.probe_label else {
+            return false;
+        };
+        let probed = StubServer {
+            domain: domain.to_owned(),
+            server,
+        };
+        let is_loop = from.stub_loops.contains(&probed);
+
+        self.routes
+            .probe_domains
+            .insert(format!("{label}.{domain}"), from.servfail_server);
+        self.routes.probed.insert(probed);
+        is_loop
     }
 
     fn addresses_of(

@@ -6,8 +6,9 @@
 //! domain. Only a server that forwards to this dnsmasq has the address. When a loop begins or ends,
 //! dnsmasq has to read its servers again: then it leaves the server out, or uses it again.
 //!
-//! Stub domains are not probed, as dnsmasq does not probe them either: their servers may rightly
-//! forward all other names to the cluster.
+//! dnsmasq does not probe the servers of stub domains, which may rightly forward all other names to
+//! the cluster. The nanny asks them for [names of their domains](super::stub_probes), and leaves those
+//! out that lead back.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,10 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use wire::{Nameserver, ServerAddr, Transport};
 
-use crate::config::routes::{Routes, UpstreamOrigin};
+use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
+use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Limit of the servers to probe.
+/// Limit of the servers to probe, for all names and for stub domains.
 const MAX_PROBED: usize = 64;
 /// Pause before the first probes, and after a change of the routes. A Service may select the pod
 /// only once the pod is ready, and then a loop begins.
@@ -83,6 +85,22 @@ impl LoopMark {
     }
 }
 
+/// What the detection of loops asks the router for.
+#[derive(Debug, Default)]
+pub(crate) struct LoopRequests {
+    /// Counts the requests that dnsmasq reads its servers, and so looks for loops, again.
+    pub(crate) reloads: watch::Sender<u64>,
+    /// The servers of stub domains to leave out.
+    pub(crate) stub_loops: watch::Sender<BTreeSet<StubServer>>,
+}
+
+/// The servers to probe.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct ProbedServers {
+    for_all_names: BTreeSet<Nameserver>,
+    of_stub_domains: BTreeSet<StubServer>,
+}
+
 /// The task that detects loops.
 #[derive(Debug)]
 pub(crate) struct LoopFinder {
@@ -90,8 +108,8 @@ pub(crate) struct LoopFinder {
     /// The servers for all names in the arguments of dnsmasq.
     in_arguments: Vec<Nameserver>,
     routes: watch::Receiver<Routes>,
-    /// Counts the requests that dnsmasq reads its servers, and so looks for loops, again.
-    reloads: watch::Sender<u64>,
+    stub_probes: StubProbes,
+    requests: LoopRequests,
     found: BTreeSet<Nameserver>,
     /// The servers about which dnsmasq found something else.
     disputed: BTreeSet<String>,
@@ -104,14 +122,16 @@ impl LoopFinder {
         mark: LoopMark,
         in_arguments: Vec<Nameserver>,
         routes: watch::Receiver<Routes>,
-        reloads: watch::Sender<u64>,
+        stub_probes: StubProbes,
+        requests: LoopRequests,
         report: Report,
     ) -> Self {
         Self {
             mark,
             in_arguments,
             routes,
-            reloads,
+            stub_probes,
+            requests,
             found: BTreeSet::new(),
             disputed: BTreeSet::new(),
             report,
@@ -142,7 +162,7 @@ impl LoopFinder {
 
     async fn servers_changed(
         &mut self,
-        probed: &BTreeSet<Nameserver>,
+        probed: &ProbedServers,
     ) -> Result<(), watch::error::RecvError> {
         let in_arguments = self.in_arguments.clone();
         self.routes
@@ -151,23 +171,76 @@ impl LoopFinder {
             .map(drop)
     }
 
-    fn servers(&self) -> BTreeSet<Nameserver> {
+    fn servers(&self) -> ProbedServers {
         probed_servers(&self.routes.borrow(), &self.in_arguments)
     }
 
     /// Probes each server once.
     async fn probe_servers(&mut self) {
-        let servers = self.servers();
-        let results = join_all(servers.iter().map(|server| self.probe(*server))).await;
+        let ProbedServers {
+            for_all_names,
+            of_stub_domains,
+        } = self.servers();
+        let probes = join_all(for_all_names.iter().map(|server| self.probe(*server)));
+        let stub_probes = join_all(of_stub_domains.iter().map(|server| self.probe_stub(server)));
+        let (results, stub_results) = tokio::join!(probes, stub_probes);
 
         let mut found = BTreeSet::new();
-        for (server, leads_back) in servers.into_iter().zip(results) {
+        for (server, leads_back) in for_all_names.into_iter().zip(results) {
             // A server without a result keeps its previous result, which may be that of dnsmasq.
             if leads_back.unwrap_or_else(|| self.report.is_loop(server)) {
                 found.insert(server);
             }
         }
         self.record_loops(found);
+
+        let before = self.requests.stub_loops.borrow().clone();
+        let mut stub_loops = BTreeSet::new();
+        for (server, leads_back) in of_stub_domains.into_iter().zip(stub_results) {
+            if leads_back.unwrap_or_else(|| before.contains(&server)) {
+                stub_loops.insert(server);
+            }
+        }
+        self.record_stub_loops(&before, stub_loops);
+    }
+
+    /// Whether the server of a stub domain forwards it to this dnsmasq; `None` if that is unknown.
+    async fn probe_stub(&self, StubServer { domain, server }: &StubServer) -> Option<bool> {
+        let probe = self.stub_probes.start(domain)?;
+        let server = ServerAddr::from(*server);
+        let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
+
+        // In a loop the answer is that of the SERVFAIL server, if one arrives at all.
+        if probe.came_back() {
+            return Some(true);
+        }
+        match answer.ok()?.message.metadata.response_code {
+            ResponseCode::ServFail => None,
+            _ => Some(false),
+        }
+    }
+
+    fn record_stub_loops(&self, before: &BTreeSet<StubServer>, found: BTreeSet<StubServer>) {
+        for StubServer { domain, server } in found.difference(before) {
+            warn!(
+                %server,
+                domain,
+                "server of stub domain forwards to dnsmasq, left out while it does"
+            );
+        }
+        for StubServer { domain, server } in before.difference(&found) {
+            info!(
+                %server,
+                domain,
+                "forwarding loop has ended, server of stub domain in use again"
+            );
+        }
+
+        self.requests.stub_loops.send_if_modified(|known| {
+            let has_changed = *known != found;
+            *known = found;
+            has_changed
+        });
     }
 
     async fn probe(&self, server: Nameserver) -> Option<bool> {
@@ -189,22 +262,26 @@ impl LoopFinder {
         let disputed = self.report.set_probed_loops(&found);
         let is_new = found != self.found || disputed != self.disputed;
         if !disputed.is_empty() && is_new {
-            self.reloads.send_modify(|count| *count += 1);
+            self.requests.reloads.send_modify(|count| *count += 1);
         }
         self.disputed = disputed;
         self.found = found;
     }
 }
 
-/// The servers to which dnsmasq forwards external names itself.
-fn probed_servers(routes: &Routes, in_arguments: &[Nameserver]) -> BTreeSet<Nameserver> {
+/// The servers to which dnsmasq forwards external names and stub domains itself.
+fn probed_servers(routes: &Routes, in_arguments: &[Nameserver]) -> ProbedServers {
     let of_routes: &[Nameserver] = match routes.upstreams_from {
         // kubedns looks for the loops of its own upstreams.
         UpstreamOrigin::Kubedns => &[],
         UpstreamOrigin::ResolvConf | UpstreamOrigin::Configuration => &routes.upstreams,
     };
     let all = of_routes.iter().chain(in_arguments).copied();
-    all.take(MAX_PROBED).collect()
+    let of_stub_domains = routes.probed.iter().cloned();
+    ProbedServers {
+        for_all_names: all.take(MAX_PROBED).collect(),
+        of_stub_domains: of_stub_domains.take(MAX_PROBED).collect(),
+    }
 }
 
 #[cfg(test)]

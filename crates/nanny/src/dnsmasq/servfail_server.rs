@@ -4,6 +4,8 @@
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is right, and caches
 //! keep it for a short time only.
 //!
+//! The server also receives the [probes](crate::dnsmasq::stub_probes) of stub servers that come back.
+//!
 //! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its
 //! client. dnsmasq is the only client, so connections are few and short.
 //!
@@ -36,6 +38,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use wire::Nameserver;
 
+use crate::dnsmasq::stub_probes::StubProbes;
+
 /// Limit of connections at a time; further connections wait. dnsmasq has at most twenty processes
 /// that answer over TCP.
 const MAX_CONNECTIONS: usize = 64;
@@ -56,20 +60,22 @@ pub(crate) struct ServfailServer {
     datagrams: UdpSocket,
     connections: TcpListener,
     address: Nameserver,
+    probes: StubProbes,
 }
 
 impl ServfailServer {
-    pub(crate) async fn bind() -> io::Result<Self> {
-        Self::bind_one_of(repeat_n(0, BIND_ATTEMPTS)).await
+    /// Binds a free port. The server recognizes `probes`.
+    pub(crate) async fn bind(probes: StubProbes) -> io::Result<Self> {
+        Self::bind_one_of(repeat_n(0, BIND_ATTEMPTS), probes).await
     }
 
     /// Binds the first of `ports` that is free for UDP and TCP. For 0, the kernel chooses a port
     /// that is free for UDP.
-    async fn bind_one_of(ports: impl Iterator<Item = u16>) -> io::Result<Self> {
+    async fn bind_one_of(ports: impl Iterator<Item = u16>, probes: StubProbes) -> io::Result<Self> {
         let mut bound = Err(io::ErrorKind::AddrInUse.into());
 
         for port in ports {
-            bound = Self::bind_port(port).await;
+            bound = Self::bind_port(port, probes.clone()).await;
             if !matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
                 break;
             }
@@ -78,7 +84,7 @@ impl ServfailServer {
         bound
     }
 
-    async fn bind_port(port: u16) -> io::Result<Self> {
+    async fn bind_port(port: u16, probes: StubProbes) -> io::Result<Self> {
         let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = datagrams.local_addr()?;
         let connections = TcpListener::bind(address).await?;
@@ -87,6 +93,7 @@ impl ServfailServer {
             datagrams,
             connections,
             address: address.into(),
+            probes,
         })
     }
 
@@ -96,13 +103,14 @@ impl ServfailServer {
 
     /// Serves until cancelled. An error means that the UDP socket has failed.
     pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), NetError> {
-        let mut udp_server = Server::new(ServfailHandler);
+        let handler = ServfailHandler(self.probes);
+        let mut udp_server = Server::new(handler.clone());
         udp_server.register_socket(self.datagrams);
 
         let serve = async {
             tokio::select! {
                 ended = udp_server.block_until_done() => ended,
-                () = serve_connections(self.connections) => Ok(()),
+                () = serve_connections(self.connections, &handler) => Ok(()),
             }
         };
         match stop.run_until_cancelled(serve).await {
@@ -114,14 +122,15 @@ impl ServfailServer {
 }
 
 /// Accepts connections for ever, each with a limited life.
-async fn serve_connections(listener: TcpListener) {
+async fn serve_connections(listener: TcpListener, handler: &ServfailHandler) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = open.join_next(), if !open.is_empty() => {}
             accepted = listener.accept(), if open.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, peer)) => {
-                    open.spawn(timeout(MAX_CONNECTION_LIFE, serve_connection(stream, peer)));
+                    let served = serve_connection(stream, peer, handler.clone());
+                    open.spawn(timeout(MAX_CONNECTION_LIFE, served));
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             },
@@ -131,7 +140,7 @@ async fn serve_connections(listener: TcpListener) {
 
 /// Answers the queries of one connection in turn, until the client closes it or sends something
 /// that is no query.
-async fn serve_connection(stream: TcpStream, peer: SocketAddr) {
+async fn serve_connection(stream: TcpStream, peer: SocketAddr, handler: ServfailHandler) {
     let stream = AsyncIoTokioAsStd(stream);
     let (mut messages, responses) =
         tcp::TcpStream::from_stream_with_buffer_size(stream, peer, MAX_PENDING);
@@ -142,9 +151,7 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr) {
             return;
         };
         let client = ResponseHandle::new(peer, responses.clone(), Protocol::Tcp);
-        ServfailHandler
-            .handle_request::<_, TokioTime>(&query, client)
-            .await;
+        handler.handle_request::<_, TokioTime>(&query, client).await;
     }
 }
 
@@ -155,7 +162,8 @@ fn read_query(octets: Vec<u8>, peer: SocketAddr) -> Option<Request> {
 }
 
 /// Answers every query with SERVFAIL.
-struct ServfailHandler;
+#[derive(Clone)]
+struct ServfailHandler(StubProbes);
 
 #[async_trait]
 impl RequestHandler for ServfailHandler {
@@ -164,6 +172,10 @@ impl RequestHandler for ServfailHandler {
         request: &Request,
         mut client: R,
     ) -> ResponseInfo {
+        for query in request.queries.queries() {
+            self.0.record_return(&query.name().to_string());
+        }
+
         let edns = request.edns.as_ref().map(response_edns);
         let mut response = MessageResponseBuilder::new(&request.queries, edns.as_ref())
             .error_msg(&request.metadata, ResponseCode::ServFail);
@@ -216,7 +228,7 @@ mod tests {
 
     /// Starts the server, which runs while the set lives; returns its address.
     async fn start() -> (JoinSet<Result<(), NetError>>, SocketAddr) {
-        let server = ServfailServer::bind().await.unwrap();
+        let server = ServfailServer::bind(StubProbes::new()).await.unwrap();
         let address = server.local_addr().socket_addr();
         let mut tasks = JoinSet::new();
         tasks.spawn(server.run(CancellationToken::new()));
@@ -325,14 +337,17 @@ mod tests {
 
     #[tokio::test]
     async fn cancelled_server_ends() {
-        let server = ServfailServer::bind().await.unwrap();
+        let server = ServfailServer::bind(StubProbes::new()).await.unwrap();
         let port = server.local_addr().port;
         let stop = CancellationToken::new();
         stop.cancel();
 
         server.run(stop).await.unwrap();
 
-        ServfailServer::bind_one_of(once(port)).await.unwrap();
+        let probes = StubProbes::new();
+        ServfailServer::bind_one_of(once(port), probes)
+            .await
+            .unwrap();
     }
 
     #[tokio::test]
@@ -341,10 +356,15 @@ mod tests {
         let port = taken.local_addr().unwrap().port();
 
         let ports = once(port).chain(repeat_n(0, BIND_ATTEMPTS));
-        let server = ServfailServer::bind_one_of(ports).await.unwrap();
+        let probes = StubProbes::new();
+        let server = ServfailServer::bind_one_of(ports, probes.clone())
+            .await
+            .unwrap();
         assert_ne!(server.local_addr().port, port);
 
-        let error = ServfailServer::bind_one_of(once(port)).await.unwrap_err();
+        let error = ServfailServer::bind_one_of(once(port), probes)
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
@@ -374,7 +394,7 @@ mod tests {
     fn respond(octets: Vec<u8>) -> Option<Vec<u8>> {
         let query = read_query(octets, (Ipv4Addr::LOCALHOST, 53).into())?;
         let captured = CapturedResponse::default();
-        ServfailHandler
+        ServfailHandler(StubProbes::new())
             .handle_request::<_, TokioTime>(&query, captured.clone())
             .now_or_never()
             .unwrap();

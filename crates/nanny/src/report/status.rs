@@ -8,7 +8,7 @@ use dnsconfig::ConfigState;
 use reports::nanny::{ConfigurationFault, NannyStatus, PendingRoutes};
 use wire::Nameserver;
 
-use crate::config::routes::{OmittedServer, Routes};
+use crate::config::routes::{OmittedServer, Routes, StubServer};
 
 /// The document, and what its next change depends on.
 #[derive(Debug, Clone)]
@@ -87,7 +87,10 @@ impl StatusRecord {
         for omission in omissions {
             match omission {
                 OmittedServer::Unresolved { name, .. } => status.unresolved.insert(name.clone()),
-                OmittedServer::Loop { server, .. } => self.loops.omitted.insert(server.to_string()),
+                OmittedServer::Loop { server, .. }
+                | OmittedServer::LeadsBack(StubServer { server, .. }) => {
+                    self.loops.omitted.insert(server.to_string())
+                }
             };
         }
         status.loops = self.loops.all();

@@ -11,7 +11,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{self, Asked, Reaction, Upstream};
 
-use super::rig::{NannyRig, NannySetup, at, only};
+use super::rig::{NannyRig, NannySetup, at, only, routes};
 
 /// A kubedns that answers `ns.apps.svc.corp.test` with 127.0.0.1 while `knows` is true.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
@@ -185,6 +185,33 @@ async fn later_loop_is_found_and_ends() {
     let forwarder = start_forwarder(&setup, &loops).await;
     let rig = setup.forwarding_to(&forwarder).start().await;
     check_later_loop(rig, &forwarder, &loops).await;
+}
+
+#[tokio::test]
+async fn later_loop_of_stub_domain_is_found() {
+    let loops = Arc::new(AtomicBool::new(false));
+    let setup = NannySetup::new();
+    let outside = Upstream::answering("192.0.2.2").await;
+    let forwarder = start_forwarder(&setup, &loops).await;
+    let config = routes(&outside, &[("acme.example", &forwarder)]);
+    let mut rig: NannyRig = setup.config(&config).start().await;
+    rig.until("www.acme.example.", "192.0.2.1").await;
+    assert_eq!(rig.status()["routes"]["loops"], json!([]));
+
+    loops.store(true, Ordering::Relaxed);
+    rig.logs("server of stub domain forwards to dnsmasq").await;
+    rig.status_with("loop", |status| {
+        status["routes"]["loops"] == json!([at(&forwarder)])
+    })
+    .await;
+    rig.until("www.later.acme.example.", "SERVFAIL").await;
+    rig.until("www.later.test.", "192.0.2.2").await;
+
+    loops.store(false, Ordering::Relaxed);
+    rig.status_with("no loop", |status| status["routes"]["loops"] == json!([]))
+        .await;
+    rig.until("www.again.acme.example.", "192.0.2.1").await;
+    rig.end().await;
 }
 
 #[tokio::test]

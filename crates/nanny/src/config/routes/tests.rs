@@ -27,6 +27,8 @@ fn route_sources<'a>(
         names,
         listening,
         servfail_server: "127.0.0.1:9999".parse().unwrap(),
+        probe_label: None,
+        stub_loops: const { &BTreeSet::new() },
         forward: ForwardMode::Dnsmasq,
         kubedns: "127.0.0.1:10053".parse().unwrap(),
         kubedns_follows: true,
@@ -67,9 +69,60 @@ fn compute(
         OmittedServer::Loop { domain, server } => {
             format!("loop {server} for {}", domain.as_deref().unwrap_or("all"))
         }
+        OmittedServer::LeadsBack(StubServer { domain, server }) => {
+            format!("probed loop {server} for {domain}")
+        }
         OmittedServer::Unresolved { domain, name } => format!("unresolved {name} for {domain}"),
     }));
     lines.join("; ")
+}
+
+#[test]
+fn stub_server_that_leads_back_is_left_out() {
+    let config = parse(&[
+        (
+            "stubDomains",
+            r#"{"acme.example": ["192.0.2.1", "192.0.2.2"], "beta.example": ["192.0.2.1"]}"#,
+        ),
+        ("upstreamNameservers", r#"["192.0.2.1"]"#),
+    ]);
+    let server = |domain: &str, server: &str| StubServer {
+        domain: domain.to_owned(),
+        server: server.parse().unwrap(),
+    };
+    let compute = |loops: &BTreeSet<StubServer>| {
+        Routes::compute(&RouteSources {
+            probe_label: Some("forward-loop.1"),
+            stub_loops: loops,
+            ..route_sources(
+                &config,
+                &[],
+                &ResolvedNames::default(),
+                &ListenAddresses::from_arguments(&local()),
+            )
+        })
+    };
+    let lines = |routes: &Routes| crate::dnsmasq::servers_file::server_values(routes).join("; ");
+    let probes = "/forward-loop.1.acme.example/127.0.0.1#9999; /forward-loop.1.beta.example/127.0.0.1#9999; 192.0.2.1";
+
+    let before = compute(&BTreeSet::new());
+    let servers = "/acme.example/192.0.2.1; /acme.example/192.0.2.2; /beta.example/192.0.2.1";
+    assert_eq!(lines(&before.routes), format!("{servers}; {probes}"));
+    assert_eq!(before.routes.probed.len(), 3);
+
+    // The same server is in use for what it does not forward back.
+    let loops = BTreeSet::from([server("acme.example", "192.0.2.1")]);
+    let one = compute(&loops);
+    let servers = "/acme.example/192.0.2.2; /beta.example/192.0.2.1";
+    assert_eq!(lines(&one.routes), format!("{servers}; {probes}"));
+    assert_eq!(one.routes.probed, before.routes.probed);
+    let left_out = loops.iter().cloned().map(OmittedServer::LeadsBack);
+    assert_eq!(one.omitted, left_out.collect());
+
+    let all = compute(&before.routes.probed);
+    let servers = "/acme.example/127.0.0.1#9999; /beta.example/127.0.0.1#9999";
+    assert_eq!(lines(&all.routes), format!("{servers}; {probes}"));
+    assert_eq!(all.routes.failing.len(), 2);
 }
 
 fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {

@@ -20,6 +20,7 @@ struct LoopRig {
     upstream: Upstream,
     finder: LoopFinder,
     reloads: watch::Receiver<u64>,
+    stub_loops: watch::Receiver<BTreeSet<StubServer>>,
     report: Report,
     _routes: watch::Sender<Routes>,
 }
@@ -29,7 +30,8 @@ impl LoopRig {
     async fn start(is_argument: bool) -> Self {
         let mark = LoopMark::random();
         let forwarding = Arc::new(Mutex::new(Forwarding::Elsewhere));
-        let upstream = start_upstream(&mark, &forwarding).await;
+        let stub_probes = StubProbes::new();
+        let upstream = start_upstream(&mark, &stub_probes, &forwarding).await;
         let server = Nameserver::from(upstream.addr());
 
         let mut routes = Routes {
@@ -42,15 +44,26 @@ impl LoopRig {
         } else {
             routes.upstreams.push(server);
         }
+        routes.probed.insert(stub_server(server));
 
         let (routes, received) = watch::channel(routes);
-        let (requests, reloads) = watch::channel(0);
+        let requests = LoopRequests::default();
+        let reloads = requests.reloads.subscribe();
+        let stub_loops = requests.stub_loops.subscribe();
         let report = Report::new().unwrap();
         Self {
             forwarding,
             upstream,
-            finder: LoopFinder::new(mark, in_arguments, received, requests, report.clone()),
+            finder: LoopFinder::new(
+                mark,
+                in_arguments,
+                received,
+                stub_probes,
+                requests,
+                report.clone(),
+            ),
             reloads,
+            stub_loops,
             report,
             _routes: routes,
         }
@@ -74,12 +87,29 @@ impl LoopRig {
     }
 }
 
-async fn start_upstream(mark: &LoopMark, forwarding: &Arc<Mutex<Forwarding>>) -> Upstream {
+/// The server as that of a stub domain.
+fn stub_server(server: Nameserver) -> StubServer {
+    StubServer {
+        domain: "acme.example".to_owned(),
+        server,
+    }
+}
+
+async fn start_upstream(
+    mark: &LoopMark,
+    stub_probes: &StubProbes,
+    forwarding: &Arc<Mutex<Forwarding>>,
+) -> Upstream {
     let address = mark.address;
+    let stub_probes = stub_probes.clone();
     let forwarding = Arc::clone(forwarding);
     Upstream::start_with_loop_probes(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         match *forwarding.lock() {
+            Forwarding::ToDnsmasq if asked.name().ends_with(".acme.example.") => {
+                stub_probes.record_return(&asked.name());
+                reply.rcode("SERVFAIL").into()
+            }
             Forwarding::ToDnsmasq => {
                 let record = format!("{} 0 IN AAAA {address}", asked.name());
                 Reaction::from(reply.answer(&record))
@@ -116,6 +146,23 @@ async fn short_loop_is_found_and_ends() {
     assert_eq!(rig.probe(Forwarding::Elsewhere).await, (true, 2));
 }
 
+#[tokio::test]
+async fn loop_of_stub_domain_is_found_and_ends() {
+    let mut rig = LoopRig::start(false).await;
+    let server = stub_server(rig.upstream.addr().into());
+    for (forwarding, is_loop) in [
+        (Forwarding::ToNobody, false),
+        (Forwarding::Elsewhere, false),
+        (Forwarding::ToDnsmasq, true),
+        (Forwarding::ToNobody, true),
+        (Forwarding::Elsewhere, false),
+    ] {
+        rig.probe(forwarding).await;
+        let found = rig.stub_loops.borrow().contains(&server);
+        assert_eq!(found, is_loop, "{forwarding:?}");
+    }
+}
+
 /// A dnsmasq without loop detection still asks the server, whatever the nanny finds.
 #[tokio::test]
 async fn lasting_dispute_takes_one_reload() {
@@ -141,7 +188,7 @@ fn upstreams_of_kubedns_are_not_probed() {
         upstreams_from: UpstreamOrigin::Kubedns,
         ..Routes::default()
     };
-    assert_eq!(probed_servers(&routes, &[]), BTreeSet::new());
+    assert_eq!(probed_servers(&routes, &[]), ProbedServers::default());
 }
 
 #[test]
