@@ -2,20 +2,19 @@
 
 use wire::Name;
 
-/// Options that change the answers for all names.
-const ABOUT_ALL_NAMES: [&str; 11] = [
+/// Options that change the answers of every server, also of kubedns.
+const ABOUT_ANSWERS: [&str; 8] = [
     "bogus-nxdomain",
     "bogus-priv",
-    "domain-needed",
     "filter-A",
     "filter-AAAA",
     "filter-rr",
     "ignore-address",
     "max-ttl",
-    "no-resolv",
-    "resolv-file",
     "stop-dns-rebind",
 ];
+/// Options about names without a server of their own.
+const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
 /// Options whose value may begin with the domains that it is about: `/DOMAIN/DOMAIN/ADDRESS`.
 const ABOUT_DOMAINS: [&str; 3] = ["address", "local", "server"];
 
@@ -79,13 +78,19 @@ impl DnsmasqArguments {
         around_name.max_by_key(|option| option.domain.label_count())
     }
 
-    /// The options that matter for forwarded names, as written.
+    /// The options that matter for names without a server of their own, as written.
     pub(crate) fn about_forwarded_names(&self) -> Vec<String> {
         let options = self.0.iter().filter(|option| {
             let is_plain_server = option.is_server() && !option.value.starts_with('/');
-            let is_uncached = option.name == "cache-size" && option.value == "0";
-            is_plain_server || is_uncached || ABOUT_ALL_NAMES.contains(&option.name.as_str())
+            let is_about_names = ABOUT_OTHER_NAMES.contains(&option.name.as_str());
+            is_plain_server || is_about_names || option.is_about_answers()
         });
+        options.map(DnsmasqOption::text).collect()
+    }
+
+    /// The options that matter for the answers of any server, as written.
+    pub(crate) fn about_answers(&self) -> Vec<String> {
+        let options = self.0.iter().filter(|option| option.is_about_answers());
         options.map(DnsmasqOption::text).collect()
     }
 }
@@ -93,6 +98,11 @@ impl DnsmasqArguments {
 impl DnsmasqOption {
     fn is_server(&self) -> bool {
         matches!(self.name.as_str(), "local" | "server")
+    }
+
+    fn is_about_answers(&self) -> bool {
+        let is_uncached = self.name == "cache-size" && self.value == "0";
+        is_uncached || ABOUT_ANSWERS.contains(&self.name.as_str())
     }
 
     fn text(&self) -> String {
@@ -158,6 +168,7 @@ mod tests {
             "--cache-size=0",
         ];
         assert_eq!(given.about_forwarded_names(), expected);
+        assert_eq!(given.about_answers(), ["--filter-AAAA", "--cache-size=0"]);
         assert_eq!(given.servers(), ["10.0.0.2"]);
         assert!(!given.reads_resolv_conf());
         assert!(arguments(&["--cache-size=0"]).reads_resolv_conf());

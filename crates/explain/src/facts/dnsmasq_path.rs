@@ -101,32 +101,42 @@ impl DnsFront {
         }
         // As a cache, or with rules for external names, dnsmasq has no other server than kubedns.
         if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
-            return path_to_kubedns(kubedns_domain.as_ref());
+            return self.with_options(path_to_kubedns(kubedns_domain.as_ref()));
         }
 
         // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to
         // kubedns and to a stub domain, dnsmasq uses the servers of both.
         match (kubedns_domain, self.stub_domain(name)) {
-            (Some(domain), Some(stub)) if domain == stub.domain => dnsmasq_path(
+            (Some(domain), Some(stub)) if domain == stub.domain => self.with_options(dnsmasq_path(
                 DnsmasqAsks::KubednsAndStubDomain,
                 Some(&stub.domain),
                 stub.servers,
-            ),
+            )),
             (Some(domain), stub)
                 if stub
                     .as_ref()
                     .is_none_or(|stub| domain.is_within(&stub.domain)) =>
             {
-                path_to_kubedns(Some(&domain))
+                self.with_options(path_to_kubedns(Some(&domain)))
             }
             (_, Some(stub)) => {
-                dnsmasq_path(DnsmasqAsks::StubDomain, Some(&stub.domain), stub.servers)
+                let domain = Some(&stub.domain);
+                self.with_options(dnsmasq_path(DnsmasqAsks::StubDomain, domain, stub.servers))
             }
             _ => self.path_to_upstreams(),
         }
     }
 
-    /// The path of external names. The options of dnsmasq apply there, too.
+    /// The path with the options of dnsmasq that change the answers of its servers, if any.
+    fn with_options(&self, path: DnsmasqPath) -> DnsmasqPath {
+        let options = self.arguments.as_ref().map(DnsmasqArguments::about_answers);
+        DnsmasqPath {
+            arguments: options.filter(|options| !options.is_empty()),
+            ..path
+        }
+    }
+
+    /// The path of external names, to which further options apply.
     fn path_to_upstreams(&self) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {

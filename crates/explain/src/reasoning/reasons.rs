@@ -5,7 +5,7 @@ mod shared;
 
 use std::net::IpAddr;
 
-use cluster::objects::{EndpointsSource, ObjectKey};
+use cluster::objects::ObjectKey;
 use cluster::snapshot::{PodNames, Snapshot};
 use skydns::external_rules::RuleKey;
 use wire::Name;
@@ -48,7 +48,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
     let mut notes: Vec<CodedNote> = notes.into_iter().flatten().collect();
     let lacks_endpoints = notes.iter().any(is_lack_of_endpoints);
     if lacks_endpoints && let Some(found) = evidence.denoted_service(candidate) {
-        notes.push(endpoints_command(evidence, &found.object));
+        notes.push(endpoints_command(&found.object.key));
     }
     notes
 }
@@ -57,22 +57,14 @@ fn is_lack_of_endpoints(note: &CodedNote) -> bool {
     matches!(note.code.as_str(), "no_ready_endpoints" | "nobody_behind")
 }
 
-/// The command that shows why no endpoint is ready. kubedns reads no selectors, which would cost
-/// memory for each Service, so the command needs none.
-fn endpoints_command(evidence: Evidence<'_>, object: &ServiceObjects) -> CodedNote {
-    let ObjectKey { namespace, name } = &object.key;
-    let endpoints = object.endpoints.as_ref();
-    let source = evidence.found.map(|found| found.source);
-
-    let arguments = match endpoints.map_or(0, |endpoints| endpoints.not_ready) {
-        // Without a single address, the selector is what to compare with the labels of the pods.
-        0 => format!("get service {name} -o wide; kubectl -n {namespace} get pods --show-labels"),
-        _ if source == Some(EndpointsSource::Endpoints) => {
-            format!("get endpoints {name} -o yaml")
-        }
-        _ => format!("describe endpointslices -l kubernetes.io/service-name={name}"),
-    };
-    let text = format!("see kubectl -n {namespace} {arguments}");
+/// The command that shows the pods of a Service, and so why none is ready. kubedns reads no
+/// selectors, which would cost memory for each Service, so the command itself inserts it.
+fn endpoints_command(key: &ObjectKey) -> CodedNote {
+    let ObjectKey { namespace, name } = key;
+    let selector = format!(
+        r#"kubectl -n {namespace} get service {name} -o jsonpath='{{.spec.selector}}' | tr -d '{{}}"' | tr : ="#
+    );
+    let text = format!(r#"see kubectl -n {namespace} get pods -l "$({selector})""#);
     CodedNote::new("endpoints_command", text)
 }
 

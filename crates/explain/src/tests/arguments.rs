@@ -54,6 +54,16 @@ fn arguments_decide_about_forwarded_names() {
 }
 
 #[test]
+fn filters_count_for_every_server() {
+    let options = ["--no-resolv", "--filter-AAAA", "--server=10.0.0.2"];
+    for name in ["web.apps.svc.cluster.local.", "www.acme.test."] {
+        let path = path(&options, name);
+        let counting = "; these of its arguments count: --filter-AAAA";
+        assert!(path.ends_with(counting), "{name}: {path}");
+    }
+}
+
+#[test]
 fn stock_arguments_lead_to_kubedns() {
     let options = ["--server=/cluster.local/127.0.0.1#10053"];
     let path = path(&options, "web.apps.svc.cluster.local.");

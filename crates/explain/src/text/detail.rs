@@ -211,19 +211,21 @@ fn path_text(detail: &NameDetail) -> String {
 
     match asks {
         DnsmasqAsks::Kubedns if domain == "." => {
-            format!("dnsmasq asks kubedns for all names{beyond}")
+            format!("dnsmasq asks kubedns for all names{beyond}{counting}")
         }
         DnsmasqAsks::Kubedns => {
             let cached = cached_text(detail);
-            format!("dnsmasq asks kubedns for {domain}{beyond}{cached}")
+            format!("dnsmasq asks kubedns for {domain}{beyond}{cached}{counting}")
         }
         DnsmasqAsks::StubDomain => {
-            format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")
+            format!(
+                "dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked{counting}"
+            )
         }
         DnsmasqAsks::KubednsAndStubDomain => {
             format!(
                 "dnsmasq asks kubedns or {servers} of the stub domain {domain}, or both, and the \
-                 first answer counts"
+                 first answer counts{counting}"
             )
         }
         DnsmasqAsks::Upstreams => {
