@@ -151,7 +151,7 @@ fn alerts_have_severity_and_runbook() {
             "{}",
             alert.name
         );
-        for annotation in ["summary", "description"] {
+        for annotation in ["summary", "description", "action"] {
             assert!(
                 alert.annotations[annotation].ends_with('.'),
                 "{}: {annotation}",
