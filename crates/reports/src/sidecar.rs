@@ -258,7 +258,8 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// Queries to this upstream since dnsmasq started.
+    /// Queries of dnsmasq to this upstream: since the start of dnsmasq, or since the upstream was new
+    /// to it.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,

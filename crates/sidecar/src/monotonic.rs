@@ -13,4 +13,9 @@ impl Monotonic {
         let last = std::mem::replace(&mut self.last, reading);
         reading.checked_sub(last).unwrap_or(reading)
     }
+
+    /// Continues from a reading that is no increase.
+    pub(crate) fn continue_from(&mut self, reading: u64) {
+        self.last = reading;
+    }
 }

@@ -69,6 +69,8 @@ pub(crate) struct UpstreamProbes {
     settings: ProbeSettings,
     metrics: UpstreamMetrics,
     known: Mutex<BTreeMap<SocketAddr, ProbedUpstream>>,
+    /// The addresses of dnsmasq's last list, in its order.
+    listed: Mutex<Vec<SocketAddr>>,
 }
 
 impl UpstreamProbes {
@@ -88,6 +90,7 @@ impl UpstreamProbes {
             settings,
             metrics: UpstreamMetrics::new(namespace, metrics)?,
             known: Mutex::default(),
+            listed: Mutex::default(),
         })
     }
 
@@ -162,6 +165,14 @@ impl UpstreamProbes {
             .map(|server| (server.address, server.queries))
             .collect();
 
+        // At a reload dnsmasq hands the counters of its servers on to those that follow them in the
+        // list, whatever their addresses.
+        let order: Vec<SocketAddr> = listed.iter().map(|server| server.address).collect();
+        let mut last_order = self.listed.lock();
+        let are_counters_own = last_order.is_empty() || *last_order == order;
+        *last_order = order;
+        drop(last_order);
+
         let mut known = self.known.lock();
         let has_changed = !known.keys().eq(wanted.keys());
         // Otherwise each upstream that ever was would keep its series.
@@ -179,7 +190,8 @@ impl UpstreamProbes {
                 .entry(*address)
                 .or_insert_with(|| self.new_upstream(*address));
             let purpose = UpstreamPurpose::in_routes(*address, nanny, &self.settings.probe_name);
-            upstream.update(purpose, *queries);
+            upstream.count_queries(*queries, are_counters_own);
+            upstream.set_purpose(purpose);
         }
 
         // The list is read in each round; most of the time it is the same.

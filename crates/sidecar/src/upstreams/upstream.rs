@@ -71,10 +71,19 @@ impl ProbedUpstream {
         }
     }
 
-    /// Updates the purpose, and the number of queries since dnsmasq started.
-    pub(super) fn update(&mut self, purpose: UpstreamPurpose, queries: u64) {
-        self.series.add_queries(self.queries.increase(queries));
-        self.status.queries = queries;
+    /// Counts the queries since the last reading of dnsmasq's counter, if that was this upstream's
+    /// own.
+    pub(super) fn count_queries(&mut self, reading: u64, is_own: bool) {
+        if !is_own {
+            self.queries.continue_from(reading);
+            return;
+        }
+        let increase = self.queries.increase(reading);
+        self.series.add_queries(increase);
+        self.status.queries += increase;
+    }
+
+    pub(super) fn set_purpose(&mut self, purpose: UpstreamPurpose) {
         self.status.serves.clone_from(&purpose.domains);
         if self.purpose != purpose {
             self.preferred = 0;
