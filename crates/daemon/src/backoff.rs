@@ -1,4 +1,4 @@
-//! Pauses between attempts, random in part, so that replicas do not act in step.
+//! Pauses between attempts. A part of each pause is random, so that replicas do not act in step.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +14,8 @@ pub fn jittered(range: &RangeInclusive<Duration>) -> Duration {
 pub struct Backoff {
     /// The length of the first pause after a reset.
     first: Duration,
-    /// The shortest length after the first pause: zero would stay zero when doubled.
+    /// The shortest length after the first pause. Without it, a first pause of zero would stay zero
+    /// when doubled.
     least: Duration,
     /// The length of the next pause, before it is shortened.
     next: Duration,

@@ -1,4 +1,4 @@
-//! Reads of files that may hang, as files on a dead mount do.
+//! Reads of files that may hang, for example because their mount is dead.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::time::timeout;
 /// Timeout of a read.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One read at a time, on a thread of its own. A read that hangs takes up one thread, however often
-/// it is repeated.
+/// Runs one read at a time, on a separate thread. A read that hangs takes up only one thread,
+/// however often it is repeated.
 #[derive(Debug)]
 pub struct BlockingRead<T>(Mutex<Option<JoinHandle<T>>>);
 

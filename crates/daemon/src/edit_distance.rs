@@ -27,8 +27,8 @@ pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
 
 /// The optimal string alignment distance.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
-    // The distance of each prefix of `a` from each prefix of `b`. A prefix is as far from the empty
-    // one as it is long.
+    // The distance of each prefix of `a` from each prefix of `b`. The distance of a prefix from the
+    // empty prefix is its length.
     let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, row) in best.iter_mut().enumerate() {
         row[0] = i;
@@ -44,7 +44,7 @@ fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
             let replaced = best[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
             let mut least = replaced.min(deleted).min(inserted);
 
-            // Two letters in the wrong order are one slip of a person, not two.
+            // Two letters in the wrong order are a single typing error.
             let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
             if is_swap {
                 least = least.min(best[i - 2][j - 2] + 1);

@@ -25,7 +25,7 @@ pub const CANNOT_EXECUTE: u8 = 127;
 const MARK: &str = "__exec";
 
 /// The command that starts `program`. The program receives the signal `on_death` when this process
-/// dies. Requires that `main` begins with [`requested`].
+/// dies. `main` must begin with [`requested`].
 pub fn command(
     on_death: Signal,
     program: &Path,
@@ -66,7 +66,7 @@ impl<'a> ExecRequest<'a> {
         let [_, mark, parent, on_death, program, arguments @ ..] = command_line else {
             return None;
         };
-        // A person wrote this command line.
+        // `command` did not make this command line.
         if mark != MARK {
             return None;
         }

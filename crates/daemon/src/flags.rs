@@ -84,7 +84,7 @@ impl Exit {
     }
 }
 
-/// The options of a program, and the words of its command line that mean nothing.
+/// The options of a program, and the words of its command line that have no meaning.
 #[derive(Debug)]
 pub struct ProgramOptions<P> {
     /// The options.
@@ -97,8 +97,8 @@ pub struct ProgramOptions<P> {
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
 /// As in Go, words that are neither flags nor values are ignored. The caller must log them. Differs
-/// from kube-dns: such a word is a mistake at the beginning, where it may be a misspelt subcommand,
-/// and anywhere if it is one of the `subcommands`.
+/// from kube-dns: such a word is a mistake at the beginning, where it may be a misspelt subcommand.
+/// One of the `subcommands` is a mistake anywhere.
 ///
 /// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
 /// in Go) and `--version` (on standard output), status 2 for any mistake.
@@ -111,8 +111,8 @@ pub fn parse_program<P: Parser>(
     let command = go_command(P::command());
     let words = read_words(&command, program, style, argv)?;
 
-    // A word before all flags is probably a misspelt subcommand, a known one behind a flag is
-    // misplaced.
+    // A word before all flags is probably a misspelt subcommand. A known subcommand after a flag is
+    // in the wrong place.
     let first_word = words.stray.first().filter(|_| words.begins_with_word);
     let subcommand = words
         .stray
@@ -139,8 +139,9 @@ pub fn parse_program<P: Parser>(
     Ok(ProgramOptions { options, ignored })
 }
 
-/// Parses a command line, whose words that are neither flags nor values are positional arguments.
-/// If the command has none, such a word is a mistake. The error is that of [`parse_program`].
+/// Parses a command line in which the words that are neither flags nor values are positional
+/// arguments. If the command has no positional arguments, such a word is a mistake. The error is
+/// that of [`parse_program`].
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,
@@ -287,8 +288,8 @@ fn go_command(command: clap::Command) -> clap::Command {
         .args_override_self(true)
         .mut_args(|arg| if is_bool(&arg) { go_bool(arg) } else { arg });
 
-    // Completes the arguments, such as the number of their values: the words are looked up in them
-    // before clap parses the line.
+    // Completes the arguments, for example with the number of their values. This module looks words
+    // up in the arguments before clap parses the line.
     command.build();
     command
 }

@@ -1,8 +1,8 @@
-//! Half of a core for work that may wait, such as pages.
+//! Half of a core for work that may wait, such as building status pages.
 //!
-//! Pages are read by people and scripts, in any number. What they cost must not delay queries and
-//! events, also on a machine with few cores. So only one piece of this work runs at a time, and a
-//! pause as long as the piece follows.
+//! People and scripts may request any number of pages. Building them must not delay queries and
+//! events, even on a machine with few cores. So only one piece of this work runs at a time, and
+//! each piece is followed by a pause of the same length.
 
 use std::time::Instant;
 

@@ -1,9 +1,9 @@
 //! A small HTTP/1.1 server for probes, metrics and status pages. The pages are warp filters.
 //!
 //! The number of connections is bounded. Beyond the bound, a new connection closes the oldest
-//! connection, so that idle connections cannot block a probe. Size and time of a request's head,
-//! time of a handler, and life of a connection are also bounded. Bodies of requests are never read.
-//! Responses have the headers of Go's `net/http`, as probes and dashboards expect.
+//! connection, so that idle connections cannot block a probe. The size and the time of a request's
+//! head, the time of a handler, and the life of a connection are also bounded. Bodies of requests
+//! are never read. Responses have the headers of Go's `net/http`, as probes and dashboards expect.
 
 mod connections;
 mod gate;
@@ -88,7 +88,8 @@ impl Server {
     /// on both IP families. A kubelet probes the pod's first address, which may be of either
     /// family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
-        // Errors show the address as the flag has it, an IPv6 address in brackets.
+        // Errors show the host of the flag, not the address that it resolves to. An IPv6 address is
+        // always in brackets.
         let shown = match without_brackets(host) {
             host if host.contains(':') => format!("[{host}]:{port}"),
             host => format!("{host}:{port}"),

@@ -8,7 +8,7 @@
 //!
 //! Meaning of `--v`:
 //!
-//! | written | from |
+//! | events | written from |
 //! | --- | --- |
 //! | error, warn, info of our own crates | always |
 //! | debug of our own crates (one watch event) | `--v=4` |
@@ -186,7 +186,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let why = info.payload_as_str().unwrap_or("unknown reason");
     tracing::error!(place, why, "a bug: this thread panicked");
 
-    // The process may end now.
+    // The process may end now, so the lines are written first.
     flush();
 }
 

@@ -54,13 +54,13 @@ pub fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A metric with one series of the value 1, whose label is the current state. Unlike a vector of
-/// gauges that is reset, a scrape never sees it without a series or with two. Clones share the same
-/// series.
+/// A metric with one series of the value 1, whose label is the current state. From the first
+/// [`set`](Self::set) on, every scrape sees exactly one series. With a plain vector of gauges, a
+/// scrape could come between the reset and the new label. Clones share the same series.
 #[derive(Clone, Debug)]
 pub struct InfoMetric {
     gauges: IntGaugeVec,
-    /// Held by a scrape, and while the label changes.
+    /// Held during a scrape and during a change of the label.
     exclusive: Arc<Mutex<()>>,
 }
 

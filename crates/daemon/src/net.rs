@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Bound of looking up the name of an address to listen on.
+/// Timeout of the lookup of a name to listen on.
 const LOOKUP: Duration = Duration::from_secs(5);
 
 /// The address to bind: `::`, which also accepts IPv4 on a socket without `IPV6_V6ONLY`, or

@@ -74,7 +74,7 @@ impl SingleThread {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // A task whose result nobody waits for is of no use.
+        // The task is aborted if nobody waits for its result any more.
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
         async move {
             match task.await.map_err(tokio::task::JoinError::try_into_panic) {

@@ -45,7 +45,7 @@ pub struct PathWatch {
 struct Targets {
     path: PathBuf,
     notifications: Mutex<Notifications>,
-    /// Whether a target has become another file, and no signal was given since.
+    /// Whether a target has become another file since the last signal.
     is_fresh: AtomicBool,
     wake: Arc<Notify>,
 }
@@ -130,7 +130,7 @@ impl PathWatch {
 
     /// Waits until no event has arrived for [`QUIET`], at most [`LONGEST_DELAY`].
     async fn wait_for_last_event(&self) {
-        // A file that is written all the time must not put the signal off for ever.
+        // A file that is written all the time must not postpone the signal for ever.
         let deadline = Instant::now() + LONGEST_DELAY;
         while Instant::now() < deadline {
             let next_event = self.targets.wake.notified();
@@ -154,7 +154,7 @@ impl Targets {
         let targets = [self.path.clone(), parent_of(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
             let identity = file_identity(target);
-            // The watch of the kernel is on the file, not on its name.
+            // The kernel watches the file, not its name.
             if identity == *watched {
                 continue;
             }

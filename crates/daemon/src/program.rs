@@ -76,7 +76,7 @@ where
     let code = match run_until_stopped(program, options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The alternate form contains the chain of causes, but no backtrace.
+            // The alternate form (`#`) contains the chain of causes, but no backtrace.
             tracing::error!("{error:#}");
             ExitCode::from(FAILED)
         }
@@ -87,8 +87,9 @@ where
     code
 }
 
-/// Runs `run` until it returns or is overdue after the stop. The first signal begins the lameduck
-/// duration; its end or a second signal begins the stop; a further signal ends `run` at once.
+/// Runs `run` until it returns, or until [`STOP_TIMEOUT`] after the stop. The first signal begins
+/// the lameduck duration; its end or a second signal begins the stop; a further signal ends `run`
+/// at once.
 fn run_until_stopped<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
 where
     O: Options,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the first signal for which a process stays ready. If it is the only one of its
+/// Time after the first signal for which a process stays ready. If it is the only endpoint of its
 /// Service, clients are sent to it until its successor is ready (KEP-1669), which takes some
 /// seconds. The rest of the lameduck duration is for the clients that still have a connection.
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);

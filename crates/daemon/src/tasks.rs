@@ -81,7 +81,7 @@ impl Tasks {
         let handle = self
             .set
             .spawn(async move { task.await.map_err(Into::into) });
-        // Errors name the task; the runtime knows only its ID.
+        // The name is kept for errors, because the runtime knows only the ID of the task.
         self.names.insert(handle.id(), name);
     }
 
@@ -149,7 +149,7 @@ impl Tasks {
             Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
             Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
             Ok((_, Ok(()))) if !self.stop.is_cancelled() => Some(TaskError::Ended { task }),
-            // A task that was aborted, or that ended after the stop, is no failure.
+            // It is no failure if a task was aborted or ended after the stop.
             Err(_) | Ok((_, Ok(()))) => None,
         }
     }
@@ -159,14 +159,17 @@ fn keep_first_error(first: &mut Option<TaskError>, next: Option<TaskError>) {
     match (&first, next) {
         (None, next) => *first = next,
         (Some(_), Some(next)) => {
-            tracing::error!(error = &next as &dyn std::error::Error, "while stopping");
+            tracing::error!(
+                error = &next as &dyn std::error::Error,
+                "another task failed while stopping"
+            );
         }
         (Some(_), None) => {}
     }
 }
 
-/// Waits for the future; without one, waits for ever. It is for branches of `select!` that are not
-/// always there.
+/// Waits for the future; without one, waits for ever. This is for branches of `select!` that are
+/// not always needed.
 pub async fn pending_if_none<F: Future>(future: Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

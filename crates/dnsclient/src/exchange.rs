@@ -1,10 +1,10 @@
 //! One DNS query and its answer, on sockets of our own.
 //!
-//! Every query has its own socket, hence a random source port, and a random ID. A reply is accepted
+//! Every query has a random ID and its own socket, and so a random source port. A reply is accepted
 //! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
 //! packets are ignored until the timeout. The error texts equal those of the Go sidecar, which
-//! shows them on `/healthcheck`. Where the text does not matter, hickory-net makes the exchange
-//! (`tcp_retry`).
+//! shows them on `/healthcheck`. If the error text does not matter, callers use `tcp_retry`, in
+//! which hickory-net makes the exchange.
 
 use std::fmt;
 use std::io;
@@ -71,7 +71,7 @@ pub enum ExchangeError {
 impl ExchangeError {
     /// Whether the exchange timed out.
     pub fn is_timeout(&self) -> bool {
-        // Go's text is the only mark of a timeout: the errors keep reasons as text.
+        // The errors keep their reasons as text, so a timeout is recognised by Go's text.
         match self {
             Self::Lookup { reason, .. } | Self::Dial { reason, .. } | Self::Io { reason, .. } => {
                 reason == TIMED_OUT
@@ -181,8 +181,8 @@ impl<'a> SentQuery<'a> {
         if message.metadata.message_type != MessageType::Response {
             return Err("not a response".to_owned());
         }
-        // ID and question keep a late or forged reply from being the answer (RFC 5452, section
-        // 9.1).
+        // The ID and the question show that the reply is neither late nor forged (RFC 5452,
+        // section 9.1).
         if message.metadata.id != self.id {
             return Err("wrong ID".to_owned());
         }
@@ -246,7 +246,7 @@ async fn exchange_over_udp(
         .await
         .map_err(|error| path.io_error("write", &error, &ignored))?;
 
-    // An answer to a probe may have any size, even without EDNS.
+    // A server may send an answer of any size, even to a query without EDNS.
     let mut buffer = vec![0; LARGEST];
     loop {
         let length = before(deadline, socket.recv(&mut buffer))
@@ -260,7 +260,8 @@ async fn exchange_over_udp(
                     latency: start.elapsed(),
                 });
             }
-            // Another packet does not end the wait: the answer may still come. An error names it.
+            // The packet is ignored, because the answer may still come. An error text mentions the
+            // packet.
             Err(why) => ignored.record(why),
         }
     }
@@ -320,7 +321,8 @@ async fn exchange_over_tcp(
                     latency: start.elapsed(),
                 });
             }
-            // Another message does not end the wait: the answer may still come. An error names it.
+            // The message is ignored, because the answer may still come. An error text mentions the
+            // message.
             Err(why) => ignored.record(why),
         }
     }

@@ -43,11 +43,12 @@ fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &st
         .filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
 }
 
-/// The addresses of a name in any case, each once, in the order of the lines.
+/// The addresses of a name, each once, in the order of the lines. The case of letters does not
+/// matter.
 fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     for (address, mut names) in entries(text) {
-        // Names of DNS are the same in any case (RFC 4343).
+        // The case of letters does not matter in DNS names (RFC 4343).
         if names.any(|name| name.eq_ignore_ascii_case(wanted)) && !found.contains(&address) {
             found.push(address);
         }

@@ -1,12 +1,12 @@
 //! Sends one query to one DNS server and checks that the reply answers it.
 //!
 //! * [`query_server`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its
-//!   own. Its errors read like those of Go.
-//! * [`query_with_tcp_retry`]: over UDP, and over TCP when the answer was truncated, by
+//!   own. Its error texts are those of Go.
+//! * [`query_with_tcp_retry`]: one query over UDP, and over TCP if the answer is truncated. It uses
 //!   hickory-net.
 //! * [`external_queries`] and [`DnsAnswer::is_usable`]: whether an upstream works.
 //! * [`chaos`]: queries of class CHAOS, about the server itself.
-//! * [`resolve`]: addresses of servers given by name, kept up to date, by hickory-resolver.
+//! * [`resolve`]: up-to-date addresses of servers that are given by name. It uses hickory-resolver.
 //! * [`hosts`] and [`resolv_conf`]: the files of a resolver.
 //!
 //! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the

@@ -178,7 +178,7 @@ impl ServerNameResolver {
             }
 
             entry.start_lookup();
-            // In a task of its own, a slow lookup delays no other name.
+            // Each lookup is a separate task, so that a slow lookup delays no other name.
             let sources = Arc::clone(&self.sources);
             let name = name.clone();
             let resolv_conf = self.resolv_conf.borrow().clone();

@@ -1,8 +1,8 @@
 //! Sockets for hickory that lead to one server.
 //!
-//! Unlike hickory's own, a UDP socket is connected: the kernel drops packets of other addresses,
-//! and a port without a server is an error at once, not a timeout. The address may have a scope,
-//! which hickory's configuration cannot hold.
+//! Unlike hickory's own UDP sockets, these are connected: the kernel drops packets from other
+//! addresses, and reports a port without a server at once, so that the query need not wait for its
+//! timeout. The address may have a scope, which hickory's configuration cannot hold.
 
 use std::future::pending;
 use std::io;
@@ -60,7 +60,8 @@ impl RuntimeProvider for ServerSockets {
         let server = self.server;
         Box::pin(async move {
             let socket = UdpSocket::bind(local).await?;
-            // The kernel then drops packets of others, and reports a port without a server at once.
+            // The kernel then drops packets from other addresses, and reports a port without a
+            // server at once.
             socket.connect(server).await?;
             Ok(ConnectedUdpSocket { socket, server })
         })
@@ -82,7 +83,7 @@ impl ConnectedUdpSocket {
         };
         match found {
             Ok(Some(error)) | Err(error) => error,
-            // The error is gone already, so the timeout of the query decides.
+            // The error has already been taken, so the query waits for its timeout.
             Ok(None) => pending().await,
         }
     }

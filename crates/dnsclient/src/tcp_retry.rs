@@ -55,12 +55,13 @@ pub async fn query_with_tcp_retry(
     let answer = query_over_udp(address, query, timeout)
         .await
         .map_err(exchange_error)?;
-    // A truncated answer is a part, which must not be taken for the whole.
+    // A truncated answer is incomplete.
     if !answer.message.metadata.truncation {
         return Ok(answer);
     }
 
-    // hickory bounds the connection and the answer each; this bounds both together.
+    // hickory applies the timeout to the connection and to the answer separately. This timeout
+    // bounds both together.
     tokio::time::timeout(timeout, query_over_tcp(address, query, timeout))
         .await
         .unwrap_or(Err(NetError::Timeout))
@@ -96,7 +97,7 @@ async fn query_over_tcp(
     query: &Query,
     timeout: Duration,
 ) -> Result<DnsAnswer, NetError> {
-    // The last clone ends the task of the connection.
+    // The task of the connection ends when the last clone of `sockets` is dropped.
     let sockets = ServerSockets::new(server);
     let connecting = TcpClientStream::exchange(server, None, timeout, None, sockets.clone());
     let exchange = connecting.await?;
@@ -110,7 +111,7 @@ async fn first_answer(
     exchange: &DnsExchange<ServerSockets>,
     query: &Query,
 ) -> Result<DnsAnswer, NetError> {
-    // dnsmasq and kubedns answer a query without EDNS, too, and cut the answer at 512 octets.
+    // EDNS is not needed: without it, dnsmasq and kubedns truncate an answer at 512 octets.
     let mut options = DnsRequestOptions::default();
     options.use_edns = false;
 

@@ -64,7 +64,7 @@ struct TopOptions {
     /// nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
-    /// rank the queries that dnsmasq receives, where it logs them
+    /// rank the queries that dnsmasq receives if it logs them
     #[arg(long)]
     dnsmasq: bool,
     /// print the ranking as JSON
@@ -175,7 +175,7 @@ fn exit_code(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     }
 }
 
-/// The error for a reply other than 200.
+/// The error for a reply whose status is not 200.
 fn status_error(authority: &str, page: Page) -> CommandError {
     CommandError::Status(authority.to_owned(), page.error_line())
 }
@@ -244,7 +244,7 @@ async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> 
         return Err(status_error(authority, page));
     }
 
-    // A reply of another version is an error, also if it is printed as it is.
+    // A reply of another version is an error, even if it would be printed unchanged.
     let ranking: RankingDocument =
         serde_json::from_slice(&page.body).map_err(|error| foreign_reply(authority, error))?;
     let text = if json {

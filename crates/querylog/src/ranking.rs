@@ -45,7 +45,7 @@ pub struct RankingRow {
     pub owner: ClientOwner,
     /// Estimated number of answers.
     pub queries: u64,
-    /// Share of all answers that the table counts, between 0 and 1.
+    /// The share of the answers that the table counts, between 0 and 1.
     pub share: f64,
 }
 

@@ -1,9 +1,10 @@
 //! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON
 //! for each query.
 //!
-//! Requests from outside the pod get 403: not everybody who can reach the port may read the queries
-//! of pods. The same holds for `GET /top`, the [ranking](crate::ranking). Requests through `kubectl exec` and `kubectl port-forward` come from within the pod. A
-//! tap changes no state: the source of lines is there, or the tap is rejected.
+//! Requests from outside the pod get 403: some clients that can reach the port must not read the
+//! queries of pods. The same holds for `GET /top`, the [ranking](crate::ranking). Requests through
+//! `kubectl exec` and `kubectl port-forward` come from within the pod. A tap changes no state: if
+//! there is no source of lines, the tap is rejected.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,13 +5,13 @@
 //! ignored, and so are unknown labels.
 //!
 //! * [`finding`]: the kinds of findings about a pod, with level, remedy and runbook. The sidecar's
-//!   `/status`, its page and metrics, and `kube-dns check cluster` take them from there.
+//!   `/status`, its page and its metrics, and `kube-dns check cluster` use them.
 //! * [`sidecar`]: the sidecar's `/status`, which `kube-dns check cluster` reads.
 //! * [`nanny`]: the nanny's `/status`, which the sidecar reads.
 //! * [`kubedns`]: the state of kubedns, which the sidecar reads from the metrics of kubedns.
 //! * [`exposition`]: Prometheus' text format.
 //!
-//! This crate fetches nothing and judges nothing.
+//! This crate neither fetches documents nor decides which findings a pod has.
 
 pub mod exposition;
 pub mod finding;

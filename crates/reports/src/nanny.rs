@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// A field that only the nanny's own page has. A reader leaves it out, so that the sidecar, whose
-/// status contains that of the nanny, does not pass it on.
+/// A field that only the nanny's own page has. A program that reads the status drops the field, so
+/// that the sidecar, whose status contains that of the nanny, does not pass the field on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct NannyOnly<T>(Option<T>);
@@ -76,11 +76,11 @@ pub struct DnsmasqProcess {
     pub restarts: BTreeMap<String, u64>,
     /// The way in which the last process ended.
     pub last_end: Option<String>,
-    /// The newest ends that nobody asked for, oldest first: deaths and hangs.
+    /// The newest unrequested ends, oldest first: deaths and hangs.
     pub recent_ends: Vec<DnsmasqEnd>,
 }
 
-/// An end of dnsmasq that nobody asked for.
+/// An end of dnsmasq that the nanny did not request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DnsmasqEnd {
@@ -142,14 +142,15 @@ pub struct ConfigurationFault {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RoutesStatus {
-    /// Stub domain -> addresses; server names are resolved.
+    /// The server addresses of each stub domain; server names are resolved.
     pub stub_domains: BTreeMap<String, Vec<String>>,
     /// The servers for all other names.
     pub upstreams: Vec<String>,
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
     /// only upstream is kubedns or the SERVFAIL server.
     pub upstreams_from: Option<String>,
-    /// The servers for all other names in dnsmasq's arguments. dnsmasq asks them beside `upstreams`.
+    /// The servers for all other names in dnsmasq's arguments. dnsmasq asks them in addition to
+    /// `upstreams`.
     pub argument_servers: Vec<String>,
     /// Names of stub servers that have no address yet.
     pub unresolved: BTreeSet<String>,
@@ -259,8 +260,8 @@ mod tests {
         assert!(nanny.routes.loops.contains("127.0.0.53"));
     }
 
-    /// The nanny's document has each field, also the absent ones. What the sidecar passes on lacks
-    /// the fields that are only for the nanny.
+    /// The nanny's document has every field, even those without a value. The document that the
+    /// sidecar passes on lacks the fields of the nanny's own page.
     #[test]
     fn readers_leave_out_nanny_fields() {
         let mut status = NannyStatus::of_start("1.2.3", "abc1234");

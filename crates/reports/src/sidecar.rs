@@ -1,4 +1,4 @@
-//! The sidecar's `/status`: the verdict on the pod, and what it is made of.
+//! The sidecar's `/status`: the verdict on the pod, and the data behind the verdict.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub struct SidecarStatus {
     /// for them.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
-    /// The same of dnsmasq, where it logs its queries.
+    /// The same for dnsmasq, if it logs its queries.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub dnsmasq_top: Option<Box<PeerReport<RankingDocument>>>,
 }
@@ -174,8 +174,8 @@ pub struct ProbeResult {
     pub latency_ms: f64,
 }
 
-/// The rates of queries at one time, from the counters of some seconds; `None` if a part did not
-/// report, or restarted.
+/// The rates of queries at one time, calculated from the counters over some seconds. A rate is
+/// `None` if its container did not report or has restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TrafficSample {
@@ -185,9 +185,10 @@ pub struct TrafficSample {
     pub cluster: Option<f64>,
     /// Queries a second to kubedns for external names.
     pub external: Option<f64>,
-    /// Mean time of the answers to the former.
+    /// Mean latency of the answers to the queries in `cluster`.
     pub latency_ms: Option<f64>,
-    /// Queries a second that the cache answered: that of dnsmasq, or without dnsmasq of kubedns.
+    /// Queries a second that the cache of dnsmasq answered, or that of kubedns in a pod without
+    /// dnsmasq.
     pub hits: Option<f64>,
     /// Queries a second that this cache did not answer.
     pub misses: Option<f64>,
@@ -271,7 +272,7 @@ pub struct DnsmasqUpstream {
 pub struct ContainerHistory {
     /// The name of the container in the manifests.
     pub name: String,
-    /// The container has reported its state before, and does not now.
+    /// The container has reported its state before, but no longer does.
     pub is_report_missing: bool,
     /// The times of the last restarts, oldest first, in milliseconds since 1970.
     pub restarts: Vec<u64>,

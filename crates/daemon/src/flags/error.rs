@@ -31,7 +31,8 @@ pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
     }
 }
 
-/// The text of a clap error, as Go words it.
+/// The text of a clap error: as in Go for an invalid value, otherwise the first line of clap's own
+/// text.
 pub(super) fn render_clap_error(command: &Command, style: Style, wrong: &clap::Error) -> String {
     bad_value_of(command, style, wrong).unwrap_or_else(|| first_line(wrong))
 }
@@ -48,7 +49,8 @@ fn bad_value_of(command: &Command, style: Style, wrong: &clap::Error) -> Option<
 
     let name = context_text(wrong, ContextKind::InvalidArg)?;
     let value = context_text(wrong, ContextKind::InvalidValue)?;
-    // clap names the flag as in its usage.
+    // clap's error names the flag as its usage text does (`--flag <VALUE>`), which is also how
+    // [`Arg`] is displayed.
     let arg = command
         .get_arguments()
         .find(|candidate| candidate.to_string() == name)?;
@@ -101,7 +103,7 @@ fn flag_names(arg: &Arg) -> FlagNames<'_> {
     }
 }
 
-/// The error of the value parser, or the first line of clap's own text.
+/// The error of the value parser; without one, the accepted values.
 fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {

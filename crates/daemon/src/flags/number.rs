@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::value::int;
 
-/// A value that is no whole number of the accepted range.
+/// A value that is not a whole number within the accepted range.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("must be a whole number from 0 to {0}")]
 pub struct WholeNumberError<T: Debug + Display>(T);
@@ -25,8 +25,8 @@ impl Unsigned for u64 {
     const MAX: Self = Self::MAX;
 }
 
-/// Parses a number in the syntax of [`int`]. The error names the accepted range, and no function of
-/// Go: nobody finds this flag in the sources of kube-dns.
+/// Parses a number in the syntax of [`int`]. The error names the accepted range instead of a Go
+/// function, because kube-dns does not have this flag.
 pub fn whole_number<T: Unsigned>(text: &str) -> Result<T, WholeNumberError<T>> {
     int(text).map_err(|_| WholeNumberError(T::MAX))
 }

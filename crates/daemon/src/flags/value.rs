@@ -185,7 +185,7 @@ impl FromStr for GoDuration {
 pub struct GoPeriod(Option<Duration>);
 
 impl GoPeriod {
-    /// A period that no process reaches, in place of never: a hundred years.
+    /// A hundred years: a period that no process reaches. It stands for never.
     pub const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
 
     /// The period as a duration, [`Self::NEVER`] at most.

@@ -14,13 +14,14 @@ use crate::version;
 pub(super) struct CommandWords {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
-    /// The words before `--` that are neither flags nor values. With Go's flag package, these are
-    /// all words from the first of them on.
+    /// The words before `--` that are neither flags nor values. In the style of Go's flag package,
+    /// the first such word and all words after it are stray.
     pub(super) stray: Vec<OsString>,
     /// All words after `--`, in order.
     pub(super) after_dashes: Vec<OsString>,
     /// Whether the command line begins with a word that is not a flag, such as a misspelt
-    /// subcommand. An empty word does not count: templates leave such words behind.
+    /// subcommand. An empty word is no such word, because templates may leave empty words in a
+    /// command line.
     pub(super) begins_with_word: bool,
     /// The requested output format of `--version`, if any.
     pub(super) version: Option<VersionFormat>,
@@ -108,7 +109,7 @@ struct TypedFlag<'a> {
 }
 
 impl<'a> TypedFlag<'a> {
-    /// Splits a word into the name and the value behind `=`. The name need not be known.
+    /// Splits a word into the name and the value after `=`. The name need not be known.
     fn parse(word: &'a OsString, dashes: usize, style: Style) -> Result<Self, WordsError> {
         let Some(text) = word.to_str() else {
             return Err(bad_flag_syntax(word));

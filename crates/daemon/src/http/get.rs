@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 const SHOWN: usize = 80;
 /// Bound of the head of a streaming page, in octets.
 const MAX_HEAD: usize = 16 * 1024;
-/// Bound of the body that a streaming page has with another status than 200, in octets.
+/// Bound of the body of a response to a streaming request whose status is not 200, in octets.
 const MAX_ERROR_BODY: u64 = 64 * 1024;
 
 /// A response.
@@ -142,7 +142,7 @@ impl StreamingPage {
             .take(size as u64 + 1)
             .read_until(b'\n', &mut line)
             .await?;
-        // The rest of a longer line would look like a line of its own.
+        // The rest of a longer line would look like a separate line.
         if length > size {
             return Err(GetError::Large(size));
         }
@@ -151,8 +151,8 @@ impl StreamingPage {
     }
 }
 
-/// Requests a streaming page; `time` is the timeout of the response's head. A page with another
-/// status than 200 is returned as `Ok(Err(page))`.
+/// Requests a streaming page; `time` is the timeout of the response's head. A response whose status
+/// is not 200 is returned as `Ok(Err(page))`.
 pub async fn get_streaming(
     authority: &str,
     target: &str,
@@ -171,7 +171,7 @@ async fn open_stream(
     let head = read_head(&mut stream).await?;
 
     let mut page = parse_page(&head)?;
-    // Any other page is an error, whose first line says why.
+    // A page of any other status is an error, and its first line says why.
     if page.status == 200 {
         return Ok(Ok(StreamingPage(stream)));
     }

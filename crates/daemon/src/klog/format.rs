@@ -113,7 +113,7 @@ impl EventFields {
     fn push_field(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
-            // Some crates log a message that is no text.
+            // Some crates log a message that is not text.
             ("message", value) => self.message = value.to_string(),
             (name, value) => self.others.push((name, value)),
         }

@@ -98,7 +98,8 @@ impl LineLimiter {
             }
         }
 
-        // Without a report the pause does not begin: the next suppressed line is reported at once.
+        // The pause begins only with a report. Otherwise the next suppressed line is reported at
+        // once.
         if !found.is_empty() {
             state.reported = Some(now);
         }

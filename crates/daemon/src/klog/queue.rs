@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bound of the queued octets. A write in progress may hold as many octets again.
+/// Bound of the queued octets. A write in progress may hold the same number of octets in addition.
 const CAPACITY: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl LineQueue {
             drop(state);
             // A closed standard error must not end the service.
             let _ = io::stderr().lock().write_all(line);
-        // The reader is too slow: nobody waits for it.
+        // The reader is too slow, and logging never waits for it.
         } else if state.waiting.len() + line.len() > CAPACITY {
             state.lost += 1;
         } else {

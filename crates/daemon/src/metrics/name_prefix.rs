@@ -1,10 +1,10 @@
-//! The first part of metric names, as operators choose it.
+//! The parts of metric names that operators choose.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-/// The first part of metric names, from a flag or an environment variable.
+/// A part at the beginning of metric names, from a flag or an environment variable.
 ///
 /// The Go client accepts any text, and serves names with `_` in place of each character that the
 /// text format does not have, unless the scraper asks for UTF-8 names. Differs from kube-dns: UTF-8
@@ -28,7 +28,7 @@ impl NamePrefix {
         }
     }
 
-    /// A part of names that follows a prefix.
+    /// The second part of metric names, after a prefix. It may begin with a digit.
     pub fn second_part(given: &str) -> Self {
         Self {
             given: given.to_owned(),
@@ -41,7 +41,7 @@ impl NamePrefix {
         &self.name
     }
 
-    /// Logs a warning if the names do not have the given text. `setting` is the flag or the
+    /// Logs a warning if characters of the given text were replaced. `setting` is the flag or the
     /// variable.
     pub fn log_changes(&self, setting: &str) {
         if self.given != self.name {
@@ -49,7 +49,7 @@ impl NamePrefix {
                 setting,
                 given = self.given,
                 used = self.name,
-                "metric names cannot have this prefix; _ replaces its characters"
+                "metric names cannot have this prefix; _ replaces the characters that are not allowed"
             );
         }
     }

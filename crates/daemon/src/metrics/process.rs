@@ -69,7 +69,7 @@ fn read_proc(path: &str) -> String {
 
 /// The start of this process, in seconds since 1970.
 fn read_start() -> Option<f64> {
-    // The kernel has the start as a time after boot.
+    // The kernel reports the start as a time after boot.
     let stat = ProcessStat::parse(&read_proc("/proc/self/stat"))?;
     let boot = boot_time(&read_proc("/proc/stat"))?;
     Some(boot + stat.started)
@@ -145,8 +145,8 @@ fn read_metrics(started: Option<f64>) -> [ProcessMetric; 10] {
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     descs: Vec<Desc>,
-    /// The start is read once: the kernel's time of boot changes with the time of day, and readers
-    /// take another start for another process.
+    /// The start is read only once: the kernel's boot time shifts when the clock is set, and a
+    /// changed start time looks like a restart.
     started: Option<f64>,
 }
 

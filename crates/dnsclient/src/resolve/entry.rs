@@ -92,7 +92,7 @@ impl NameEntry {
                 self.set_addresses(name, addresses);
                 life.clamp(pace.shortest_life, pace.longest_life)
             }
-            // The server knows that there are no addresses, so the old ones are wrong.
+            // The server reported that there are no addresses, so the old addresses are wrong.
             LookupOutcome::Absent => {
                 self.record_failure(name, "the name has no address");
                 self.addresses.clear();
@@ -115,7 +115,7 @@ impl NameEntry {
     fn set_addresses(&mut self, name: &str, addresses: Vec<IpAddr>) {
         self.failures = 0;
         self.warned = false;
-        // A lookup is repeated at each TTL: only a change is worth a line.
+        // Lookups are repeated all the time, so only a change is logged.
         if self.addresses != addresses {
             info!(name, ?addresses, "stub server resolved");
         }

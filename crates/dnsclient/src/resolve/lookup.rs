@@ -1,9 +1,10 @@
 //! A single lookup of a name.
 //!
-//! hickory-resolver queries one server: it repeats a lost packet, goes on over TCP after
-//! truncation, and follows aliases. The order of names and servers is ours, as in resolv.conf(5). A
-//! pool of hickory-resolver ends at the first server that answers REFUSED or SERVFAIL, and gives
-//! all servers one timeout together. So each server has a resolver of its own.
+//! hickory-resolver queries one server: within its single attempt, it repeats a lost packet,
+//! retries over TCP after truncation, and follows aliases. This module sets the order of names and
+//! servers, as in resolv.conf(5). A pool of hickory-resolver would end at the first server that
+//! answers REFUSED or SERVFAIL, and would have one timeout for all servers together. So each server
+//! has a resolver of its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -143,7 +144,7 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
         }
     }
 
-    // A lost packet of one family must not turn the name into one without addresses.
+    // If the answer of one family is lost, the name must not be reported as one without addresses.
     match failure {
         _ if !found.addresses.is_empty() => Ok(found.into_outcome()),
         None => Ok(LookupOutcome::Absent),
@@ -165,8 +166,7 @@ fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let mut builder = HickoryResolver::builder_with_config(config, sockets);
     let options = builder.options_mut();
     options.timeout = TIMEOUT;
-    // Further attempts, the cache and the hosts file are ours, see `ServerNameResolver` and
-    // `look_up`.
+    // `ServerNameResolver` repeats lookups and keeps addresses, and `look_up` reads the hosts file.
     options.attempts = 0;
     options.cache_size = 0;
     options.edns0 = false;

@@ -40,13 +40,15 @@ impl Options {
             };
         };
 
-        // The zone may hold other domains: of two zones that hold a name, the longer one answers.
+        // The zone may contain other domains, because a name in two zones is answered from the
+        // longer zone.
         let name = zone.name();
         let domains = self.domain.all().map(|domain| ("--domain", domain));
         let suffixes = self.search_suffix.0.iter();
         let suffixes = suffixes.map(|suffix| ("--search-suffix", suffix));
         for (flag, domain) in domains.chain(suffixes) {
-            // Names below these domains are already those of the cluster, or are completed.
+            // Names below these domains already belong to the cluster, or are looked up with the
+            // search list.
             if name.is_within(&domain.name()) {
                 return Err(ExternalZoneError::Taken {
                     zone: zone.clone(),
