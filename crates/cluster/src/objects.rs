@@ -401,8 +401,8 @@ pub struct ScheduledPod {
     pub host_network: bool,
 }
 
-/// A `ServiceImport`: a Service of the cluster set. Type `Headless` is headless. Any other type, as
-/// `ClusterSetIP`, has cluster IPs, possibly none yet.
+/// A `ServiceImport`: a Service of the cluster set. Type `Headless` is headless. Any other type,
+/// such as `ClusterSetIP`, has cluster IPs, possibly none yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 

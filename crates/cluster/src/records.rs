@@ -377,7 +377,7 @@ fn headless_node(labels: BTreeMap<SmolStr, CollectedLabel>, base: Arc<[u8]>) -> 
     let mut members = Vec::with_capacity(count);
     let mut positions: BTreeMap<NamedPort, Vec<u32>> = BTreeMap::new();
     for (position, (label, mut collected)) in (0..).zip(preferred.into_iter().chain(others)) {
-        // Slices may repeat an endpoint while it moves from one to another.
+        // Slices may repeat an endpoint while it moves from one slice to another.
         collected.addresses.sort_unstable();
         collected.addresses.dedup();
         members.push(LabelledAddresses {
@@ -392,7 +392,7 @@ fn headless_node(labels: BTreeMap<SmolStr, CollectedLabel>, base: Arc<[u8]>) -> 
         }
     }
 
-    // A port that all members have needs no list of them.
+    // A port that all members have needs no list of members.
     let ports = positions.into_iter().map(|(named, members)| PortRecords {
         path: named.path,
         port: named.port,

@@ -83,7 +83,7 @@ impl FeedState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedPhase {
     /// No watch is open: the feed has just started, or the API server is unreachable or asks for a
-    /// pause. Other collections of this API server fare no better.
+    /// pause. Requests for other collections of this API server fail, too.
     Away,
     /// Requests fail in another way.
     Failing,
@@ -115,7 +115,7 @@ pub struct WatchTiming {
     /// The longest pause while an optional collection is refused whose objects need not be kept up
     /// to date.
     pub max_pause_refused: Duration,
-    /// Time after which a refusal counts as lasting. A starting API server briefly refuses
+    /// Time after which a refusal is treated as lasting. A starting API server briefly refuses
     /// everything.
     pub refusal_lasts: Duration,
     /// The turns of lists whose cause other instances may share.

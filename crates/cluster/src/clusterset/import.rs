@@ -328,7 +328,7 @@ fn build_cluster(
     id: &SmolStr,
     labels: BTreeMap<SmolStr, CollectedEndpoints>,
 ) -> Option<MemberGroup> {
-    // A slice without the label of its cluster has no name to be answered at.
+    // Without the label that names their cluster, endpoints have no name.
     if id.is_empty() {
         return None;
     }
@@ -340,7 +340,7 @@ fn build_cluster(
         if name::child_labels(&label, &base).is_none() {
             continue;
         }
-        // Slices may repeat an endpoint while it moves from one to another.
+        // Slices may repeat an endpoint while it moves from one slice to another.
         collected.addresses.sort_unstable();
         collected.addresses.dedup();
         collected.ports.sort_unstable();

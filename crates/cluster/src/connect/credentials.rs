@@ -86,7 +86,8 @@ impl Credentials {
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
-                // The TLS configuration is built once: a plugin's certificate needs its place now.
+                // The TLS configuration is built once, before the plugin has run. So the place for
+                // the plugin's certificate is made now.
                 let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
                 TokenSource::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
             }
@@ -104,7 +105,7 @@ impl Credentials {
         self.certificate.clone()
     }
 
-    /// Adds the token or password to a request, and reads the client certificate again for its
+    /// Adds the token or password to a request, and reads the client certificate again for the TLS
     /// handshake.
     pub(super) async fn authorize(
         &self,
@@ -218,7 +219,8 @@ impl TokenFile {
 
         let mut current = self.current.lock();
         match (read, &*current) {
-            // A kubelet renews a token minutes before its end, and the next request reads again.
+            // A kubelet renews a token minutes before the token expires, and the next request reads
+            // the file again.
             (Err(_), Some((token, _))) => Ok(token.clone()),
             (Err(error), None) => Err(error),
             (Ok(token), _) => {

@@ -198,8 +198,8 @@ impl Plugin {
         }
     }
 
-    /// Reads the credentials that a plugin has printed, and stores its certificate. The error is
-    /// the mistake.
+    /// Reads the credentials that a plugin has printed, and stores its certificate. The error says
+    /// what is wrong with the output.
     fn accept_output(&self, output: &[u8]) -> Result<CredentialStatus, String> {
         let credential: ExecCredential =
             serde_json::from_slice(output).map_err(|error| error.to_string())?;

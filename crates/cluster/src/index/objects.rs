@@ -167,7 +167,7 @@ fn skip_address_count(packed: &[u8]) -> &[u8] {
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// The packed name of a slice. The [`skip_address_count`] of the packed slice begins with it.
+/// The packed name of a slice, as the packed slice has it after the number of addresses.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);

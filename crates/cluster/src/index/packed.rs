@@ -99,7 +99,7 @@ impl PackKeyed for Service {
         self.ports.pack(to);
         to.push(flags);
         self.created.pack(to);
-        // Few Services have external addresses, so that their empty list takes no octet.
+        // Few Services have external addresses. An empty list takes no octet.
         if has_external {
             self.external.pack(to);
         }
@@ -287,7 +287,7 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
-        // Places are only read with flags that need zones, so that they usually take no octet.
+        // Places are read only with flags that need zones. Unknown places take no octet.
         if !self.places.are_unknown() {
             flags |= HAS_PLACES;
         }

@@ -44,7 +44,7 @@ pub(super) struct PodIndex {
     /// For each address and namespace, the number of pods beyond the first. Pods in the host
     /// network share their node's address.
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
-    /// One copy of each list of namespaces. Most addresses have a single namespace, so that few
+    /// One copy of each list of namespaces. Most addresses have a single namespace, so few
     /// different lists exist.
     lists: SharedLists<SmolStr>,
 }
@@ -207,7 +207,7 @@ impl PodIndex {
 
     fn remove_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let shared = (address, namespace.clone());
-        // While other pods of the namespace have the address, its list stays.
+        // While other pods of the namespace have the address, the list of the address stays.
         if let Some(further) = self.further.get_mut(&shared) {
             *further -= 1;
             if *further == 0 {

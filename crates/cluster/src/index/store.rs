@@ -176,7 +176,7 @@ impl ObjectStore {
                 self.change_each(StoredObjects::remove_slices);
             }
             EndpointsSource::EndpointSlices => {
-                // The feed of Endpoints has ended, so that they would only become outdated.
+                // The feed of Endpoints has ended, so they would only become outdated.
                 self.endpoints = RelistTracker::default();
                 self.change_each(StoredObjects::remove_endpoints);
             }
@@ -197,7 +197,7 @@ impl ObjectStore {
         shown: impl Fn(&Service) -> bool,
     ) -> Option<ObjectKey> {
         for (key, entry) in self.objects.entries() {
-            // Endpoints that no record depends on lack nothing that clients would miss.
+            // If no record depends on the Endpoints, clients do not miss what the Endpoints lack.
             let is_shown = entry.service(&key).is_some_and(|service| shown(&service));
             if is_shown && entry.endpoints_lack_addresses(&key) {
                 return Some(key);

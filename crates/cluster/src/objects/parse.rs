@@ -341,8 +341,8 @@ impl FromApi for EndpointSlice {
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 
-/// A slice with the zones of its endpoints (`--prefer-zone`, `--zonal-names`). A [`PodNamed`] slice also has the
-/// zones.
+/// A slice with the zones of its endpoints (`--prefer-zone`, `--zonal-names`). A [`PodNamed`] slice
+/// also has the zones.
 #[derive(Debug)]
 pub struct Zoned(pub EndpointSlice);
 

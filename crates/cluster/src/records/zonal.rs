@@ -1,8 +1,9 @@
 //! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
 //!
-//! `ZONE.pin._zone.SERVICE` has the addresses in the zone, and none if no address is in it.
-//! `ZONE.prefer._zone.SERVICE` has all addresses then. The zone is that of the endpoint itself;
-//! hints are for the routes of cluster IPs, and have no effect here.
+//! `ZONE.pin._zone.SERVICE` has the addresses in the zone, and none if no address is in the zone.
+//! `ZONE.prefer._zone.SERVICE` has the addresses in the zone, or all addresses if no address is in
+//! the zone. The zone is that of the endpoint itself; hints are for the routes of cluster IPs, and
+//! have no effect here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +36,7 @@ pub struct ZonalName<'p> {
 }
 
 impl<'p> ZonalName<'p> {
-    /// Reads the labels below the name of a Service, from there downwards; `None` if they are no
+    /// Reads the labels below the name of a Service, from there downwards; `None` if they are not a
     /// zonal name.
     pub fn read(below: &'p [&'p str]) -> Option<Self> {
         let [ZONE_LABEL, directive, zone @ ..] = below else {
@@ -66,8 +67,8 @@ pub fn is_above_zonal_names(below: &[&str]) -> bool {
     matches!(below, [] | [ZONE_LABEL] | [ZONE_LABEL, "pin" | "prefer"])
 }
 
-/// The addresses of a headless Service, by their zone. Without a known zone there is none, and the
-/// names exist.
+/// The addresses of a headless Service, by their zone. Addresses whose zone is not known are left
+/// out. The zonal names exist even if there is no address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ZonalNode {
     /// The zones in lower case, each with its addresses, sorted by label.
@@ -108,7 +109,7 @@ impl ZonalNode {
         }
     }
 
-    /// The zones with addresses, in lower case, and the number of their names of endpoints.
+    /// The zones with addresses, in lower case, each with the number of its endpoint names.
     pub fn zones(&self) -> impl Iterator<Item = (&str, usize)> {
         let zones = self.zones.iter();
         zones.map(|(zone, members)| (zone.as_str(), members.len()))
@@ -130,7 +131,7 @@ impl ZonalAddresses {
     pub(super) fn into_node(self) -> ZonalNode {
         let zones = self.0.into_iter().map(|(zone, labels)| {
             let members = labels.into_iter().map(|(label, mut addresses)| {
-                // Slices may repeat an endpoint while it moves from one to another.
+                // Slices may repeat an endpoint while it moves from one slice to another.
                 addresses.sort_unstable();
                 addresses.dedup();
                 LabelledAddresses {

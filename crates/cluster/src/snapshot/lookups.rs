@@ -14,8 +14,8 @@ use wire::rfc1123::is_label;
 use super::{PodNames, Snapshot, label, pod};
 use crate::objects::ObjectKey;
 
-/// Cost in steps of each Service that a wildcard matches. A Service costs more than an entry,
-/// because Services are scattered in memory.
+/// Number of steps that each Service takes that a wildcard matches. A Service takes more steps than
+/// an entry, because Services are scattered in memory.
 const SERVICE_STEPS: usize = 32;
 
 /// Federated names and names of pods.
@@ -63,7 +63,7 @@ impl Snapshot {
         }
 
         let key = ObjectKey::new(namespace, name);
-        // The name exists, even while no Node has shown the zone and region of its target.
+        // The name exists even while no Node is known that has the zone and region for the target.
         let Some(record) = self.federated_record(domain, federation, &key) else {
             return Some(Lookup::TargetUnknown);
         };
@@ -75,7 +75,8 @@ impl Snapshot {
         Some(Lookup::Exists)
     }
 
-    /// Whether a pod of the namespace has the address. Always true unless names are verified.
+    /// Whether a pod of the namespace has the address. If names are not verified, the answer is
+    /// true for every address. If names of pods are disabled, the answer is false.
     fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
         match &self.pods {
             PodNames::Insecure | PodNames::OfNode(_) => true,
@@ -223,7 +224,8 @@ impl Snapshot {
         let left = Cell::new(before);
         let mut found = false;
 
-        // The tree takes steps of its own from `steps`, the Services from `left`.
+        // The tree borrows `steps` during the visit, so the Services take their steps from `left`.
+        // The steps that the Services took are subtracted afterwards.
         self.services
             .visit(&[namespace, name], steps, &mut |label, service| {
                 let mut steps = left.get();
@@ -262,8 +264,8 @@ impl Records for Snapshot {
             return self.find_pod(namespace, label, visit);
         }
 
-        // ExternalName Services are entries at the namespace's own name. In strict mode, that name
-        // has no records.
+        // The name of a namespace has the entries of its ExternalName Services, as in kube-dns. In
+        // strict mode, that name has no records.
         if self.zone.strict && matches!(path, ["svc", _]) {
             return Lookup::Missing;
         }
@@ -296,8 +298,8 @@ impl Records for Snapshot {
             return true;
         }
         match path {
-            // `pod` always exists: by default, names below exist for every address in every
-            // namespace. `dns` exists because of the name server `ns.dns`.
+            // `pod` exists in every mode. By default, it has a name below it for every address in
+            // every namespace. `dns` exists because of the name server `ns.dns`.
             [] | ["pod" | "dns"] => true,
             // The name of a namespace without pod names does not exist (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),

@@ -13,14 +13,15 @@ use crate::records::{ServiceNode, dashed_label};
 impl Snapshot {
     /// Visits the owner names. Those that `other` answers in the same way may be left out.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
-        // Federated names that hide others depend on more than entries: nothing is skipped then.
+        // Federated names that hide other names depend on more than entries. If there are any,
+        // nothing is skipped.
         let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
 
         let services = other.map(|other| &other.services);
         each_entry(&self.services, services, &mut |namespace, name, service| {
             visit_service_names([namespace, name], service, &mut |path| {
-                // Federated names are in no list.
+                // Federated names are not listed.
                 if !self.is_federated(path) {
                     visit(path);
                 }

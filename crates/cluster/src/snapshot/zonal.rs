@@ -6,8 +6,8 @@ use super::Snapshot;
 use crate::records::{ZonalName, is_above_zonal_names};
 
 impl Snapshot {
-    /// Looks up a zonal name; `None` if `path` is none, or no headless Service has it. There are no
-    /// wildcards.
+    /// Looks up a zonal name; `None` if `path` is not a zonal name, or if no headless Service has
+    /// it. There are no wildcards.
     pub(super) fn find_zonal<'v>(
         &'v self,
         path: &[&str],

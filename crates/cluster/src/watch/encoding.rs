@@ -16,7 +16,7 @@ pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application
 /// Bound of a single object or event in octets. API servers store no object of more than a few
 /// megabytes.
 pub(super) const MAX_OBJECT: usize = 8 << 20;
-/// The problem of octets without an envelope.
+/// The error text for octets that are not in an envelope.
 const NO_ENVELOPE: &str = "not the protobuf of Kubernetes";
 
 /// The fields of a `metav1.Status` that describe a failure.
@@ -71,7 +71,7 @@ pub(super) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Checks that the list has a version. A watch without a version would begin anywhere.
+    /// Checks that the list has a version. A watch without a version would begin at any version.
     fn check_version(&self) -> Result<(), RequestFailure> {
         if self.resource_version.is_empty() {
             let problem = "a list without a version";
@@ -195,7 +195,7 @@ enum NextElement {
     #[default]
     MagicNumber,
     EnvelopeField,
-    /// A field of the list, of which this number of octets is left.
+    /// A field of the list. The number is how many octets of the list are left.
     ListField(usize),
 }
 
@@ -217,7 +217,8 @@ impl ListMessage {
             let is_complete = match self.next {
                 NextElement::MagicNumber => self.take_magic_number(received)?,
                 NextElement::EnvelopeField => self.take_envelope_field(received)?,
-                // The fields of the envelope behind the list are left to the end of the response.
+                // Fields of the envelope that follow the list are not parsed. The reader discards
+                // them with the rest of the response.
                 NextElement::ListField(0) => return self.end_list().map(Some),
                 NextElement::ListField(left) => match self.take_list_field(left, received)? {
                     Some(ListField { number: 2, content }) => {
@@ -227,7 +228,7 @@ impl ListMessage {
                         self.meta = decode_message(&content)?;
                         true
                     }
-                    // A field that a later API adds is skipped.
+                    // A field that a later version of the API adds is skipped.
                     other => other.is_some(),
                 },
             };
@@ -406,7 +407,7 @@ impl Varint {
             }
         }
 
-        // Ten octets hold 64 bits, so that a longer varint can only be garbage.
+        // Ten octets hold 64 bits, so a longer varint can only be garbage.
         if octets.len() < 10 {
             Ok(None)
         } else {

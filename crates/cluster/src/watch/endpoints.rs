@@ -77,7 +77,7 @@ struct SourceFeed {
 impl SourceFeed {
     fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Self {
         let state = feed.state();
-        // A token of its own, so that one source can end while the other goes on.
+        // Each source has its own token, so that one can end while the other goes on.
         let stop = stop.child_token();
         let mut task = JoinSet::new();
         task.spawn(feed.run(stop.clone()));
@@ -139,7 +139,7 @@ impl EndpointsFeed {
         let mut feed = self.start_source(source, &dispensable, stop);
 
         let is_listed = feed.state.wait_for(|state| state.listed).await.is_ok();
-        // Without a list, the feed was stopped.
+        // If the list is not complete, the feed was stopped.
         if is_listed {
             self.put_in_force(source).await?;
         }
@@ -192,7 +192,8 @@ impl EndpointsFeed {
                 continue;
             }
 
-            // A time in the past would end every wait at once; then only the list is awaited.
+            // If the time is in the past, it would end every wait at once, and only the list is
+            // awaited.
             let later = due.filter(|_| !is_due);
             tokio::select! {
                 changed = slices.state.changed() => changed.map_err(|_| ReceiverGone)?,
@@ -214,7 +215,8 @@ impl EndpointsFeed {
     ) -> Result<(), ReceiverGone> {
         let is_change =
             endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
-        // Ended first: while slices are used, no changes of Endpoints may follow.
+        // The feed of Endpoints ends first: while slices are used, no changes of Endpoints may
+        // follow.
         if let Some(feed) = endpoints {
             feed.end().await;
         }
@@ -359,7 +361,8 @@ impl SourceSelection {
     /// a source is selected.
     fn new(timing: &WatchTiming, has_stale_slices: bool) -> Self {
         let begun = Instant::now();
-        // A starting API server briefly refuses everything; with stale slices there is time.
+        // A starting API server briefly refuses everything. While stale slices are served, there is
+        // time to wait.
         let first_refusal = if has_stale_slices {
             HEAD_START
         } else {
@@ -404,7 +407,8 @@ impl SourceSelection {
             }
 
             None if is_refused => Some(slices.since + self.first_refusal),
-            // An overloaded API server would have twice the lists to send.
+            // If Endpoints were listed as well, an overloaded API server would have twice as many
+            // lists to send.
             None if slices.phase != FeedPhase::Failing => None,
             // Endpoints must not win only because they were listed first when the server returned.
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),

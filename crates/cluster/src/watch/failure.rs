@@ -65,8 +65,7 @@ pub enum RequestFailure {
 }
 
 impl RequestFailure {
-    /// The reason, as in metrics. In the log, a failure with the same reason counts as a repeated
-    /// failure.
+    /// The reason, as in metrics. In the log, a failure with the same reason is a repeated failure.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -244,7 +243,7 @@ impl FeedPauses {
     ) -> Duration {
         let longest = *self.timing.backoff.end();
         match failure {
-            // An API server that returns knows no older version, so all instances list.
+            // An API server that has restarted knows no older version, so all instances list.
             RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => {
                 self.relist_pause() + self.timing.turns.relist_pause()
             }
@@ -267,7 +266,7 @@ impl FeedPauses {
                 retry_after: Some(requested),
                 ..
             } => {
-                // Spread, so that replicas do not come back at the same moment.
+                // The pauses differ, so that replicas do not come back at the same moment.
                 let spread = jittered(&(Duration::ZERO..=*self.timing.backoff.start()));
                 let requested = *requested.min(&MAX_RETRY_AFTER) + spread;
                 self.failing.pause(self.timing.max_pause).max(requested)

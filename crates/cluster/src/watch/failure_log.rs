@@ -25,8 +25,8 @@ use crate::objects::{Kind, ObjectKey};
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// Time after which an outage is logged again for the first time. A restart takes less; a longer
-/// outage has by then its final reason.
+/// Time after which an outage is logged again for the first time. A restart takes less time, and a
+/// longer outage has its final reason by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 /// Bound of the distinct problems of objects that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;
@@ -40,9 +40,9 @@ pub(super) struct FailureLog {
     pub(super) needed_for: Option<&'static str>,
     /// Whether this feed is part of the connection's outage.
     in_outage: bool,
-    /// The time when the watch was opened that has not failed since.
+    /// The time when a watch was opened, if no attempt has failed since then.
     opened: Option<Instant>,
-    /// The failure of this collection alone.
+    /// The failure that concerns only this collection.
     ongoing: Option<OngoingFailure>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct ApiOutage(Mutex<Option<OngoingOutage>>);
 struct OngoingOutage {
     since: Instant,
     next_line: Instant,
-    /// The time when the last watch was opened that works again.
+    /// The time when the latest of the watches was opened that work again.
     ended: Instant,
     failures: u32,
     /// Number of feeds that have not received an event since their failure.
@@ -276,7 +276,7 @@ impl FailureLog {
         } else if is_error {
             self.log_missing_permission(failure, failures);
         } else if matches!(failure, RequestFailure::Expired(_)) {
-            // No fault: the watch was away for longer than the API server remembers.
+            // This is no fault: the watch was away for longer than the API server remembers.
             tracing::info!(kind = %self.kind, %failure, "resource version expired; listing again");
         } else {
             self.log_unavailable(failure, failures);
@@ -315,8 +315,8 @@ impl FailureLog {
         self.opened.get_or_insert_with(Instant::now);
     }
 
-    /// Logs that a watch has events again. An open watch alone proves nothing: its first event may
-    /// be its failure.
+    /// Logs that a watch has events again. An open watch proves nothing yet: its first event may be
+    /// an error.
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
 

@@ -176,7 +176,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         while !listing.is_endless() {
             let history = match self.receive_page(listing).await {
                 Ok(history) => history,
-                // Not a failure of the API server: the list is requested in smaller pages.
+                // This is not a failure of the API server: the list is requested in smaller pages.
                 Err(AttemptEnd::Failed(RequestFailure::TooLarge(_))) if listing.shrink_page() => {
                     continue;
                 }

@@ -6,10 +6,10 @@
 //! wiped or restored starts a new history. A watch from an old version would then wait forever or
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
-//! another UID. Watch events keep this mark up to date: an object that is deleted and created again
-//! while it is watched proves nothing. A new history is not detected once its versions have passed
-//! the last known version. Changes are then missed only if the feed was disconnected during all
-//! that time.
+//! another UID. Watch events keep this UID up to date, because an object that is deleted and
+//! created again while it is watched proves nothing. A new history is not detected once its
+//! versions have passed the last known version. Changes are then missed only if the feed was
+//! disconnected during all that time.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl ListPosition {
         match &mut self.extent {
             ListExtent::Page { limit: 1, .. } => return false,
             ListExtent::Page { limit, .. } => *limit = (*limit / 8).max(1),
-            // The watch cache ignores a limit, so that the pages come from the database.
+            // The watch cache ignores a limit, so the pages must come from the database.
             cached @ ListExtent::Cached(_) => *cached = ListExtent::first_page(PAGE),
         }
         true
@@ -179,7 +179,7 @@ impl ListPosition {
 pub(super) struct WatchPosition {
     pub(super) history: DatabaseHistory,
     /// Whether the last watch ended early or silently. The API server's database may then have been
-    /// wiped or restored, so that the [`DatabaseHistory`] must be checked.
+    /// wiped or restored, so the [`DatabaseHistory`] must be checked.
     pub(super) must_check_history: bool,
     /// Whether the last watch ended without an event.
     pub(super) was_silent: bool,
@@ -293,8 +293,8 @@ impl DatabaseHistory {
         }
     }
 
-    /// Compares this history with the version and the first object of a new list. If they fit, the
-    /// first object is the mark from now on.
+    /// Compares this history with the version and the first object of a new list. If they do not
+    /// contradict the history, the first object of the new list is remembered.
     pub(super) fn check_continues(
         &mut self,
         version: &str,

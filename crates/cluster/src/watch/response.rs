@@ -20,14 +20,14 @@ use super::encoding::{ListMessage, ListMeta, ListPart, MAX_OBJECT, WatchEvent, r
 use super::failure::RequestFailure;
 use crate::objects::Encoded;
 
-/// Number of compressed octets that are decompressed at a time, because the result may be a
-/// thousand times as large.
+/// Number of compressed octets that are decompressed at a time. The number is small, because the
+/// result may be a thousand times as large.
 const PORTION: usize = 4 << 10;
 /// Pause of the thread after it has received events. All events that arrive during the pause cost a
 /// single wake-up. An event that arrives after the pause is read immediately.
 const EVENT_PAUSE: Duration = Duration::from_millis(20);
-/// Bound of a page of a list in JSON, in octets, because such a page is read as a whole. A larger
-/// page is requested again with fewer objects.
+/// Bound of a page of a list in JSON, in octets. It is needed because such a page is read as a
+/// whole. A larger page is requested again with fewer objects.
 const MAX_JSON: usize = 32 << 20;
 /// Bound of the number of pieces of a response after the end of the list.
 const MAX_REST: usize = 64;
@@ -191,7 +191,7 @@ impl ListReader {
                         return Ok(ListPart::End(meta));
                     }
                     Some(part) => return Ok(part),
-                    // A list without its end must not count: the missing objects would be deleted.
+                    // A list without its end must fail: the missing objects would be deleted.
                     None if !self.receive(MAX_OBJECT).await? => {
                         let place = "in the middle of a list";
                         return Err(RequestFailure::Broken(place.to_owned()));
@@ -223,7 +223,7 @@ impl ListReader {
             }
         }
 
-        let problem = "a list that does not end";
+        let problem = "a response that does not end after its list";
         Err(RequestFailure::Garbage(problem.to_owned()))
     }
 

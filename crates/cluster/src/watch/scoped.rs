@@ -216,7 +216,7 @@ impl<E: Send + 'static> NamespaceFeed<E> {
 
 impl<E: Send + 'static> NamespaceFeeds<E> {
     async fn run(self, stop: CancellationToken) {
-        // Sent once, before any namespace begins its own list.
+        // This is sent once, before any namespace begins its own list.
         let begun = ReceivedEvent {
             event: self.converter.convert_change(Change::RelistStarted),
             at: Instant::now().into_std(),
@@ -275,7 +275,8 @@ impl JointState {
         let phase = worst_phase(&states);
         self.metrics.set_connected(phase == FeedPhase::Following);
         self.state.send_if_modified(|joint| {
-            // A repeated state must not move its start: a refusal counts by its age.
+            // If the state is the same, its `since` stays: how a refusal is handled depends on how
+            // long it has lasted.
             if joint.listed == listed && joint.phase == phase {
                 return false;
             }
@@ -326,8 +327,8 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let mut running = pin!(feed.run(stop));
 
         loop {
-            // Queued changes come first: a list counts as complete only after all its changes have
-            // been forwarded.
+            // Queued changes come first: a list is complete only after all its changes have been
+            // forwarded.
             tokio::select! {
                 biased;
                 Some(received) = changes.recv() => {
@@ -351,7 +352,8 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let at = received.at;
         match received.event {
             Change::RelistStarted => {
-                // Not forwarded: the receiver would miss the objects of all other namespaces in it.
+                // This is not forwarded: the receiver would take this list for the list of all
+                // namespaces, and would delete the objects of the others.
                 self.relist.begin(self.names.iter().cloned());
                 Ok(())
             }

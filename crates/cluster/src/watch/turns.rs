@@ -1,9 +1,9 @@
-//! Spreads the lists of many instances over a time.
+//! Spreads the lists of many instances over some time.
 //!
 //! A list of all objects costs the API server more than a watch for hours. With a pod on each node,
 //! all of them list when the `DaemonSet` is rolled out for the first time, and when an API server
 //! returns that knows no older version. The status of the `DaemonSet` tells how many they are, in
-//! one small request. One pod that starts alone never waits.
+//! one small request. A pod that is the only one to start never waits.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::connect::Connection;
 /// Share of each further instance in the spread. With 2,000 Services, a start costs the API server
 /// 40 ms of CPU time.
 const EACH: Duration = Duration::from_millis(20);
-/// The same for an instance that serves the records of a snapshot file: it waits behind those that
-/// have none.
+/// The same for an instance that serves the records of a snapshot file. Its share is larger, so
+/// that instances without records list earlier.
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
-/// Bound of the spread. Then the API server makes its clients wait.
+/// Bound of the spread. If more instances list, the API server itself makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
 /// Timeout of a request for the `DaemonSet`: no start waits longer for it.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ struct ListTurn {
 }
 
 impl ListTurn {
-    /// The turn of an instance that is alone.
+    /// The turn of a single instance.
     fn at_once() -> Self {
         Self {
             first: Instant::now(),
@@ -87,7 +87,7 @@ pub struct ListTurnsFinder {
 impl ListTurnsFinder {
     /// A finder that reads the `DaemonSet` `name` in `namespace`.
     pub fn new(namespace: &str, name: &str) -> Self {
-        // Any version: from the watch cache of the API server.
+        // Any version is enough, so the API server answers from its watch cache.
         let path =
             format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}?resourceVersion=0");
         Self {
@@ -96,13 +96,13 @@ impl ListTurnsFinder {
         }
     }
 
-    /// The turns that it finds.
+    /// The turns that this finder finds.
     pub fn turns(&self) -> ListTurns {
         ListTurns(Some(self.turn.subscribe()))
     }
 
-    /// Asks until there is an answer, and returns after `stop`. `has_records` tells whether this
-    /// instance serves records already.
+    /// Asks the API server until there is an answer, but returns only after `stop`. `has_records`
+    /// tells whether this instance serves records already.
     pub async fn run(
         self,
         connection: &Connection,
@@ -130,7 +130,8 @@ impl ListTurnsFinder {
                 tracing::info!(path = self.path, error = %failure, "the DaemonSet of this pod is not known, its lists do not wait for those of other pods");
                 self.turn.send_replace(Some(ListTurn::at_once()));
             }
-            // Permissions and names are mended with a new pod.
+            // A refusal ends the attempts. A corrected permission or name takes effect with a new
+            // pod.
             if matches!(failure, RequestFailure::Refused(_)) {
                 return;
             }
@@ -183,7 +184,7 @@ impl Crowd {
     }
 }
 
-/// The time over which this number of instances spread their lists. One alone needs none.
+/// The time over which this number of instances spread their lists; zero for a single instance.
 fn spread_of(instances: u32, each: Duration) -> Duration {
     let others = instances.saturating_sub(1);
     each.saturating_mul(others).min(MAX_SPREAD)

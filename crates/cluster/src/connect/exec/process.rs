@@ -48,7 +48,8 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
 
     let ended = async {
         let status = child.wait().await?;
-        // A process that stays behind may hold the pipes open, which would otherwise have no end.
+        // A process that outlives the plugin may hold the pipes open. Reading them would not end
+        // before that process ends, so it is killed.
         drop(group);
         Ok::<_, RunError>(status)
     };
