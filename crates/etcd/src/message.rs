@@ -150,7 +150,7 @@ fn parse_host(text: &str) -> Result<Host<'static>, InvalidMessage> {
         return Ok(Host::Address(address.to_canonical()));
     }
 
-    // A name in octets may hold anything, but a message names a host.
+    // A DNS name may contain any octet, but the host of a message must be printable.
     let is_printable = text.bytes().all(|octet| octet.is_ascii_graphic());
     match Name::parse(text) {
         Ok(name) if is_printable => Ok(Host::Name(Cow::Owned(name))),
@@ -200,12 +200,12 @@ mod tests {
                 mk_address("10.0.1.125"),
             ),
             (
-                "an address of IPv6",
+                "an IPv6 address",
                 r#"{"host":"2003::8:1"}"#,
                 mk_address("2003::8:1"),
             ),
             (
-                "one mapped into it",
+                "an IPv4-mapped IPv6 address",
                 r#"{"host":"::ffff:10.0.0.1"}"#,
                 mk_address("10.0.0.1"),
             ),

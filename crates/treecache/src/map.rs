@@ -174,7 +174,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     }
 
     /// Visits each key whose values here and in `other` differ, with both values. Shared nodes are
-    /// skipped, so that the work is proportional to the difference.
+    /// skipped, so the work is proportional to the difference.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -269,7 +269,7 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
                     return Some(std::mem::replace(&mut entry.1, value));
                 }
 
-                // Equal hashes cannot be separated, so that their bucket grows beyond the bound.
+                // Equal hashes cannot be separated, so their bucket grows beyond the bound.
                 if entries.len() < MAX_BUCKET || used_bits + BITS > u64::BITS {
                     tags.set(entries.len(), hash);
                     *entries = entries.iter().cloned().chain([(key, value)]).collect();

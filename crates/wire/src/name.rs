@@ -181,7 +181,7 @@ pub(crate) fn walk_labels(
             if !(HEADER..part).contains(&target) {
                 return Err(bad);
             }
-            // The name ends in the message after its first pointer.
+            // Within the message, the octets of the name end with its first pointer.
             end.get_or_insert(next);
             limit = part;
             part = target;
@@ -201,7 +201,7 @@ pub(crate) fn walk_labels(
     }
 }
 
-/// Reads the name at `start` of a message, without compression; see [`walk_labels`].
+/// Reads the name at `start` of a message and follows compression pointers; see [`walk_labels`].
 pub(crate) fn read_name(bytes: &[u8], start: usize) -> Result<Name, WireError> {
     let mut wire = SmallVec::<[u8; MAX_NAME + 1]>::new();
     walk_labels(bytes, start, |label| wire.extend_from_slice(label))?;
@@ -281,7 +281,7 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     let mut any = false;
     for label in labels(wire) {
         any = true;
-        // The characters that presentation format or a zone file gives a meaning are escaped.
+        // Characters with a special meaning in presentation format or in a zone file are escaped.
         for &octet in label {
             match octet {
                 b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {

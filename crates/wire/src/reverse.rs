@@ -18,8 +18,9 @@ pub fn is_reverse_name(name: &Name) -> bool {
     reverse_trees().any(|tree| name.is_within(&tree))
 }
 
-/// The reverse zones of private networks, without a dot at the end: those of RFC 6303 without the
-/// loopback and documentation networks, of which no host has a name elsewhere either.
+/// The reverse zones of private networks, without a dot at the end. These are the zones of RFC 6303
+/// except those of other special networks, such as the loopback and documentation networks. No
+/// server has names of hosts for such addresses, so they need no rule.
 pub fn private_reverse_zones() -> Vec<String> {
     let mut zones = vec!["10.in-addr.arpa".to_owned()];
     zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));

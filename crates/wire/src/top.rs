@@ -7,8 +7,8 @@
 //! weight n. At that rate, a share of 2 % gives 2400 samples in two minutes. The error is then
 //! below one tenth of the share.
 //!
-//! Each thread has two windows in turn. A window takes at most 600 KiB, if all names have the
-//! maximum length. A quarter of that is usual.
+//! Each thread has two windows: the current window and the window before. A window takes at most
+//! 600 KiB, if all names have the maximum length. A quarter of that is usual.
 
 mod sketch;
 

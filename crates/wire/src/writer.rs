@@ -42,7 +42,7 @@ pub struct ResponseWriter<'q, 'b> {
 pub enum NameForm<'n> {
     /// The query name.
     Question,
-    /// The name in wire format, in parts that follow each other.
+    /// The name in wire format, in parts from left to right.
     Parts(&'n [&'n [u8]]),
     /// A compression pointer to a name at this offset of the message, which must be below 2^14.
     At(u16),

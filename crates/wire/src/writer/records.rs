@@ -7,9 +7,9 @@ use super::{MessageFull, NameForm, RecordHead, ResponseWriter, Section, class, r
 /// The data of a SOA record (RFC 1035, section 3.3.13).
 #[derive(Debug, Clone, Copy)]
 pub struct SoaData<'d> {
-    /// The primary name server, in parts that follow each other.
+    /// The primary name server in wire format, in parts from left to right.
     pub mname: &'d [&'d [u8]],
-    /// The mailbox of the person responsible for the zone, in parts that follow each other.
+    /// The mailbox of the person responsible for the zone, in the same form.
     pub rname: &'d [&'d [u8]],
     /// SERIAL, REFRESH, RETRY, EXPIRE and MINIMUM.
     pub numbers: [u32; 5],
