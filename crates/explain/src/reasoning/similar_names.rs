@@ -248,17 +248,17 @@ fn compare_service<'s>(
             (2, "other_namespace", in_namespace_text(service))
         }
         (Some(0), Some(far)) => {
-            let text = format!("the namespace differs by {}", letter_count_text(far));
+            let text = format!("the namespace differs by {}", typing_error_text(far));
             (1 + far, "similar_namespace", text)
         }
         (Some(0), None) => (4, "other_namespace", in_namespace_text(service)),
         (Some(far), Some(0)) => {
-            let text = format!("differs by {}", letter_count_text(far));
+            let text = format!("differs by {}", typing_error_text(far));
             (1 + far, "similar_name", text)
         }
         // Both parts differ, which is less likely than a difference in one of them.
         (Some(far), Some(more)) => {
-            let text = format!("differs by {}", letter_count_text(far + more));
+            let text = format!("differs by {}", typing_error_text(far + more));
             (3 + far + more, "similar_name", text)
         }
         (None, Some(0)) if is_part_of_name(&wanted.name, name) => {
@@ -286,11 +286,11 @@ fn in_namespace_text(ObjectKey { namespace, name }: &ObjectKey) -> String {
     format!("Service {name} is in namespace {namespace}")
 }
 
-fn letter_count_text(count: usize) -> String {
+fn typing_error_text(count: usize) -> String {
     if count == 1 {
-        "one letter".to_owned()
+        "one typing error".to_owned()
     } else {
-        format!("{count} letters")
+        format!("{count} typing errors")
     }
 }
 
