@@ -1,4 +1,4 @@
-//! The way of the configuration: from its sources to what is in force.
+//! The path of the configuration: from its sources to what is in force.
 //!
 //! ```text
 //! ConfigMap, directory or flags -- State -------+
@@ -10,11 +10,12 @@
 //!
 //! [`dnsconfig`] reads, validates and follows the `ConfigMap`: a bad edit leaves the last good
 //! configuration. Whenever an input changes, one task computes [`InForce`] from all of them, and
-//! publishes it if it differs. So an edit is one publication, and every reader sees all of it.
+//! publishes it if it differs. So each edit leads to one publication, and every reader sees the
+//! whole edit.
 //!
 //! Two inputs follow from the output: the resolver looks up [`InForce::server_names`], and the loop
-//! finder probes [`InForce::probed_routes`]. Neither depends on addresses or loops, so the circle
-//! ends after one turn.
+//! finder probes [`InForce::probed_routes`]. Neither of these outputs depends on addresses or
+//! loops, so the feedback ends after one round.
 
 mod configmap;
 mod external_rules;
@@ -45,7 +46,7 @@ pub use in_force::{ConfigFlags, ConfigInputs, ConfigKnowledge, InForce, ZoneSett
 pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
-/// The longest time at the start in which external names are SERVFAIL, in topologies where only
+/// The longest time at the start for which external names are SERVFAIL, in topologies in which only
 /// kubedns forwards. Before the `ConfigMap` is read, its stub domains are unknown, and their names
 /// would leak to other servers.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -87,7 +88,8 @@ struct InputReceivers {
 
 impl Configuration {
     /// Loads the configuration from the flags or a directory. A `ConfigMap` is read later, by
-    /// [`run`](Self::run). `loops` are those that a [`LoopFinder`](crate::loops::LoopFinder) finds.
+    /// [`run`](Self::run). `loops` has the loops that a [`LoopFinder`](crate::loops::LoopFinder)
+    /// finds.
     pub fn open(
         options: &Options,
         flags: ConfigFlags,
@@ -104,7 +106,7 @@ impl Configuration {
             options.config_period.duration(),
         );
 
-        // The names are known once the configuration is in force.
+        // The names follow when the configuration is in force.
         let server_names = watch::Sender::default();
         let resolver = ServerNameResolver::new(
             feed::name_sources(options, &flags),
@@ -154,7 +156,7 @@ impl Configuration {
         self.publisher.in_force.subscribe()
     }
 
-    /// Returns a receiver of the state of the configuration, with the reason of a rejection.
+    /// Returns a receiver of the state of the configuration, including the reason of a rejection.
     pub fn state(&self) -> watch::Receiver<ConfigState> {
         self.publisher.inputs.state.clone()
     }
@@ -194,7 +196,7 @@ impl ConfigPublisher {
         // Until the ConfigMap is read, names of its stub domains would leak to other servers.
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
-            // What is known is final, so a later refusal changes nothing.
+            // A known configuration is final, so a later refusal changes nothing.
             let inputs = &mut self.inputs;
             let is_known = self.knowledge == ConfigKnowledge::Known;
             tokio::select! {

@@ -46,8 +46,8 @@ impl EtcdZones {
         for source in sources {
             followed.push(FollowedZone::new(source.zone.clone(), vec![source]));
         }
-        // All of them make one zone, because any of the etcd servers may have the name of an
-        // address.
+        // The reverse names of all sources make one zone, because any of the etcd servers may have
+        // the name of an address.
         if !reverse_sources.is_empty() {
             followed.push(FollowedZone::new(reverse_domain(), reverse_sources));
         }

@@ -18,8 +18,8 @@ use crate::config::InForce;
 /// reload, and a pending query may take two seconds.
 const LATE_REPLIES: Duration = Duration::from_secs(3);
 
-/// Empties the cache of `forwarder` after each edit, and again when no response of the previous
-/// servers can arrive. Runs until `stop`.
+/// Empties the cache of `forwarder` after each edit, and again when responses of the previous
+/// servers can no longer arrive. Runs until `stop`.
 pub(crate) async fn empty_cache_on_edits(
     forwarder: Arc<Forwarder>,
     in_force: watch::Receiver<Arc<InForce>>,

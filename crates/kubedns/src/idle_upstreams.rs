@@ -1,8 +1,8 @@
 //! Probes upstreams that have no queries, so that their state is known before clients need them.
 //!
-//! An upstream that answers clients is never probed. The probe of a stub domain's server is for the
-//! SOA record of the domain. A server for external names gets the NS records of the root, or, since
-//! some resolvers refuse the root, a name of the operator's choice.
+//! An upstream that answers clients is never probed. The server of a stub domain is asked for the
+//! SOA record of the domain. A server for external names is asked for the NS records of the root,
+//! or for a name that the operator chooses, because some resolvers refuse the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ const ROOT: [u8; 1] = [0];
 const MAX_PROBED: usize = 64;
 /// Bound of the questions of one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// Number of times that upstreams are examined in a period. The age of the last usable answer is
-/// then known to this part of the period.
+/// The number of times in a period that upstreams are examined. A probe is early by at most this
+/// part of the period.
 const LOOKS: u32 = 5;
 
 /// The task that probes upstreams without queries.

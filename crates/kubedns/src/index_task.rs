@@ -25,10 +25,10 @@ use snapshot_read::SnapshotContent;
 pub use snapshot_read::SnapshotRead;
 pub use snapshot_writer::SnapshotWriter;
 
-/// Bound of the events in one publication.
+/// Maximum number of events in one publication.
 const BATCH: usize = 1024;
-/// Number of times that the other tasks of the thread run without a further event before a batch is
-/// complete. One task reads from the connection, another decodes.
+/// A batch is complete when the other tasks of the thread have run this number of times without a
+/// further event. One of these tasks reads from the connection, another decodes.
 const IDLE_ROUNDS: u32 = 2;
 /// Longest time for which a batch waits for further events.
 const GATHERING: Duration = Duration::from_millis(20);
@@ -40,7 +40,7 @@ const COUNTING_SHARE: u32 = 1000;
 /// The time for which readiness waits for the configuration after the first lists. An unreadable
 /// ConfigMap must not make cluster names unavailable.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
-/// Log line when readiness no longer waits for the configuration.
+/// The log line that is written when readiness no longer waits for the configuration.
 pub const READY_WITHOUT_CONFIG: &str =
     "ConfigMap not read yet, ready without it: the defaults hold until then";
 /// Interval of the log lines about incomplete first lists.
@@ -56,7 +56,7 @@ pub struct IndexTask {
     pub further: mpsc::Receiver<FurtherZone>,
     /// The configuration, and all that follows from it.
     pub in_force: watch::Receiver<Arc<InForce>>,
-    /// The value of `in_force` that the published zone has; `None` before the first.
+    /// The value of `in_force` that the published zone has; `None` before the first publication.
     pub applied: Option<Arc<InForce>>,
     /// The part of the zone that comes from the flags.
     pub zone: Zone,
@@ -70,7 +70,8 @@ pub struct IndexTask {
     pub snapshot_writer: Option<SnapshotWriter>,
     /// The read of the snapshot file; `None` once it has ended.
     pub snapshot_read: Option<SnapshotRead>,
-    /// Whether the index has received objects. A snapshot file, which is older, is then ignored.
+    /// Whether the index has received objects. If so, a snapshot file is ignored, because it is
+    /// older.
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
@@ -187,7 +188,7 @@ impl IndexTask {
     async fn gather_events(&mut self, batch: &mut Vec<ReceivedEvent<Event>>) {
         let begun = Instant::now();
         let mut idle_rounds = 0;
-        // The bounds keep a stream of events from delaying its first one.
+        // Without these bounds, a stream of events would delay its first event.
         while idle_rounds < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
             tokio::task::yield_now().await;
 
@@ -276,7 +277,7 @@ impl IndexTask {
             }
             _ => return None,
         };
-        // The same time again is a change that has been measured before.
+        // If the time is the same, the change has already been measured.
         time.filter(|_| time != known)
     }
 
@@ -286,7 +287,7 @@ impl IndexTask {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let applied = self.applied.replace(Arc::clone(&in_force));
 
-        // The API server may confirm what was assumed before.
+        // The settings are the same if the API server confirms what was assumed before.
         if !applied.is_some_and(|applied| in_force.has_settings_of(&applied)) {
             self.publish_settings(&in_force);
         }
@@ -374,7 +375,7 @@ impl IndexTask {
     }
 
     async fn write_snapshot_if_due(&mut self) {
-        // Before the first lists are complete, the file may hold more than the index.
+        // Before the first lists are complete, the file may contain more objects than the index.
         if let (Some(writer), Some(source)) = (&mut self.snapshot_writer, self.source)
             && self.index.has_listed()
         {

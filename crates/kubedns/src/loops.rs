@@ -25,7 +25,7 @@ const MIN_PAUSE: Duration = Duration::from_secs(15);
 /// begins is found within this time.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// Domain of the probes of upstreams for external names. `test` is reserved (RFC 6761, section
-/// 6.2), so the probes collide with no real name.
+/// 6.2), so a probe is never for an existing name.
 const PROBE_DOMAIN: &str = "test";
 
 /// An upstream, and the domain of the queries that kubedns forwards to it.
@@ -110,8 +110,8 @@ impl LoopFinder {
         }
     }
 
-    /// Returns after an edit, or if the routes are not those of `probed`. What is in force changes
-    /// also with the loops that this task finds, which need no further probe.
+    /// Returns after an edit, or if the routes are not those of `probed`. The settings in force
+    /// also change when this task finds a loop, but that requires no further probe.
     async fn routes_changed(&mut self, probed: &InForce) -> Result<(), watch::error::RecvError> {
         self.in_force
             .wait_for(|now| {
@@ -130,7 +130,8 @@ impl LoopFinder {
                 probes.push(probe);
             }
         }
-        // Both lists are cut alike, because the results have the order of the probes.
+        // Both lists are truncated to the same length, because the results are in the order of the
+        // probes.
         to_probe.truncate(MAX_PROBED);
         probes.truncate(MAX_PROBED);
         let results = self.forwarder.find_loops(&probes).await;

@@ -148,7 +148,7 @@ pub struct Options {
     /// answer NXDOMAIN for Services with a cluster IP while none of their endpoints is ready
     #[arg(long)]
     pub ignore_empty_services: bool,
-    /// namespaces to serve, separated by commas; each is watched by itself, so a Role in each is
+    /// namespaces to serve, separated by commas; each has its own watches, so a Role in each is
     /// enough; empty for all
     #[arg(long, value_name = "string", default_value = "")]
     pub namespaces: NamespaceList,
@@ -260,7 +260,7 @@ pub struct Options {
     /// some servers refuse
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = Name::parse)]
     pub upstream_probe_name: Name,
-    /// The limit on queries of a client.
+    /// The limit on the queries of each client.
     #[command(flatten)]
     pub client_rate: ClientRateFlags,
     /// dnstap reader that receives each query and its response, `unix:///PATH` or
@@ -393,7 +393,7 @@ impl Options {
         };
         let has_external = !self.external_zone.0.is_empty();
         let namespaces = self.namespaces.0.join(",");
-        // The records of a file with other choices would not be those that these flags ask for.
+        // A file that was written with other choices has other records than these flags request.
         let choices = [
             ("namespaces", namespaces.as_str()),
             ("namespace-selector", &self.namespace_selector.0),
@@ -404,7 +404,7 @@ impl Options {
             ("external-zone", if has_external { "any" } else { "" }),
         ];
 
-        // Defaults are left out, so that a file outlasts a new flag.
+        // Defaults are left out, so that a file stays valid when a version adds a flag.
         let mut identity = self.domain.first.to_string();
         for (flag, choice) in choices {
             if !choice.is_empty() {
@@ -479,7 +479,7 @@ impl Options {
         })
     }
 
-    /// A zone with the settings that concern one zone like another.
+    /// A zone with the settings that are the same for every zone.
     fn zone_settings(&self, domain: &Name) -> Zone {
         let usual = Zone::new(domain);
         let negative_ttl = self.negative_ttl.0.or(self.ttl.0);
@@ -551,7 +551,7 @@ pub struct CacheSize(pub usize);
 #[error("must be a number of entries from 0 to {MAX_CACHE_SIZE}")]
 pub struct CacheSizeError;
 
-/// The most entries: up to a GiB of memory.
+/// Maximum number of entries, which take up to a GiB of memory.
 const MAX_CACHE_SIZE: usize = 1_000_000;
 
 impl FromStr for CacheSize {
@@ -568,7 +568,7 @@ impl FromStr for CacheSize {
     }
 }
 
-/// `--kube-master-url`, environment variables expanded.
+/// `--kube-master-url`, with its environment variables expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterUrl(String);
 

@@ -5,8 +5,8 @@
 //! long, such as requests to the API server, happens in tasks.
 //!
 //! The source of the records is decided here, once: [`kubernetes`] and [`etcd_alone`] each make a
-//! backend, the task that changes it, and the pages of the status port. [`server`] has all that
-//! both share.
+//! backend, the task that changes it, and the pages of the status port. [`server`] has the parts
+//! that both use.
 
 mod dns_server;
 mod etcd_alone;

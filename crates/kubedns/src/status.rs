@@ -1,8 +1,8 @@
 //! The status port: `/readiness` and `/cache`.
 //!
 //! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and
-//! knows its configuration. kube-dns has its port closed in that time; the kubelet treats both as
-//! not ready.
+//! knows its configuration. The port of kube-dns is closed during that time; the kubelet treats
+//! both as not ready.
 
 mod cache;
 mod etcd_alone;

@@ -16,7 +16,7 @@ use cluster::watch::{
 
 /// Bound of the changes that wait in the channel.
 const QUEUE: usize = 16;
-/// The time after which a `ConfigMap` whose reading is refused is considered unreadable. A starting
+/// The time of refused requests after which the `ConfigMap` is considered unreadable. A starting
 /// API server refuses all requests for a moment.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
@@ -71,8 +71,8 @@ impl ConfigMapFeed {
     }
 }
 
-/// Returns once the API server has refused the `ConfigMap` for `REFUSAL_DELAY`. Never returns
-/// without a watch. Cancel safe.
+/// Returns once the API server has refused requests for the `ConfigMap` for `REFUSAL_DELAY`. Never
+/// returns if there is no watch. Cancel safe.
 pub(super) async fn until_read_refused(config_map: &mut Option<watch::Receiver<FeedState>>) {
     if let Some(watch) = config_map {
         while let Ok(since) = watch.wait_for(is_refused).await.map(|state| state.since) {
@@ -109,7 +109,7 @@ async fn feed_data_of(
             }
             Change::RelistDone if !is_listed => to.clear(),
             Change::Deleted(deleted) if deleted == *key => to.clear(),
-            // A list with the `ConfigMap`, or an object of another name.
+            // This is the end of a list with the `ConfigMap`, or an object of another name.
             Change::RelistDone | Change::Apply(_) | Change::Deleted(_) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! The settings in force: a function of the configuration and all other inputs, without a state of
-//! its own. It asks the machine only whether an upstream with our port has a local address.
+//! its own. The only other query is to the machine: whether an upstream with our port has a local
+//! address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -27,9 +28,9 @@ use super::servers::{self, ConfiguredServers};
 pub struct ConfigFlags {
     /// `--topology`.
     pub topology: DnsmasqTopology,
-    /// The cluster domains that are served. There are none without a cluster.
+    /// The cluster domains that are served; empty without a cluster.
     pub domains: Vec<Domain>,
-    /// The domain of the Services that aliases name.
+    /// The cluster domain to which aliases of Services lead.
     pub service_domain: Name,
     /// The zones with records of our own: the cluster domains, and those of further flags.
     pub zones: Vec<Name>,
@@ -44,7 +45,8 @@ pub struct ConfigFlags {
 }
 
 impl ConfigFlags {
-    /// The flags in `options`, and those behind `zone`. This server listens on `address`.
+    /// The flags in `options`, and those that `zone` was made from. This server listens on
+    /// `address`.
     pub fn new(options: &Options, zone: &Zone, address: SocketAddr) -> Self {
         let nameservers = nameservers::parse(&options.nameservers);
         for error in &nameservers.bad {
@@ -79,13 +81,13 @@ impl ConfigFlags {
 /// Knowledge of the content of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigKnowledge {
-    /// The `ConfigMap` has not been read, and external names are SERVFAIL: they might be names of
+    /// The `ConfigMap` has not been read, and external names are SERVFAIL, because they may be in
     /// its stub domains.
     Withheld,
     /// The `ConfigMap` has not been read, and the defaults are assumed.
     Assumed,
     /// The API server has returned the `ConfigMap`, reported that none exists, or refused the
-    /// request; or the configuration comes from elsewhere. This is final.
+    /// request, or the configuration has another source. This state is final.
     Known,
 }
 
@@ -131,10 +133,10 @@ pub struct InForce {
     pub looping_servers: usize,
 }
 
-/// The settings of the zone that follow from the configuration. All others are flags.
+/// The settings of the zone that follow from the configuration. All other settings are flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSettings {
-    /// The TXT strings in class CHAOS, whose changes make the nanny empty the cache of dnsmasq.
+    /// The TXT strings in class CHAOS. If they change, the nanny empties the cache of dnsmasq.
     pub routes: Arc<[String]>,
     /// Usable servers for external names.
     pub upstreams: Arc<[Upstream]>,
@@ -241,7 +243,7 @@ impl ZoneSettings {
         }
     }
 
-    /// The zone with these settings, and all others of `flags`.
+    /// The zone with these settings, and with all other settings of `flags`.
     pub fn apply_to(&self, flags: &Zone) -> Zone {
         Zone {
             routes: Arc::clone(&self.routes),
@@ -344,8 +346,8 @@ fn search_list(flags: &ConfigFlags, resolv_conf: &ResolvConf) -> Option<Search> 
     ))
 }
 
-/// The search domains of resolv.conf, without those inside the cluster domain. The list has the
-/// cluster's domains already, and the namespace of this pod differs from the client's.
+/// The search domains of resolv.conf, without those inside the cluster domain. The search list
+/// already contains the cluster's domains, and the namespace of this pod is not that of the client.
 fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) -> Vec<Name> {
     let mut domains = Vec::new();
     for domain in &file.search {

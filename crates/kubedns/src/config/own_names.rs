@@ -112,7 +112,7 @@ mod tests {
         prop::sample::select(vec!["a.test", "A.test.", "b.test", "c", "C."])
     }
 
-    /// The name in the one spelling that is compared.
+    /// The normal form of the name, for comparisons.
     fn normal(written: &str) -> String {
         written.trim_end_matches('.').to_lowercase()
     }
@@ -121,7 +121,7 @@ mod tests {
     /// end of its aliases, `nowhere` for a loop, or `-` if no line has it.
     fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
         let mut name = asked.to_owned();
-        // More steps than there are names: only a loop takes them all.
+        // This is more steps than there are names, so only a loop takes all of them.
         for _ in 0..9 {
             let of_name = hosts.iter().filter(|(_, host)| normal(host) == name);
             let addresses: BTreeSet<u8> = of_name.map(|(address, _)| *address).collect();
@@ -157,7 +157,7 @@ mod tests {
             let data = [("hosts".to_owned(), lines.concat().into_bytes()), ("aliases".to_owned(), json)];
             let config = dnsconfig::parse(&data.into());
 
-            // A name may be an alias once, and not a host as well.
+            // A name may be at most one alias, and not a host in addition.
             let names: Vec<String> = targets.keys().map(|alias| normal(alias)).collect();
             let twice = names.iter().collect::<BTreeSet<_>>().len() < names.len();
             let in_both = hosts.iter().any(|(_, host)| names.contains(&normal(host)));

@@ -47,7 +47,8 @@ pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
     }
 }
 
-/// Warns of a stub domain that equals a cluster domain: the stub domain has little effect.
+/// Warns of a stub domain that equals a cluster domain, because such a stub domain has little
+/// effect.
 pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     // A stub domain without servers is ignored, so it clashes with nothing.
     let clash = config
@@ -60,7 +61,7 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
 
     let effect = match flags.topology {
         DnsmasqTopology::DropIn => {
-            "dnsmasq asks kubedns or its servers, or both, and the first answer counts"
+            "dnsmasq asks kubedns, its servers or both, and uses the first answer"
         }
         DnsmasqTopology::Cache | DnsmasqTopology::Direct | DnsmasqTopology::Alone => {
             "its servers are not asked"

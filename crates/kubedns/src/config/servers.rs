@@ -17,8 +17,8 @@ pub struct ConfiguredServers {
     /// Servers for external names, in order of preference.
     pub upstreams: Vec<Upstream>,
     /// Stub domains with their servers. A list is empty if its servers are given by name, and no
-    /// name has an address (yet). With dnsmasq behind kubedns, the list may hold dnsmasq in place
-    /// of the servers.
+    /// name has an address so far. With dnsmasq behind kubedns, the list may contain dnsmasq in
+    /// place of the servers.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
 }
 
@@ -115,8 +115,8 @@ fn stub_servers(servers: &[ServerAddr], inputs: &ConfigInputs<'_>) -> Vec<Upstre
     addresses
 }
 
-/// The servers without a configuration: those of `--nameservers`, or else of resolv.conf. In the
-/// topology `direct`, `--nameservers` is dnsmasq.
+/// The servers that are used if the configuration has none: those of `--nameservers`, or else of
+/// resolv.conf. In the topology `direct`, `--nameservers` is dnsmasq.
 fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     if !inputs.flags.nameservers.is_empty() {
         return inputs.flags.nameservers.clone();

@@ -14,7 +14,7 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     set_objects(&counts, metrics);
     set_addresses(&counts, metrics);
 
-    // One line is logged when the truncation begins. Afterwards, the gauge shows it.
+    // A line is logged only when the truncation begins. After that, the gauge shows the truncation.
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,
@@ -43,7 +43,7 @@ fn set_objects(counts: &ObjectCounts, metrics: &Metrics) {
         (Kind::ServiceImport, counts.imports),
     ];
     for (kind, objects) in watched_by_flag {
-        // A kind that no flag asks for is not watched: it has no number, not the number 0.
+        // A kind that no flag needs is not watched. It has no series, rather than the value 0.
         if let Some(objects) = objects {
             let gauge = metrics.objects.with_label_values(&[kind.label()]);
             gauge.set(gauge_value(objects));

@@ -1,5 +1,5 @@
-//! Writes the snapshot file: after a pause that follows a change, and at shutdown. One write runs
-//! at a time.
+//! Writes the snapshot file some time after a change, and at shutdown. Only one write runs at a
+//! time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use cluster::index::Index;
 use cluster::objects::EndpointsSource;
 use cluster::persist;
 
-/// Time between a change and its write; the write includes later changes.
+/// Time between a change and the write of the file. The write includes later changes.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Time after which a write is reported as hanging. A write cannot be cancelled, and the next write
 /// waits for its end.
 const HANGING_AFTER: Duration = Duration::from_secs(30);
 /// Timeout of all writes at shutdown, including their encoding. It is shorter than the time that
-/// the process waits for its tasks: a volume that hangs costs the last changes of the file, not the
-/// exit status.
+/// the process waits for its tasks. So if a volume hangs, the last changes are not written, but the
+/// exit status is not affected.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
@@ -62,7 +62,7 @@ impl SnapshotWriter {
         self.changed.get_or_insert_with(Instant::now);
     }
 
-    /// Starts a write if one is due, after the end of the write before.
+    /// Starts a write if one is due and the previous write has ended.
     pub(super) async fn write_if_due(&mut self, index: &Index, source: EndpointsSource) {
         let current = self.writing.as_ref();
         if current.is_some_and(|write| write.task.is_finished()) {
@@ -77,8 +77,8 @@ impl SnapshotWriter {
         }
     }
 
-    /// Writes any change at shutdown. After a write that hangs, there is no other: it would hang,
-    /// too.
+    /// Writes any change at shutdown. If a write hangs, no other write follows, because it would
+    /// hang too.
     pub(super) async fn write_last(&mut self, index: &Index, source: EndpointsSource) {
         let deadline = Instant::now() + LAST_WRITE_TIMEOUT;
         self.finish_write(deadline).await;
@@ -92,7 +92,8 @@ impl SnapshotWriter {
     /// Starts a write. The index task is blocked only briefly, regardless of the number of objects.
     pub(super) fn begin_write(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
-        // A blocking thread encodes the objects. Its copy of them costs one reference count.
+        // A blocking thread encodes the objects. `content` does not copy them, but increments a
+        // reference count.
         let objects = index.content();
         let directory = Arc::clone(&self.directory);
         let domain = self.domain.clone();
@@ -146,7 +147,7 @@ impl SnapshotWriter {
         match outcome {
             Ok(()) => self.failing = false,
             Err(error) => {
-                // The next pause leads to a retry; only the first failure is logged.
+                // The write is retried after the next pause. Only the first failure is logged.
                 self.note_change();
                 let was_failing = std::mem::replace(&mut self.failing, true);
                 if !was_failing {

@@ -7,7 +7,7 @@ use daemon::flags::int;
 use skydns::ClientRate;
 use thiserror::Error;
 
-/// The highest limit: more than a process answers.
+/// The highest limit, which is more than a process can answer.
 const MAX_QUERIES: u32 = 1_000_000;
 
 /// A number of queries; 0 for the default.

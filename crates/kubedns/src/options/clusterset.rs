@@ -43,7 +43,7 @@ impl Options {
             return Err(ClusterSetError::External(domain.clone()));
         }
         let name = domain.name();
-        // Names below a suffix are completed with the search list, and never looked up as they are.
+        // Names below a suffix are completed with the search list, and never looked up unchanged.
         for suffix in &self.search_suffix.0 {
             if name.is_within(&suffix.name()) {
                 return Err(ClusterSetError::Completed(suffix.clone()));

@@ -60,11 +60,11 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
-        // Repeated zones are found by comparison, and case means nothing in DNS.
+        // Repeated zones are found by comparison, and in DNS the case of letters does not matter.
         let zone = zone.to_ascii_lowercase();
         let zone = zone.parse().map_err(|_| EtcdZoneError)?;
 
-        // The user has a flag of its own.
+        // The URL has no user, because the user has a separate flag.
         let url = http_url(url).ok_or(EtcdZoneError)?;
         let authority = url.authority();
         let has_user = authority.is_some_and(|authority| authority.as_str().contains('@'));
@@ -120,7 +120,7 @@ pub enum EtcdError {
         /// The other flag, with its value.
         taken: String,
     },
-    /// A zone of reverse names. Each etcd serves its reverse names without a flag.
+    /// A zone of reverse names. The reverse names of each etcd are served without a flag.
     #[error(
         "--etcd-zone {zone}: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own"
     )]
@@ -146,7 +146,7 @@ pub enum EtcdError {
 }
 
 impl Options {
-    /// The zones from etcd, beside the cluster or alone.
+    /// The zones from etcd, served with or without the cluster.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Options {
             }
             self.check_etcd_zone(&flag.zone)?;
 
-            // A repeated zone adds a member of its etcd.
+            // A repeated zone adds a member to the etcd of the zone.
             let zone = flag.zone.name();
             if let Some(known) = sources.iter_mut().find(|known| known.zone == zone) {
                 flag.add_member_to(known)?;

@@ -11,7 +11,7 @@ use super::{Domain, EtcdSource, FallthroughError, Options, PreferZone};
 /// The source of all records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordSource {
-    /// An API server. Zones of etcd are served beside the cluster.
+    /// An API server. Zones of etcd are served in addition to the cluster.
     ApiServer,
     /// The zones of `--etcd-zone`, without Kubernetes.
     EtcdAlone,
@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(source, Ok(expected), "{line} {service_host:?}");
         }
 
-        // An API server that is given is used, as well as a flag that only it explains.
+        // If an API server is given, it is used, and flags about the cluster are accepted.
         for flag in [
             "--kubecfg-file=/k",
             "--kube-master-url=http://a:1",

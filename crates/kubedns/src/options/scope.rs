@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use thiserror::Error;
 use wire::rfc1123::is_label;
 
-/// Bound of the namespaces: each has a watch of each kind.
+/// Maximum number of namespaces. Each namespace has a watch of each kind.
 const MAX_NAMESPACES: usize = 100;
 
 /// `--namespaces`: names without repetitions, in the given order.
@@ -20,7 +20,7 @@ pub enum NamespaceListError {
     #[error("{0:?} is not the name of a namespace: expected lower case letters, digits and '-'")]
     Name(String),
     /// Too many namespaces: each has watches of its own.
-    #[error("must be at most {MAX_NAMESPACES} namespaces: each is watched by itself")]
+    #[error("must be at most {MAX_NAMESPACES} namespaces: each has its own watches")]
     Many,
 }
 
@@ -95,7 +95,7 @@ fn is_requirement(text: &str) -> bool {
     if let Some(key) = text.strip_prefix('!') {
         return is_label_key(key.trim());
     }
-    // The operator `=` is a part of the others, so it comes last.
+    // The operator `=` is a part of the other operators, so it comes last.
     for operator in ["!=", "==", "="] {
         if let Some((key, value)) = text.split_once(operator) {
             return is_label_key(key.trim()) && is_label_value(value.trim());
@@ -117,8 +117,8 @@ fn is_set_requirement(head: &str, values: &str) -> bool {
     is_label_key(key) && values.split(',').all(|value| is_label_value(value.trim()))
 }
 
-/// Whether the text is a label key: `name` or `prefix/name`. The rules of a name are those of a
-/// value, but a name is not empty.
+/// Whether the text is a label key: `name` or `prefix/name`. A name has the rules of a value, but
+/// must not be empty.
 fn is_label_key(key: &str) -> bool {
     let Some((prefix, name)) = key.split_once('/') else {
         return !key.is_empty() && is_label_value(key);

@@ -177,7 +177,8 @@ impl Options {
         self.check_autopath()?;
 
         let domains: Vec<Name> = self.search_domains.0.iter().map(Domain::name).collect();
-        // A list that nobody walks has no effect, which is a mistake, as with other such flags.
+        // Without `--search-suffix` or `--autopath` the search domains have no effect, so the flag
+        // is a mistake.
         if suffix.is_none() && !self.autopath {
             return if domains.is_empty() {
                 Ok(None)
@@ -221,7 +222,7 @@ impl Options {
         let name = suffix.name();
         let mut taken = None;
         for domain in self.domain.all() {
-            // Names below the suffix are completed, and those of the cluster must not be.
+            // Names below the suffix are completed, and cluster names must not be completed.
             if domain.name().is_within(&name) {
                 taken = Some(domain.to_string());
                 break;
@@ -242,7 +243,7 @@ impl Options {
     }
 }
 
-/// The part of `zone` that is in `domains`: itself, or the domains below it.
+/// The part of `zone` that is in `domains`: `zone` itself, or the domains below it.
 fn zones_within(zone: &Name, domains: &[Domain]) -> Vec<Name> {
     let domains = domains.iter().map(Domain::name);
     if domains.clone().any(|domain| zone.is_within(&domain)) {

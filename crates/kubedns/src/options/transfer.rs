@@ -39,7 +39,7 @@ impl Options {
     /// When a key is given without secondaries, or the key cannot be read.
     pub fn transfers(&self) -> Result<Option<TransferTo>, TransferError> {
         let file = given(&self.transfer_key);
-        // A key alone enables no transfer.
+        // Without secondaries, a key enables no transfer.
         if self.transfer_to.is_empty() {
             return match file {
                 Some(_) => Err(TransferError::KeyWithoutPeers),

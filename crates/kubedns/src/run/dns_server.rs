@@ -24,7 +24,7 @@ use crate::upstream_state::UpstreamState;
 /// Bound of the threads that answer over UDP.
 const MAX_UDP_THREADS: usize = 4;
 
-/// The bound DNS server, and what it answers from.
+/// The bound DNS server, and the sources of its answers.
 pub(super) struct BoundDns<B: Backend> {
     pub(super) server: DnsServer<B>,
     pub(super) forwarder: Arc<Forwarder>,
@@ -205,8 +205,8 @@ fn start_transfers<B: Backend>(
     tasks.lasting("keeping zone versions", versions);
 }
 
-/// A registry as a collector of another registry. It describes no metrics: the nested registry has
-/// checked their names, and the other registry takes only one such collector.
+/// A registry as a collector of another registry. It describes no metrics, because the nested
+/// registry has already checked their names. The other registry accepts only one such collector.
 struct NestedRegistry(prometheus::Registry);
 
 impl Collector for NestedRegistry {

@@ -32,7 +32,7 @@ pub(super) struct ApiServerWatches {
     pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
     /// The node of this process, if a flag needs it.
     pub(super) own_node: Option<String>,
-    /// When the lists of all objects may begin.
+    /// Determines when the lists of all objects may begin.
     pub(super) turns: ListTurns,
 }
 
@@ -53,7 +53,7 @@ impl ApiServerWatches {
             stop,
         };
 
-        // Kinds that only some flags need.
+        // These kinds are needed only by some flags.
         if let Namespaces::Selected(_) = scope.namespaces {
             let feed = self
                 .feed(scope, Event::Namespace)
@@ -70,7 +70,7 @@ impl ApiServerWatches {
             feeds.start_at_once("watching the own node", |stop| feed.run(stop));
         }
 
-        // Kinds that are always needed.
+        // These kinds are always needed.
         self.start_services(&mut feeds, options, scope);
         let endpoints = self.endpoints_feed(options, scope);
         feeds.start_in_turn("watching endpoints", |stop| endpoints.run(stop));
@@ -197,7 +197,7 @@ struct FeedTasks<'a> {
 }
 
 impl FeedTasks<'_> {
-    /// Starts the feed that `run` makes with its stop token.
+    /// Starts the feed that `run` makes from a stop token.
     fn start_at_once<F>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

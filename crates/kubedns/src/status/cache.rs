@@ -1,9 +1,9 @@
 //! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the
 //! order of kube-dns.
 //!
-//! The serializer writes directly from the records, in windows of some hundred names: a client that
-//! reads slowly must not cost memory for each Service. Further zones (etcd, external, cluster set)
-//! and names of the ConfigMap have keys of their own, which are omitted if empty.
+//! The serializer writes directly from the records, in windows of some hundred names, because a
+//! client that reads slowly must not cost memory for each Service. Further zones (etcd, external,
+//! cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
 
 mod beside;
 mod in_order;
@@ -85,7 +85,7 @@ impl Serialize for ClusterNode<'_> {
             return serialize_node(serializer, &EmptyMap, &EmptyMap);
         }
 
-        // This is the order of kube-dns: Go writes the keys of a map sorted.
+        // This is the order of kube-dns, because Go sorts the keys of a map when it writes them.
         namespaces.sort_unstable();
         let mut children = Vec::with_capacity(namespaces.len());
         for name in namespaces {
@@ -317,7 +317,7 @@ impl<T: Serialize> Serialize for LeafNode<T> {
     }
 }
 
-/// The part of a zone that its entries are shown with.
+/// The settings of a zone that are needed to show its entries.
 struct ShownZone<'z> {
     /// The domain, in wire format.
     domain: &'z [u8],

@@ -1,4 +1,4 @@
-//! The pages `/readiness` and `/cache`, whatever the source of the records.
+//! The pages `/readiness` and `/cache`, for any source of the records.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use warp::reply::{Reply as _, Response};
 
 use super::pieces;
 
-/// Bound of the concurrent readers of `/cache`. Each keeps a thread, and the records that were
-/// published when it came.
+/// Bound of the concurrent readers of `/cache`. Each reader occupies a thread, and keeps in memory
+/// the records that were published when it connected.
 pub(super) const MAX_READERS: usize = 2;
 
 /// The routes of both pages.

@@ -1,9 +1,9 @@
 //! The body of a large page, written piece by piece while the client reads it.
 //!
-//! A blocking thread writes, and waits while the client does not read: a reader costs two pieces of
-//! memory. A client that stops reading, or reads for too long, is cut off, since it keeps the
-//! thread and the records that were published when it came. The connection then breaks: no client
-//! takes a part for the whole.
+//! A blocking thread writes, and waits while the client does not read, so a reader costs the memory
+//! of two pieces. A client that stops reading, or reads for too long, is disconnected, since it
+//! occupies the thread and the records that were published when it connected. The connection is
+//! then broken off, so that no client takes a part of the page for the whole page.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl PieceReader {
         match self.receiver.recv().await {
             Some(PieceMessage::Piece(piece)) => Some(Ok(piece)),
             Some(PieceMessage::End) => None,
-            // The writer left without the last message. A clean end would make this part look
-            // whole.
+            // The writer ended without the last message. If the body ended normally, this part
+            // would look like the whole page.
             None => {
                 self.is_broken = true;
                 Some(Err(Incomplete))
@@ -93,8 +93,8 @@ impl PieceReader {
     }
 }
 
-/// Gathers what is written into pieces. Each is sent when the reader has taken the one before it
-/// from the channel, which holds one.
+/// Gathers what is written into pieces. Each piece is sent when the reader has taken the previous
+/// piece from the channel, which has room for one piece.
 struct Pieces<'a> {
     share: &'a HalfCore,
     /// The turn in which the current piece is made.

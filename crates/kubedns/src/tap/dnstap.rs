@@ -166,7 +166,7 @@ async fn send_records(
         messages: true,
     })?;
 
-    // The reader sends nothing: the end of its stream, or an octet, ends the connection.
+    // The reader must not send anything. If it does, or closes its stream, the connection ends.
     let mut unexpected = [0; 64];
     loop {
         tokio::select! {

@@ -68,7 +68,8 @@ impl<'a> OtherRecords<'a> {
                 OwnTarget::Name(target) => {
                     aliases.insert(name, target.to_string());
                 }
-                // A single step is always possible; only a whole chain may lead nowhere.
+                // This does not occur: only a chain of aliases may be unresolvable, and this is a
+                // single step.
                 OwnTarget::Unresolvable => {}
             }
         }
@@ -81,8 +82,8 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl ZoneNames<'_> {
-    /// Visits each owner name with its path, in any order. No older records are given, so that none
-    /// is left out.
+    /// Visits each owner name with its path, in any order. No older records are passed, so that no
+    /// name is left out.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::from_path(path, &self.0.domain) {
@@ -95,7 +96,8 @@ impl ZoneNames<'_> {
 impl Serialize for ZoneNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        // The zone has no order: its names are visited several times, and a part sorted each time.
+        // The zone has no order, so its names are visited several times, and each visit sorts a
+        // part of them.
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {

@@ -36,13 +36,13 @@ pub(super) fn in_order<K: Ord + Clone, V, E>(
 
 /// The smallest keys above a key, [`WINDOW`] at most.
 struct Window<'a, K, V> {
-    /// The last key of the window before.
+    /// The last key of the previous window.
     above: Option<&'a K>,
     pairs: BTreeMap<K, Vec<V>>,
 }
 
 impl<K: Ord, V> Window<'_, K, V> {
-    /// Keeps the pair if its key is among the smallest so far.
+    /// Keeps the pair if its key is one of the smallest keys so far.
     fn offer(&mut self, key: K, value: V) {
         let was_visited = self.above.is_some_and(|above| key <= *above);
         let is_full = self.pairs.len() == WINDOW;

@@ -1,5 +1,5 @@
-//! Frame Streams in their bidirectional form: control frames, and data frames, each after its
-//! length (<https://farsightsec.github.io/fstrm/>).
+//! Bidirectional Frame Streams: control frames and data frames, each with its length in front
+//! (<https://farsightsec.github.io/fstrm/>).
 
 use std::io;
 
