@@ -118,7 +118,7 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
         for document in yaml_documents(&text)? {
             collect_kubedns_args(&document, &mut arguments);
         }
-        // A file that has only the container is served without a ConfigMap.
+        // A file that has only containers is accepted: there is no ConfigMap then.
         match config_maps(&text) {
             Err(_) if !arguments.is_empty() => Vec::new(),
             maps => maps?,

@@ -1,9 +1,9 @@
 //! Rules for external names: the keys `filterTypes`, `deniedNames`, `bogusPriv` and
 //! `rebindProtection`.
 //!
-//! kubedns itself answers the queries to which a rule applies. It applies the first three keys before
-//! it queries an upstream, and the last key to the reply of the upstream. Names of the cluster and names in `hosts` and `aliases` are never subject to a
-//! rule.
+//! kubedns itself answers the queries to which a rule applies. It applies the first three keys
+//! before it queries an upstream, and the last key to the reply of the upstream. Names of the
+//! cluster and names in `hosts` and `aliases` are never subject to a rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ const ALL_NAMES: &str = ".";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExternalRules {
     /// The types that get NODATA, by domain; `.` stands for all names. The longest domain that
-    /// holds a name applies, so that an empty set exempts a domain.
+    /// holds a name applies, so an empty set exempts a domain.
     pub filter_types: BTreeMap<String, BTreeSet<AddressType>>,
     /// The answer for the names in each domain, which upstreams never see.
     pub denied_names: BTreeMap<String, DeniedAnswer>,
@@ -69,7 +69,7 @@ pub(crate) enum RuleError {
     /// The domain is not a domain name.
     #[error("invalid domain name: {0:?}")]
     Domain(String),
-    /// The domain is the root where only a part of all names is accepted.
+    /// The domain is the root, but this key accepts only domains below the root.
     #[error("\".\", all names, is not accepted here: name a domain")]
     AllNames,
     /// Two keys are equal apart from case and a trailing dot.

@@ -7,8 +7,8 @@ use wire::rfc1123;
 /// Maximum number of federations.
 pub const MAX_FEDERATIONS: usize = 256;
 
-/// An invalid list of federations. The error texts equal those of kube-dns for its flag, which has no
-/// maximum.
+/// An invalid list of federations. The error texts equal those of kube-dns for its flag, which has
+/// no maximum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FederationError {
     /// An entry without `=`.

@@ -210,8 +210,8 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
     Err(key.error(&value, reason))
 }
 
-/// The reason why a name in `hosts`, `aliases` or `deniedNames` is rejected, with its key; the first one of
-/// several.
+/// The reason why a name in `hosts`, `aliases` or `deniedNames` is rejected, with its key. Of
+/// several such names, the first is reported.
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;
@@ -373,7 +373,8 @@ fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, C
 
 fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server
-        // kube-dns's text has no reason, so that of the address is dropped.
+        // The text of kube-dns gives no reason. So the reason why the address is invalid is
+        // dropped.
         .parse()
         .map_err(|_| ConfigKey::StubDomains.error(text, Reason::StubServer(server)))
 }

@@ -141,7 +141,7 @@ impl ConfigFollower {
             }
         }
 
-        // The source changes no more. The configuration stays in force.
+        // The source does not change any more. The configuration stays in force.
         std::future::pending::<()>().await;
     }
 

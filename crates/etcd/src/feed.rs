@@ -387,7 +387,8 @@ impl<S: EtcdSink> EtcdFeed<S> {
             return Ok(true);
         }
 
-        // etcd is read in full only if a key has changed at all, in this zone or elsewhere.
+        // etcd reads the whole zone for this request, which is sent only if a key has changed, in
+        // this zone or elsewhere.
         if current.revision > self.checked_revision.max(reached.revision) {
             let request = gateway::changed_keys_request(&range, reached.revision);
             let changed: KeyPage = client.post_json("/v3/kv/range", &request).await?;

@@ -38,8 +38,8 @@ pub struct SkydnsMessage {
     pub ttl: u32,
     /// The text of TXT answers, and whether the message is also a mail exchange.
     pub extras: Extras,
-    /// Number of leftmost labels to remove from the key's name. The result is the name of the
-    /// address in SRV, MX and NS answers.
+    /// Number of leftmost labels to remove from the key's name. If the host is an address, the
+    /// remaining name is the target in SRV, MX and NS answers.
     pub target_strip: usize,
     /// The group; empty for none. An answer contains the messages of one group, and messages
     /// without a group.
@@ -240,7 +240,7 @@ mod tests {
                 },
             ),
             (
-                "that of kube2sky",
+                "a message of kube2sky",
                 r#"{"host":"10.0.0.10","priority":10,"weight":10,"ttl":30}"#,
                 SkydnsMessage {
                     weight: 10,
@@ -249,7 +249,7 @@ mod tests {
                 },
             ),
             (
-                "that of external-dns",
+                "a message of external-dns",
                 r#"{"host":"1.2.3.4","text":"\"heritage=external-dns\"","targetstrip":1,"setIdentifier":"a"}"#,
                 SkydnsMessage {
                     extras: Extras {

@@ -17,8 +17,8 @@ use crate::gateway::{KeyEvent, KeyEventKind};
 use crate::key::{KeyError, KeyPath, ZoneKeys};
 use crate::message::{InvalidMessage, SkydnsMessage};
 
-/// Number of steps that a visit of a child node costs, see [`skydns::Records::visit_entries`]. A child
-/// costs more than a message, because a child is a separate allocation.
+/// Number of steps that a visit of a child node costs, see [`skydns::Records::visit_entries`]. A
+/// child costs more than a message, because a child is a separate allocation.
 const CHILD_STEPS: usize = 32;
 /// Estimated memory of a message without its strings, in octets.
 const MESSAGE_OCTETS: usize = 256;
@@ -418,7 +418,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         }
     }
 
-    // Keys of the same length with several groups: none of them is the right one.
+    // If keys of the same length have several groups, none of the groups is the right one.
     let is_disputed = all
         .iter()
         .any(|stored| stored.has_group_beside(group) && stored.depth() == depth);

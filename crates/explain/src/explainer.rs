@@ -98,7 +98,7 @@ impl Explainer {
         let page = http::get(authority, path, NANNY_TIMEOUT, MAX_NANNY_STATUS).await;
         let body = page.ok()?.body;
 
-        // The nanny of another version reports none.
+        // A nanny of another version may report no options.
         let status = NannyStatus::parse(&String::from_utf8_lossy(&body)).ok()?;
         let arguments = &status.dnsmasq.arguments;
         (!arguments.is_empty()).then(|| DnsmasqArguments::parse(arguments))

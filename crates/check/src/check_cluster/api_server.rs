@@ -40,7 +40,7 @@ const BIND_OWN_ROLE: &str = "An Endpoints object has at most 1000 addresses, and
 enum Caller {
     /// The `ServiceAccount` of the pod, which kubedns has, too.
     Pod,
-    /// Those of a kubeconfig or of a URL.
+    /// The credentials of a kubeconfig, or those of a URL.
     Other,
 }
 
@@ -250,11 +250,11 @@ fn check_permission(
     // With other credentials, kubedns may have permissions that the caller of this command lacks.
     // With kubedns' own credentials, an open watch lasts until its end, but cannot be opened again.
     if is_watched && caller == Caller::Other {
-        let text = format!("{kind} cannot be listed, and kubedns watches some");
+        let text = format!("{kind} cannot be listed, although kubedns watches some of them");
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
     }
     let text = if is_watched {
-        format!("{kind} can no longer be listed: no restart of kubedns would find them")
+        format!("{kind} can no longer be listed: after a restart, kubedns would not find them")
     } else {
         format!("{kind} cannot be listed")
     };
@@ -272,7 +272,7 @@ async fn check_config_map(
 ) -> Vec<CheckLine> {
     let in_force = status.and_then(SidecarStatus::configuration_version);
     let directory = Path::new(&options.config_dir);
-    // The pod reads these files, which the kubelet updates later than the API server its object.
+    // The pod reads these files. The kubelet updates them later than the API server has the object.
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
             Ok(data) => check_config(&options.config_dir, data, options, in_force),
@@ -350,7 +350,7 @@ fn check_config(
     let check = match (in_force, version) {
         (Some(in_force), Some(version)) if in_force != version => {
             let text = format!(
-                "{name} is good, but not in force: it has version {version}, the pod {in_force}"
+                "{name} is good, but not in force: it has version {version}, the pod has {in_force}"
             );
             CheckLine::warning(CONFIGURATION, text).with_advice(
                 "Wait: the kubelet takes up to two minutes to update the mounted files.",

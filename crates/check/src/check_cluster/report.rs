@@ -79,7 +79,7 @@ impl CheckLine {
         }
     }
 
-    /// Adds the remedy of such a finding.
+    /// Adds the advice for findings of this kind.
     pub(super) fn with_advice_for(self, kind: FindingKind) -> Self {
         self.with_advice(kind.action(), kind.section())
     }

@@ -1,7 +1,7 @@
 //! Asks the upstreams of the pod, each over its own transport.
 //!
-//! The status of the sidecar names them. An upstream over TLS is not asked: only kubedns has its
-//! certificate authorities and pins, so what kubedns says of it is repeated.
+//! The status of the sidecar names the upstreams. An upstream over TLS is not asked: only kubedns
+//! has its certificate authorities and pins, so the check repeats the state that kubedns reports.
 
 use std::time::Duration;
 

@@ -228,7 +228,7 @@ fn record_options(flags: &KubednsFlags) -> Vec<String> {
 
 /// The line `fallthrough`. Reverse names that the cluster does not have are always forwarded.
 fn fallthrough_line(flags: &KubednsFlags) -> String {
-    // The root is a dot, which a list of domains leaves out.
+    // `list` would leave out the root, which is a dot.
     let all_names = flags.value("fallthrough").unwrap_or_default().split(',');
     if all_names.into_iter().any(|zone| zone.trim() == ".") {
         return "fallthrough".to_owned();

@@ -134,7 +134,7 @@ pub(super) fn hash_data(data: &Result<RawData, ReadError>) -> u64 {
         Ok(data) => {
             for (key, value) in data {
                 hash.write(key.as_bytes());
-                // With the length, octets cannot move from one value to the next key.
+                // The length separates the octets of a value from those of the next key.
                 hash.write(&value.len().to_le_bytes());
                 hash.write(value);
             }

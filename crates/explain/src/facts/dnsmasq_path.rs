@@ -2,10 +2,11 @@
 //! directly to kubedns.
 //!
 //! dnsmasq is another process. The nanny reports its options; without a report, those of the stock
-//! manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse trees to kubedns, and does not cache
-//! negative answers. The nanny adds the stub domains and upstream servers of the ConfigMap, or
-//! kubedns as the only server (`-forward=kubedns`). This module assumes that dnsmasq also forwards
-//! further zones (etcd, external, cluster set) to kubedns.
+//! manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse
+//! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
+//! upstream servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This
+//! module assumes that dnsmasq also forwards further zones (etcd, external, cluster set) to
+//! kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -153,7 +154,8 @@ impl DnsFront {
         }
     }
 
-    /// Whether dnsmasq has neither kubedns nor a stub domain for a domain that is as long.
+    /// Whether the domain of the option is longer than the domains around `name` for which dnsmasq
+    /// has kubedns or a stub domain.
     fn is_longest(
         &self,
         option: &DomainOption,

@@ -57,8 +57,8 @@ fn is_lack_of_endpoints(note: &CodedNote) -> bool {
     matches!(note.code.as_str(), "no_ready_endpoints" | "nobody_behind")
 }
 
-/// The command that shows the pods of a Service, and so why none is ready. kubedns reads no
-/// selectors, which would cost memory for each Service, so the command itself inserts it.
+/// The command that shows the pods of a Service, and so why none is ready. kubedns does not read
+/// selectors, because they would cost memory for each Service. So the command inserts the selector.
 fn endpoints_command(key: &ObjectKey) -> CodedNote {
     let ObjectKey { namespace, name } = key;
     let selector = format!(

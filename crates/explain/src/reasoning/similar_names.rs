@@ -337,7 +337,7 @@ impl SimilarNames {
     }
 }
 
-/// The outcome for a name, as its own explanation has it; `None` if the text is not a name.
+/// The outcome that an explanation of this name would report; `None` if the text is not a name.
 fn outcome_of_name(evidence: Evidence<'_>, text: &str, types: &[u16]) -> Option<LookupOutcome> {
     let Evidence {
         snapshot, front, ..

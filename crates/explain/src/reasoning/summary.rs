@@ -22,7 +22,7 @@ use crate::list::{join, join_first};
 const MAX_SHOWN: usize = 4;
 
 /// The index of the candidate to explain: the first with an answer, or else the name that was most
-/// probably meant. Of equally probable names, the first.
+/// probably meant. Of several equally probable names, it is the first.
 pub(crate) fn most_telling(
     evidence: Evidence<'_>,
     candidates: &[NameCandidate],
@@ -41,8 +41,8 @@ pub(crate) fn most_telling(
     best_at
 }
 
-/// Rank of the outcome of a name by its use to the user. An answer is the most. Names that only the search
-/// list makes, and that nobody meant, are the least.
+/// Rank of a name by its use to the user. A name with an answer has the highest rank. A name that
+/// only the search list makes, and that nobody meant, has the lowest.
 fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Name) -> u8 {
     let is_single_label = candidate.route == NameRoute::SingleLabel;
     // A name given with the cluster domain is the name that the user means.

@@ -36,7 +36,7 @@ pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
         .collect();
     sort_longest_first(&mut domains);
     for (below, target) in domains {
-        // A name in `hosts` is not an alias, also below the wildcard.
+        // A name in `hosts` is not an alias, even if it is below the wildcard.
         for name in listed_below(config, below) {
             block.add(format!("rewrite stop name exact {name} {name}"));
         }
@@ -100,7 +100,8 @@ fn add_templates(block: &mut Block, zone: &str, pattern: &str, addresses: &[IpAd
             of_type.map(|address| format!("answer \"{{{{ .Name }}}} {ttl} IN {rtype} {address}\""));
         let mut options = vec![format!("match {pattern}")];
         options.extend(answers);
-        // NODATA is below; a template without answers would give the same without an SOA record.
+        // Without addresses of this type, the template for NODATA below applies. A template without
+        // answers would also result in NODATA, but without an SOA record.
         if options.len() > 1 {
             options.push("fallthrough".to_owned());
             block.add_with(&format!("template IN {rtype} {zone}"), &options);
