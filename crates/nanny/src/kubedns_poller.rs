@@ -87,7 +87,8 @@ impl KubednsPoller {
             match query_server(&server, Transport::Udp, &question, TIMEOUT).await {
                 Ok(answer) => match KubednsRoutes::from_answer(&answer) {
                     Some(routes) => self.publish_answer(routes),
-                    // An older kubedns answers each poll like this: one warning is enough.
+                    // An older kubedns gives this answer to each poll, so the warning is logged
+                    // only once.
                     None if !std::mem::replace(&mut has_warned, true) => {
                         let rcode = answer.message.metadata.response_code;
                         warn_of_missing_routes(self.kubedns, rcode);

@@ -14,7 +14,7 @@
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
 //! After an edit, dnsmasq reads its servers again from a file and empties its cache (see
-//! [`dnsmasq::launch`]). A rejected edit changes nothing.
+//! [`dnsmasq::launch`]). A rejected edit has no effect.
 
 /// The configuration of dnsmasq: its settings, and the servers derived from them.
 ///

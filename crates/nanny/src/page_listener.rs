@@ -1,4 +1,5 @@
-//! The listener of the nanny's pages. It waits for a port that is taken, and never stops DNS.
+//! The listener of the nanny's pages. If its port is taken, it waits for the port; DNS is not
+//! affected.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A listener for `host:port`, which may have no port yet.
+/// A listener for `host:port`, whose port may still be taken.
 #[derive(Debug)]
 pub(crate) struct PageListener {
     host: String,
@@ -37,8 +38,8 @@ impl PageListener {
         }
     }
 
-    /// Serves `pages` until `stop`. If the port was taken, they come when it is free: in a rollout
-    /// on the host network, the old pod has it for some seconds.
+    /// Serves `pages` until `stop`. If the port is taken, the pages are served once it is free: in
+    /// a rollout on the host network, the old pod keeps the port for some seconds.
     pub(crate) async fn run<F>(mut self, pages: F, stop: CancellationToken)
     where
         F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,

@@ -29,7 +29,7 @@ use crate::state_dir::StateDir;
 pub(crate) const STATUS_FILE: &str = "status.json";
 /// Changes within this time are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Bound of the ends of dnsmasq in the status.
+/// Maximum number of ends of dnsmasq in the status.
 const MAX_RECENT_ENDS: usize = 10;
 /// The pause before a failed write of the status file is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
@@ -275,7 +275,7 @@ impl Report {
         dnsmasq.last_end = Some(how.to_owned());
     }
 
-    /// Records an end that nobody asked for: a death or a hang.
+    /// Records an end that the nanny did not request: a death or a hang.
     pub(crate) fn record_death(&self, how: &str) {
         let ends = &mut self.lock_status().document.dnsmasq.recent_ends;
         if ends.len() >= MAX_RECENT_ENDS {
@@ -319,7 +319,7 @@ impl Report {
         let unknown_keys = to_gauge(state.unknown_keys.len());
         counters.unknown_keys.set(unknown_keys);
 
-        // The configuration source has counts of its own. A metric can only be increased, so the
+        // The configuration source keeps the counts. A metric can only be increased, so the
         // difference is added.
         let edits = state.edits.saturating_sub(counters.edits.get());
         counters.edits.inc_by(edits);
@@ -409,8 +409,8 @@ impl Report {
         self.counters.loops.set(loops);
     }
 
-    /// Records the loops found by the nanny's probes. Returns the servers about which dnsmasq, at
-    /// its last reload, found something else.
+    /// Records the loops found by the nanny's probes. Returns the servers for which dnsmasq, at its
+    /// last reload, found the opposite.
     pub(crate) fn set_probed_loops(&self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
         let mut status = self.lock_status();
         let disputed = status.set_probed_loops(servers);
@@ -444,7 +444,7 @@ impl Report {
             .await
             .is_some()
         {
-            // Changes often come together.
+            // Changes often come together, so one write has several of them.
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
             failed = self.write_status_file(&directory, failed).is_err();
         }
@@ -463,8 +463,8 @@ impl Report {
         let _ = timeout(limit, self.changed.notified()).await;
     }
 
-    /// Writes the file. Logs the first of several failures: `failed_before` tells of the last
-    /// write.
+    /// Writes the file. Logs only the first of several failures: `failed_before` says whether the
+    /// last write failed.
     fn write_status_file(&self, directory: &StateDir, failed_before: bool) -> io::Result<()> {
         let written = directory.write_file(STATUS_FILE, self.status_json().as_bytes());
         if let Err(error) = &written

@@ -22,7 +22,7 @@ use crate::config::routes::{
 use crate::kubedns_poller::KubednsRoutes;
 use crate::report::Report;
 
-/// The longest time that kubedns takes for an answer.
+/// The longest time that kubedns needs for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
 /// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a
 /// mounted ConfigMap up to a minute and a half later than a watched one.
@@ -140,7 +140,7 @@ impl Router {
         let config = if forwards { &state.config } else { &empty };
         resolve::set_wanted_names(&self.requests.names, config);
 
-        // What kubedns has in force matters if dnsmasq forwards any names to it.
+        // The routes of kubedns matter only if dnsmasq forwards any names to it.
         let asks_kubedns = !forwards || asks_kubedns(&state.config);
         self.requests
             .kubedns
@@ -183,8 +183,8 @@ impl Router {
         let state = self.inputs.config.borrow();
         let own_version = state.version.to_string();
         // A kubedns that follows no configuration reports the version of the empty configuration.
-        // So equal versions are a proof only if the configuration has one of these settings, which
-        // the empty configuration lacks.
+        // So equal versions prove that kubedns follows only if the configuration has one of these
+        // settings, which the empty configuration lacks.
         let is_proof = asks_kubedns(&state.config);
         drop(state);
 

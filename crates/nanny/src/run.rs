@@ -44,14 +44,14 @@ use crate::state_dir::{StateDir, StateDirError};
 const SERVERS_FILE: &str = "servers.conf";
 /// The cluster domain if neither flags nor arguments give one.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// Limit of the wait for the addresses of stub servers before the first start of dnsmasq. The wait
-/// applies only without a servers file: adding servers later then takes a restart.
+/// The longest wait for the addresses of stub servers before the first start of dnsmasq. dnsmasq
+/// waits only without a servers file, because servers that are added later then require a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The writer of the query log if dnsmasq does not forward to kubedns.
+/// The process that writes the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
-/// Limit of the look-up of -kubednsServer.
+/// Timeout of the look-up of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
-/// The time limit for the end of the tasks beside dnsmasq.
+/// The time that the other tasks have to end.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// Runs the nanny until shutdown, or until dnsmasq dies too often.
@@ -161,9 +161,9 @@ struct StartedRouting {
 
 /// The resolv.conf files that the nanny reads.
 struct ResolvConfs {
-    /// Those whose servers dnsmasq uses; empty if none.
+    /// The file whose servers dnsmasq uses; empty if none.
     for_dnsmasq: watch::Receiver<ResolvConf>,
-    /// Those whose servers resolve the names of stub servers.
+    /// The file whose servers resolve the names of stub servers.
     for_names: watch::Receiver<ResolvConf>,
 }
 
@@ -222,8 +222,8 @@ impl NannyStart {
         Ok(started)
     }
 
-    /// Starts the detection of loops, unless kubedns asks all upstreams. Returns what dnsmasq needs
-    /// for it.
+    /// Starts the detection of loops, unless kubedns asks all upstreams. Returns the mark that
+    /// dnsmasq needs for the detection.
     fn start_loop_finder(
         &mut self,
         routes: watch::Receiver<Routes>,
@@ -354,8 +354,8 @@ impl NannyStart {
         let pages = self.report.pages().or(tap_page).unify();
         let pages = pages.or(ranking_page).unify();
 
-        // The pages listen before dnsmasq starts. So whoever finds that dnsmasq answers finds the
-        // pages, too.
+        // The pages listen before dnsmasq starts, so that the pages can be read as soon as dnsmasq
+        // answers.
         let listener = PageListener::open(host, port).await;
         self.tasks
             .lasting("status pages", listener.run(pages, self.stop_tasks.clone()));
@@ -367,7 +367,7 @@ impl NannyStart {
         routing: StartedRouting,
         queries: QueryFollowers,
     ) -> Nanny {
-        // With a servers file, names that resolve later cost a reload only.
+        // With a servers file, names that resolve later require only a reload.
         let needs_restart = self.plan.mode == EditMode::Restart;
         let incomplete = (routing.unresolved && needs_restart).then(|| routing.routes.clone());
         // With --no-ident, dnsmasq does not answer the probes.

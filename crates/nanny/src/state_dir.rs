@@ -22,8 +22,8 @@ const LOCK: &str = ".lock";
 
 /// The file written to test whether a directory is usable.
 const PROBE: &str = ".probe";
-/// The space that a directory needs, in octets: a servers file with some hundred stub domains and
-/// the status file, in two versions each.
+/// The space that a directory needs, in octets. It is for a servers file with some hundred stub
+/// domains, and the status file, each in two versions.
 const ROOM: usize = 64 << 10;
 
 /// Limit of directory entries searched for leftovers.
@@ -33,7 +33,7 @@ const MAX_ENTRIES: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct StateDir {
     path: PathBuf,
-    /// The lock of a directory that the nanny created and will remove.
+    /// The lock of the directory, if the nanny created it and will remove it.
     own_lock: Option<Mutex<File>>,
 }
 
@@ -120,7 +120,7 @@ impl StateDir {
     /// Removes the directory if the nanny created it.
     pub(crate) fn remove(self) {
         if self.own_lock.is_some() {
-            // If the directory cannot be removed, it only takes space.
+            // A directory that cannot be removed does no harm except for its space.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -146,7 +146,7 @@ fn remove_leftovers(place: &Path) {
         return;
     };
 
-    // In a shared /tmp there may be many entries of others.
+    // A shared /tmp may have many entries of other programs.
     for entry in entries.flatten().take(MAX_ENTRIES) {
         let path = entry.path();
         if !is_leftover(&path) {
@@ -185,7 +185,7 @@ fn is_unlocked(path: &Path) -> bool {
 /// Creates the directory if it is missing, and checks that it is writable and has space.
 fn prepare_directory(path: &Path) -> io::Result<()> {
     if let Err(error) = DirBuilder::new().recursive(true).mode(0o755).create(path) {
-        // The path is no directory: the write below reports that.
+        // If the path is not a directory, the write below reports that.
         if error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error);
         }

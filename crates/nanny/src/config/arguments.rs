@@ -1,9 +1,9 @@
 //! The user's dnsmasq arguments, parsed.
 //!
-//! The nanny passes the words after `--` to dnsmasq unchanged. The nanny itself needs the listen
-//! addresses, the servers, and whether dnsmasq reads resolv.conf. This module parses the words as
-//! dnsmasq's getopt does, and the configuration files named in them. The arguments are neither
-//! validated nor changed.
+//! The nanny passes the words after `--` to dnsmasq unchanged. The nanny itself needs to know the
+//! listen addresses, the servers, and whether dnsmasq reads resolv.conf. This module parses the
+//! words as dnsmasq's getopt does, and the configuration files named in them. The arguments are
+//! neither validated nor changed.
 
 mod conf_file;
 mod table;
@@ -16,7 +16,8 @@ use wire::{DNS_PORT, Nameserver};
 
 use self::table::OptionSpec;
 
-/// Limit of the options in the status document. A configuration file has no limit.
+/// Maximum number of options in the status document, because a configuration file may have any
+/// number.
 const MAX_SHOWN: usize = 500;
 
 /// One option with its value, under its long name without dashes.
@@ -49,7 +50,7 @@ impl DnsmasqArguments {
         arguments.given.extend(in_files.given);
         arguments.unknown = in_files.unknown;
 
-        // A script prints configuration, which the nanny never sees.
+        // A script prints configuration for dnsmasq, which the nanny cannot read.
         if arguments.has_option("conf-script") {
             arguments.unknown = Some("--conf-script".to_owned());
         }
@@ -107,7 +108,7 @@ impl DnsmasqArguments {
         self.option_values(name).pop()
     }
 
-    /// The port that dnsmasq answers on. For 0, dnsmasq does not serve DNS.
+    /// The port that dnsmasq answers on. If the port is 0, dnsmasq does not serve DNS.
     pub fn port(&self) -> u16 {
         self.last_value("port")
             .and_then(|port| port.trim().parse().ok())
@@ -134,7 +135,7 @@ impl DnsmasqArguments {
         }
 
         let listen = self.listen_addresses();
-        // Loopback works even while an interface is down.
+        // A loopback address can be reached even while an interface is down.
         let loopback = listen.iter().find(|ip| ip.is_loopback());
         let ip = match loopback.or(listen.first()) {
             Some(ip) if !ip.is_unspecified() => *ip,
@@ -263,7 +264,7 @@ fn parse_items(words: &[OsString]) -> Vec<ArgumentItem> {
             given: Vec::new(),
         };
 
-        // No option follows this word.
+        // The words after this word are not options.
         if text == "--" {
             item.words.extend(rest.by_ref().cloned());
         } else if let Some(long) = text.strip_prefix("--") {

@@ -14,7 +14,7 @@ pub use dnsclient::resolve::ResolvedNames;
 /// The servers of each stub domain and of all other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// Domain -> servers; no list is empty.
+    /// The servers of each stub domain; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
     /// The stub domains whose queries get SERVFAIL: none of their servers has a usable address, or
     /// kubedns has to query them and does not have this configuration yet.
@@ -26,25 +26,26 @@ pub struct Routes {
     /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
     /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// The servers of stub domains whose queries may come back to dnsmasq, with those left out
-    /// because they do.
+    /// The servers of stub domains whose queries may come back to dnsmasq, including the servers
+    /// that are left out because they do.
     pub probed: BTreeSet<StubServer>,
-    /// The domains of the probes of these servers, and the SERVFAIL server, which recognizes them.
+    /// The domains of the probes of these servers, each with the SERVFAIL server, which recognizes
+    /// the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
-    /// Number of the reloads that dnsmasq needs although its servers stay the same. Either kubedns
-    /// forwards to other servers now, so that the cached answers are outdated. Or a forwarding loop
-    /// began or ended, which dnsmasq notices only at a reload.
+    /// The number of reloads that dnsmasq needs although its servers stay the same: because kubedns
+    /// forwards to other servers now, so that the cached answers are outdated, or because a
+    /// forwarding loop began or ended, which dnsmasq notices only at a reload.
     pub flush_count: u64,
 }
 
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ForwardMode {
-    /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS
-    /// over UDP.
+    /// dnsmasq, as with kube-dns. Servers that need another transport than plain DNS over UDP are
+    /// queried by kubedns.
     #[default]
     Dnsmasq,
-    /// kubedns: dnsmasq in front of it is a cache, and forwards all queries to it.
+    /// kubedns. dnsmasq is a cache in front of kubedns, and forwards all queries to it.
     Kubedns,
 }
 
@@ -144,8 +145,9 @@ impl Routes {
     /// Computes the routes, and the servers left out.
     pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
         match from.forward {
-            // Only kubedns applies rules for external names. Until it has the same configuration,
-            // dnsmasq forwards by itself: a name without its rule is better than no name.
+            // Only kubedns applies rules for external names. Until kubedns has the same
+            // configuration, dnsmasq forwards by itself, because an answer without its rule is
+            // better than no answer.
             ForwardMode::Dnsmasq if from.has_rules_in_kubedns() => {
                 ComputedRoutes::through_kubedns(from)
             }
@@ -207,7 +209,8 @@ impl ComputedRoutes {
 
     fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
         let mut this = Self::default();
-        // Without both conditions a query could loop, or get the answer of an older configuration.
+        // If one of these conditions does not hold, a query could loop, or get the answer of an
+        // older configuration.
         if from.kubedns_is_behind && from.kubedns_follows {
             this.routes.own_names = own_names(from.config)
                 .map(|name| (name, from.kubedns))
@@ -245,7 +248,7 @@ impl ComputedRoutes {
         servers: &[ServerAddr],
     ) -> Vec<Nameserver> {
         if servers.iter().any(is_not_plain) {
-            // kubedns can query all of them, dnsmasq only some.
+            // kubedns can query all of these servers, but dnsmasq only some of them.
             return vec![from.kubedns_if_it_follows()];
         }
 
@@ -270,7 +273,7 @@ impl ComputedRoutes {
         usable
     }
 
-    /// Whether the probe of this server came back. Adds the server to those that are probed.
+    /// Whether the probe of this server came back. Adds the server to the probed servers.
     fn is_probed_loop(
         &mut self,
         from: &RouteSources<'_>,
@@ -318,7 +321,7 @@ impl ComputedRoutes {
     fn add_upstreams(&mut self, from: &RouteSources<'_>) {
         let configured = &from.config.upstream_nameservers;
         let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
-        // kubedns can query all of the servers, dnsmasq only some.
+        // kubedns can query all of these servers, but dnsmasq only some of them.
         let Some(plain) = plain else {
             self.routes.upstreams = vec![from.kubedns_if_it_follows()];
             self.routes.upstreams_from = UpstreamOrigin::Kubedns;
@@ -363,9 +366,9 @@ impl RouteSources<'_> {
     }
 }
 
-/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. For a
-/// wildcard, the domain: dnsmasq cannot leave the domain itself out, so kubedns gets these queries,
-/// too, and forwards them.
+/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. A
+/// wildcard is given as its domain. dnsmasq cannot exclude the domain itself, so kubedns also gets
+/// the queries for the domain, and forwards them.
 pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = hickory_proto::rr::Name::from(*address).to_ascii();

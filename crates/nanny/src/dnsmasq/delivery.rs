@@ -81,7 +81,7 @@ impl RouteDelivery {
                 self.next_try = Some(Instant::now() + RETRY_PAUSE);
                 return routes;
             }
-            // An edit was taken back.
+            // An edit was undone, so the newest routes are in force again.
             self.end_pending();
         }
     }
@@ -95,7 +95,7 @@ impl RouteDelivery {
     /// Records that dnsmasq cannot get the newest routes now.
     pub(crate) fn mark_failed(&mut self, cause: &DeliveryError) {
         self.next_try = Some(Instant::now() + RETRY_PAUSE);
-        // An operator has chosen that dnsmasq is not restarted, but has to mend any other cause.
+        // A forbidden restart is the operator's choice. The operator has to remedy any other cause.
         let pending = match cause {
             DeliveryError::RestartForbidden => PendingStep::Restart,
             _ => PendingStep::Retry,
@@ -105,7 +105,7 @@ impl RouteDelivery {
         }
 
         let reason = cause.to_string();
-        // A failure that lasts is logged once.
+        // A lasting failure is logged only once.
         if self.logged_reason.as_ref() == Some(&reason) {
             return;
         }

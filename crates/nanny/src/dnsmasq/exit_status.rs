@@ -30,7 +30,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     format!("exit status {code} ({meaning})")
 }
 
-/// A crash is told apart from a signal of somebody else.
+/// Distinguishes a crash from a signal that another process sent.
 fn describe_signal(number: i32) -> String {
     let Ok(signal) = Signal::try_from(number) else {
         return format!("killed by {number}");

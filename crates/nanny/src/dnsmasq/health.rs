@@ -6,7 +6,7 @@
 //!
 //! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process,
 //! or a system call blocks. A dnsmasq that does not answer but uses processor time is busy, and
-//! gets more time: a restart would empty its cache.
+//! gets more time, because a restart would empty its cache.
 //!
 //! Each missed probe adds the time since the previous missed probe to the silence, but at most one
 //! second. The limit matters when the nanny itself was stopped, frozen or short of processor time,
@@ -108,7 +108,7 @@ impl HealthProbe {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
         }
-        // A missed probe took the whole timeout: the next one follows at once.
+        // A missed probe has taken its whole timeout, so the next probe follows at once.
         if self.silence.is_some() {
             return asked + PROBE_TIMEOUT;
         }

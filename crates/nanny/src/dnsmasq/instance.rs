@@ -28,7 +28,7 @@ const QUIET_TIMEOUT: Duration = Duration::from_millis(400);
 /// Timeout of `dnsmasq --test`.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running dnsmasq, with all that follows it. A restart makes a new instance.
+/// A running dnsmasq, with everything that observes it. A restart makes a new instance.
 pub(super) struct DnsmasqInstance {
     pub(super) process: DnsmasqProcess,
     pub(super) events: mpsc::Receiver<LogEvent>,
@@ -49,8 +49,8 @@ impl DnsmasqInstance {
     /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
     /// a moment, the signal is sent anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
-        // The search blocks its thread. It has a copy, which comes back with what the search learned
-        // of the descriptors of an idle dnsmasq.
+        // The search blocks its thread, so it works on a copy. The copy is returned with what the
+        // search has learned about the descriptors of an idle dnsmasq.
         let mut quiet = self.quiet.clone();
         let search = tokio::task::spawn_blocking(move || {
             let sent = quiet.send_signal(signal, QUIET_TIMEOUT);
@@ -108,7 +108,7 @@ async fn test_arguments(program: &Path, argv: &[OsString]) -> Result<(), String>
     Err(format!("{}: {line}", exit_status::describe(output.status)))
 }
 
-/// Why an instance ends.
+/// The reason why an instance ends.
 pub(super) enum InstanceEnd {
     /// dnsmasq ended by itself.
     Exited(std::io::Result<ExitStatus>),

@@ -45,13 +45,13 @@ pub(crate) enum EditMode {
     Restart,
 }
 
-/// The nanny's user: the properties that matter to dnsmasq.
+/// The nanny's user, as far as it matters to dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NannyUser {
     /// Root, with the names of its user and group. The nanny passes both names to dnsmasq, so that
     /// dnsmasq keeps them.
     Root { user: String, group: String },
-    /// Not root (or root without a name): dnsmasq keeps its user and group.
+    /// Not root, or root without a name. dnsmasq then keeps its user and group.
     Other,
 }
 
@@ -107,10 +107,10 @@ pub(crate) struct LaunchPlan {
 
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
-/// Limit of queries that wait for kubedns at a time (`--dns-forward-max`). The limit is above
-/// kubedns' own limit of 512, so that kubedns rejects the excess. A higher limit costs time,
-/// because dnsmasq searches all these sockets before each answer: with 4096, a cached answer takes
-/// twice the time.
+/// Maximum number of queries that wait for kubedns at the same time (`--dns-forward-max`). The
+/// limit is above kubedns' own limit of 512, so that kubedns rejects the excess. A higher limit
+/// costs time, because dnsmasq searches all these sockets before each answer: with 4096, a cached
+/// answer takes twice the time.
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query sent
 /// while kubedns restarts is answered before the client retries after five seconds. kubedns
@@ -268,7 +268,7 @@ impl LaunchPlan {
         if lacks("log-facility") {
             added.push("--log-facility=-".to_owned());
         }
-        // The pid file is not needed, and a read-only root has no place for it.
+        // The pid file is not needed, and cannot be written on a read-only root file system.
         if lacks("pid-file") {
             added.push("--pid-file".to_owned());
         }

@@ -91,7 +91,7 @@ impl<'a> LogLine<'a> {
     }
 
     fn write_raw(&self, json: bool) {
-        // A name of a client could begin another line.
+        // A name in a client's query could contain a character that begins another line.
         let printable: String = self
             .text
             .chars()
@@ -164,7 +164,7 @@ const QUERIES: [&str; 12] = [
 fn severity_of(text: &str) -> LineSeverity {
     if begins_with(text, &DETAILS) {
         LineSeverity::Detail
-    // A query line contains a name of a client, which could look like an error.
+    // A query line contains a name that a client has chosen, which could look like an error.
     } else if is_query(text) {
         LineSeverity::Query
     } else if begins_with(text, &ERRORS) || text.contains(" at line ") {

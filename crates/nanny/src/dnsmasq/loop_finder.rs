@@ -1,4 +1,4 @@
-//! Detects upstream servers that forward back to dnsmasq, also if a loop begins later.
+//! Detects upstream servers that forward back to dnsmasq, even if the loop begins later.
 //!
 //! dnsmasq looks for loops (`--dns-loop-detect`), but only at its start and when it reads its
 //! servers again. So the nanny gives dnsmasq an argument, `--address=/DOMAIN/ADDRESS` with a random
@@ -29,7 +29,7 @@ use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
 use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Limit of the servers to probe, for all names and for stub domains.
+/// Maximum number of servers to probe, for all names and for stub domains together.
 const MAX_PROBED: usize = 64;
 /// Pause before the first probes, and after a change of the routes. A Service may select the pod
 /// only once the pod is ready, and then a loop begins.
@@ -64,15 +64,15 @@ impl LoopMark {
         format!("--address=/{}/{}", self.domain, self.address).into()
     }
 
-    /// A query that no server has an answer for in its cache.
+    /// A query whose answer is in no server's cache.
     fn new_query(&self) -> Query {
         let text = format!("{:016x}.{}.", fastrand::u64(..), self.domain);
         let name = Name::from_ascii(text).unwrap_or_default();
         Query::query(name, RecordType::AAAA)
     }
 
-    /// Whether the answer shows that the server forwards to this dnsmasq. `None` if the answer does
-    /// not tell: another dnsmasq in the loop may have given up.
+    /// Whether the answer shows that the server forwards to this dnsmasq. `None` after SERVFAIL,
+    /// which does not tell: another dnsmasq in the loop may have given up.
     fn leads_back(&self, answer: &DnsAnswer) -> Option<bool> {
         let mut answers = answer.message.answers.iter();
         if answers.any(|record| matches!(&record.data, RData::AAAA(ip) if ip.0 == self.address)) {
@@ -85,10 +85,10 @@ impl LoopMark {
     }
 }
 
-/// What the detection of loops asks the router for.
+/// The requests of the loop detection to the router.
 #[derive(Debug, Default)]
 pub(crate) struct LoopRequests {
-    /// Counts the requests that dnsmasq reads its servers, and so looks for loops, again.
+    /// The number of requests that dnsmasq reads its servers again, and so looks for loops again.
     pub(crate) reloads: watch::Sender<u64>,
     /// The servers of stub domains to leave out.
     pub(crate) stub_loops: watch::Sender<BTreeSet<StubServer>>,
@@ -111,7 +111,7 @@ pub(crate) struct LoopFinder {
     stub_probes: StubProbes,
     requests: LoopRequests,
     found: BTreeSet<Nameserver>,
-    /// The servers about which dnsmasq found something else.
+    /// The servers for which dnsmasq disagrees with the probes.
     disputed: BTreeSet<String>,
     report: Report,
 }
@@ -210,7 +210,7 @@ impl LoopFinder {
         let server = ServerAddr::from(*server);
         let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
 
-        // In a loop the answer is that of the SERVFAIL server, if one arrives at all.
+        // In a loop, the answer, if any, comes from the SERVFAIL server.
         if probe.came_back() {
             return Some(true);
         }
@@ -257,8 +257,8 @@ impl LoopFinder {
             info!(%server, "forwarding loop has ended, upstream server in use again");
         }
 
-        // A reload empties the cache of dnsmasq. So if dnsmasq does not agree after a reload, there
-        // is no other reload for the same finding.
+        // A reload empties the cache of dnsmasq. So if dnsmasq disagrees after a reload, the same
+        // finding causes no further reload.
         let disputed = self.report.set_probed_loops(&found);
         let is_new = found != self.found || disputed != self.disputed;
         if !disputed.is_empty() && is_new {

@@ -1,12 +1,12 @@
 //! Kills of dnsmasq by the kernel, because of the memory limit of the container.
 //!
-//! The kernel sends SIGKILL, but so may anyone else. Only the count of the kernel tells the two
-//! apart: the control group of the container counts the processes that its memory limit has killed.
+//! The kernel sends SIGKILL, but other processes may send it too. Only the control group of the
+//! container shows the difference: it counts the processes that the memory limit has killed.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// The counts of the container's control group: of version 2, and of version 1.
+/// The files with the count of the container's control group, in version 2 and version 1.
 const FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",
@@ -30,8 +30,8 @@ impl MemoryKills {
         Self { files, count }
     }
 
-    /// Whether the memory limit has killed a process since the last call. False if the kernel does
-    /// not tell.
+    /// Whether the memory limit has killed a process since the last call. False if the kernel
+    /// provides no count.
     pub(crate) fn take_new(&mut self) -> bool {
         let now = read_count(&self.files);
         let before = std::mem::replace(&mut self.count, now);

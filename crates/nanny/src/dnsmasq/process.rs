@@ -34,10 +34,11 @@ const LONGEST_LINE: usize = 4096;
 const READ: usize = 64 << 10;
 /// Size of the pipe in octets, about 10,000 lines: the largest pipe that needs no capability.
 const PIPE: i32 = 1 << 20;
-/// Limit of events in the queue. Further events are dropped: they only repeat earlier events.
+/// Maximum number of events in the queue. Further events are dropped, because they only repeat
+/// earlier events.
 const WAITING_EVENTS: usize = 64;
-/// The time to wait for the last lines of a process that ended: the TCP children of dnsmasq may
-/// hold the pipe open.
+/// The time to wait for the last lines of a process that has ended. The children of dnsmasq that
+/// answer over TCP may keep the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping this value kills the process.
@@ -66,8 +67,8 @@ impl DnsmasqProcess {
             .stdin(Stdio::null())
             .stdout(stdout.writer)
             .stderr(stderr.writer)
-            // dnsmasq gets a process group of its own: a signal from the terminal must reach the
-            // nanny, not dnsmasq.
+            // dnsmasq gets a process group of its own, because a signal from the terminal must
+            // reach only the nanny.
             .process_group(0)
             .kill_on_drop(true);
         let child = command.spawn()?;
@@ -122,7 +123,8 @@ impl DnsmasqProcess {
 
     /// Kills the remaining children of a dnsmasq that ended, and returns the last log line.
     pub(crate) async fn clean_up(mut self) -> String {
-        // Children that answer TCP queries outlive dnsmasq and would serve beside the next dnsmasq.
+        // Children that answer TCP queries outlive dnsmasq, and would serve at the same time as the
+        // next dnsmasq.
         let killed = killpg(self.pid, Signal::SIGKILL);
         if let Some(mut helper) = self.helper.take() {
             if killed == Err(Errno::EPERM) {
@@ -203,7 +205,7 @@ fn reap_group(group: Pid) {
 
 /// The time after a start or a reload in which dnsmasq repeats lines.
 const REPETITION_TIME: Duration = Duration::from_secs(1);
-/// Limit of the lines remembered for [`REPETITION_TIME`].
+/// Maximum number of lines remembered for [`REPETITION_TIME`].
 const MAX_REMEMBERED: usize = 1024;
 
 /// Recent lines of dnsmasq about its servers. dnsmasq reads its servers several times and logs all
@@ -303,7 +305,7 @@ impl LogReader {
             line.write_to_log(self.queries.json);
         }
 
-        // The last line tells why dnsmasq ended; details and queries do not.
+        // The last line shows why dnsmasq ended, unless it is a detail or a query.
         if !matches!(line.severity, LineSeverity::Detail | LineSeverity::Query) {
             line.text.clone_into(&mut self.last_line.lock());
         }

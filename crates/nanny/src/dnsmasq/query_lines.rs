@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use querylog::QueryLine;
 use wire::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
 
-/// Limit of the queries remembered while they wait for an answer.
+/// Maximum number of queries remembered while they wait for an answer.
 const MAX_WAITING: usize = 1024;
 /// A query without an answer is reported after this time.
 const UNANSWERED_AFTER: Duration = Duration::from_secs(6);
@@ -167,7 +167,7 @@ impl QueryLineJoiner {
         if self.waiting.len() <= MAX_WAITING {
             return None;
         }
-        // The bound is reached: the oldest query is reported without its answer.
+        // Too many queries wait, so the oldest query is reported without its answer.
         let oldest = self.waiting.pop_front()?;
         (!oldest.may_be_answered).then(|| oldest.complete(None, None, now))
     }
@@ -193,7 +193,8 @@ impl QueryLineJoiner {
         Some(answered)
     }
 
-    /// Removes the queries that wait for too long. Returns those that surely have no answer.
+    /// Removes the queries that wait for too long. Returns the queries that certainly have no
+    /// answer.
     fn expire_waiting(&mut self, now: Instant) -> Vec<LoggedQuery> {
         let mut expired = Vec::new();
         while let Some(query) = self.waiting.pop_front_if(|query| query.is_late(now)) {

@@ -11,7 +11,7 @@
 //!
 //! `/proc` shows a quiet moment. dnsmasq waits in poll(2), no packets wait at its port, and it has
 //! no more sockets than an idle dnsmasq. A forwarded query has a socket of its own; sockets older
-//! than [`ABANDONED_AFTER`] do not count.
+//! than [`ABANDONED_AFTER`] are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(5);
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Looks for quiet moments of one dnsmasq process.
+/// Searches for quiet moments of one dnsmasq process.
 #[derive(Debug, Clone)]
 pub(crate) struct QuietMoments {
     pid: Pid,
@@ -79,7 +79,8 @@ impl QuietMoments {
                 .or_insert_with(Instant::now);
         }
 
-        // With the fewest descriptors ever seen, no query waits for a server.
+        // While dnsmasq has the fewest descriptors seen so far, it is assumed that no query waits
+        // for a server.
         if self.idle.as_ref().is_none_or(|idle| now.len() < idle.len()) {
             self.idle = Some(now);
         }

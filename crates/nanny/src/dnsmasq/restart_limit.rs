@@ -1,5 +1,4 @@
-//! The limit of restarts: the number of deaths at which the nanny gives up, and the pauses before
-//! restarts.
+//! The number of deaths at which the nanny gives up, and the pauses before restarts.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,16 +1,17 @@
 //! A server that answers every query with SERVFAIL, for stub domains whose servers have no address.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
-//! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is right, and caches
-//! keep it for a short time only.
+//! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and
+//! caches keep it only for a short time.
 //!
 //! The server also receives the [probes](crate::dnsmasq::stub_probes) of stub servers that come back.
 //!
 //! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its
 //! client. dnsmasq is the only client, so connections are few and short.
 //!
-//! hickory-server reads the queries, answers malformed ones, and serves the UDP socket. It accepts
-//! connections without a bound, so they are accepted here ([the decision] has the reasons).
+//! hickory-server reads the queries, answers malformed ones, and serves the UDP socket. It would
+//! accept any number of connections, so this module accepts them itself ([the decision] has the
+//! reasons).
 //!
 //! [the decision]: ../../../../../docs/decisions/servfail-server.md
 
@@ -40,8 +41,8 @@ use wire::Nameserver;
 
 use crate::dnsmasq::stub_probes::StubProbes;
 
-/// Limit of connections at a time; further connections wait. dnsmasq has at most twenty processes
-/// that answer over TCP.
+/// Maximum number of open connections; further connections wait. dnsmasq has at most twenty
+/// processes that answer over TCP.
 const MAX_CONNECTIONS: usize = 64;
 /// Limit of responses that wait to be sent on one connection.
 const MAX_PENDING: usize = 16;
@@ -139,7 +140,7 @@ async fn serve_connections(listener: TcpListener, handler: &ServfailHandler) {
 }
 
 /// Answers the queries of one connection in turn, until the client closes it or sends something
-/// that is no query.
+/// other than a query.
 async fn serve_connection(stream: TcpStream, peer: SocketAddr, handler: ServfailHandler) {
     let stream = AsyncIoTokioAsStd(stream);
     let (mut messages, responses) =
@@ -390,7 +391,7 @@ mod tests {
         }
     }
 
-    /// The handler's response to a message; `None` if the message is no query.
+    /// The handler's response to a message; `None` if the message is not a query.
     fn respond(octets: Vec<u8>) -> Option<Vec<u8>> {
         let query = read_query(octets, (Ipv4Addr::LOCALHOST, 53).into())?;
         let captured = CapturedResponse::default();

@@ -1,8 +1,8 @@
-//! A helper process beside dnsmasq, with rights that the nanny lacks.
+//! A helper process for one dnsmasq, with rights that the nanny lacks.
 //!
 //! * The helper signals a dnsmasq that runs as another user. To do so, the helper changes to this
-//!   user with the capability SETUID, which dnsmasq needed as well. The nanny keeps its own user
-//!   and does not need the capability KILL.
+//!   user with the capability SETUID, which dnsmasq needs too. The nanny keeps its own user and
+//!   does not need the capability KILL.
 //! * When the nanny has ended, the helper kills dnsmasq and its child processes, which answer over
 //!   TCP. The kernel kills only dnsmasq itself (see [`daemon::exec`]), and only if dnsmasq has not
 //!   changed its user or group.

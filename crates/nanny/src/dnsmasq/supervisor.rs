@@ -39,7 +39,7 @@ use crate::state_dir::StateDir;
 const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL of the kernel";
 /// The end of a dnsmasq that hung.
 const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
-/// The time dnsmasq has to end after SIGTERM.
+/// The time that dnsmasq has to end after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that does not report its start is assumed to be up after this time.
 const SURELY_UP: Duration = Duration::from_secs(3);
@@ -52,7 +52,7 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
     pub(crate) plan: LaunchPlan,
-    /// The mark that dnsmasq answers probes for loops with; `None` if it has no upstreams.
+    /// The mark with which dnsmasq answers probes for loops; `None` if dnsmasq has no upstreams.
     pub(crate) loop_mark: Option<LoopMark>,
     /// The directory of the servers file; `None` if no directory is writable.
     pub(crate) directory: Option<Arc<StateDir>>,
@@ -102,12 +102,12 @@ impl Supervisor {
             match restart {
                 None => return Ok(()),
                 Some(RestartReason::Died) if !was_up && last_restart.is_none() => {
-                    // Wrong arguments do not get better by another start.
+                    // Another start would fail as well, because the arguments are wrong.
                     bail!("dnsmasq did not start: {how}: {last_line}");
                 }
                 Some(_) => last_restart = restart,
             }
-            // A restart for new arguments is no death.
+            // A restart for new arguments is not counted as a death.
             if restart == Some(RestartReason::Configuration) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl Supervisor {
         } = self.select_arguments(is_first);
         argv.extend(self.loop_mark.as_ref().map(LoopMark::argument));
         let logs_queries = *self.follow_queries.borrow_and_update();
-        // The query log is not in the arguments of the user.
+        // The user's arguments do not enable the query log.
         if logs_queries {
             argv.push("--log-queries=extra".into());
         }
@@ -254,7 +254,8 @@ impl Supervisor {
         let stopped = instance.process.stop(STOPPING).await;
         let status = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
         info!(how = %status, "dnsmasq stopped");
-        // The nanny's signal ended it. The status must not look like a kill at the memory limit.
+        // The nanny's signal ended the process. The text must not look like a kill at the memory
+        // limit.
         let how = if is_hang { HANG.to_owned() } else { status };
         self.report.record_end(&how);
         Ok(EndDescription {
@@ -263,7 +264,8 @@ impl Supervisor {
         })
     }
 
-    /// Describes the end of a dnsmasq that ended by itself, or by somebody else's signal.
+    /// Describes the end of a dnsmasq that ended by itself, or by a signal that the nanny did not
+    /// send.
     fn describe_exit(&mut self, status: io::Result<ExitStatus>) -> String {
         let is_kill =
             matches!(&status, Ok(status) if status.signal() == Some(Signal::SIGKILL as i32));
@@ -287,8 +289,8 @@ impl Supervisor {
         }
     }
 
-    /// Records that dnsmasq is up. From now on dnsmasq handles signals. An earlier SIGHUP would be
-    /// lost or kill dnsmasq.
+    /// Records that dnsmasq is up. From now on dnsmasq handles signals. Before that, a SIGHUP would
+    /// be lost or kill dnsmasq.
     fn mark_up(&self, instance: &mut DnsmasqInstance) {
         if !std::mem::replace(&mut instance.up, true) {
             instance.quiet.observe();
@@ -456,7 +458,7 @@ impl Supervisor {
             })
     }
 
-    /// Reads the user's own servers file anew.
+    /// Reads the user's own servers file again.
     fn read_extra_servers(&self) -> String {
         let Some(path) = &self.plan.extra_servers else {
             return String::new();

@@ -101,8 +101,8 @@ impl DnsmasqVersion {
             .is_some_and(|release| release >= DnsmasqRelease(2, 88, 0))
     }
 
-    /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains them
-    /// all.
+    /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains all
+    /// fixes.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();
@@ -111,7 +111,7 @@ impl DnsmasqVersion {
             return Vec::new();
         };
 
-        // A fix is missing if it came with a later release.
+        // A fix is missing if it belongs to a later release.
         let later = FIXES.iter().filter(|(fixed, _)| release < *fixed);
         later.flat_map(|(_, fixes)| fixes.split(' ')).collect()
     }

@@ -1,4 +1,5 @@
-//! The nanny's status for operators and programs: what changes the document of [`reports::nanny`].
+//! The nanny's status for operators and programs: the changes of the document of
+//! [`reports::nanny`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -10,21 +11,21 @@ use wire::Nameserver;
 
 use crate::config::routes::{OmittedServer, Routes, StubServer};
 
-/// The document, and what its next change depends on.
+/// The document, and the state that its next change depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct StatusRecord {
     pub(crate) document: NannyStatus,
     loops: LoopSources,
 }
 
-/// The servers that lead back to dnsmasq, by who found them.
+/// The servers that lead back to dnsmasq, by the way they were found.
 #[derive(Debug, Clone, Default)]
 struct LoopSources {
-    /// The routes leave them out: they are dnsmasq itself.
+    /// The servers that the routes leave out because they are dnsmasq itself.
     omitted: BTreeSet<String>,
-    /// The nanny's probes came back.
+    /// The servers whose probes by the nanny came back.
     probed: BTreeSet<String>,
-    /// The probes of dnsmasq came back, at its start or its last reload.
+    /// The servers whose probes by dnsmasq came back, at its start or its last reload.
     by_dnsmasq: BTreeSet<String>,
 }
 
@@ -79,7 +80,7 @@ impl StatusRecord {
         status.loops = self.loops.all();
     }
 
-    /// Copies the omissions of the newest routes.
+    /// Copies the servers that the newest routes leave out.
     pub(crate) fn set_omissions(&mut self, omissions: &BTreeSet<OmittedServer>) {
         let status = &mut self.document.routes;
         self.loops.omitted.clear();
@@ -96,8 +97,8 @@ impl StatusRecord {
         status.loops = self.loops.all();
     }
 
-    /// Sets the loops that the nanny's probes found. Returns the servers about which dnsmasq, at its
-    /// last reload, found something else.
+    /// Sets the loops that the nanny's probes found. Returns the servers for which dnsmasq, at its
+    /// last reload, found the opposite.
     pub(crate) fn set_probed_loops(&mut self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
         self.loops.probed = servers.iter().map(ToString::to_string).collect();
         self.document.routes.loops = self.loops.all();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::GivenOption;
 
-/// Limit of files read; options in further files stay unknown.
+/// Maximum number of files to read; options in further files stay unknown.
 const MAX_FILES: usize = 64;
 /// Limit of the size of a file, in octets.
 const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -58,7 +58,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
     found
 }
 
-/// The text of a configuration file; `None` if it is unreadable, too large or no file.
+/// The text of a configuration file; `None` if it is unreadable, too large, or not a file.
 fn read_file(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     if metadata.file_type().is_char_device() {
@@ -88,7 +88,7 @@ fn files_of_conf_dir(value: &str) -> Vec<PathBuf> {
     }
 
     let Ok(entries) = std::fs::read_dir(directory) else {
-        // dnsmasq does not start with such a directory, and logs the cause itself.
+        // dnsmasq does not start if it cannot read such a directory, and logs the cause itself.
         return Vec::new();
     };
     let mut files = Vec::new();
