@@ -48,8 +48,8 @@ pub(crate) struct Page {
     pub(crate) range: Range<usize>,
 }
 
-/// The body of a response with a single object. In the format protobuf it is JSON, too, which every
-/// client accepts: only lists and watches are large.
+/// The body of a response with a single object. It is JSON even if the client requests protobuf: a
+/// single object is small, and every client accepts JSON.
 pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
     if let Some(table) = table_of_one(format, object) {
         return json_line(&table);
@@ -127,7 +127,8 @@ fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     .into()
 }
 
-/// A bookmark event: an object that has only a version, and the empty fields of its kind.
+/// A bookmark event. Its object has only a version; in JSON it also has the fields that a real
+/// server writes even when they are empty.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
         let object = json!({ "metadata": { "resourceVersion": version.to_string() } });

@@ -1,4 +1,4 @@
-//! Property tests that no input makes the server panic.
+//! Property tests which check that no input makes the server panic.
 
 use std::sync::Arc;
 

@@ -95,7 +95,7 @@ pub(crate) fn read_page(
     let more = left - taken;
     let last = chosen.get(range.end.wrapping_sub(1)).filter(|_| more > 0);
     let continue_token = last.map(|last| make_continue_token(listing.version, last.key()));
-    // The next page is of the same listing, even if objects change before it.
+    // The next page must come from the same listing, even if objects change meanwhile.
     if continue_token.is_some() {
         store.keep(resource, &listing);
     }
@@ -110,7 +110,8 @@ pub(crate) fn read_page(
     })
 }
 
-/// The listing for a first page. The error is for a version from the future.
+/// The listing for a first page. Returns an error if the requested version is higher than that of
+/// the store.
 fn first_listing(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing, Status> {
     let listing = store.list(resource);
     match query.version {

@@ -49,8 +49,8 @@ struct AppliedDocument {
     document: Document,
     /// Whether the object was rejected, and has to be tried again.
     is_rejected: bool,
-    /// Whether this document, or an earlier version of it, was written. The object is then deleted
-    /// with its manifest.
+    /// Whether this document, or an earlier version of it, was written. Then the object is deleted
+    /// when its manifest is removed.
     was_written: bool,
 }
 
@@ -150,7 +150,8 @@ struct FileDocument<'a> {
     document: &'a Document,
 }
 
-/// Whether `at` is a namespace of a wanted object. To delete the namespace would delete the object.
+/// Whether `at` is a namespace of a wanted object. Deleting the namespace would also delete the
+/// object.
 fn holds_any(at: &ObjectRef, wanted: &BTreeMap<String, FileDocument<'_>>) -> bool {
     let mut objects = wanted.values().map(|wanted| &wanted.document.at);
     at.resource == Resource::Namespaces && objects.any(|object| object.namespace == at.name)

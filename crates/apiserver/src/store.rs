@@ -129,7 +129,7 @@ impl Store {
 
     /// Stores many objects exactly as given under one lock: no list and no watch sees only a part
     /// of them. Returns the number of objects. An invalid object ends the load with an error, and
-    /// the objects before stay stored.
+    /// the objects before it stay stored.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
         self.write(|state| {
             let mut count = 0;

@@ -28,10 +28,10 @@ pub(crate) async fn start_upstream(directory: &Path) -> anyhow::Result<Option<Pe
 /// not in it costs dnsmasq more.
 const STOCK_CACHE: usize = 1000;
 
-/// Ends the name of a server whose cache is off.
+/// The end of the name of a server whose cache is off.
 pub(crate) const WITHOUT_CACHE: &str = " without a cache";
-/// Ends the name of a dnsmasq whose cache is not that of the stock manifest, but as large as the
-/// others.
+/// The end of the name of a dnsmasq whose cache is as large as those of the other servers, unlike
+/// that of the stock manifest.
 pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
 /// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed.
@@ -47,7 +47,7 @@ pub(crate) async fn start_forwarders(
     ];
     for (name, cache) in sizes {
         let address = free_address();
-        // Without an API server, kubedns forwards external names all the same.
+        // kubedns forwards external names even without an API server.
         let program = kubedns::program(bench, address, free_address(), &[upstream])
             .args([
                 format!("--cache-size={cache}"),

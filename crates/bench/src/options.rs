@@ -60,7 +60,7 @@ pub struct Measuring {
     /// Address that kubedns binds; all addresses by default, as in the stock manifest
     #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
     pub bind: std::net::IpAddr,
-    /// Numbers of kubedns in the scenario `fleet`
+    /// Numbers of kubedns instances in the scenario `fleet`
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 50, 200], value_name = "COUNT")]
     pub instances: Vec<u32>,
     /// Further arguments for kubedns
@@ -76,7 +76,7 @@ pub struct Measuring {
 pub enum Scenario {
     /// First answer and memory: after the first lists, during relists, under load
     Start,
-    /// CPU time per query, beside an echo and other servers
+    /// CPU time per query, compared with an echo and other servers
     Cost,
     /// From a change at the API server to the answer
     Change,
@@ -84,7 +84,7 @@ pub enum Scenario {
     Churn,
     /// Cluster names while queries for external names hang
     Outside,
-    /// CPU time per query for an external name, beside dnsmasq, Unbound and CoreDNS
+    /// CPU time per query for an external name, compared with dnsmasq, Unbound and CoreDNS
     Forwarded,
     /// Changes and forwarded queries while clients read /explain and /cache
     Pages,
@@ -92,8 +92,8 @@ pub enum Scenario {
     Large,
     /// Cost for the API server of `BENCH_KUBECONFIG`, if given
     Real,
-    /// Cost of many kubedns for the API server of `BENCH_KUBECONFIG`, if given, and the time from a
-    /// change to the answer of each
+    /// Cost of many kubedns instances for the API server of `BENCH_KUBECONFIG`, if given, and the
+    /// time from a change to the answer of each
     Fleet,
 }
 

@@ -146,7 +146,7 @@ pub struct Outside {
     pub peak: u32,
 }
 
-/// CPU time per query for an external name, and what else a forwarder takes.
+/// CPU time per query for an external name, and the latency and memory of each forwarder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forwarded {
     /// The forwarders, in the order of measurement.
@@ -215,7 +215,7 @@ impl ForwardedLoad {
         matches!(self, Self::Cached | Self::CachedFast)
     }
 
-    /// The server that kubedns may cost no more than.
+    /// The server whose CPU time per query is the limit for kubedns.
     pub fn measure(self) -> &'static str {
         if self.is_cached() {
             "Unbound"
@@ -296,35 +296,36 @@ pub struct Fleet {
     pub services: usize,
     /// Number of endpoint addresses.
     pub addresses: usize,
-    /// One row for each number of kubedns, after a row without any.
+    /// One row for each number of kubedns instances, after a row without kubedns.
     pub rows: Vec<FleetRow>,
 }
 
-/// Results of one number of kubedns. The API server's CPU time while nothing changes includes its
-/// own work; that of a start does not.
+/// Results with one number of kubedns instances. The CPU time of the API server while nothing
+/// changes includes its own work; the CPU time of a start does not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetRow {
-    /// Number of kubedns.
+    /// Number of kubedns instances.
     pub instances: u32,
-    /// Seconds until all have answered, when they start at once.
+    /// Seconds until all instances, started at once, have answered.
     pub last_answer: f64,
     /// Seconds of CPU time that this start costs the API server.
     pub start_cpu: f64,
-    /// Octets that all receive at this start, including TLS.
+    /// Octets that all instances receive at this start, including TLS.
     pub start_octets: f64,
     /// CPU time of the API server as a fraction of one core, while nothing changes.
     pub idle_cpu_share: f64,
-    /// Octets a second that all receive while nothing changes.
+    /// Octets a second that all instances receive while nothing changes.
     pub idle_octets: f64,
     /// CPU time of the API server as a fraction of one core, with ten changes of a slice a second.
     pub busy_cpu_share: f64,
-    /// Octets that all receive for a change.
+    /// Octets that all instances receive for a change.
     pub octets_each: f64,
     /// The time that the API server takes to accept a change.
     pub accepted: Distribution,
-    /// The time from the acceptance of a change to the answer of each kubedns; `None` without any.
+    /// The time from the acceptance of a change to the answer of each instance; `None` without
+    /// kubedns.
     pub answered: Option<Distribution>,
-    /// The load average of the minute at the end.
+    /// The load average of the last minute, read at the end.
     pub load: f64,
 }
 

@@ -58,7 +58,7 @@ impl Follower {
             Ok(Ok(())) => {}
             Ok(Err(error)) => follower.report(&error),
             Err(_) => follower.console.say(&format!(
-                "the API server does not answer: the containers start without ConfigMap {NAMESPACE}/{NAME}, which follows as soon as it arrives"
+                "the API server does not answer: the containers start without ConfigMap {NAMESPACE}/{NAME}, which is mounted as soon as it arrives"
             )),
         }
         follower

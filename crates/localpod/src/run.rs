@@ -25,8 +25,8 @@ use crate::status::Status;
 use crate::stop::{self, Stop};
 use crate::upstream::Upstream;
 
-/// Tasks of this process beside the containers. A task that ends before the pod stops the pod with
-/// an error.
+/// Tasks of this process, in addition to the containers. If one of them ends early, the pod is
+/// stopped with an error.
 type Servers = JoinSet<Result<()>>;
 
 /// Runs the pod until a signal asks it to stop.

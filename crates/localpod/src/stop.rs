@@ -32,8 +32,8 @@ impl Stop {
     }
 }
 
-/// Calls [`Stop::ask`] on SIGINT, SIGTERM and SIGHUP (closed terminal). The handlers are in place
-/// when this function returns. The future calls [`Stop::ask`] and never ends.
+/// Returns a future that calls [`Stop::ask`] on SIGINT, SIGTERM and SIGHUP (closed terminal), and
+/// never ends. The handlers are in place when this function returns.
 pub fn on_signals(stop: Stop) -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

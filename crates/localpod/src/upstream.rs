@@ -1,7 +1,7 @@
 //! The example upstream: a DNS server on loopback with a few names of `acme.example`. With this
 //! server, stub domains and `ExternalName` targets work without a network.
 //!
-//! Queries for other names are REFUSED. With `--offline`, this server receives the queries for all
+//! Queries for other names get REFUSED. With `--offline`, this server receives the queries for all
 //! external names. It then answers NXDOMAIN for names outside its zone.
 
 use std::io;
@@ -39,8 +39,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. Names outside the zone are
-    /// REFUSED, or NXDOMAIN with `offline`.
+    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. Queries for names outside
+    /// the zone get REFUSED, or NXDOMAIN with `offline`.
     pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let udp = UdpSocket::bind(tcp.local_addr()?).await?;

@@ -42,7 +42,7 @@ pub fn etcd_zone(input: &[u8]) {
     assert_eq!(
         (tree.len(), tree.octets()),
         (fresh.len(), fresh.octets()),
-        "and takes as much memory"
+        "a fresh list takes different memory"
     );
     let names = known.keys().filter_map(|key| name(&keys, key)).take(ASKED);
     let names: Vec<Name> = names

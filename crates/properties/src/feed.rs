@@ -97,7 +97,7 @@ fn follow<T: FromApi + Send + 'static>(
         let told = runtime.block_on(async { tokio::time::timeout(patience, told).await });
         assert!(
             told.is_ok(),
-            "the feed has not come back after {patience:?}"
+            "the feed has not recovered after {patience:?}"
         );
     });
     index.publish();
@@ -108,7 +108,7 @@ fn follow<T: FromApi + Send + 'static>(
     assert_eq!(
         watch::visible(&published),
         watch::visible(&expected),
-        "not exactly the listed objects"
+        "the feed does not report exactly the listed objects"
     );
 }
 

@@ -8,7 +8,7 @@
 //! | property | input |
 //! | --- | --- |
 //! | [`query`] | one octet that selects records and transport, then a message to the DNS server |
-//! | [`search`] | one octet that selects list and query, an octet for the records of each name of the list, then the name |
+//! | [`search`] | one octet that selects the search list and the query, then for each name of the list one octet that selects its records, then the queried name |
 //! | [`reply`] | three octets that select the query, then a message from an upstream server |
 //! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
 //! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by zero octets |
@@ -17,7 +17,7 @@
 //! | [`snapshot_file`] | a snapshot file, or the lines of one without header and checksum |
 //! | [`watch`] | events of the API server, one per line |
 //! | [`feed`] | responses of the API server to lists and watches |
-//! | [`transfer`] | one octet that selects key and version, then a request for a zone transfer over TCP |
+//! | [`transfer`] | one octet that selects the TSIG key and the version of the zone, then a request for a zone transfer over TCP |
 //! | [`etcd_zone`] | events of etcd for a zone, one message of a watch or one change per line |
 
 #![allow(

@@ -60,13 +60,13 @@ pub(crate) fn ask(
             EngineOutcome::Pending(PendingAnswer::Forward(_)) => {
                 assert!(
                     Query::parse(octets, transport).is_ok(),
-                    "only queries are sent on"
+                    "only queries are forwarded"
                 );
                 assert_eq!(out, b"before");
                 return;
             }
             EngineOutcome::Pending(PendingAnswer::Expensive) => {
-                unreachable!("a small cluster takes little work")
+                unreachable!("no query about a small cluster is expensive")
             }
             EngineOutcome::Search(_) => unreachable!("no name is completed"),
             EngineOutcome::Transfer => unreachable!("no zone is transferred"),
@@ -80,7 +80,10 @@ pub(crate) fn ask(
                 return;
             }
             EngineOutcome::Pending(PendingAnswer::External(questions)) => {
-                assert!(round < ROUNDS, "nothing more can be asked: {questions:?}");
+                assert!(
+                    round < ROUNDS,
+                    "too many rounds of upstream queries: {questions:?}"
+                );
                 assert_eq!(out, b"before");
                 assert!(
                     (1..=QUESTIONS).contains(&questions.len()),
@@ -91,7 +94,7 @@ pub(crate) fn ask(
                     questions
                         .iter()
                         .all(|question| outside.get(question).is_none()),
-                    "asked again: {questions:?}"
+                    "the upstream is queried again: {questions:?}"
                 );
                 for question in questions {
                     let answer = told(&question);

@@ -72,7 +72,7 @@ fn served(content: &[u8]) {
     index.publish();
     assert!(
         index.has_synced() && !index.has_listed(),
-        "it is served and does not count as a list"
+        "a file is served, but is not a complete list"
     );
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);

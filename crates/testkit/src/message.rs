@@ -129,7 +129,8 @@ impl Message {
 
         for _ in 0..additionals {
             let read = reader.record()?;
-            // A second OPT record is a defect, which the test sees as an additional record.
+            // A second OPT record is not allowed, but does not stop the parser. It is kept in
+            // `additional`, where tests can see it.
             if codes::type_code("OPT") == Some(read.record.rtype) && self.edns.is_none() {
                 self.set_opt(&read);
             } else {

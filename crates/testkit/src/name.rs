@@ -80,7 +80,7 @@ pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
                 if target >= position {
                     return None;
                 }
-                // The name ends behind its first pointer, wherever this leads.
+                // The name ends after its first pointer, wherever that pointer leads.
                 behind.get_or_insert(position + 2);
                 position = target;
             }

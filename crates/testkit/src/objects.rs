@@ -202,7 +202,7 @@ fn with_metadata(mut object: Value, field: &str, pairs: &[(&str, &str)]) -> Valu
     object
 }
 
-/// An object with these fields beside its name.
+/// An object with these fields in addition to its name.
 fn mk_object<const N: usize>(
     version: &str,
     kind: &str,

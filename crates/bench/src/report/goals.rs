@@ -67,7 +67,11 @@ impl Start {
     fn missed(&self, resident: f64) -> Vec<String> {
         let most = PEAK * megabytes(self.resident);
         let sizes = [
-            ("resident after the first lists", self.resident, resident),
+            (
+                "resident memory after the first lists",
+                self.resident,
+                resident,
+            ),
             (
                 "the peak during the first lists",
                 self.peak_first_lists,
@@ -104,7 +108,7 @@ impl Forwarded {
                 let bar = self.row_of(load.measure())?.microseconds.get(index)?;
                 (cost > bar).then(|| {
                     format!(
-                        "a forwarded query ({}) costs {cost:.1} us, more than {bar:.1} of {}",
+                        "a forwarded query ({}) costs {cost:.1} us, more than the {bar:.1} us of {}",
                         load.title(),
                         load.measure()
                     )
@@ -116,7 +120,7 @@ impl Forwarded {
             && f64::from(ours.cache_memory) > CACHE_MEMORY * f64::from(dnsmasq.cache_memory)
         {
             missed.push(format!(
-                "the cache takes {:.1} MB, more than {CACHE_MEMORY} times {:.1} MB of dnsmasq",
+                "the cache takes {:.1} MB, more than {CACHE_MEMORY} times the {:.1} MB of dnsmasq",
                 megabytes(ours.cache_memory),
                 megabytes(dnsmasq.cache_memory)
             ));
@@ -202,7 +206,7 @@ mod tests {
             report(1.26, 20_000, 28_000).missed(),
             [
                 "A costs 1.26 times the echo, more than 1.25",
-                "with 10000 Services resident after the first lists is 20.5 MB, more than 20.0",
+                "with 10000 Services resident memory after the first lists is 20.5 MB, more than 20.0",
                 "with 10000 Services the peak during relists is 28.7 MB, more than 26.6",
             ]
         );

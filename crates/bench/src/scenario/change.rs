@@ -56,8 +56,8 @@ pub(super) fn services(cluster: &Cluster) -> impl Iterator<Item = &Service> {
 }
 
 /// Gives each Service a new address, a hundred a second, and measures the time to the first answer
-/// with that address. Each Service may change only once: after a second change, `shown` waits in
-/// vain for the address of the first.
+/// with that address. Each Service may change only once: after a second change, `shown` would wait
+/// in vain for the address of the first change.
 pub(super) async fn latency(
     api: &RunningApiServer,
     kubedns: &Kubedns,

@@ -1,4 +1,5 @@
-//! The cost of many kubedns for a real API server, and the time until each answers a change.
+//! What many kubedns instances cost a real API server, and the time until each answers with a
+//! change.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +16,18 @@ use crate::real::{Real, VARIABLE};
 use crate::report;
 use crate::setup::{Bench, say};
 
-/// The time in which the API server finishes the work of a start.
+/// How long to wait after a start of kubedns until the API server has finished its work.
 const SETTLING: Duration = Duration::from_secs(5);
 /// The time for which nothing changes.
 const IDLE: Duration = Duration::from_secs(20);
 /// The pause between two changes: ten a second.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Changes of a slice.
+/// Number of changes. Each changes one slice.
 const CHANGES: u32 = 300;
 /// The first address of changed pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
-/// Maximum number of kubedns that are asked for each change. More queries would take the CPU time
-/// that the others need.
+/// Maximum number of instances that are queried after each change. More queries would take the CPU
+/// time that the other instances need.
 const ASKED: usize = 50;
 /// The pause between two queries to the whole fleet: ten thousand queries a second, so that their
 /// load does not grow with the fleet.
@@ -122,8 +123,9 @@ async fn start(
     try_join_all(each).await
 }
 
-/// Makes the `changes`, and asks evenly chosen members of the fleet for each. Returns the times
-/// from the requests to the acceptance by the API server, and from there to the answers.
+/// Makes the `changes`, and queries evenly chosen members of the fleet after each. Returns the
+/// times from the requests to their acceptance by the API server, and the times from the acceptance
+/// to the answers.
 async fn change(
     real: &Real,
     fleet: &[Kubedns],
@@ -145,7 +147,7 @@ async fn change(
         real.change_slice(&altered).await?;
         let at = Instant::now();
         accepted.push(at.duration_since(requested));
-        // The queries spread over the pause.
+        // The queries are spread over the pause.
         for (place, &server) in (0..).zip(&asked) {
             let altered = altered.clone();
             waiting.spawn(async move {

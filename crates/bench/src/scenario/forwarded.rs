@@ -1,8 +1,8 @@
-//! Cost of a query for an external name, in CPU time of the server's process, beside other
+//! Cost of a query for an external name, in CPU time of the server's process, compared with other
 //! forwarders.
 //!
-//! All forwarders have the same upstream. Each measurement of names that are not cached queries new
-//! names, each once. The order of the forwarders alternates between rounds, and the median of the
+//! All forwarders have the same upstream. A measurement with uncached names queries new names, each
+//! of them once. The order of the forwarders alternates between rounds, and the median of the
 //! rounds is the result.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const NEW_NAMES: usize = 120_000;
 const CACHED: usize = 900;
 /// Duration of the queries whose latency is measured.
 const PULSE: Duration = Duration::from_secs(3);
-/// Names for these queries, of which there are a thousand a second.
+/// Number of names for these queries, which are sent a thousand a second.
 const PULSE_NAMES: usize = 4000;
 
 /// Microseconds of CPU time per query, by index of the forwarder and load; one value per round.
@@ -65,7 +65,7 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
         }
     }
 
-    // Caches that are full already do not grow.
+    // The forwarders are started again, because caches that are full do not grow.
     say("forwarded: latency and memory");
     drop(peers);
     let peers = forwarders::start_forwarders(bench, upstream.address).await?;
@@ -140,7 +140,7 @@ async fn memory_of_cached_names(
     peer: &Peer,
     names: &mut NewNames,
 ) -> anyhow::Result<NamesMemory> {
-    // Buffers of the first queries are no part of the cache.
+    // The buffers that the first queries need are not part of the cache.
     probe::pulse(peer.address, &names.make(200), Duration::from_millis(200)).await?;
     let before = resident_memory(peer)?;
 
@@ -160,9 +160,9 @@ async fn memory_of_cached_names(
     })
 }
 
-/// Memory in KiB that the cache of `server` takes: what the same program has more than without a
-/// cache. dnsmasq reserves its cache at its start, so it does not grow. If the program runs only
-/// once, it is what the names took.
+/// Memory in KiB that the cache of `server` takes: the difference from the same program without a
+/// cache, because dnsmasq reserves the memory of its cache at its start. If the program is not
+/// measured without a cache, the memory that the names took.
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {
         return 0;

@@ -26,9 +26,9 @@ const CHANGES: u32 = 500;
 const SPAN: Duration = Duration::from_secs(5);
 /// The first of the addresses that changed Services get.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 114, 0, 1]);
-/// An address of no Service: its explanation visits all endpoints.
+/// An address that no Service has, so that its explanation visits all endpoints.
 const NO_ADDRESS: &str = "/explain?name=192.0.2.77";
-/// Readers of a page that read without a pause.
+/// Number of readers of a page. They read without a pause.
 const READERS: usize = 16;
 /// Pause of a reader that was rejected because others are reading.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! The cost of kubedns for a real API server, and the cost of that server's events for kubedns.
+//! What kubedns costs a real API server, and what the events of that server cost kubedns.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::setup::{Bench, say};
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
 /// Starts per source.
 const STARTS: usize = 5;
-/// The time in which the API server finishes the work of a start. The load at rest is measured for
-/// the same time.
+/// How long to wait after a start of kubedns until the API server has finished its work. The load
+/// of the API server at rest is measured over a period of the same length.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Changes of a slice and its Endpoints.
+/// Number of changes. Each changes the slice and the Endpoints of one Service.
 const CHANGES: u32 = 10_000;
 /// The first address of changed pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
@@ -68,7 +68,8 @@ struct Stage<'a> {
 impl Stage<'_> {
     async fn row(&self, source: &str) -> anyhow::Result<report::RealRow> {
         say(&format!("real: {STARTS} starts with {source}"));
-        // An earlier run may have left the probe Service with other addresses.
+        // Objects that exist already were not replaced, so an earlier run with another cluster may
+        // have left other addresses in the probe Service.
         self.real.change(self.probe).await?;
         let mut starts = Vec::new();
         for _ in 0..STARTS {

@@ -108,6 +108,6 @@ fn bare_cluster_guide_is_not_empty() {
     assert!(!text.contains("acme"), "{text}");
     assert!(
         !text.contains("edit") && !text.contains("create"),
-        "a real cluster is only looked at: {text}"
+        "commands for a real cluster only read: {text}"
     );
 }
