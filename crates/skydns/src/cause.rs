@@ -105,7 +105,7 @@ impl Cause {
             ),
             Self::Rule(RuleKey::BogusPriv) => (
                 info::BLOCKED,
-                "the key bogusPriv of the ConfigMap keeps private reverse names here",
+                "the key bogusPriv of the ConfigMap blocks private reverse names",
             ),
             Self::Rule(RuleKey::RebindProtection) => (
                 info::BLOCKED,

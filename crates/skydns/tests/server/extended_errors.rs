@@ -139,7 +139,7 @@ fn engine_cases() -> Vec<Case> {
             "a private reverse name",
             ("1.0.0.10.in-addr.arpa.", "PTR"),
             15,
-            "keeps private reverse names here",
+            "blocks private reverse names",
         )
         .view(|view| with_rule(view, |rules, _| rules.deny_private_reverse())),
     ]
