@@ -79,8 +79,8 @@ pub struct RecordOptions {
     /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of
     /// this zone, if there are enough.
     pub preferred_zone: Option<PreferredZone>,
-    /// The node of this server (`--prefer-zone=auto` or `hints`). A headless Service answers only with the
-    /// addresses that have a hint for this node, if there are any.
+    /// The node of this server (`--prefer-zone=auto` or `hints`). A headless Service answers only
+    /// with the addresses that have a hint for this node, if there are any.
     pub preferred_node: Option<SmolStr>,
     /// Whether headless Services have zonal names (`--zonal-names`).
     pub zonal_names: bool,

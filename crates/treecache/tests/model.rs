@@ -94,7 +94,7 @@ fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)>
 }
 
 proptest! {
-    /// The keys do not fit into one bucket, so that inner nodes are created and removed.
+    /// The keys do not fit into one bucket, so inner nodes are created and removed.
     #[test]
     fn map_differences_equal_their_model(
         before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),
@@ -113,7 +113,7 @@ proptest! {
         }
         let mut found = BTreeMap::new();
         new.differences(&old, |ours, theirs| ours == theirs, &mut |key, ours, theirs| {
-            assert_eq!(found.insert(*key, (ours.copied(), theirs.copied())), None, "each once");
+            assert_eq!(found.insert(*key, (ours.copied(), theirs.copied())), None, "each key is visited once");
         });
         let pair = |key: &u16| (model.get(key).copied(), before.get(key).copied());
         let keys = model.keys().chain(before.keys());
@@ -188,8 +188,8 @@ proptest! {
             tree.visit(&pattern, &mut unbounded, &mut |_, value| all += value);
             prop_assert!(found <= bound, "{} with {}", found, bound);
             if left > 0 {
-                prop_assert_eq!(found, all, "it went to the end");
-                prop_assert_eq!(bound - left, usize::MAX - unbounded, "it took as many steps as it needs");
+                prop_assert_eq!(found, all, "the walk with steps left is complete");
+                prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the steps");
             }
         }
     }

@@ -352,8 +352,16 @@ mod tests {
         error.append_to(&query, &mut response);
 
         let message = Message::parse(&response).unwrap();
-        assert_eq!(message.header().flags, flag::QR, "no bit of another field");
+        assert_eq!(
+            message.header().flags,
+            flag::QR,
+            "RCODE 16 sets no bit of the header"
+        );
         let opt = message.records().next().unwrap();
-        assert_eq!(opt.ttl.to_be_bytes(), [1, 0, 0, 0], "the upper bits");
+        assert_eq!(
+            opt.ttl.to_be_bytes(),
+            [1, 0, 0, 0],
+            "the upper bits of the RCODE"
+        );
     }
 }

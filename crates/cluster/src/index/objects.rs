@@ -68,7 +68,7 @@ impl<'o> PackedObjects<'o> {
 
     /// The slices with `new` in place of the slice named `name`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
-        // A packed name contains its length, so that it is no prefix of a longer name.
+        // A packed name contains its length, so it is no prefix of a longer name.
         let others = self
             .each_slice()
             .filter(|slice| !skip_address_count(slice).starts_with(name));

@@ -274,7 +274,7 @@ mod tests {
             ("moved", &["a/x 10.0.0.1", "a/x 10.0.0.2"], &["10.0.0.2 a"]),
             ("ended", &["a/x 10.0.0.1", "a/x"], &[]),
             (
-                "given on before it is gone",
+                "another pod gets the address before the first is deleted",
                 &["a/x 10.0.0.1", "b/x 10.0.0.1", "- a/x"],
                 &["10.0.0.1 b"],
             ),
@@ -284,7 +284,7 @@ mod tests {
                 &["10.0.0.1 a,b"],
             ),
             (
-                "both of a namespace",
+                "both pods of a namespace are deleted",
                 &["a/x 10.0.0.1", "a/y 10.0.0.1", "- a/x", "- a/y"],
                 &[],
             ),
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(
             shown(&pods),
             ["10.0.0.1 a", "10.9.9.9 old"],
-            "until the list is complete"
+            "stale addresses stay until the list is complete"
         );
         assert!(!pods.is_listed());
         for change in ["a/y 10.0.0.1", "b/z 10.0.0.2", "]"] {

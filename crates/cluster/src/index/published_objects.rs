@@ -144,7 +144,7 @@ mod tests {
         index.apply(endpoints("10.244.0.2"));
         assert!(
             !index.publish(),
-            "a cluster IP has no records of its endpoints"
+            "the records of a cluster IP do not depend on endpoints"
         );
         assert_eq!(addresses(&published.get().unwrap()), ["10.244.0.2"]);
     }

@@ -178,7 +178,8 @@ impl Snapshot {
         true
     }
 
-    /// Visits all entries that a path with or without wildcards matches, see [`Records::visit_entries`].
+    /// Visits all entries that a path with or without wildcards matches, see
+    /// [`Records::visit_entries`].
     fn find_matching<'v>(
         &'v self,
         path: &[&str],

@@ -115,7 +115,7 @@ impl WatchEvent {
     pub(super) fn of_line(line: &Bytes) -> Result<Self, RequestFailure> {
         let event: JsonEvent<'_> =
             serde_json::from_slice(line).map_err(|error| garbage_failure(&error, line))?;
-        // The object refers to the octets of the line, so that it is not copied.
+        // The object refers to the octets of the line and is not copied.
         let object = line.slice_ref(event.object.get().as_bytes());
 
         Ok(Self {
@@ -374,7 +374,8 @@ impl FieldHead {
     /// Takes this field out of `received` and returns its content; `None` if the field is
     /// incomplete.
     fn take_content(self, received: &mut BytesMut) -> Result<Option<Bytes>, RequestFailure> {
-        // Checked before the octets are awaited, so that a wrong length cannot fill the memory.
+        // The length is checked before the octets are awaited: a wrong length must not fill the
+        // memory.
         if self.length > MAX_OBJECT {
             return Err(RequestFailure::TooLarge(MAX_OBJECT));
         }

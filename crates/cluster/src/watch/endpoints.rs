@@ -148,7 +148,7 @@ impl EndpointsFeed {
     }
 
     async fn follow_best_source(&mut self, stop: &CancellationToken) -> Result<(), ReceiverGone> {
-        // True while Endpoints are in use, so that slices need not be kept.
+        // This is true while Endpoints are in use, because slices need not be kept then.
         let dispensable = watch::Sender::new(false);
         let mut slices = self.start_source(EndpointsSource::EndpointSlices, &dispensable, stop);
         let mut endpoints: Option<SourceFeed> = None;

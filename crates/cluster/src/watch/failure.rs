@@ -58,8 +58,7 @@ pub enum RequestFailure {
     /// A message exceeds this bound, in octets.
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
-    /// The API server's database was wiped or restored, so that the last resource version is
-    /// invalid.
+    /// The API server's database was wiped or restored, so the last resource version is invalid.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
 }
@@ -123,8 +122,8 @@ impl RequestFailure {
         }
     }
 
-    /// Whether the API server no longer knows the resource version, so that everything must be
-    /// listed again.
+    /// Whether the API server no longer knows the resource version. Everything must then be listed
+    /// again.
     pub(super) fn ends_history(&self) -> bool {
         matches!(self, Self::Expired(_) | Self::OtherHistory(_))
     }

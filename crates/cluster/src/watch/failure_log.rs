@@ -1,11 +1,11 @@
 //! Logging of failures and of malformed objects.
 //!
 //! An API server that restarts fails all feeds, each several times and for several reasons. This is
-//! one [`ApiOutage`], which all feeds of a connection share: it is logged when it begins, after half a
-//! minute, every five minutes, and when the last feed has received an event again. Failures of one
-//! collection alone, such as a lasting refusal, are logged when they begin, when their reason
-//! changes, every five minutes, and when they end. A refusal of a dispensable collection is not
-//! repeated. Other attempts are logged at debug level.
+//! one [`ApiOutage`], which all feeds of a connection share. The outage is logged when it begins,
+//! after half a minute, every five minutes, and when the last feed has received an event again.
+//! Failures that concern only one collection, such as a lasting refusal, are logged when they
+//! begin, when their reason changes, every five minutes, and when they end. A refusal of a
+//! dispensable collection is logged only once. Other attempts are logged at debug level.
 //!
 //! A malformed object is counted each time, and logged once.
 

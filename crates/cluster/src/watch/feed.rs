@@ -22,8 +22,7 @@ use super::{FeedState, ReceivedEvent, WatchTiming};
 use crate::connect::Connection;
 use crate::objects::{Change, Encoded, EventConverter, FromApi, WrappedChange};
 
-/// Duration after which a watch counts as stable. A stable watch resets the pause before the next
-/// list.
+/// Duration after which a watch is stable. A stable watch resets the pause before the next list.
 const STABLE_WATCH: Duration = Duration::from_secs(30);
 
 /// The receiver of the events is gone, which ends a feed.

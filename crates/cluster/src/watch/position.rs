@@ -30,7 +30,7 @@ const MAX_PAGES: usize = 100_000;
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
 /// Bound of consecutive unreadable events of a watch.
 const MAX_UNREADABLE: u32 = 5;
-/// Shortest duration of a watch. A shorter watch counts as a failure, so that the next watch is
+/// Shortest duration of a watch. A shorter watch is treated as a failure, so the next watch is
 /// delayed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 /// API servers round the duration of a watch down to whole seconds.

@@ -32,7 +32,7 @@ pub enum Namespaces {
     /// All namespaces.
     #[default]
     All,
-    /// These namespaces. Each has its own watch of each kind, so that a Role in each namespace is
+    /// These namespaces. Each has its own watch of each kind, so a Role in each namespace is
     /// enough.
     Only(Vec<SmolStr>),
     /// Namespaces whose labels match this selector. The watches cover all namespaces and the

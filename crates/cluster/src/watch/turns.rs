@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn lists_spread_by_starting_pods() {
         let cases = [
-            // One pod: alone, restarted, or the next one of a rollout with a surge.
+            // One pod: the only one, a restarted one, or the next one of a rollout with a surge.
             ((1, 0), 0, 0, 0),
             ((200, 199), 0, 0, 3980),
             ((200, 200), 0, 0, 3980),
@@ -221,7 +221,7 @@ mod tests {
             ((50, 0), 980, 3920, 980),
             ((200, 0), 3980, 15_920, 3980),
             ((5000, 0), 30_000, 30_000, 30_000),
-            // Not counted yet, and counted wrongly.
+            // A status without numbers yet, and one with wrong numbers.
             ((0, 0), 0, 0, 0),
             ((3, 9), 0, 0, 40),
         ];

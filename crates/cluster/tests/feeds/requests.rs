@@ -38,8 +38,8 @@ async fn until_listed(feed: &mut RunningFeed<Service>) -> Duration {
     let listed = feed.state.wait_for(|state| state.listed);
     tokio::time::timeout(5 * MINUTE, listed)
         .await
-        .expect("it is listed")
-        .expect("it goes on");
+        .expect("the list ends in time")
+        .expect("the feed goes on");
     begun.elapsed()
 }
 
@@ -317,7 +317,7 @@ async fn quiet_watch_is_renewed_silently() {
     pass(&mut feed, 20 * MINUTE).await;
     assert!(
         !feed.state.has_changed().unwrap(),
-        "it follows without a break"
+        "the feed follows without a break"
     );
     assert!(feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), []);
@@ -346,8 +346,8 @@ async fn dead_connection_is_noticed_within_minutes() {
         .wait_for(|state| state.phase == FeedPhase::Failing);
     tokio::time::timeout(140 * SECOND, away)
         .await
-        .expect("it is noticed")
-        .expect("it goes on");
+        .expect("the dead connection is noticed in time")
+        .expect("the feed goes on");
     assert!(!feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), [("silent", 1)]);
     sleep(dead.end.saturating_sub(begun.elapsed())).await;
@@ -356,8 +356,8 @@ async fn dead_connection_is_noticed_within_minutes() {
         .wait_for(|state| state.phase == FeedPhase::Following);
     tokio::time::timeout(60 * SECOND, following)
         .await
-        .expect("it comes back")
-        .expect("it goes on");
+        .expect("the feed recovers in time")
+        .expect("the feed goes on");
     assert_eq!(stub.lists(), 1);
 }
 

@@ -1,5 +1,5 @@
-//! When a pod lists that may be one of many: what the status of its `DaemonSet` says, or that it
-//! cannot be read.
+//! The time when a pod of a `DaemonSet` begins its lists. It depends on the status of the
+//! `DaemonSet`, and on whether this status can be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,8 @@ async fn pods_of_rollout_take_turns() {
     }
 }
 
-/// One pod has no delay: its node joins, its predecessor has gone, or nobody knows more.
+/// A single pod has no delay: its node has joined, or its predecessor has gone. There is no delay
+/// either if the status cannot be read.
 #[tokio::test(start_paused = true)]
 async fn single_pod_lists_at_once() {
     let answers: [fn() -> ScriptedResponse; 5] = [
@@ -81,7 +82,7 @@ async fn single_pod_lists_at_once() {
         assert_eq!(waited, Duration::ZERO, "{index}");
     }
 
-    // An API server that hangs delays a start by a second at most.
+    // An API server that hangs delays the lists by a second at most.
     assert_eq!(time_to_turn(|_| None, false).await, SECOND);
 }
 
@@ -115,7 +116,8 @@ async fn daemon_set_is_asked_until_answered() {
     }
 }
 
-/// All instances lose their history with an API server that returns, so their lists are spread.
+/// An API server that has restarted knows no older version, so all instances list. Their lists are
+/// spread.
 #[tokio::test(start_paused = true)]
 async fn lists_after_lost_history_take_turns() {
     let mut pauses = Vec::new();
