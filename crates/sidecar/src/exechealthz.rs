@@ -78,7 +78,7 @@ impl HealthPlan {
         if !is_wanted {
             return Ok(Self { specs, paths });
         }
-        // A check of nothing would succeed at all times.
+        // A check without probes would always succeed.
         if specs.is_empty() {
             bail!("--exechealthz-port: there is nothing to check without a --probe or a --cmd");
         }

@@ -49,7 +49,8 @@ pub(crate) struct Health {
     pub(crate) since: Instant,
     /// The time of the last result, or of the start if there is no result.
     last_at: Instant,
-    /// Probes in a row without an answer for the probed name, even if the server is healthy.
+    /// Number of probes in a row without an answer for the probed name. They count even if the
+    /// server is healthy.
     pub(crate) failures: u32,
     /// The last results, newest last; bounded.
     pub(crate) history: VecDeque<ProbeResult>,
@@ -85,15 +86,15 @@ impl Health {
         }
         // exechealthz fails when the last result is too old, even if that result was good.
         self.last_at = now.clock;
-        // A server that answers only for itself did not answer the probed name, so it counts as
-        // well.
+        // A probe that a server answers only for itself counts, too: the probed name was not
+        // answered.
         self.failures = if outcome.state == ProbeState::Ok {
             0
         } else {
             self.failures.saturating_add(1)
         };
 
-        // The oldest result makes room.
+        // The oldest result is dropped.
         if self.history.len() == MAX_HISTORY {
             self.history.pop_front();
         }

@@ -2,14 +2,16 @@
 //!
 //! * [`spec`]: parses the value of `--probe`.
 //! * [`probe`]: sends the query of a probe at an interval, and judges the responses.
-//! * [`counters`]: dnsmasq's own counters, which do not decrease when dnsmasq restarts.
+//! * [`counters`]: exports dnsmasq's own counters, so that they do not decrease when dnsmasq
+//!   restarts.
 //! * [`upstreams`]: probes of dnsmasq's upstreams, because dnsmasq does not report their failures.
 //! * [`exechealthz`], [`nslookup`]: the health checks and commands of the container `healthz` in
 //!   old manifests.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: the metrics of kubedns and the status of the nanny.
 //! * [`verdict`]: the faults of the pod, and how long they have lasted.
-//! * [`traffic`], [`upstream_history`]: what kubedns did over the last minutes.
+//! * [`traffic`], [`upstream_history`]: the rates of queries and the latencies of upstreams over
+//!   the last minutes.
 //! * [`status`], [`page`]: the overview for an operator.
 //!
 //! # Health checks without needless restarts
@@ -20,8 +22,8 @@
 //! default (`--health=self`) each part is checked by itself:
 //!
 //! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): each probe also
-//!   queries `cachesize.bind`, which dnsmasq answers without kubedns. If dnsmasq answers this query
-//!   alone, its health check stays 200.
+//!   queries `cachesize.bind`, which dnsmasq answers without kubedns. If dnsmasq answers only this
+//!   query, its health check still returns 200.
 //! * kubedns (a probe whose server is `--kubedns-addr`): any well-formed response, such as REFUSED
 //!   before the first lists are complete, proves that the process is alive. The readiness of
 //!   kubedns decides whether the pod gets traffic.

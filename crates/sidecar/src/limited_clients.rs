@@ -24,8 +24,8 @@ impl LimitedClients {
     pub(crate) fn update(&self, kubedns: Option<&KubednsReport>, now: Now) -> Option<u64> {
         let mut known = self.known.lock();
         if let Some(count) = kubedns.and_then(|kubedns| kubedns.rate_limited) {
-            // Nobody knows when the counter rose that is read first. After a restart it begins at
-            // zero.
+            // The first reading does not show when the counter rose. After a restart of kubedns,
+            // the counter begins at zero.
             let before = known.last.replace(count);
             let has_risen = before.is_some_and(|before| count > before);
             let has_restarted = before.is_some_and(|before| count < before);

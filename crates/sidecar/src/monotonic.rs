@@ -14,7 +14,7 @@ impl Monotonic {
         reading.checked_sub(last).unwrap_or(reading)
     }
 
-    /// Continues from a reading that is no increase.
+    /// Sets the reading from which the next increase is counted.
     pub(crate) fn continue_from(&mut self, reading: u64) {
         self.last = reading;
     }

@@ -23,7 +23,7 @@ Commands, of the kubedns in the pod:
 /// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum HealthMode {
-    /// The part must answer, if not the probed name.
+    /// The part must answer, but not necessarily for the probed name.
     #[default]
     #[value(name = "self")]
     SelfOnly,

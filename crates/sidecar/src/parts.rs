@@ -57,7 +57,7 @@ pub(crate) struct Dnsmasq {
 impl Parts {
     /// Builds all parts. Fails for flags that contradict each other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
-        // No request could ever match such a path: it ends the process at its start, not later.
+        // No request could ever match such a path, so the process does not start with it.
         if !options.prometheus_path.starts_with('/') {
             bail!(
                 "--prometheus-path: {:?} does not begin with a slash",

@@ -20,10 +20,10 @@ use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of a first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// A failed probe is repeated sooner than at the interval, until so many have failed in a row: then
-/// the server is known to be silent.
+/// After a failure, the next probe is sent sooner than at the interval, until this number has
+/// failed in a row: then the server is known to be silent.
 const FAILURES_TO_KNOW: u32 = 3;
-/// The time from a failed probe to its repetition, at most.
+/// The longest time from a failed probe to its repetition.
 const REPETITION: Duration = TIMEOUT;
 /// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous
 /// bound, up to 8192 ms.

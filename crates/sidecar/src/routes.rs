@@ -30,7 +30,7 @@ pub(crate) fn routes(
 }
 
 async fn reply_at(parts: &Parts, path: &str, query: &str, local: bool) -> Response {
-    // The path of the metrics may hide a page.
+    // The path of the metrics takes precedence over a page with the same path.
     if path == parts.options.prometheus_path {
         return parts.metrics.reply();
     }
@@ -70,7 +70,7 @@ fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
         .find(|probe| probe.spec().label == label)?;
 
     let health = probe.health();
-    // The kubelet restarts the container on 503, so health depends on this server alone.
+    // The kubelet restarts the container on 503, so the status depends only on this server.
     let status = if health.last.state.is_healthy() {
         StatusCode::OK
     } else {

@@ -38,7 +38,8 @@ impl Now {
         self.clock.saturating_duration_since(earlier)
     }
 
-    /// The time of day at `earlier`, as today's clock shows it, in milliseconds since 1970.
+    /// The time of day at `earlier`, in milliseconds since 1970, according to the present setting
+    /// of the clock.
     pub(crate) fn millis_of(&self, earlier: Instant) -> u64 {
         let age = u64::try_from(self.age(earlier).as_millis()).unwrap_or(u64::MAX);
         millis(self.time_of_day).saturating_sub(age)

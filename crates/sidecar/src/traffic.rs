@@ -1,7 +1,7 @@
 //! Remembers the rates of queries over the last minutes.
 //!
 //! The rates come from counters that the verdict reads every few seconds anyway, so a reader of the
-//! page causes no further request, and sees the time before it came.
+//! page causes no further request, and also sees the minutes before the page was opened.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::time::Now;
 
 /// The number of remembered samples: twenty minutes.
 const MAX_SAMPLES: usize = 120;
-/// The minimum time between two samples. Shorter ones would mostly show when dnsmasq was read.
+/// The minimum time between two samples. In a shorter time, the differences would mostly depend on
+/// the moments at which dnsmasq was read.
 const MIN_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// The samples since the sidecar's start.

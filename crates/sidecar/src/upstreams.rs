@@ -10,7 +10,7 @@
 //! name of the operator's choice. SERVFAIL and REFUSED are failures. A failed probe is repeated at
 //! once.
 //!
-//! An upstream that has never given a usable answer may serve private names alone. The verdict tells
+//! An upstream that has never given a usable answer may serve only private names. The verdict tells
 //! such an upstream from one that has answered before.
 
 mod listed;
@@ -135,7 +135,7 @@ impl UpstreamProbes {
 
     /// Reads dnsmasq's list. If dnsmasq does not answer, the previous list is used.
     async fn update_list(&self) {
-        // The names that an upstream serves are the nanny's to tell; dnsmasq lists addresses alone.
+        // Only the nanny knows which names an upstream serves: dnsmasq lists only addresses.
         match list_upstreams(&self.dnsmasq).await {
             Ok(listed) => {
                 let nanny = self.peers.nanny.report().await.known.unwrap_or_default();
@@ -165,8 +165,8 @@ impl UpstreamProbes {
             .map(|server| (server.address, server.queries))
             .collect();
 
-        // At a reload dnsmasq hands the counters of its servers on to those that follow them in the
-        // list, whatever their addresses.
+        // When dnsmasq reloads its servers, the new servers take over the counters of the old ones
+        // in the order of the list, whatever their addresses.
         let order: Vec<SocketAddr> = listed.iter().map(|server| server.address).collect();
         let mut last_order = self.listed.lock();
         let are_counters_own = last_order.is_empty() || *last_order == order;
@@ -175,7 +175,7 @@ impl UpstreamProbes {
 
         let mut known = self.known.lock();
         let has_changed = !known.keys().eq(wanted.keys());
-        // Otherwise each upstream that ever was would keep its series.
+        // Otherwise each upstream that ever existed would keep its series.
         known.retain(|address, _| {
             let stays = wanted.contains_key(address);
             if !stays {

@@ -1,5 +1,5 @@
-//! Values over the last minutes, as inline SVG: the latency of each probe, all with the same scale,
-//! the same in a cell of a table, and plots of some lines.
+//! Plots of values over the last minutes, as inline SVG: the latency of each probe, all with the
+//! same scale; the same latency in a cell of a table; and plots with several lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{ProbeResult, ProbeState, ProbeStatus};
@@ -25,8 +25,8 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &PlotAxes) -> Markup {
     }
 }
 
-/// The same results in a cell of a table: without labels, and as flat as the style makes it.
-/// `label` names what was asked.
+/// A plot of such results for a cell of a table: without labels, and as flat as the style makes it.
+/// `label` names the server that was queried.
 pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let (width, bottom) = (WIDTH - LEFT, HEIGHT - BELOW);
     html! {
@@ -80,7 +80,7 @@ fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let is_ok = run.iter().all(|point| point.state == ProbeState::Ok);
     let class = if is_ok { "ok" } else { "itself" };
 
-    // A tenth of a unit is more than a screen shows.
+    // A screen shows no differences below a tenth of a unit.
     let mut points = Vec::with_capacity(run.len());
     for point in run {
         let x = axes.x(point.at);
@@ -88,7 +88,7 @@ fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
         points.push(format!("{x:.1},{y:.1}"));
     }
 
-    // A line to the same point is a dot, which a flat drawing does not flatten.
+    // A line from a point to the same point is drawn as a dot, which stays round in a flat drawing.
     if let [only] = points.as_slice() {
         points.push(only.clone());
     }
@@ -169,7 +169,7 @@ impl PlotAxes {
         }
     }
 
-    /// The points of a line in SVG units; a tenth of a unit is more than a screen shows.
+    /// The points of a line in SVG units. A screen shows no differences below a tenth of a unit.
     fn coordinates(&self, points: &[PlotPoint]) -> String {
         let mut texts = Vec::with_capacity(points.len());
         for point in points {
@@ -224,7 +224,7 @@ impl PlotAxes {
 fn round_up(value: f64) -> f64 {
     let mut size = 1.0;
 
-    // Larger latencies do not occur; the bound ends the loop for a number that is none.
+    // Larger latencies do not occur. For NaN, the bound ends the loop.
     while size < 1e9 {
         for step in [1.0, 2.0, 5.0] {
             if value <= size * step {

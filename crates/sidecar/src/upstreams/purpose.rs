@@ -43,7 +43,8 @@ impl UpstreamPurpose {
             .iter()
             .find_map(|domain| Name::from_ascii(format!("{domain}.")).ok());
 
-        // A server of external names is one of the two kinds that clients miss first.
+        // If a server serves both, it is probed with external names: clients notice their loss
+        // first.
         let is_external = serves(&routes.upstreams);
         let questions = match stub_domain {
             Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],

@@ -36,7 +36,7 @@ impl UpstreamTrouble {
         }
     }
 
-    /// The failure that an answer is, if it is [not usable](DnsAnswer::is_usable).
+    /// The failure of a query whose answer is [not usable](DnsAnswer::is_usable).
     fn of_answer(answer: &DnsAnswer) -> Self {
         let cause = match answer.message.metadata.response_code {
             ResponseCode::Refused => TroubleCause::Refused,

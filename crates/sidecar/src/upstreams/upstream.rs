@@ -71,8 +71,8 @@ impl ProbedUpstream {
         }
     }
 
-    /// Counts the queries since the last reading of dnsmasq's counter, if that was this upstream's
-    /// own.
+    /// Counts the queries since the last reading of dnsmasq's counter. If the counter may come from
+    /// another server (not `is_own`), counts none.
     pub(super) fn count_queries(&mut self, reading: u64, is_own: bool) {
         if !is_own {
             self.queries.continue_from(reading);
@@ -93,7 +93,8 @@ impl ProbedUpstream {
 
     /// The next probe.
     pub(super) fn next_probe(&self) -> UpstreamProbe {
-        // One that has answered before is silent sooner: its answers to these queries are fast.
+        // The timeout is short for an upstream that has answered before: it answers these queries
+        // fast.
         let timeout = if self.status.has_answered {
             TIMEOUT
         } else {
@@ -126,7 +127,7 @@ impl ProbedUpstream {
         is_failure && self.failures_in_a_row < FAILURES_IN_A_ROW
     }
 
-    /// Adds the outcome to the history, without its oldest result if it is full.
+    /// Adds the outcome to the history. If the history is full, the oldest result is dropped.
     fn remember(&mut self, outcome: &ProbeOutcome, now: Now) {
         if self.history.len() == MAX_HISTORY {
             self.history.pop_front();

@@ -16,7 +16,7 @@ const EXTERNAL_NAMES: &str = ".";
 pub(super) enum ServerState {
     Up,
     /// The server refuses probes for external names, and has never given a usable answer. It may
-    /// serve private names alone.
+    /// serve only private names.
     Unproven,
     Down,
 }
@@ -80,7 +80,7 @@ fn add_dnsmasq_routes(
     let upstreams = dnsmasq.upstreams.iter();
     for upstream in upstreams.filter(|upstream| !loops.contains(&upstream.address)) {
         let domains = match upstream.serves.as_slice() {
-            // A server with unknown names is one of dnsmasq's command line.
+            // If its names are unknown, the server comes from dnsmasq's command line.
             [] => std::slice::from_ref(&external_names),
             domains => domains,
         };
@@ -119,7 +119,8 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let all = servers.len();
     let list = down.join(", ");
 
-    // Without external names the pod is down, as in the critical alerts; a stub domain degrades it.
+    // If external names are not answered, the pod is down, as in the critical alerts. If a stub
+    // domain is not answered, the pod is degraded.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()

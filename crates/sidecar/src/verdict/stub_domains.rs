@@ -46,7 +46,7 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults
 }
 
-/// The stub domains for which dnsmasq has the SERVFAIL server alone.
+/// The stub domains for which dnsmasq has only the SERVFAIL server.
 fn domains_without_server(nanny: &NannyStatus) -> Vec<&str> {
     let Some(servfail_server) = &nanny.routes.servfail_server else {
         return Vec::new();
@@ -85,7 +85,7 @@ fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     fault.passes_within(EDITED_WITHIN)
 }
 
-/// The fault of servers whose stub domains have others.
+/// The fault of servers without an address, if each of their stub domains has another server.
 fn unresolved_in_kubedns(kubedns: &KubednsReport) -> Option<PodFault> {
     if kubedns.unresolved == 0.0 || !kubedns.stub_domains_without_server.is_empty() {
         return None;

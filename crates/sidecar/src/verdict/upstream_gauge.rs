@@ -1,4 +1,5 @@
-//! The metric of the upstreams. It has one name in every topology, whichever container asks them.
+//! The metric of the upstreams. It has the same name in every topology, whichever container queries
+//! the upstreams.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +53,8 @@ impl UpstreamGauge {
             exported.insert((route, server));
         }
 
-        // Otherwise each upstream that ever was would keep its series. A missing series is no error.
+        // Otherwise each upstream that ever existed would keep its series. A missing series is no
+        // error.
         for (route, server) in before.difference(&exported) {
             let _ = self.up.remove_label_values(&[route, server]);
         }
