@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 /// Timeout of the other server.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Maximum number of queries in flight. In a loop, each of them becomes others.
+/// Maximum number of queries in flight. In a loop, each query causes further queries.
 const IN_FLIGHT: usize = 500;
 
 /// A relay over UDP. Its socket closes when this value is dropped.
@@ -55,7 +55,7 @@ async fn pass_queries_on(socket: Arc<UdpSocket>, target: Arc<Mutex<SocketAddr>>)
     let mut exchanges = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // An error tells of an earlier answer to a client that has gone.
+        // An error reports an earlier answer to a client that has gone.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
             continue;
         };

@@ -27,7 +27,7 @@ const IMAGES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 /// The images in their store. They do not change while this value exists.
 #[derive(Debug)]
 pub struct SharedImages {
-    /// Locked, shared with the other tests. A test that makes the images locks it alone.
+    /// A lock that the tests share. A test that makes the images holds it exclusively.
     _lock: File,
 }
 
@@ -118,7 +118,7 @@ fn input(file: &Path) -> String {
     format!("{name} {} {nanoseconds}\n", metadata.len())
 }
 
-/// Makes a store. A test that is killed meanwhile leaves none.
+/// Makes a store. A test that is killed meanwhile leaves no store.
 fn make(inputs: &str) {
     let store = directory().join("store");
     let work = directory().join("new");

@@ -1,8 +1,9 @@
-//! No "well" in an outage: about each fault `/status`, `check cluster` and the alerts agree, and
-//! `/status` is never well while a client has had no answer for more than ten seconds.
+//! `/status`, `check cluster` and the alerts agree about each fault, and `/status` never says
+//! "well" while a client has had no answer for more than ten seconds.
 //!
 //! The pods run at the same time, each with its faults in turn. The alerts are evaluated by a real
-//! Prometheus (Debian: `prometheus`). Without it the test says so, and compares the other two.
+//! Prometheus (Debian: `prometheus`). Without Prometheus, the test says so, and compares only
+//! `/status` and `check cluster`.
 
 #![allow(
     clippy::print_stdout,
@@ -40,9 +41,9 @@ const FOUND: Duration = Duration::from_secs(45);
 /// An alert follows its finding within this time: the sidecar counts its findings every five
 /// seconds, Prometheus reads and evaluates every second.
 const ALERTED: Duration = Duration::from_secs(15);
-/// The pause between two looks at the verdict.
+/// The pause between two readings of the verdict.
 const LOOK: Duration = Duration::from_millis(500);
-/// The looks at a fault that stays while nobody asks.
+/// Number of readings of the verdict while a fault stays and no client sends queries.
 const LOOKS_WITHOUT_TRAFFIC: u32 = 6;
 
 /// A pod with its faults, one after the other.
@@ -61,7 +62,7 @@ const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
 const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
-/// Faults that the pod remembers are the last of their scene.
+/// A fault that the pod remembers is the last one of its scene.
 const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
     scene(Topology::Cache, REFUSALS),
@@ -131,7 +132,8 @@ async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Resul
         prometheus.scrape(pod, stage.rig.pod.ports, has_nanny).await;
     }
 
-    // Later, rates of some minutes still tell of the fault before.
+    // The alerts are checked only here: later, rates over some minutes still show the previous
+    // fault.
     views.become_well().await?;
     views.no_alert_fires().await?;
     for fault in scene.faults {
@@ -152,7 +154,7 @@ struct Views<'a> {
 }
 
 impl Views<'_> {
-    /// Begins a fault, compares the views until all tell of it, and ends it.
+    /// Begins a fault, compares the views until all of them report it, and ends it.
     async fn see_fault(&self, fault: Fault) -> Result<(), String> {
         let Expected {
             lost,

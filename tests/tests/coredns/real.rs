@@ -1,4 +1,4 @@
-//! Starts a real `CoreDNS`, where one is installed, with the configuration that `kube-dns check config
+//! Starts a real `CoreDNS`, if one is installed, with the configuration that `kube-dns check config
 //! --corefile` writes, and compares its answers with the recorded ones.
 
 use std::collections::BTreeSet;
@@ -132,7 +132,7 @@ impl RealServer {
         server
     }
 
-    /// Waits until the first lists are in, and the sockets are open, which comes later.
+    /// Waits until the first lists are complete and then the sockets are open.
     async fn wait_until_serving(&mut self, ready: SocketAddr) {
         eventually(PATIENCE, || {
             let state = self.process.check();
@@ -167,7 +167,7 @@ impl RealServer {
     }
 }
 
-/// The configuration with ports of its own for what is not DNS: tests run side by side.
+/// The configuration with free ports for everything except DNS, because tests run concurrently.
 fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
     let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     corefile
@@ -178,7 +178,8 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
 
 /// Compares an answer with the recorded one. The error has the difference.
 fn judge(case: &Case, found: &Response) -> Result<(), String> {
-    // What the reverse zones lack is forwarded, as in kubedns; the recording has no upstream.
+    // Names that the reverse zones lack are forwarded, as in kubedns; the recording has no
+    // upstream.
     let is_forwarded = case.asks.ends_with(".arpa. PTR") && case.response.rcode == "NXDOMAIN";
     if is_forwarded && found.rcode == "NXDOMAIN" && found.authority.is_empty() {
         return Ok(());

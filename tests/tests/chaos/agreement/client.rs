@@ -41,7 +41,8 @@ impl Client {
         }
     }
 
-    /// The time since the first of the queries that all were lost, or got SERVFAIL or REFUSED.
+    /// The time since the first query without a usable answer, if no later query has had one.
+    /// Queries that are lost or get SERVFAIL or REFUSED have none.
     pub(super) fn outage(&self) -> Duration {
         let since = self.outage.lock().since;
         since.map_or(Duration::ZERO, |since| since.elapsed())

@@ -1,4 +1,4 @@
-//! The faults, what they cost clients, and the finding and the alert that have to tell of them.
+//! The faults, what they cost clients, and the finding and the alert that have to report them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -34,14 +34,14 @@ pub(super) enum Fault {
     KubednsKilledThrice,
     DnsmasqKilledThrice,
     DnsmasqHangsThrice,
-    /// dnsmasq hangs, and the nanny, which would kill it, too.
+    /// dnsmasq hangs, and so does the nanny, which would otherwise kill it.
     DnsmasqAndNannyFrozen,
     NannyFrozen,
     /// A client is over `--client-qps`.
     ClientLimited,
 }
 
-/// What a fault costs, and who has to tell of it.
+/// What a fault costs clients, and the finding and the alert that have to report it.
 pub(super) struct Expected {
     /// The name for which a client gets no answer; `None` if clients lose nothing.
     pub(super) lost: Option<&'static str>,
@@ -231,7 +231,7 @@ impl Stage {
         self.rig.configure(&[("stubDomains", &stubs)]);
     }
 
-    /// Sends dnsmasq a signal, until the nanny has started the third dnsmasq after it.
+    /// Sends dnsmasq a signal three times, and waits each time until the nanny has replaced it.
     async fn end_dnsmasq_thrice(&self, signal: Signal) {
         for _ in 0..3 {
             let before = self.rig.dnsmasq().await;
@@ -240,7 +240,7 @@ impl Stage {
         }
     }
 
-    /// Sends more queries at once than one client may. The limit leaves out 127.0.0.1.
+    /// Sends more queries at once than one client may. The limit does not apply to 127.0.0.1.
     async fn ask_too_much(&self) {
         let client = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0))
             .await
@@ -252,7 +252,7 @@ impl Stage {
         }
     }
 
-    /// Whether the sidecar has seen so many restarts of kubedns.
+    /// Whether the sidecar has seen this number of restarts of kubedns.
     async fn has_seen_restarts(&self, count: usize) -> bool {
         let status = sidecar_status(self.rig.pod.ports).await;
         let containers = status.map(|status| status.containers).unwrap_or_default();
