@@ -34,7 +34,7 @@ use crate::record::TTL;
 
 /// TTL of an upstream's records in our answers, in seconds.
 const EXTERNAL_TTL: u32 = 60;
-/// Steps of work charged for each lookup of a name, in addition to the steps for the entries.
+/// The steps of work that each lookup of a name costs, in addition to the steps for the entries.
 const LOOKUP_STEPS: usize = 32;
 /// The implemented version of the DNS-based service discovery specification.
 const SPECIFICATION_VERSION: &str = "1.1.0";
@@ -67,7 +67,7 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     /// The name whose records are looked up, in lower case: the query name, or the target of its
     /// own-name alias.
     name: &'q [u8],
-    /// Whether the query is for an own name. Own names are in none of our zones.
+    /// Whether the query is for an own name, which is in none of our zones.
     own: bool,
     pub(crate) message: ResponseWriter<'q, 'b>,
     /// Queries that upstreams must answer before this answer is complete.
@@ -153,7 +153,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
     /// Writes the records of the query type at a path of the zone. The path of the apex is empty.
     fn write_path(&mut self, path: &[&str]) -> AnswerStatus {
-        // These names exist whatever the tree holds.
+        // These names always exist, even if the tree does not contain them.
         if let Some(status) = self.write_well_known(path) {
             return status;
         }
@@ -166,7 +166,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             rtype::A => self.write_addresses(path, AddressFamilies::V4),
             rtype::AAAA => self.write_addresses(path, AddressFamilies::V6),
             rtype::SRV => self.write_targets(path, TargetType::Service),
-            // Records of the cluster are neither mail exchanges nor texts.
+            // The cluster has no mail exchanges and no texts, so only further zones have MX and TXT
+            // records.
             rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
             rtype::TXT if is_further => self.write_texts(path),
             rtype::NS if !self.is_whole_zone() => AnswerStatus::Empty,
@@ -236,7 +237,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             return None;
         }
         let families = AddressFamilies::of_type(self.query.qtype)?;
-        // A name server that the zone itself holds comes first.
+        // Records that the zone itself has for its name server take precedence.
         let stored = self.look_up(self.authority, path, families);
         if stored.has_addresses || !stored.aliases.is_empty() {
             return None;
@@ -244,7 +245,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
         let cluster = Authority::cluster(self.view);
         if !cluster.records.has_synced() {
-            // Clients would cache NODATA as the truth, but they retry after a failure.
+            // Clients would cache NODATA, but they retry after a failure.
             self.unanswered = true;
             return Some(AnswerStatus::Failed);
         }
@@ -373,7 +374,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     /// Writes the addresses of an own name.
     pub(crate) fn write_host(&mut self, addresses: &[IpAddr]) -> AnswerStatus {
         self.own = true;
-        // The name exists whatever the type, and NXDOMAIN would deny its addresses, too.
+        // The name exists for every query type: NXDOMAIN would deny its addresses, too.
         let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
             return AnswerStatus::Empty;
         };
@@ -405,7 +406,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     pub(crate) fn write_external_alias(&mut self, target: &Name) -> AnswerStatus {
         self.own = true;
         let ttl = self.view.zone().ttl();
-        // Upstreams are queried only for addresses: other types get only the CNAME.
+        // Upstreams are queried only for addresses. A query for another type gets only the CNAME.
         let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
             return self.try_write(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
         };

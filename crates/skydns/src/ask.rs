@@ -51,7 +51,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let mut out = Vec::new();
 
     for round in 0..=MAX_ROUNDS {
-        // This is as for a client: what is still unknown in the last round is a failure.
+        // As for a client, a query that is still unanswered in the last round has failed.
         if round == MAX_ROUNDS {
             external.close();
         }

@@ -1,4 +1,5 @@
-//! Interface between the query engine and the store of records. XX but with immutable views.
+//! Interface between the query engine and the store of records. It corresponds to the backend
+//! interface of SkyDNS, but its views are immutable.
 
 pub mod published;
 mod search_list;
@@ -21,7 +22,7 @@ use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::serial::ZoneSerials;
 
-/// Source of the current records. A query takes one view and keeps the view until the answer is
+/// Source of the current records. A query takes one view, and keeps it until the answer is
 /// complete.
 pub trait Backend: Send + Sync + 'static {
     /// The records at one point in time.
@@ -55,8 +56,8 @@ pub trait Records: Any + Send + Sync {
     /// Visits the owner name of every stored record, as a path: see [`EntryVisit::path`].
     /// Wildcards, and pod names synthesized from addresses, are left out.
     ///
-    /// With `unlike`, a name may be left out if its records in `unlike` are the same. Such a visit
-    /// takes time in proportion to the difference.
+    /// If `unlike` is given, a name may be left out if its records in `unlike` are the same. The
+    /// time of such a visit is proportional to the difference.
     fn owner_names(&self, _unlike: Option<&dyn Records>, _visit: &mut dyn FnMut(&[&str])) {}
 
     /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without
@@ -71,8 +72,8 @@ pub struct EntryVisit<'a, 'v> {
     /// Whether the last label has to equal the label of the entry, and `*` is not a wildcard.
     /// SkyDNS looks up CNAME records in this way.
     pub exact: bool,
-    /// Limit of the work. An entry takes one step. A name that matches a wildcard takes some dozens
-    /// of steps. At zero the visit ends and is incomplete.
+    /// Limit of the work. An entry costs one step, and a name that matches a wildcard some dozens
+    /// of steps. When no step is left, the visit ends and is incomplete.
     pub steps: &'a mut usize,
     /// Called with each entry.
     pub on_entry: &'a mut dyn FnMut(Entry<'v>),
@@ -93,8 +94,8 @@ pub trait View: Records + Sized {
     fn zone(&self) -> &Zone;
 
     /// The cluster domain that holds a name (wire format, lower case). A view without a cluster has
-    /// none: the domain of its [`zone`](Self::zone) is used only in answers for own names, which
-    /// are in no zone.
+    /// no cluster domain: the domain of its [`zone`](Self::zone) is then used only in answers for
+    /// own names, which are in no zone.
     fn cluster_domain_of(&self, name: &[u8]) -> Option<&Name> {
         self.zone().domain_of(name)
     }
@@ -153,7 +154,7 @@ pub struct Pointer {
 /// The cluster's zone, and the upstreams for other names.
 #[derive(Debug, Clone)]
 pub struct Zone {
-    /// The cluster domain, in lower case. Without a cluster, the domain that stands in for it: see
+    /// The cluster domain, in lower case. Without a cluster, it is another domain: see
     /// [`View::cluster_domain_of`].
     pub domain: Name,
     /// Further domains of the same cluster, in lower case. PTR records name the first domain.
@@ -162,7 +163,7 @@ pub struct Zone {
     pub strict: bool,
     /// Whether error responses carry the reason (RFC 8914), for clients that sent EDNS.
     pub extended_errors: bool,
-    /// Whether to forward also the queries that kube-dns refuses: single-label external names, and
+    /// Whether queries that kube-dns refuses are forwarded, too: single-label external names, and
     /// type ANY.
     pub forwards_all: bool,
     /// TTL of the zone's answers, in seconds; `None` for the defaults.
@@ -172,8 +173,8 @@ pub struct Zone {
     /// Zones, in lower case, whose nonexistent names are forwarded. A zone above a further zone
     /// does not include the further zone.
     pub fallthrough: Arc<[Name]>,
-    /// TXT records of the CHAOS name `routes.kubedns.`: the settings behind `upstreams` and
-    /// `stub_domains`. Without records the answer is REFUSED.
+    /// TXT records of the CHAOS name `routes.kubedns.`, which identify the settings that
+    /// `upstreams` and `stub_domains` are made from. Without records the answer is REFUSED.
     pub routes: Arc<[String]>,
     /// Upstreams for all other names, in order of preference.
     pub upstreams: Arc<[Upstream]>,
@@ -355,8 +356,8 @@ impl Zone {
     }
 }
 
-/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). Names
-/// that do not fit cannot be queried either.
+/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). Longer
+/// names cannot be queried anyway.
 pub(crate) fn has_room_for(octets: usize, domain: &Name) -> bool {
     octets + domain.wire().len() <= MAX_NAME
 }

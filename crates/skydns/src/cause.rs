@@ -1,6 +1,6 @@
 //! Extended DNS Errors (RFC 8914): reasons for error responses.
 //!
-//! A cause is appended to a finished response. A response without a cause is therefore the same,
+//! A cause is appended to a finished response. So apart from the cause, the response is the same
 //! whether causes are enabled or not. docs/extended-errors.md lists the causes.
 
 use std::borrow::Cow;
@@ -145,8 +145,8 @@ impl Cause {
     }
 
     /// Adds the cause to the OPT record of a response, if the response stays within `limit` octets.
-    /// The response begins at `start` and ends with `out`. A response without OPT record, or with
-    /// an extended error already, stays unchanged.
+    /// The response begins at `start` and ends with `out`. A response without an OPT record, or one
+    /// that already has an extended error, stays unchanged.
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();
@@ -187,7 +187,7 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
     if last.rtype != rtype::OPT || last.range().end != message.len() {
         return None;
     }
-    // Nothing is added to options that are cut off: a reader would not find it.
+    // Nothing is added to malformed options, because a reader would not find it.
     let has_cause = split_options(last.data())
         .any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
     (!has_cause).then(|| last.data().len())

@@ -1,17 +1,18 @@
 //! A limit on the queries a second of each client, off by default.
 //!
 //! Each client has a bucket of `burst` queries, which refills at `qps` queries a second. A query
-//! above this limit is answered with REFUSED, never with silence: a resolver that gets no answer
-//! waits for seconds and asks again, and does not learn the reason. The answer is no larger than
-//! the query, so that it amplifies nothing. The RCODE is REFUSED, because SERVFAIL makes musl ask
+//! above this limit is always answered, with REFUSED: a resolver that gets no answer waits for
+//! seconds, asks again, and does not learn the reason. The answer is not larger than the query, so
+//! that it is of no use for amplification. The RCODE is REFUSED, because SERVFAIL makes musl ask
 //! again at once.
 //!
 //! Clients are counted by [`ClientHost`]. The containers of the pod, on 127.0.0.1 and `::1`, have
-//! no limit: dnsmasq in front is one client for all, and probes must pass.
+//! no limit, because dnsmasq sends the queries of all its clients, and probes must be answered.
 //!
-//! The table has a fixed size, and a query reads one set of it: the cost is the same for any number
-//! of clients. A full set forgets the client that would have its whole burst again first. So forged
-//! addresses, with a query each, push out one another, but not a client at its limit.
+//! The table has a fixed size, and a query reads only one set of it, so the cost is the same for
+//! any number of clients. A full set forgets the client that would be the first to have its whole
+//! burst again. So forged addresses with one query each replace one another, but not a client at
+//! its limit.
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -35,7 +36,7 @@ const TIME_BITS: u32 = u64::BITS - TAG_BITS;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 /// The longest burst, in microseconds: an hour of queries.
 const MAX_BURST: u64 = 3_600_000_000;
-/// Maximum number of attempts to change an entry that other threads change, too.
+/// Maximum number of attempts to change an entry that other threads change at the same time.
 const ATTEMPTS: usize = 4;
 
 /// The limit of each client.
@@ -47,7 +48,7 @@ pub struct ClientRate {
     pub burst: NonZeroU32,
 }
 
-/// The clients and what is left of their limits.
+/// The clients, each with the unused part of its limit.
 #[derive(Debug)]
 pub(crate) struct ClientRates {
     /// Microseconds for one query.
@@ -57,7 +58,7 @@ pub(crate) struct ClientRates {
     start: Instant,
     hasher: RandomState,
     /// The entries, set by set: the tag of a client, and the time at which it has its whole burst
-    /// again. An entry of the past is free.
+    /// again. An entry whose time has passed is free.
     entries: Box<[AtomicU64]>,
     warnings: ClientWarnings,
 }
@@ -66,7 +67,7 @@ pub(crate) struct ClientRates {
 #[derive(Debug, Clone, Copy)]
 struct RateEntry {
     tag: u64,
-    /// When the client has its whole burst again, in microseconds since the start.
+    /// The time at which the client has its whole burst again, in microseconds since the start.
     full_at: u64,
 }
 
@@ -115,7 +116,8 @@ impl ClientRates {
             let known = RateEntry::unpack(packed);
             let full_at = if known.tag == tag { known.full_at } else { 0 };
 
-            // Each query defers the time of the whole burst; the burst is what may be deferred.
+            // Each query defers the time at which the client has its whole burst again. That time
+            // may be at most one burst ahead.
             let full_at = full_at.max(now) + self.interval;
             if full_at > now + self.burst {
                 return false;
@@ -128,11 +130,13 @@ impl ClientRates {
                 return true;
             }
         }
-        // Other threads take the entry all the time: one query more does no harm.
+        // Other threads have changed the entry at each attempt. To admit one query too many does no
+        // harm.
         true
     }
 
-    /// The entry of the client; if it has none, the entry to replace: the one that is free first.
+    /// The entry of the client. If the client has none, the entry to replace, which is the one that
+    /// becomes free first.
     fn find_entry(&self, hash: u64, tag: u64) -> Option<(&AtomicU64, u64)> {
         let set = usize::try_from(hash).unwrap_or_default() % SETS;
         let entries = self.entries.get(set * WAYS..(set + 1) * WAYS)?;
@@ -151,13 +155,14 @@ impl ClientRates {
         first_free
     }
 
-    /// Microseconds since the start; at least one, because zero is an entry that was never used.
+    /// Microseconds since the start; at least one, because zero stands for an entry that was never
+    /// used.
     fn microseconds(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.start);
         u64::try_from(elapsed.as_micros()).map_or(TIME_MASK, |micros| micros + 1)
     }
 
-    /// Logs a limited client, unless one was logged a moment ago.
+    /// Logs a limited client, unless another client was logged a moment ago.
     pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
         if self.warnings.take_turn(now) {
             tracing::warn!(%client, "client over --client-qps, its further queries get REFUSED");
@@ -240,7 +245,7 @@ mod tests {
             let threads = [scope.spawn(count), scope.spawn(count)];
             threads.map(|thread| thread.join().unwrap()).iter().sum()
         });
-        // A query more is admitted only if other threads win each attempt.
+        // A query beyond the limit is admitted only if all attempts fail because of other threads.
         assert!((1000..=1100).contains(&total), "{total}");
     }
 

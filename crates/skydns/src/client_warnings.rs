@@ -18,7 +18,7 @@ pub(crate) struct ClientWarnings {
 impl ClientWarnings {
     /// Whether a log line is due; if so, counts it as written at `now`.
     pub(crate) fn take_turn(&self, now: Instant) -> bool {
-        // Another thread that logs now names one of the clients, too.
+        // If another thread holds the lock, it is about to log one of the clients itself.
         let Some(mut last) = self.last.try_lock() else {
             return false;
         };

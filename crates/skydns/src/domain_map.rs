@@ -1,4 +1,4 @@
-//! Values by domain, of which the longest around a name applies.
+//! A map of domains to values, in which the longest domain that contains a name applies.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl<T> DomainMap<T> {
             return None;
         }
 
-        // A name has at most 128 domains around it.
+        // At most 128 domains contain a name.
         let mut domain = name;
         loop {
             if let Some(value) = self.domains.get(domain) {

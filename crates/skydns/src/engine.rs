@@ -46,8 +46,8 @@ pub enum EngineOutcome {
 
 /// Outcome of one name of a query, after search list and transfer have been decided.
 ///
-/// A query that waits can have only these two outcomes. So it can neither be dropped nor start
-/// over.
+/// A query that waits can have only these two outcomes, so it can be neither dropped nor started
+/// again.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NameProgress {
     /// The answer was appended to the buffer.
@@ -120,7 +120,7 @@ pub fn answer_message<V: View>(
                 .map_or(EngineOutcome::Ignore, EngineOutcome::Reply);
         }
     };
-    // The limit depends on `--strict-dns`, which the parser does not know.
+    // The limit depends on `--strict-dns`, which the parser cannot know.
     query.max_udp = view.zone().max_udp();
 
     let context = AnswerContext {
@@ -170,9 +170,8 @@ pub(crate) fn answer_query<V: View>(
     outcome
 }
 
-/// Answers a query whose search list, if any, is walked by the caller. Transfers are not answered
-/// either: AXFR and IXFR are ordinary types here. The query has passed the checks of
-/// [`answer_query`] before.
+/// Answers a query without a search list, because the caller walks the list. AXFR and IXFR are
+/// ordinary types here. The query has already passed the checks of [`answer_query`].
 pub(crate) fn answer_name<V: View>(
     steps: usize,
     view: &V,
@@ -201,7 +200,8 @@ pub(crate) fn answer_name<V: View>(
         NameResult::Progress(progress) => progress,
         NameResult::Missing(authority) => engine.forward_or_nxdomain(authority, out),
     };
-    // The engine runs again once the answer is there: a half-written message must not stay.
+    // The engine runs again once the external answers are known, so an incomplete message is
+    // removed.
     if !matches!(progress, NameProgress::Reply(_)) {
         out.truncate(start);
     }
@@ -247,7 +247,8 @@ impl<'a, V: View> Engine<'a, V> {
         if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return EngineOutcome::Transfer;
         }
-        // The suffix may be in the cluster domain, whose zone would deny the names below it.
+        // The suffix may be in the cluster domain, whose zone would answer NXDOMAIN for the names
+        // below the suffix.
         let search = zone.search.as_deref();
         if search.is_some_and(|search| search.holds(self.query.lower())) {
             return self.route_search_name(out);
@@ -296,7 +297,7 @@ impl<'a, V: View> Engine<'a, V> {
 
         match self.view.zone().search_list(self.query.name) {
             Some(list) if self.view.has_synced() => EngineOutcome::Search(list),
-            // Every name below the suffix has a list, so the view has not synced.
+            // Every name below the suffix has a list, so this is a view that has not synced.
             _ => EngineOutcome::Reply(self.refuse_query(&Cause::NotSynced, out)),
         }
     }
@@ -312,8 +313,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
 
         let authority = Authority::of(self.view, name);
-        // The owners of an address come before a further zone in the reverse tree. A cluster domain
-        // in that tree answers for its names itself.
+        // The owners of an address take precedence over a further zone in the reverse tree, but not
+        // over a cluster domain in that tree.
         if self.query.qtype == rtype::PTR
             && authority.is_none_or(|authority| authority.further.is_some())
             && let Some(address) = reverse::address_of_name(name)
@@ -360,7 +361,7 @@ impl<'a, V: View> Engine<'a, V> {
             return NameProgress::Pending(PendingAnswer::Forward(self.system_of_servers()));
         }
 
-        // The lookup may have written part of an answer, which a denial must not hold.
+        // The lookup may have written a part of an answer, which NXDOMAIN must not contain.
         out.truncate(self.start);
         let mut answer = self.begin_answer(authority, out);
         answer.write_negative_soa();
@@ -369,7 +370,7 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Finishes the answer with NXDOMAIN and the flags of its zone.
     pub(super) fn finish_nxdomain(&self, answer: AnswerWriter<'_, '_, V>) -> Reply {
-        // kube-dns, whose zone is not a whole one, sets neither AA nor RA.
+        // In kube-dns, the zone has no apex, and NXDOMAIN has neither AA nor RA.
         let own_flags = if answer.is_whole_zone() {
             AUTHORITATIVE
         } else {
@@ -425,8 +426,7 @@ impl<'a, V: View> Engine<'a, V> {
         self.append_cause(cause, rcode::REFUSED, System::Auth, out)
     }
 
-    /// Adds the cause to the written answer, if extended errors are enabled. Returns what that
-    /// answer was.
+    /// Adds the cause to the written answer, if extended errors are enabled. Returns the reply.
     pub(super) fn append_cause(
         &self,
         cause: &Cause,
@@ -509,7 +509,7 @@ impl<'a, V: View> Engine<'a, V> {
     ) -> Option<NameProgress> {
         let mut answer = self.begin_answer(authority, out);
         let status = write(&mut answer);
-        // A message that ran out of steps is incomplete, whatever its status says.
+        // If no steps are left, the message is incomplete, whatever its status is.
         if answer.is_exhausted() {
             return Some(NameProgress::Pending(PendingAnswer::Expensive));
         }
@@ -525,7 +525,7 @@ impl<'a, V: View> Engine<'a, V> {
             AnswerStatus::Written | AnswerStatus::Empty => (rcode::NOERROR, AUTHORITATIVE),
             AnswerStatus::Failed => (rcode::SERVFAIL, flag::RA),
             AnswerStatus::Unknown if answer.is_whole_zone() => (rcode::SERVFAIL, flag::RA),
-            // kube-dns, whose zone is not a whole one, does not set RA.
+            // In kube-dns, the zone has no apex, and this SERVFAIL does not have RA.
             AnswerStatus::Unknown => (rcode::SERVFAIL, 0),
         };
         if status == AnswerStatus::Empty {

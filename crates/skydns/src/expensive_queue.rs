@@ -1,9 +1,9 @@
-//! Queue of expensive queries. One query is answered at a time, with a part of one core, and hosts
-//! take turns.
+//! Queue of expensive queries. Only one query is answered at a time, on a part of one core, and
+//! hosts take turns.
 //!
 //! A wildcard over thousands of names, or a long chain of aliases, takes milliseconds. The threads
-//! that answer immediately stop such a query after a bounded number of steps and pass it to this
-//! queue. No client can block these threads.
+//! that answer at once stop work on such a query after a limited number of steps, and pass it to
+//! this queue. So no client can block these threads.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::client_shares::{ClientHost, ClientShare, ClientShares};
 const MAX_WAITING: usize = 2048;
 /// Maximum number of waiting queries of one host.
 const MAX_OF_HOST: usize = 256;
-/// Pause after a query, as a multiple of the time for the query. With 3 the queue uses at most a
+/// Pause after a query, as a multiple of the time for the query. With 3, the queue uses at most a
 /// quarter of one core.
 const PAUSE: u32 = 3;
 
@@ -86,7 +86,7 @@ impl ExpensiveQueue {
             return known;
         }
 
-        // A new host is the occasion to forget the hosts that no longer wait.
+        // Hosts that no longer wait are removed whenever a new host is added.
         hosts.retain(|_, turns| turns.strong_count() > 0);
         let semaphore = Arc::new(Semaphore::new(1));
         hosts.insert(host, Arc::downgrade(&semaphore));

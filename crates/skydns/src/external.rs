@@ -16,7 +16,7 @@ pub(crate) const STALE_TTL: u32 = 30;
 /// A query that only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalQuery {
-    /// The name, with upper and lower case as in the alias.
+    /// The name, in upper and lower case as in the alias.
     pub name: Name,
     /// A or AAAA.
     pub qtype: u16,
@@ -39,7 +39,7 @@ pub enum ExternalAnswer {
     /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases
     /// ends at the first name in our zones. The records of that name are not included.
     Records(Vec<ExternalRecord>),
-    /// As `Records`, but of a truncated reply: there may be more records.
+    /// The same from a truncated reply, so there may be more records.
     Truncated(Vec<ExternalRecord>),
     /// No upstream gave a usable answer.
     Failed,

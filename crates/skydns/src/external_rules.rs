@@ -1,5 +1,5 @@
 //! Rules for external names, from the configuration: queries that this server answers itself
-//! although the name is an upstream's, and replies of upstreams that it rejects.
+//! instead of forwarding them, and replies of upstreams that it rejects.
 //!
 //! Rules apply to queries that would be forwarded. Names in zones of ours, names that fall through
 //! from them, and own names are not subject to rules.
@@ -17,7 +17,8 @@ use crate::domain_map::DomainMap;
 pub struct ExternalRules {
     filters: DomainMap<Vec<u16>>,
     denied: DomainMap<u16>,
-    /// The reverse zones of private networks; empty unless their names are answered here.
+    /// The reverse zones of private networks, if this server answers for their names; otherwise
+    /// empty.
     private_zones: DomainMap<()>,
     /// The domains whose names may have private addresses; `None` if all may.
     may_be_private: Option<DomainMap<()>>,
@@ -103,8 +104,8 @@ impl ExternalRules {
     }
 
     /// The answer in place of an upstream's `message` for an external name (wire format, lower
-    /// case); `None` if the message is passed on. `in_stub_domain` tells whether the name has
-    /// upstreams of its own: those are not outside servers.
+    /// case); `None` if the message is passed on. `in_stub_domain` is true if the name has its own
+    /// upstreams, which belong to the operator's network.
     pub fn answer_instead_of<'a>(
         &'a self,
         message: &[u8],
@@ -128,7 +129,7 @@ impl ExternalRules {
     }
 
     /// The answer of a rule for an external name (wire format, lower case); `None` if the query is
-    /// forwarded. `in_stub_domain` tells whether the name has upstreams of its own.
+    /// forwarded. `in_stub_domain` is true if the name has its own upstreams.
     pub fn answer_for<'a>(
         &'a self,
         name: &'a [u8],
@@ -142,7 +143,7 @@ impl ExternalRules {
                 soa_owner: soa_owner(domain),
             });
         }
-        // A stub domain in the reverse tree has the names of the operator's own network.
+        // A stub domain in the reverse tree contains the names of the operator's own network.
         if let Some((zone, ())) = self.private_zones.find(name)
             && !in_stub_domain
         {
@@ -162,8 +163,7 @@ impl ExternalRules {
     }
 }
 
-/// Whether the answer section has an address that only a host of a private network, or this host,
-/// has.
+/// Whether the answer section has an address of a private network or of this host itself.
 fn has_private_address(message: &[u8]) -> bool {
     let Ok(message) = Message::parse(message) else {
         return false;
@@ -201,8 +201,8 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// NXDOMAIN for a whole address. A name above it may have names of the cluster below it (RFC 8020),
-/// so it exists.
+/// NXDOMAIN for a whole address. A name above it exists, because names of the cluster may be below
+/// it (RFC 8020).
 fn rcode_of_reverse(name: &[u8]) -> u16 {
     match reverse::address_of_name(name) {
         Some(_) => rcode::NXDOMAIN,

@@ -2,8 +2,9 @@
 //!
 //! A task of the async runtime costs at least one wake-up of another thread, which is more work
 //! than most replies of upstreams. A task of this module runs on the thread that starts it until it
-//! waits. When a thread of [`run_woken`] wakes it, it runs there; when any other thread does, it
-//! becomes a task of the runtime. Timers always belong to the runtime.
+//! waits. If a thread within [`run_woken`] wakes the task, the task continues on that thread. If
+//! any other thread wakes it, it becomes a task of the runtime. Timers always belong to the
+//! runtime.
 //!
 //! A task must not block, as on any thread of the runtime.
 
@@ -16,12 +17,13 @@ use tokio::task::unconstrained;
 use tokio_util::task::TaskTracker;
 
 thread_local! {
-    /// Woken tasks that this thread runs next; `None` if this thread runs no such tasks now.
+    /// Woken tasks that this thread runs next; `None` while this thread is not within
+    /// [`run_woken`].
     static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
 }
 
 /// Starts a task, and runs it on this thread until it waits. `tracker` counts the task until its
-/// end. Within [`run_woken`], the task first runs when that function does.
+/// end. Within [`run_woken`], the task first runs when that function runs its tasks.
 pub(crate) fn spawn(
     tracker: &TaskTracker,
     runtime: &Handle,
@@ -29,7 +31,8 @@ pub(crate) fn spawn(
 ) {
     let later = runtime.clone();
     let schedule = move |task| run_here_or_on(&later, task);
-    // A task that yields for the runtime's sake would be the next one of this thread again.
+    // The future is unconstrained, because if it yielded to the runtime, this thread would only run
+    // it again.
     let future = tracker.track_future(unconstrained(future));
     let (task, handle) = async_task::spawn(future, schedule);
     handle.detach();
@@ -39,8 +42,8 @@ pub(crate) fn spawn(
     run_woken(|| run_here_or_on(runtime, task));
 }
 
-/// Calls `wake`, and then runs on this thread the tasks that it woke, and those that they wake. The
-/// caller must have entered the runtime.
+/// Calls `wake`. Then runs, on this thread, the tasks that `wake` has woken, and the tasks that
+/// those wake. The caller must have entered the runtime.
 pub(crate) fn run_woken<T>(wake: impl FnOnce() -> T) -> T {
     let Some(_running) = RunningHere::begin() else {
         // A caller further up runs the tasks.
@@ -74,7 +77,7 @@ fn next_woken() -> Option<Runnable> {
     WOKEN.with_borrow_mut(|woken| woken.as_mut()?.pop_front())
 }
 
-/// The time in which a thread runs the tasks that it wakes.
+/// Exists while a thread runs the tasks that it wakes.
 struct RunningHere;
 
 impl RunningHere {
@@ -92,7 +95,8 @@ impl RunningHere {
 
 impl Drop for RunningHere {
     fn drop(&mut self) {
-        // Tasks are left only if one panicked. They end without running, outside of the borrow.
+        // Tasks are left only if a task panicked. They are dropped without running, and after the
+        // borrow has ended.
         drop(WOKEN.take());
     }
 }
@@ -159,7 +163,7 @@ mod tests {
         assert_ne!(threads[1], waker);
     }
 
-    /// tokio makes a task yield after some work, and wakes it at once.
+    /// tokio makes a task yield after some work, and wakes the task at once.
     #[tokio::test]
     async fn much_work_at_once_ends() {
         const ITEMS: usize = 1000;

@@ -56,7 +56,8 @@ const CAUSES: [&str; 6] = [
 /// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
 
-/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if it is none.
+/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if the answer is not an
+/// error.
 fn error_cause(reply: Reply) -> Option<usize> {
     if reply.truncated {
         return Some(3);
@@ -169,8 +170,8 @@ impl Shard {
         self.add(counter, 1);
     }
 
-    /// Adds to a counter. A single writer needs no atomic addition. Release order: a thread that
-    /// sees the new value also sees everything that the writer counted before.
+    /// Adds to a counter. A single writer needs no atomic addition. The order is Release, so that a
+    /// thread that sees the new value also sees everything that the writer counted before.
     fn add(&self, counter: &AtomicU64, value: u64) {
         if self.many_writers {
             counter.fetch_add(value, Release);
@@ -299,8 +300,8 @@ struct FamilySpec {
     help: &'static str,
     kind: MetricType,
     labels: &'static [&'static str],
-    /// Whether the name follows SkyDNS' namespace and subsystem. SkyDNS has no metric like the
-    /// others.
+    /// Whether the name begins with SkyDNS's namespace and subsystem. The other metrics do not
+    /// exist in SkyDNS.
     has_prefix: bool,
 }
 
@@ -650,8 +651,8 @@ impl SystemSums {
             counters.extend(shard.systems.get(system as usize));
         }
 
-        // Errors are read before requests, because threads count in the opposite order. For every
-        // error seen here, the request is seen, too.
+        // Errors are read before requests, because threads count in the opposite order. So for
+        // every error in the sums, the request is in the sums, too.
         let errors = std::array::from_fn(|cause| sum_of(&counters, |c| &c.errors[cause]));
         Self {
             system,

@@ -2,9 +2,9 @@
 //! configuration.
 //!
 //! An own name does not make a zone: other names, even below the own name, are not affected. The
-//! only exception is `_port._protocol` below an alias, which is answered, too. An alias with a
-//! target in our zones has no CNAME: the answer has the records of the target, with the alias as
-//! owner.
+//! only exception is `_port._protocol` below an alias, which is answered as well. An alias with a
+//! target in our zones is not answered with a CNAME: the answer has the records of the target, with
+//! the alias as their owner.
 //!
 //! A wildcard answers for all names below its domain, except own names, names in our zones, and
 //! names in a stub domain that is longer than the domain of the wildcard.
@@ -31,7 +31,7 @@ pub struct OwnNames {
     wildcards: DomainMap<OwnName>,
     /// Zones whose names match no wildcard.
     zones: DomainMap<()>,
-    /// Domains whose names match only wildcards of a domain that is at least as long.
+    /// Domains whose names match a wildcard only if its domain is at least as long.
     stub_domains: DomainMap<()>,
 }
 
@@ -118,14 +118,14 @@ impl OwnNames {
             .map(|(domain, own)| (domain, own.target()))
     }
 
-    /// All own names without wildcards in wire format, in any order. Each has its direct target, which may be another
-    /// alias.
+    /// All own names except wildcards, in wire format and in any order. Each has its direct target,
+    /// which may be another alias.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], OwnTarget<'_>)> {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
 
-    /// Whether a name (wire format, lower case) is one of [`iter`](Self::iter): not one that a
-    /// wildcard matches, nor a port below an alias.
+    /// Whether a name (wire format, lower case) is one of [`iter`](Self::iter). A name that only a
+    /// wildcard matches is not, and neither is a port below an alias.
     pub(crate) fn lists(&self, name: &[u8]) -> bool {
         self.names.contains_key(name)
     }

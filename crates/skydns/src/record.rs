@@ -14,8 +14,8 @@ pub const PRIORITY: u16 = 10;
 /// Default weight of a record. The weights of one answer are scaled to a sum of 100.
 pub const WEIGHT: u16 = 10;
 
-/// One entry of the tree, created for each visit, which borrows the stored data. SkyDNS calls this
-/// a Service; here Service is the Kubernetes kind.
+/// One entry of the tree. It is created for each visit, and borrows the stored data. SkyDNS calls
+/// it a Service; here, Service is the Kubernetes kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
     /// Target of the record.

@@ -16,7 +16,7 @@ const REFRESH: u32 = 60;
 /// RETRY: seconds until a secondary repeats a failed query.
 const RETRY: u32 = 15;
 /// EXPIRE: seconds without contact after which a secondary drops the zone. [`ZoneSerials::mark`] is
-/// added.
+/// added to this value.
 const EXPIRE: u32 = 604_800;
 
 /// The serials of all zones. The engine reads them for each SOA record.
@@ -26,9 +26,9 @@ pub struct ZoneSerials {
     start: u32,
     /// The serial of each zone that has a version.
     zones: ArcSwap<Vec<(Name, u32)>>,
-    /// Random number of this process, which is added to EXPIRE. An IXFR query returns EXPIRE in its
-    /// SOA record. The number shows whether this process made the client's version: two replicas
-    /// may have different records with the same serial.
+    /// Random number of this process, which is added to EXPIRE. A secondary sends EXPIRE back in
+    /// the SOA record of an IXFR query. The number then shows whether this process made the
+    /// client's version, because two replicas may have different records with the same serial.
     mark: u32,
 }
 
@@ -53,8 +53,8 @@ impl ZoneSerials {
         known.map_or(self.start, |(_, serial)| *serial)
     }
 
-    /// Whether the time `now` is later than all serials. A version made at `now` then has a serial
-    /// that is not ahead of the clock.
+    /// Whether the time `now` is later than all serials. If so, a version made at `now` has a
+    /// serial that is not ahead of the clock.
     pub(crate) fn are_before(&self, now: u64) -> bool {
         let now = low_bits(now);
         let zones = self.zones.load();
@@ -77,7 +77,7 @@ impl ZoneSerials {
         next.max(1)
     }
 
-    /// Puts the serial of a zone in force.
+    /// Sets the current serial of a zone.
     pub(crate) fn set_serial(&self, zone: &Name, serial: u32) {
         let zones = self.zones.load();
         let others = zones.iter().filter(|(name, _)| name != zone).cloned();

@@ -112,9 +112,9 @@ impl<B: Backend> DnsServer<B> {
         Arc::clone(self.resolver.top())
     }
 
-    /// Answers queries until `stop` is cancelled. The shutdown then takes about four seconds at
-    /// most. During the shutdown, waiting and new queries are still answered. At its end
-    /// connections are closed, even if the client has not read all answers.
+    /// Answers queries until `stop` is cancelled. The shutdown then takes at most about four
+    /// seconds, during which waiting and new queries are still answered. At its end, connections
+    /// are closed even if the client has not read all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let Self {
             sockets,

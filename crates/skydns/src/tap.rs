@@ -27,7 +27,7 @@ const MAX_WATCHES: usize = 8;
 const MAX_QUEUED: usize = 4096;
 /// Maximum size of the names and messages in a queue, in octets.
 const MAX_QUEUED_OCTETS: usize = 2 << 20;
-/// Interval at which a reader looks for new records. To wake the reader for each record would cost
+/// Interval at which a reader looks for new records. If each record woke the reader, it would cost
 /// the answering thread a system call.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -49,7 +49,7 @@ pub struct AnsweredQuery<'a> {
 }
 
 impl AnsweredQuery<'_> {
-    /// What the ranking of clients and names needs.
+    /// The properties of the answer that the ranking of clients and names needs.
     pub(crate) fn sample(&self) -> SampledAnswer<'_> {
         SampledAnswer {
             client: self.client.ip(),
@@ -174,8 +174,8 @@ impl RecordRate {
         counted.is_ok()
     }
 
-    /// The value of `taken` after another record in the second that `empty` stands for; `None` at
-    /// the limit.
+    /// The value of `taken` after another record; `None` at the limit. `empty` is the value for the
+    /// current second without any record.
     fn count_record(&self, taken: u64, empty: u64) -> Option<u64> {
         let is_same_second = taken & !u64::from(u32::MAX) == empty;
         let taken = if is_same_second { taken } else { empty };
@@ -365,7 +365,7 @@ impl QueryTap {
             left_out: AtomicU64::new(0),
         });
 
-        // Two readers may open a watch at once, so the number is checked under the lock.
+        // Two readers may open a watch at the same time, so the number is checked under the lock.
         self.change_sinks(|sinks| {
             if sinks.len() >= MAX_WATCHES {
                 return Err(TooManyWatches);

@@ -36,8 +36,8 @@ const TURN_LENGTH: Duration = Duration::from_micros(200);
 /// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, suggests a few
 /// seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Replaces [`IDLE_TIMEOUT`] for connections that are accepted while more than half of all connections are
-/// in use.
+/// Replaces [`IDLE_TIMEOUT`] for a connection that is accepted while more than half of
+/// [`MAX_CONNECTIONS`] are open.
 const BUSY_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout for receiving a query, and for sending an answer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
@@ -52,7 +52,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// shorter. With messages of 64 KiB, the maximum number of connections would exceed the memory of a
 /// small pod.
 const MAX_QUERY: usize = 4096;
-/// Number of octets read at once, and number of octets of answers above which answers are sent.
+/// Number of octets that are read at once. Answers are sent when they have more than this number of
+/// octets.
 const READ_SIZE: usize = 2048;
 
 /// The TCP listener and the resolver that it serves.
@@ -236,7 +237,7 @@ impl<B: Backend> ClientConnection<B> {
                 AnswerAttempt::Waits(waiting) => self.spawn_waiting(waiting, in_flight),
             }
 
-            // One write sends many answers, but the buffer must not grow with the number of
+            // Many answers share one write, but the buffer must not grow with the number of
             // queries.
             if answers.len() > READ_SIZE {
                 self.send_octets(&answers).await?;
@@ -300,7 +301,7 @@ impl<B: Backend> ClientConnection<B> {
             first.get_or_insert(message);
         }
 
-        // A zone may be large: the tap copies only the first message.
+        // A zone may be large, so the tap copies only the first message.
         let response = first.unwrap_or_default();
         self.resolver.record_answer(&AnsweredQuery {
             client: self.client,
@@ -325,8 +326,8 @@ impl<B: Backend> ClientConnection<B> {
                 return resolver.resolve_waiting(waiting, client, place).await;
             }
             if is_expensive {
-                // The error response is delayed: after an immediate response the client would retry
-                // at once.
+                // The error response is delayed, because after an immediate response the client
+                // would retry at once.
                 tokio::time::sleep(BUDGET).await;
             }
             resolver.servfail_not_admitted(waiting, client)

@@ -1,11 +1,11 @@
 //! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are
 //! signed by TSIG (RFC 8945).
 //!
-//! One enumeration is the base of everything: [`names`] has the owner names of a zone, and
-//! [`content`] the records of each, which are the engine's own answers. AXFR writes the
-//! enumeration. The difference of two enumerations ([`difference`]) makes a version of the zone if
-//! it is not empty, and IXFR writes the differences since the client's version. A property test
-//! compares transfers with answers. docs/transfer.md lists the names that cannot be enumerated.
+//! Everything is based on one enumeration: [`names`] has the owner names of a zone, and [`content`]
+//! has the records of each name, which are the engine's own answers. AXFR writes the enumeration.
+//! If two enumerations differ ([`difference`]), there is a new version of the zone. IXFR writes the
+//! differences since the client's version. A property test compares transfers with answers.
+//! docs/transfer.md lists the names that cannot be enumerated.
 //!
 //! Zone transfers are off unless there are peers.
 
@@ -110,7 +110,7 @@ impl<V: View> ZoneTransfers<V> {
     /// [`follow_changes`](Self::follow_changes) does.
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();
-        // The versions of zones that are gone would keep their views in memory.
+        // The versions of zones that no longer exist would keep their views in memory.
         self.history.lock().retain_zones(&zones);
         let (loaded, loading): (Vec<Name>, Vec<Name>) =
             zones.into_iter().partition(|zone| is_loaded(&**view, zone));
@@ -127,7 +127,7 @@ impl<V: View> ZoneTransfers<V> {
         is_new
     }
 
-    /// Makes a version of one zone if its records have changed. Returns whether they have.
+    /// Makes a version of one zone if its records have changed. Returns whether they have changed.
     fn update_version(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
         let change = match self.current_version(zone) {
             Some(last) => ZoneChange::between(&*last.view, &**view, zone),
@@ -148,7 +148,7 @@ impl<V: View> ZoneTransfers<V> {
             .lock()
             .push_version(zone, version, difference, Instant::now());
 
-        // A secondary that learns of the serial must get this version.
+        // The serial is set last, because a secondary that sees it must get this version.
         self.serials.set_serial(zone, serial);
         self.metrics.set_serial(zone, serial);
         true
@@ -185,7 +185,7 @@ impl<V: View> ZoneTransfers<V> {
                 }
             }
 
-            // A serial is a time in seconds: a second version waits for the next one.
+            // A serial is a time in seconds, so another version has to wait for the next second.
             if !self.serials.are_before(serial::now()) {
                 tokio::time::sleep(serial::to_next_second()).await;
             }
@@ -230,7 +230,7 @@ impl<V: View> ZoneTransfers<V> {
             .is_none_or(|loading| loading.contains(zone))
     }
 
-    /// Answers a transfer query over UDP with only the SOA record. From the serial the client knows
+    /// Answers a transfer query over UDP with only the SOA record. The serial shows the client
     /// whether to retry over TCP (RFC 1995, section 2).
     pub(crate) fn answer_over_udp(
         &self,
@@ -270,7 +270,8 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
 
-    // Without a cluster, the domain of the zone stands in only for own names.
+    // Without a cluster, the domain of the zone is only used for own names, so it is not
+    // transferred.
     let cluster = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .filter(|domain| view.cluster_domain_of(domain.wire()).is_some());

@@ -95,7 +95,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return status;
         }
 
-        // All addresses are written or none: a client would take a part for all of them.
+        // Either all addresses are written or none, because a client would take a part of them for
+        // all.
         let mark = self.message.mark();
         let owner = NameForm::At(target);
         for address in self.name_server_addresses() {
@@ -142,13 +143,13 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             self.zone_soa(negative_ttl)
         };
 
-        // The SOA is left out if it does not fit: the answer is complete without it.
+        // If the SOA does not fit, it is left out, because the answer is complete without it.
         let _ = soa.write(Section::Authority, &mut self.message);
     }
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. A zone without transfers has no secondaries; its
-/// serial is the current hour, which never decreases.
+/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers, the zone has no secondaries,
+/// and its serial is the current hour, which never decreases.
 pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32; 4] {
     if let Some(serials) = serials {
         return serials.current_soa_numbers(domain);

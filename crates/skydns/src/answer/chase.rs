@@ -1,8 +1,8 @@
 //! Follows aliases (ExternalName, federated names, own-name aliases) to their addresses.
 //!
-//! A chain of CNAMEs is written whole, with the addresses at its end, or not at all: a client that
-//! follows the chain does not use the other addresses of its first name. A chain without addresses
-//! is written only if it is all that the name has.
+//! A chain of CNAMEs is written only as a whole, with the addresses at its end, because a client
+//! that follows the chain does not use the other addresses of the first name. A chain without
+//! addresses is written only if the name has nothing else.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -50,7 +50,7 @@ struct AliasSet<'n> {
     /// The name; `None` for the query name.
     owner: Option<&'n Name>,
     targets: SmallVec<[Alias; 1]>,
-    /// Whether the name has addresses besides its aliases, of any family.
+    /// Whether the name has addresses of any family, in addition to its aliases.
     beside_addresses: bool,
 }
 
@@ -113,8 +113,8 @@ impl AliasWalk<'_> {
 }
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
-    /// Writes the aliases of the query name and their addresses. `beside_addresses` tells whether
-    /// the name has other addresses, of any family.
+    /// Writes the aliases of the query name and their addresses. `beside_addresses` is true if the
+    /// name also has addresses of any family.
     pub(super) fn write_aliases(
         &mut self,
         aliases: RandomSample<Alias, 1>,
@@ -126,7 +126,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return AnswerStatus::Empty;
         }
         self.truncated |= chosen.is_cut;
-        // A transfer holds only the zone's own records, not those of other names.
+        // A transfer contains only the zone's own records, not the records of an alias's target.
         if self.context.zone_data {
             return self.write_alias_alone(&chosen.items);
         }
@@ -161,7 +161,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Writes one CNAME without following it. Of several aliases the choice is always the same.
+    /// Writes one CNAME without following it. If there are several aliases, the choice is always
+    /// the same.
     fn write_alias_alone(&mut self, aliases: &[Alias]) -> AnswerStatus {
         // A random choice would look like a change of the zone in an incremental transfer.
         let first = aliases
@@ -214,7 +215,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 None => self.follow_alias(walk, cname, &alias)?,
             };
 
-            // A client that follows an alias without addresses ignores the addresses of the others.
+            // A client that follows an alias without addresses would ignore the addresses of the
+            // other aliases.
             if result != ChaseResult::Addresses {
                 self.roll_back(walk, &mark);
             }
@@ -279,13 +281,13 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         name: &Name,
     ) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
-        // Another alias led here: the records are in the message already.
+        // If another alias has led to this name, its records are already in the message.
         if !walk.done.insert(lower.clone()) {
             return Ok(ChaseResult::Addresses);
         }
 
         walk.chain.push(lower.clone());
-        // Own names override all domains, here too.
+        // Own names override all domains, as they do for a query name.
         let result = if let Some(target) = self.view.zone().own(lower.wire()) {
             self.follow_own_name(walk, name, &target)
         } else if let Some(authority) = Authority::of(self.view, lower.wire()) {
@@ -365,7 +367,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let aliases = content.aliases.into_shuffled();
         let is_cut = addresses.is_cut || aliases.is_cut;
         if is_cut && walk.section == Section::Additional {
-            // The section is left out: a client would take a part of the addresses for all of them.
+            // The section is left out, because a client would take a part of the addresses for all.
             return Err(MessageFull);
         }
         self.truncated |= is_cut;
@@ -430,7 +432,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 Ok(ChaseResult::Failed)
             }
             Some(ExternalAnswer::Records(records)) => self.write_external_records(walk, records),
-            // The section is left out: a client would take a part of the addresses for all of them.
+            // The section is left out, because a client would take a part of the addresses for all.
             Some(ExternalAnswer::Truncated(_)) if walk.section == Section::Additional => {
                 Err(MessageFull)
             }

@@ -94,7 +94,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         families: AddressFamilies,
     ) -> NameContent {
         let zone = self.view.zone();
-        // The addresses lower `ttl` to their lowest one.
+        // Each address lowers `ttl` to its own TTL, if that is lower.
         let mut content = NameContent {
             lookup: Lookup::Missing,
             ttl: of.max_ttl(zone),
@@ -111,7 +111,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                     ttl,
                     external: !entry.synthesized && !of.is_skydns(),
                 }),
-                // The entry of an SRV name has no address of its own; its target has.
+                // The entry of an SRV name has no address of its own, but its target has addresses.
                 Host::Base | Host::Member => {
                     self.add_addresses_of_target(&mut content, of, &entry, families);
                 }
@@ -137,7 +137,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         families: AddressFamilies,
     ) {
         let zone = self.view.zone();
-        // More addresses do not fit over UDP: the client must retry over TCP.
+        // Further addresses would not fit over UDP, so the client has to retry over TCP anyway.
         let has_enough = content.addresses.is_cut() && self.query.transport == Transport::Udp;
         if has_enough || zone.strict || self.is_exhausted() {
             return;

@@ -1,5 +1,5 @@
-//! A random choice of items for an answer without room for all. All distinct items have the same
-//! chance.
+//! A random choice of items for an answer that has no room for all of them. All distinct items have
+//! the same chance.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -16,7 +16,8 @@ pub(super) struct SampleItems<T, const N: usize> {
 /// At most `room` distinct items. The first `N` are stored without allocation.
 ///
 /// If there are more items, those with the lowest hashes are kept; the hash has a random seed.
-/// Equal items have equal hashes and count once, and dropped items need not be stored.
+/// Equal items have equal hashes, so repeated items do not change the chances, and dropped items
+/// need not be stored.
 pub(super) struct RandomSample<T, const N: usize> {
     room: usize,
     /// At most twice `room` items, which may be repeated.
@@ -37,14 +38,16 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 
     pub(super) fn add(&mut self, item: T) {
-        // The kept items fill the room: an item with a higher hash is not among the lowest.
+        // The kept items already fill the room, so an item with a higher hash is not one of the
+        // lowest.
         if let (Some(hasher), Some(highest)) = (&self.hasher, self.highest)
             && hasher.hash_one(&item) > highest
         {
             return;
         }
 
-        // Sorting only at twice the room spreads its cost over as many items as fit.
+        // The items are sorted only at twice the room, so that `room` items share the cost of
+        // sorting.
         if self.items.len() >= 2 * self.room {
             self.drop_excess();
         }
@@ -79,8 +82,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         if self.items.len() > self.room {
             self.drop_excess();
         }
-        // The items are shuffled before repeated ones are dropped, so that it is random which of
-        // them stays.
+        // The items are shuffled before repeated items are dropped, so that it is random which of
+        // the equal items stays.
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }
@@ -102,8 +105,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 }
 
-/// Drops repeated items; the order stays random. A few items are compared with each other, many are
-/// sorted by a random hash.
+/// Drops repeated items; the order stays random. A few items are compared with each other. Many
+/// items are sorted by a random hash.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {

@@ -143,8 +143,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let lookup = self.visit_entries(self.authority, path, false, &mut |entry| {
             let is_possible = TargetName::of_entry(&entry).is_possible(domain);
             if is_possible && target_type.includes(&entry) {
-                // The sum includes entries that are dropped later: a weight is a share of all
-                // entries.
+                // The sum includes entries that are dropped later, because a weight is a share of
+                // all entries.
                 weights.add(&entry);
                 entries.add(TargetEntry { entry, target_type });
             }
@@ -179,8 +179,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             self.lower_answer_ttls();
         }
 
-        // The additional section is left out if it does not fit: a client would take a part of the
-        // addresses for all of them.
+        // If the additional section does not fit, it is left out, because a client would take a
+        // part of the addresses for all.
         let mark = self.message.mark();
         if !self.context.zone_data && self.write_additional(&chosen.items, &offsets).is_err() {
             self.message.rewind(mark);
@@ -321,7 +321,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         address: IpAddr,
         ttl: u32,
     ) -> Result<(), MessageFull> {
-        // A pointer is shorter than the name, if one can reach it.
+        // A pointer is shorter than the name, but can only reach a near offset.
         if owner.offset != 0 {
             let name = NameForm::At(owner.offset);
             return self

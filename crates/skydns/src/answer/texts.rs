@@ -69,7 +69,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 self.write_text_record(form, text, *ttl)?;
             }
 
-            // A transfer holds the zone's own records: it follows no alias.
+            // A transfer contains only the zone's own records, so it follows no alias.
             let is_end = !chosen.items.is_empty() || self.context.zone_data;
             let Some(alias) = found.alias.filter(|_| !is_end) else {
                 return Ok(!chosen.items.is_empty());

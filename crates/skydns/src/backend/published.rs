@@ -1,5 +1,5 @@
-//! A place for the current view, for a [`Backend`] whose views are published whole: one writer
-//! replaces the view, and readers load it without a lock.
+//! The current view of a [`Backend`] whose views are replaced as a whole: one writer replaces the
+//! view, and readers load it without a lock.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The names that the resolver of a pod would look up one after the other, and that this server looks
-//! up in its place; see [`crate::search`].
+//! The names that a pod's resolver would look up one after the other, and that this server looks up
+//! instead of the resolver; see [`crate::search`].
 
 use smallvec::SmallVec;
 use wire::name::{MAX_NAME, Name, is_within, labels};
@@ -46,7 +46,7 @@ impl Zone {
             .search
             .as_deref()
             .filter(|search| search.is_autopath())?;
-        // The copy is on the stack, because every query of a pod comes here.
+        // The copy is on the stack, because this function is called for every query of a pod.
         let mut lower = SmallVec::<[u8; MAX_NAME]>::from_slice(name);
         lower.make_ascii_lowercase();
         let domain = self.domain_of(&lower)?;
@@ -59,7 +59,8 @@ impl Zone {
         first.extend_from_slice(SVC);
         first.extend_from_slice(domain.wire());
 
-        // A pod begins its list with its namespace: any other name is not the start of a list.
+        // The search list of a pod begins with its namespace, so any other name is not the start of
+        // a list.
         if !is_within(&lower, &first) || lower.len() == first.len() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The table of further zones, which have records of their own besides the cluster's zone.
+//! The table of further zones: zones with records of our own, in addition to the cluster's zone.
 //!
 //! Cluster domains, stub domains and further zones may hold the same name. The longest domain is
 //! responsible; see [`Authority`].
@@ -96,7 +96,8 @@ impl Zones {
     /// Adds `zone`, or replaces the zone with the same domain.
     #[must_use]
     pub fn with(&self, zone: FurtherZone) -> Self {
-        // Metrics know a zone by its number: a zone that is replaced keeps it.
+        // Metrics identify a zone by its number, so a zone that replaces another one gets the same
+        // number.
         let replaced = self.iter().find(|other| other.domain == zone.domain);
         let next = || u8::try_from(self.iter().count()).unwrap_or(u8::MAX);
         let number = replaced.map_or_else(next, |zone| zone.number);
@@ -147,8 +148,8 @@ impl<'v> Authority<'v> {
     /// The authority for a name (wire format, lower case); `None` if no zone of ours is
     /// responsible.
     ///
-    /// The longest domain wins, as in dnsmasq. Of equal domains, the cluster's comes first, then a
-    /// further zone's, then a stub domain's.
+    /// The longest domain wins, as in dnsmasq. If domains are equal, the cluster's domain takes
+    /// precedence, then a further zone, then a stub domain.
     pub fn of(view: &'v impl View, name: &[u8]) -> Option<Self> {
         let zone = view.zone();
         if !view.zones().is_empty()
@@ -228,8 +229,8 @@ impl<'v> Authority<'v> {
     /// Whether a nonexistent name of this zone (wire format, lower case) is forwarded. `zone` is
     /// the cluster's zone.
     ///
-    /// `--fallthrough` must have this zone or a name below it: a zone that is nested in another one
-    /// does not fall through with it.
+    /// `--fallthrough` must contain the domain of this zone or a domain below it. A zone above this
+    /// zone is not enough.
     pub(crate) fn falls_through(&self, zone: &Zone, name: &[u8]) -> bool {
         zone.fallthrough
             .iter()
@@ -241,7 +242,7 @@ impl<'v> Authority<'v> {
 /// in seconds.
 ///
 /// Only nonexistent names of our zones that fall through have a limit. Such a name may be created
-/// here at any time, and must not stay away for longer than after a negative answer of our own.
+/// here at any time. The upstream's negative answer must not hide it for longer than our own would.
 pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
     let zone = view.zone();
     if zone.fallthrough.is_empty() {

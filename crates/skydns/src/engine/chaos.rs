@@ -38,7 +38,7 @@ impl<V: View> Engine<'_, V> {
         answer
             .message
             .finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
-        // The texts are few and short: they fit any message.
+        // The texts are few and short, so they always fit.
         self.new_reply(System::Auth, rcode::NOERROR, false)
     }
 
@@ -53,7 +53,8 @@ impl<V: View> Engine<'_, V> {
                 vec![&self.identity.version]
             }
             ROUTES => self.view.zone().routes.iter().map(String::as_str).collect(),
-            // As SkyDNS answers: no name of the host, and the authors for the cluster domain, too.
+            // As in SkyDNS, the name of the host is not disclosed, and the cluster domain also
+            // returns the authors.
             b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => vec!["localhost"],
             b"\x07authors\x04bind\x00" => AUTHORS.to_vec(),
             name if self.is_cluster_domain(name) => AUTHORS.to_vec(),

@@ -37,7 +37,7 @@ impl<V: View> Engine<'_, V> {
         own: &OwnNames,
         out: &mut Vec<u8>,
     ) -> Option<NameProgress> {
-        // As the names override all domains, their addresses override the reverse tree.
+        // Just as own names override all domains, their addresses override the reverse tree.
         if let Some(names) = self.own_names_of_address(own) {
             return Some(NameProgress::Reply(self.answer_own_address(names, out)));
         }

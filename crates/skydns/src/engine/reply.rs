@@ -1,4 +1,4 @@
-//! Properties of an answer, for metrics and logs; answers without records.
+//! Properties of an answer, for metrics and logs. Also writes answers without records.
 
 use wire::{Query, QueryError, ResponseWriter, Section, Transport, flag, rcode};
 
@@ -48,11 +48,11 @@ pub struct Reply {
     pub truncated: bool,
     /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
     pub zone: Option<u8>,
-    /// The reason for an answer that is neither that of our records nor that of an upstream.
+    /// The reason for an answer that comes neither from our records nor from an upstream.
     pub reason: Option<AnswerReason>,
 }
 
-/// The reason for an answer that is neither that of our records nor that of an upstream.
+/// The reason for an answer that comes neither from our records nor from an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerReason {
     /// A rule of the configuration, for the name itself or for the target of its alias.
@@ -62,7 +62,7 @@ pub enum AnswerReason {
 }
 
 impl AnswerReason {
-    /// The word for it in copies of queries: for a rule, its key.
+    /// The word for the reason in copies of queries: for a rule, its key.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rule(key) => key.as_str(),
@@ -153,7 +153,7 @@ pub(crate) fn append_rule_answer(
     };
 
     let mut writer = ResponseWriter::new(query, out);
-    // The SOA is left out if it does not fit: the answer is complete without it.
+    // If the SOA does not fit, it is left out, because the answer is complete without it.
     let _ = soa.write(Section::Authority, &mut writer);
     writer.finish(copied | flag::RA, answer.rcode);
     let reason = AnswerReason::Rule(answer.key);
@@ -186,7 +186,7 @@ pub(crate) fn append_rate_refusal(zone: &Zone, query: &Query<'_>, out: &mut Vec<
     }
 }
 
-/// The reply, counted for the further zone that holds the name.
+/// The reply, with the number of the further zone that contains the name, for the metrics.
 pub(super) fn reply_of_zone(reply: Reply, authority: Authority<'_>) -> Reply {
     Reply {
         zone: authority.further.map(|further| further.number),

@@ -1,5 +1,5 @@
-//! Queries by type, protocol and RCODE. Types and RCODEs without a label of their own count as
-//! `other`, which bounds the number of series.
+//! Queries by type, protocol and RCODE. Types and RCODEs without a label of their own are counted
+//! as `other`, so the number of series is bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,4 @@
-//! A query on its way through the layers: who asks what, and the view that answers.
+//! A query on its way through the layers: the client, its question, and the view that answers.
 //!
 //! The message is parsed once, and the view is taken once. Both stay the same until the answer, so
 //! that no two parts of an answer can come from different records or settings.
@@ -35,8 +35,8 @@ pub enum AnswerAttempt<V> {
     Ignored,
 }
 
-/// A query whose answer takes longer, with all that the answer needs. It ends with an answer: see
-/// [`Resolver::resolve_waiting`](super::Resolver).
+/// A query whose answer takes longer, with everything that the answer needs. It always gets an
+/// answer: see [`Resolver::resolve_waiting`](super::Resolver).
 #[derive(Debug)]
 pub struct WaitingQuery<V> {
     pub(crate) query: OwnedQuery,

@@ -43,8 +43,8 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // For the alias, it makes no difference whether the target has no records, or a rule leaves
-        // none.
+        // For the alias, a target without records is the same as a target whose records a rule
+        // leaves out.
         let zone = view.zone();
         if let Some(rule) = zone.rule_answer(lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));
@@ -69,8 +69,8 @@ impl<B: Backend> Resolver<B> {
             ExternalAnswer::Failed => {
                 return Err(Cause::Reply(reply.upstream.clone(), reply.rcode));
             }
-            // This is as for the name itself: a client over UDP retries over TCP, a client over TCP
-            // cannot use a part.
+            // As for a query for the name itself, a client over UDP retries over TCP, but a client
+            // over TCP cannot use an incomplete answer.
             ExternalAnswer::Records(_) if reply.truncated && transport == Transport::Tcp => {
                 return Err(Cause::Upstream(
                     reply.upstream.clone(),
@@ -165,7 +165,7 @@ fn alias_target<'r>(records: &'r [ExternalRecord], name: &[u8]) -> Option<&'r [u
     Some(&alias.rdata)
 }
 
-/// Whether `names` have `name`, in any case.
+/// Whether `names` contain `name`, regardless of the case of letters.
 fn contains_name(names: &[Vec<u8>], name: &[u8]) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }

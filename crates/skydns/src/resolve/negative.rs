@@ -1,16 +1,16 @@
 //! Limits the negative TTL of an upstream's message.
 //!
 //! With fall-through, a query for a name that our zones do not have is forwarded. The name may be
-//! created here at any time, so the negative answer of the upstream must not be cached for longer than
-//! our own.
+//! created here at any time, so the upstream's negative answer must not be cached for longer than
+//! our own would be.
 
 use std::ops::Range;
 
 use wire::{Message, Record, Section, rtype};
 
-/// Lowers the TTLs that tell for how long `message` may be cached as a negative answer (RFC 2308,
-/// section 5) to at most `limit` seconds: those of the authority section, and, if the
-/// section is not signed, MINIMUM of its SOA record. Other messages, and those that are malformed, stay unchanged.
+/// Lowers the time for which `message` may be cached as a negative answer (RFC 2308, section 5) to
+/// at most `limit` seconds. This changes the TTLs of the authority section and, if the section is
+/// not signed, MINIMUM of its SOA record. Other messages and malformed messages stay unchanged.
 pub(super) fn limit_ttls(message: &mut [u8], limit: u32) {
     for field in negative_ttl_fields(message) {
         lower_seconds(message, field, limit);
@@ -24,7 +24,7 @@ fn negative_ttl_fields(message: &[u8]) -> Vec<Range<usize>> {
         return Vec::new();
     };
 
-    // Without an SOA record the message is no negative answer, or must not be cached as such.
+    // Without an SOA record, the message is not a negative answer, or must not be cached as one.
     let authority: Vec<Record<'_>> = message.section(Section::Authority).collect();
     let Some(soa) = authority.iter().find(|record| record.rtype == rtype::SOA) else {
         return Vec::new();
@@ -32,7 +32,7 @@ fn negative_ttl_fields(message: &[u8]) -> Vec<Range<usize>> {
 
     let mut fields: Vec<Range<usize>> = authority.iter().map(Record::ttl_range).collect();
 
-    // A signature covers MINIMUM, but not the TTL. The lower one of the two applies.
+    // A signature covers MINIMUM, but not the TTL. Of MINIMUM and the TTL, the lower value applies.
     let is_signed = authority.iter().any(|record| record.rtype == rtype::RRSIG);
     if !is_signed {
         fields.push(minimum_field(soa));

@@ -1,4 +1,4 @@
-//! Walks through search lists: each name of the list is looked up like a query of its own.
+//! Walks through search lists. Each name of a list is looked up like a separate query.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::metrics::Completion;
 use crate::search::SearchList;
 
 impl<B: Backend> Resolver<B> {
-    /// Walks a search list at once. If a lookup needs an upstream or much work, the error is the
-    /// list.
+    /// Walks a search list at once. If a lookup needs an upstream or much work, returns the list as
+    /// the error.
     pub(super) fn try_search(
         &self,
         ask: &Ask<'_, B::View>,
@@ -96,7 +96,7 @@ fn next_candidate<'q, V: View>(
 ) -> Option<Query<'q>> {
     *message = walk.next_question(ask.query)?;
 
-    // The walk writes no malformed message. If it did, the query would fail.
+    // The walk never writes a malformed message. If it did, the query would fail here.
     let Ok(mut candidate) = Query::parse(message, ask.query.transport) else {
         walk.fail();
         return None;

@@ -2,8 +2,8 @@
 //! responses.
 //!
 //! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
-//! ended. A walk for another type may end at another name, and caches would apply its CNAME to
-//! addresses too.
+//! ended. A walk for another type may end at a different name, and caches would use that CNAME for
+//! addresses, too.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
 //! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
@@ -34,8 +34,8 @@ pub struct SearchWalk {
     asks_other_family: bool,
     /// Owner name of the SOA record in a negative answer of the walk.
     soa_owner: Name,
-    /// The NXDOMAIN response for the query name, if that is the first name. This response is the
-    /// answer if no name exists.
+    /// The NXDOMAIN response for the query name, if the query name is the first name of the list.
+    /// It is the answer if no name exists.
     first_response: Option<CandidateResponse>,
     /// Lowest TTL of the negative responses so far, in seconds.
     negative_ttl: u32,
@@ -69,7 +69,7 @@ struct CandidateResponse {
     reason: Option<AnswerReason>,
 }
 
-/// The records that an answer has from the walk.
+/// The records that the walk has put into an answer.
 struct WalkRecords {
     /// The part of the server that gave the records.
     system: System,
@@ -170,7 +170,7 @@ impl SearchWalk {
                 if self.list.starts_with_query_name && self.at == 0 {
                     self.first_response = Some(CandidateResponse::new(message, system, reason));
                 }
-                // Without the name there is no other type to look up.
+                // The name does not exist, so there is no other type to look up.
                 self.advance_name();
             }
             rcode::NOERROR if has_records && self.asks_other_family => self.end_by_other_family(),
@@ -191,8 +191,8 @@ impl SearchWalk {
         self.end = WalkEnd::Failed;
     }
 
-    /// Continues with the other address type of a name that exists, or with the next name. The
-    /// other type of the last name would change nothing.
+    /// Continues with the other address type of a name that exists, or with the next name. For the
+    /// last name, the other type would make no difference.
     fn advance_type_or_name(&mut self) {
         let is_last = self.at + 1 == self.list.names.len();
         if self.other_family.is_some() && !is_last {
@@ -259,7 +259,7 @@ impl SearchWalk {
         match &self.end {
             WalkEnd::Empty(at, response) | WalkEnd::Found(at, response) => {
                 if let Some(name) = self.list.names.get(*at) {
-                    // The alias holds while the names before this one are missing.
+                    // The alias is valid only while the names before this name do not exist.
                     let ttl = self.negative_ttl.min(self.alias_ttl);
                     records.system = response.system;
                     records.reason = response.reason;
@@ -273,7 +273,8 @@ impl SearchWalk {
                     ttl: self.negative_ttl,
                     minimum: self.negative_ttl,
                 };
-                // The SOA is left out if it does not fit: the answer is complete without it.
+                // If the SOA does not fit, it is left out, because the answer is complete without
+                // it.
                 let _ = soa.write(Section::Authority, writer);
             }
             WalkEnd::Failed => {}
@@ -388,8 +389,8 @@ struct RecordCopier<'w, 'q, 'b> {
 }
 
 impl RecordCopier<'_, '_, '_> {
-    /// Copies the answer section of the response for `name`. The error is an answer without room
-    /// for all records.
+    /// Copies the answer section of the response for `name`. Returns an error if the answer has no
+    /// room for all records.
     fn copy_answer(
         &mut self,
         message: &Message<'_>,
@@ -402,7 +403,7 @@ impl RecordCopier<'_, '_, '_> {
 
         match query.qtype {
             rtype::CNAME if is_query_name => {
-                // The lookup was for addresses. The client wants only the alias.
+                // The lookup was for addresses, but the client asked only for the alias.
                 match answer.find(|record| record.rtype == rtype::CNAME) {
                     Some(alias) => self.copy_record(&alias, Section::Answer),
                     None => Ok(()),
@@ -491,8 +492,8 @@ impl RecordCopier<'_, '_, '_> {
         }
     }
 
-    /// Copies all additional records or none: a client would take a part of the addresses for all
-    /// of them.
+    /// Copies either all additional records or none, because a client would take a part of the
+    /// addresses for all.
     fn copy_additional(&mut self, message: &Message<'_>) {
         let mark = self.writer.mark();
         let mut records = message

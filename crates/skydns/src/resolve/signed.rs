@@ -46,7 +46,8 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Verifies the signature of a query, and attempts to answer the query. The answer to a signed
-    /// query is signed: a secondary signs all its queries, for example for the SOA.
+    /// query is signed. This concerns not only transfers, because a secondary signs all its
+    /// queries, for example for the SOA.
     pub(super) fn attempt_signed(
         &self,
         transfers: &ZoneTransfers<B::View>,
@@ -88,8 +89,8 @@ fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
     }
 }
 
-/// Signs the response that begins at `start` of `out`. The reply tells whether the response was
-/// truncated for the signature.
+/// Signs the response that begins at `start` of `out`. The returned reply says whether the response
+/// was truncated to make room for the signature.
 pub(super) fn sign_reply(
     signer: ResponseSigner,
     start: usize,

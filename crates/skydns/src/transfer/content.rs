@@ -1,10 +1,10 @@
 //! The records of a zone for transfers: for each owner name, the engine's own answers without the
 //! records of other names.
 //!
-//! Data from upstreams are not zone data: a CNAME or SRV record is transferred with its target, and
-//! the addresses of an external target are not. A name inside another zone, or inside a stub
-//! domain, is not part of the zone. The highest such name has an NS record instead (a zone cut), so
-//! that a secondary does not deny the names below.
+//! Data from upstreams are not zone data: a CNAME or SRV record is transferred, but not the
+//! addresses of an external target. A name inside another zone, or inside a stub domain, is not
+//! part of the zone. The highest such name has an NS record instead (a zone cut), so that a
+//! secondary does not answer NXDOMAIN for the names below it.
 
 use super::transferable_authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
@@ -19,7 +19,7 @@ use wire::{Header, Message, Name, Query, Question, RecordBody, Section, Transpor
 
 /// Types of the records that a name may have besides CNAME.
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
-/// The same types, without those of addresses.
+/// The same types, without the address types.
 const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.
@@ -150,7 +150,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
         records.append(&mut own);
     }
 
-    /// Adds the records of the zone's name server. If the zone has no address of it, the addresses
+    /// Adds the records of the zone's name server. If the zone has no address for it, the addresses
     /// are those of the DNS Service.
     fn append_name_server(&mut self, records: &mut Vec<ZoneRecord>) {
         let name = [NAME_SERVER, self.domain.wire()].concat();
@@ -192,7 +192,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             self.append_answers(&name, rtype, owner, &mut own);
         }
 
-        // An alias without addresses excludes the other types, unless it is a port.
+        // An alias without addresses excludes the other types, unless the name is a port.
         let is_alias = !own.is_empty() && own.iter().all(ZoneRecord::is_alias);
         if !is_alias || is_port(owner) {
             for rtype in OTHER_TYPES {
@@ -206,15 +206,16 @@ impl<'v, V: View> ZoneContent<'v, V> {
         records.append(&mut own);
     }
 
-    /// Whether a name (wire format, lower case) is in the zone, and not in a zone or stub domain
-    /// below.
+    /// Whether a name (wire format, lower case) is in the zone, and not in another zone or a stub
+    /// domain below it.
     fn holds_name(&self, name: &[u8]) -> bool {
         Authority::of(self.view, name).is_some_and(|holder| holder.domain == self.domain)
     }
 
-    /// Whether a name (wire format, lower case) is a port below an alias whose target is outside our
-    /// zones. The engine answers every such name with a CNAME, and a zone cannot list them all. The
-    /// zone lists none of them: the records that the alias overrides must not decide which ones.
+    /// Whether a name (wire format, lower case) is a port below an alias whose target is outside
+    /// our zones. The engine answers every such name with a CNAME, and a zone cannot list them all.
+    /// So the zone lists none of them. Otherwise, the list would depend on the records that the
+    /// alias overrides.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let Some(own_names) = self.view.zone().own_names.as_deref() else {
             return false;
@@ -265,7 +266,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
         let EngineOutcome::Reply(reply) = outcome else {
             return;
         };
-        // A truncated answer has a random part of the RRset, which would differ each time.
+        // A truncated answer has a random part of the RRset, which would be different each time.
         if reply.truncated {
             return;
         }
@@ -306,7 +307,7 @@ fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
 
 /// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
 /// CNAMEs (RFC 1034, section 3.6.2). The engine answers both, because a client of kube-dns expects
-/// both. Addresses, and the SRV records of a port, are what clients look for.
+/// both. Records that clients look for are kept: addresses, and the SRV records of a port.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
     let has_addresses = records.iter().any(ZoneRecord::is_address);
     let is_service_port = is_port(owner) && records.iter().any(ZoneRecord::is_service);

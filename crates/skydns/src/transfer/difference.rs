@@ -16,7 +16,8 @@ pub(super) enum ZoneChange {
     Nothing,
     /// The zone has other records.
     Records(ZoneDifference),
-    /// The zone has other records, more than are kept, or another SOA.
+    /// The zone has other records, and the difference is too large to be kept, or the SOA has
+    /// changed.
     Whole,
 }
 

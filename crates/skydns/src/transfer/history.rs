@@ -16,7 +16,7 @@ const MAX_STEPS: usize = 64;
 /// Time for which a step is kept.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// A version of one zone. The view is one that has the records of the version.
+/// A version of one zone. Its view has the records of this version.
 pub(super) struct ZoneVersion<V> {
     pub(super) serial: u32,
     pub(super) view: Arc<V>,
@@ -83,7 +83,7 @@ impl<V> TransferHistory<V> {
         self.zones.get(zone).map(|zone| &zone.current)
     }
 
-    /// The steps from one version of a zone to another; `None` if they are not kept.
+    /// The steps from one version of a zone to another; `None` if the steps are no longer kept.
     pub(super) fn steps_between(
         &self,
         zone: &Name,
@@ -129,7 +129,8 @@ impl<V> TransferHistory<V> {
                 };
                 known.steps.push_back((Arc::new(step), now));
             }
-            // No step leads past this version.
+            // Without a difference, no step may lead to this version, so the earlier steps are of
+            // no use.
             None => known.clear_steps(),
         }
 
@@ -137,8 +138,8 @@ impl<V> TransferHistory<V> {
         known.drop_steps(now);
     }
 
-    /// Replaces the view of a zone whose records are the same in `view`. The last view would keep
-    /// the replaced records of other zones in memory.
+    /// Replaces the view of a zone whose records are the same in `view`. The previous view would
+    /// keep replaced records of other zones in memory.
     pub(super) fn replace_view(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
             known.current = ZoneVersion::new(known.current.serial, Arc::clone(view));

@@ -55,7 +55,7 @@ impl TsigAlgorithm {
     fn find(name: &str) -> Option<Self> {
         let lower = name.trim_end_matches('.').to_ascii_lowercase();
         Self::ALL.into_iter().find(|known| {
-            // The name has one label, between its length and the root.
+            // The name has one label, which is between its length octet and the root.
             let label = known.wire().get(1..).and_then(<[u8]>::split_last);
             label.is_some_and(|(_, label)| label == lower.as_bytes())
         })

@@ -72,8 +72,8 @@ impl OwnerNames {
         self.spans.iter().map(|span| name_at(&self.octets, *span))
     }
 
-    /// Adds the names of zone `domain`. With `unlike`, stored names whose records are the same
-    /// there may be left out. Own names and cuts are few, and are always added.
+    /// Adds the names of zone `domain`. If `unlike` is given, stored names whose records are the
+    /// same in `unlike` may be left out. Own names and cuts are few, and are always added.
     fn add_zone<V: View>(&mut self, view: &V, domain: &Name, unlike: Option<&dyn Records>) {
         let Some(authority) = transferable_authority(view, domain) else {
             return;
@@ -84,7 +84,7 @@ impl OwnerNames {
         }
         self.add_own_names(view, domain);
 
-        // With the very same records in both views, no stored name can differ.
+        // If both views share the same store, no stored name can differ.
         let is_unchanged = unlike.is_some_and(|other| std::ptr::addr_eq(other, authority.records));
         if !is_unchanged {
             self.add_stored_names(authority, unlike);
@@ -115,7 +115,7 @@ impl OwnerNames {
 
         let mut aliases = AliasesByTarget::default();
         for (name, _) in own_names.iter() {
-            // A name that another zone holds is not in this zone.
+            // A name that belongs to another zone is not in this zone.
             let holder = Authority::of(view, name).filter(|holder| holder.domain == domain);
             let Some(holder) = holder else {
                 continue;
@@ -212,7 +212,8 @@ struct NameSettings<'v> {
     zone_ttl: Option<u32>,
     skydns: bool,
     search: Option<&'v Search>,
-    /// The own names by their place in memory, because they never change in place.
+    /// The address of the own names in memory. It identifies them, because they are never modified
+    /// in place.
     own_names: Option<*const OwnNames>,
     cluster_domains: Vec<&'v Name>,
     stub_domains: Vec<&'v Name>,

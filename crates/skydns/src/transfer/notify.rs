@@ -32,8 +32,7 @@ pub struct ZoneNotifier<V> {
     notices: PendingNotices,
     /// Opened for the first notification, and again after an error.
     socket: Option<UdpSocket>,
-    /// Whether the log says that a notification was not acknowledged, and no response has come
-    /// since.
+    /// Whether a missing acknowledgement has been logged, and no response has arrived since then.
     is_silent: bool,
 }
 
@@ -110,14 +109,14 @@ impl<V: View> ZoneNotifier<V> {
         Ok(self.socket.insert(socket))
     }
 
-    /// Gives the socket up after an error of sending or receiving. The next notification opens
-    /// another one.
+    /// Closes the socket after an error of sending or receiving. The next notification opens
+    /// another socket.
     fn close_socket(&mut self, error: &io::Error) {
         tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
         self.socket = None;
     }
 
-    /// Counts a notification without a response. The log says it once, until a response comes.
+    /// Counts a notification without a response. Only the first is logged until a response arrives.
     fn report_unanswered(&mut self, zone: &Name) {
         self.transfers
             .metrics

@@ -29,7 +29,8 @@ pub(super) struct TransferRequest {
     pub(super) since: Option<ClientVersion>,
     /// Header and question, which begin every message of the response.
     head: Vec<u8>,
-    /// The DO flag of the query; `None` without EDNS, and then the response has none either.
+    /// The DO flag of the query; `None` if the query has no EDNS. The response then has no EDNS
+    /// either.
     dnssec_ok: Option<bool>,
     /// Signs each message of the response; `None` for a query without a signature.
     session: Option<TsigSession>,
@@ -76,7 +77,7 @@ impl<V: View> ZoneTransfers<V> {
             return Some(Err(TransferRejection::new(&query, rcode::FORMERR, session)));
         }
 
-        // A zone that is still loading will be served soon: the secondary may retry.
+        // A zone that is still loading will be served soon, so the secondary may retry.
         let Some(version) = self.current_version(&zone) else {
             let rcode = if self.is_loading(&zone) {
                 rcode::SERVFAIL
@@ -112,7 +113,7 @@ impl<V: View> ZoneTransfers<V> {
                 }
             })?;
 
-        // If a key is configured, the address of a client is no proof.
+        // If a key is configured, the address of a client is not enough.
         if key.is_some() && session.is_none() {
             return Err(TransferRejection::new(query, rcode::REFUSED, None));
         }
@@ -195,7 +196,7 @@ impl TransferRequest {
         }
     }
 
-    /// Rejects an accepted query after all. The response has only the question and the RCODE.
+    /// Rejects a query that was already accepted. The response has only the question and the RCODE.
     pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
         if let Ok(mut header) = Header::parse(&self.head) {
             header.flags = header.flags & !flag::AA | rcode;
@@ -256,7 +257,7 @@ impl TransferRequest {
     }
 }
 
-/// Appends a record. The owner name ends with a pointer to the question, which is the zone.
+/// Appends a record. The owner name ends with a pointer to the name of the zone in the question.
 fn append_record(record: &ZoneRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.owner);
     out.extend_from_slice(&POINTER_TO_QUESTION);

@@ -1,5 +1,5 @@
-//! The response to a transfer query over TCP, message by message, at the speed at which the client
-//! reads.
+//! The response to a transfer query over TCP. Its messages are made one by one, as fast as the
+//! client reads.
 //!
 //! One message is made at a time, and transfers take turns. A transfer that waits for its client
 //! holds only a version and a place.
@@ -62,7 +62,7 @@ struct StreamPlan {
     parts: VecDeque<StreamPart>,
 }
 
-/// A part of a response. Only the position in it is held, not its records.
+/// A part of a response. Only the position in the part is stored, not the records.
 enum StreamPart {
     Soa(ZoneRecord),
     /// The records of the zone's apex and its name server.
@@ -88,7 +88,7 @@ impl<V: View + 'static> ZoneTransfers<V> {
             Err(rejection) => return Some(self.rejection_stream(qtype, rejection)),
         };
 
-        // A greedy secondary must leave places to others.
+        // A secondary with many transfers must leave places for others.
         let Some(place) = self.places.take_share(client) else {
             let rejection = accepted.request.reject(rcode::REFUSED);
             return Some(self.rejection_stream(qtype, rejection));
@@ -123,8 +123,8 @@ impl<V: View + 'static> ZoneTransfers<V> {
         let AcceptedTransfer { request, version } = accepted;
         self.metrics.running.inc();
 
-        // The plan of the first message decides the form. Until then, it is the form that the query
-        // asks for.
+        // The form is known when the plan is made, for the first message. Until then, it is the
+        // form that the query asks for.
         let form = if request.since.is_some() {
             ResponseForm::Incremental
         } else {
@@ -275,7 +275,7 @@ impl StreamPlan {
             return Self::whole_zone(&soa, zone, version);
         };
 
-        // A response with only the SOA says that nothing is new (RFC 1995, section 2).
+        // A response with only the SOA says that nothing has changed (RFC 1995, section 2).
         if !follows(version.serial, since.serial) {
             let parts = VecDeque::from([soa.part(version.serial)]);
             return Self::with_parts(ResponseForm::Soa, parts);
@@ -393,7 +393,7 @@ impl<V: View> SoaParts<'_, '_, V> {
 impl<V: View> ZoneTransfers<V> {
     /// The steps from the client's version of a zone to the version `to`; `None` if this process
     /// did not make the client's version, or does not keep the steps. Some secondaries send no
-    /// EXPIRE, and their version may be another replica's.
+    /// EXPIRE, so their version may have come from another replica.
     fn steps_since(
         &self,
         zone: &Name,

@@ -86,7 +86,7 @@ struct SignedTiming<'o> {
     other: &'o [u8],
 }
 
-/// Signs the one response to a query. It owns all that it needs: the response may be finished
+/// Signs the one response to a query. It owns all its data, because the response may be finished
 /// later, in another task.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseSigner {
@@ -203,7 +203,7 @@ impl<'m> TsigRecord<'m> {
         data.0.is_empty().then_some((tsig, record.range().start))
     }
 
-    /// Whether the record names this key, with its algorithm.
+    /// Whether the record names this key and its algorithm.
     fn names_key(&self, key: &TsigKey) -> bool {
         *key.name() == self.key && key.algorithm().wire() == self.algorithm.wire()
     }
@@ -375,9 +375,9 @@ impl ResponseSigner {
     }
 
     /// Signs a finished response, which begins at `start` of `out`. `now` is the time in seconds
-    /// since 1970. Returns true if the response has no room for the signature: it was then replaced
-    /// by a truncated response without records and with RCODE 0 (RFC 8945, section 5.3), and the
-    /// client retries over TCP.
+    /// since 1970. Returns true if the response has no room for the signature. It is then replaced
+    /// by a truncated response without records and with RCODE 0 (RFC 8945, section 5.3), so that
+    /// the client retries over TCP.
     pub(crate) fn sign_response(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let size = out.len().saturating_sub(start) + self.session.signature_size();
         let is_too_large = size > self.limit;

@@ -1,5 +1,5 @@
-//! The notifications of one secondary: the zones it must learn of, and when each message is sent.
-//! This module has no input or output.
+//! The notifications of one secondary: the zones that have changed, and the time of each message.
+//! This module does no input or output.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const RESPONSE_WAITS: [u64; 5] = [1, 2, 4, 8, 16];
 /// Minimum time between two messages for a zone.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The notifications of one secondary. The map holds only zones that are transferred, so it is
+/// The notifications of one secondary. The map contains only transferred zones, so its size is
 /// bounded.
 #[derive(Debug, Default)]
 pub(super) struct PendingNotices {
@@ -27,8 +27,8 @@ struct ZoneNotice {
     serial: u32,
     /// The ID of the messages for this serial. No other zone has the same.
     id: u16,
-    /// The number of messages since the attempts began; a change during the attempts does not begin
-    /// them anew.
+    /// The number of messages since the attempts began; a change during the attempts does not
+    /// restart them.
     sent: usize,
     /// Time of the next message, or of giving up; `None` once the secondary has responded, or has
     /// been silent for too long.
@@ -55,7 +55,7 @@ pub(super) enum DueNotice {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoticeResponse {
     pub(super) zone: Name,
-    /// Whether the response is an error and the last response for the zone was none.
+    /// Whether the response is an error, and the previous response for the zone was not an error.
     pub(super) is_first_error: bool,
 }
 
@@ -68,8 +68,8 @@ impl ZoneNotice {
 
 impl PendingNotices {
     /// Takes the current serials of all zones. A change does not restart the attempts for an
-    /// earlier change of the same zone: a secondary that never responds is noticed however often
-    /// the zone changes.
+    /// earlier change of the same zone, so that a secondary that never responds is noticed even if
+    /// the zone changes often.
     pub(super) fn set_serials(&mut self, current: &[ZoneSerial], now: Instant) {
         // Zones that are no longer transferred need no notification.
         self.zones
@@ -83,8 +83,8 @@ impl PendingNotices {
         }
     }
 
-    /// Schedules the notification of a change, unless attempts for an earlier one are under way:
-    /// their next message has the new serial.
+    /// Schedules the notification of a change, unless attempts for an earlier change are in
+    /// progress. Their next message has the new serial.
     fn set_serial(&mut self, zone: &Name, serial: u32, now: Instant) {
         let id = self.unused_id();
         let notice = self.zones.entry(zone.clone()).or_default();
@@ -108,7 +108,7 @@ impl PendingNotices {
         id
     }
 
-    /// Returns what is due at `now`, and schedules what follows.
+    /// Returns the steps that are due at `now`, and schedules the next steps.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<DueNotice> {
         let mut all = Vec::new();
         for (zone, notice) in &mut self.zones {
@@ -139,8 +139,8 @@ impl PendingNotices {
         self.zones.values().filter_map(|notice| notice.due).min()
     }
 
-    /// Takes the response with this ID. Returns its zone if a response was expected. An error is no
-    /// acknowledgement, but to repeat the message before the next change would not help.
+    /// Takes the response with this ID. Returns its zone if a response was expected. An error is
+    /// not an acknowledgement, but it would not help to repeat the message before the next change.
     pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<NoticeResponse> {
         // A late response to an earlier change has another ID, and does not end the attempts.
         let mut zones = self.zones.iter_mut();
