@@ -388,7 +388,7 @@ fn from_service_account(
             let error = brief(&error);
             tracing::error!(
                 error,
-                "cannot use the service account's ca.crt, the system's certificates are trusted instead"
+                "cannot use the service account's ca.crt; the system's certificates are trusted instead"
             );
         }
     }

@@ -88,7 +88,8 @@ fn parse_octet(label: &[u8]) -> Option<u8> {
 }
 
 fn ipv6_of_name(name: &[u8]) -> Option<Ipv6Addr> {
-    // 32 labels of two octets each, a length of 1 and a hexadecimal digit, and then `ip6.arpa`.
+    // The name has 32 labels of two octets each (the length 1 and a hexadecimal digit), and then
+    // `ip6.arpa`.
     let (digits, rest) = name.split_at_checked(64)?;
     if rest != b"\x03ip6\x04arpa\x00" {
         return None;

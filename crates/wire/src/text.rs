@@ -51,7 +51,7 @@ fn srv_text(data: &[u8]) -> Option<String> {
 }
 
 fn soa_text(data: &[u8]) -> Option<String> {
-    // Two names, and five numbers of 32 bits.
+    // The data have two names, and then five numbers of 32 bits.
     let (names, numbers) = data.split_at_checked(data.len().checked_sub(20)?)?;
     let (mname, rname) = names.split_at_checked(name::skip_name(names, 0).ok()?)?;
 

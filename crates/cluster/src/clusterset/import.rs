@@ -292,7 +292,7 @@ fn build_clusters<'o>(
 ) -> OneOrMany<SourceCluster> {
     let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, CollectedEndpoints>> = BTreeMap::new();
     for ImportedSlice { cluster, slice } in slices {
-        // Only ready endpoints: an import has no field that publishes others.
+        // Only ready endpoints have records: an import has no field that publishes others.
         let group = EndpointGroup::of_slice(slice, false);
         let ports = group.ports.iter();
         let ports: Vec<_> = ports

@@ -127,7 +127,7 @@ impl ListTurnsFinder {
 
             // Without an answer, the first lists do not wait.
             if self.turn.borrow().is_none() {
-                tracing::info!(path = self.path, error = %failure, "the DaemonSet of this pod is not known, its lists do not wait for those of other pods");
+                tracing::info!(path = self.path, error = %failure, "the DaemonSet of this pod cannot be read; the first lists do not wait for other pods");
                 self.turn.send_replace(Some(ListTurn::at_once()));
             }
             // A refusal ends the attempts. A corrected permission or name takes effect with a new
@@ -150,7 +150,7 @@ impl ListTurnsFinder {
                 pods = desired,
                 ready,
                 ?waits,
-                "many pods start, the first lists wait"
+                "many pods start at the same time; the first lists of this pod wait"
             );
         }
         self.turn.send_replace(Some(turn));

@@ -66,7 +66,7 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
 /// The names that kubedns queries for `name`: those of its own search list, or only the name
 /// itself.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
-    // --search-suffix marks the name itself; --autopath depends on whose query it is.
+    // --search-suffix depends on the name itself, --autopath on the pod that sends the query.
     let list = zone
         .search_list(name.wire())
         .or_else(|| match &request.search {

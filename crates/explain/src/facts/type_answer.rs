@@ -19,8 +19,8 @@ impl TypeAnswer {
     pub(crate) fn ask_engine(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
 
-        // Sort the records, because the engine shuffles them: first the alias chain, then addresses
-        // in numerical order.
+        // The engine shuffles the records, so they are sorted: first the alias chain, then the
+        // addresses in numerical order.
         let mut records: Vec<AnswerRecord> =
             response.records.into_iter().map(document_record).collect();
         records.sort_by_cached_key(|record| {

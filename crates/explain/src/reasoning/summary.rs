@@ -228,7 +228,8 @@ fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
         return describe_alias(candidate, target);
     }
 
-    // The name of a federation, or an alias of the ConfigMap: the whole chain comes from upstream.
+    // For the name of a federation or an alias of the ConfigMap, the whole chain comes from
+    // upstream.
     let external = external_names(candidate);
     if !external.is_empty() {
         return describe_upstream_alias(&join_first(&external, MAX_SHOWN));

@@ -32,23 +32,23 @@ fn arguments_decide_about_forwarded_names() {
     assert_eq!(
         with(&["--server=10.0.0.2", "--filter-AAAA"]),
         format!(
-            "{RESOLV_CONF}; {not_asked}; these of its arguments count: --server=10.0.0.2 --filter-AAAA"
+            "{RESOLV_CONF}; {not_asked}; of its arguments, these matter: --server=10.0.0.2 --filter-AAAA"
         )
     );
     assert_eq!(
         with(&["--no-resolv", "--server=10.0.0.2"]),
         format!(
-            "dnsmasq asks 10.0.0.2; {not_asked}; these of its arguments count: --no-resolv --server=10.0.0.2"
+            "dnsmasq asks 10.0.0.2; {not_asked}; of its arguments, these matter: --no-resolv --server=10.0.0.2"
         )
     );
     assert_eq!(
         with(&["--address=/ads.test/0.0.0.0"]),
-        "dnsmasq asks no server; these of its arguments count: --address=/ads.test/0.0.0.0"
+        "dnsmasq asks no server; of its arguments, these matter: --address=/ads.test/0.0.0.0"
     );
     assert_eq!(
         with(&["--server=/test/10.0.0.9"]),
         format!(
-            "dnsmasq asks 10.0.0.9; {not_asked}; these of its arguments count: --server=/test/10.0.0.9"
+            "dnsmasq asks 10.0.0.9; {not_asked}; of its arguments, these matter: --server=/test/10.0.0.9"
         )
     );
 }
@@ -58,7 +58,7 @@ fn filters_count_for_every_server() {
     let options = ["--no-resolv", "--filter-AAAA", "--server=10.0.0.2"];
     for name in ["web.apps.svc.cluster.local.", "www.acme.test."] {
         let path = path(&options, name);
-        let counting = "; these of its arguments count: --filter-AAAA";
+        let counting = "; of its arguments, these matter: --filter-AAAA";
         assert!(path.ends_with(counting), "{name}: {path}");
     }
 }

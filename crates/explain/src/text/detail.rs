@@ -253,12 +253,12 @@ fn path_text(detail: &NameDetail) -> String {
     }
 }
 
-/// The options of dnsmasq that count for the name; empty if there are none.
+/// The options of dnsmasq that matter for the name; empty if there are none.
 fn counting_text(arguments: &[String]) -> String {
     if arguments.is_empty() {
         String::new()
     } else {
-        format!("; these of its arguments count: {}", arguments.join(" "))
+        format!("; of its arguments, these matter: {}", arguments.join(" "))
     }
 }
 
