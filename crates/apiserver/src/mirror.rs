@@ -64,7 +64,7 @@ fn reconcile(registry: &Registry) {
             slice.name(),
         )));
     }
-    // An update without a difference is no change, so the writes do not cause another round.
+    // An update that changes nothing is not stored, so the writes do not cause another round.
     for slice in wanted.values() {
         write(registry, slice);
     }

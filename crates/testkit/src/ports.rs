@@ -40,7 +40,7 @@ fn is_free(port: u16) -> bool {
 pub fn ipv6_is_here() -> bool {
     let is_here = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     if !is_here {
-        eprintln!("NOT TESTED over IPv6: this machine has none");
+        eprintln!("NOT TESTED over IPv6: this machine has no IPv6");
     }
     is_here
 }

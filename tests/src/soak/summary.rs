@@ -61,7 +61,7 @@ impl Summary {
             complaints.push(format!("{} restarts of containers", self.restarts));
         }
         if self.churn.delays.is_empty() {
-            complaints.push("no change was waited for".to_owned());
+            complaints.push("the delay of no change was measured".to_owned());
         }
         for process in &self.processes {
             complaints.extend(

@@ -170,7 +170,7 @@ impl Views<'_> {
         self.check_tells(&text, finding).await?;
         self.alert_fires(alert, finding).await?;
         println!(
-            "{} {:?} {fault:?}: all tell of it after {:.1?}",
+            "{} {:?} {fault:?}: all report it after {:.1?}",
             self.pod,
             self.stage.rig.topology,
             begun.elapsed()

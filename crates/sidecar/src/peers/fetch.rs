@@ -62,7 +62,8 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
 }
 
 fn read_file(path: &str) -> Result<Vec<u8>, GetError> {
-    // One octet above the limit tells a file that is too large from one that just fits.
+    // One octet more than the limit is read, to tell a file that is too large from one that just
+    // fits.
     let mut bytes = Vec::new();
     File::open(path)?
         .take(MAX_SIZE as u64 + 1)

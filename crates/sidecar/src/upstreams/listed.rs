@@ -10,7 +10,7 @@ use wire::{Nameserver, ServerAddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListedUpstream {
     pub(super) address: SocketAddr,
-    /// The counter of queries, which dnsmasq may have handed on from another server.
+    /// The counter of queries, which dnsmasq may have taken over from another server.
     pub(super) queries: u64,
 }
 

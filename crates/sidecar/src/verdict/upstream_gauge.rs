@@ -10,7 +10,7 @@ use prometheus::IntGaugeVec;
 use super::routes::{RouteServers, ServerState};
 use crate::metric_name::metric_name;
 
-/// Limit of the exported series; kubedns exports as many of its own.
+/// Limit of the exported series. kubedns has the same limit for its own.
 const MAX_SERIES: usize = 256;
 
 /// Exports the servers of each route: 0 for a server that is down, else 1.
