@@ -46,8 +46,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. Set while slices cannot be read but
-    /// stay in use.
+    /// A Service whose Endpoints lack addresses of its slices. It is set while slices stay in use
+    /// although they can no longer be read.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,
@@ -202,8 +202,8 @@ impl Index {
         // A reader that sees new records must find their objects.
         self.publish_objects();
 
-        // Until the first lists are complete, nobody is served the records. Publishing them would
-        // only share them, and the next batch of the lists would have to copy what it changes.
+        // Until the first lists are complete, no client gets the records. Published records would
+        // be shared, and the next batch of the lists would have to copy what it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.snapshot.synced) {
             return false;

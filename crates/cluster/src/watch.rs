@@ -112,8 +112,8 @@ pub struct WatchTiming {
     /// pause is short, so that a recovery is noticed within seconds. An overloaded API server may
     /// request longer pauses.
     pub max_pause: Duration,
-    /// The longest pause while an optional collection is refused whose objects need not be kept up
-    /// to date.
+    /// The longest pause while a collection is refused, if the collection is optional and its
+    /// objects need not be kept up to date.
     pub max_pause_refused: Duration,
     /// Time after which a refusal is treated as lasting. A starting API server briefly refuses
     /// everything.

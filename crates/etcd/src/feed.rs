@@ -189,7 +189,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
             SessionFailure::Compacted(_)
             | SessionFailure::OtherHistory
             | SessionFailure::Large(_) => true,
-            // A second watch that misses changes is as silent as the first: only a list shows them.
+            // If a second watch misses changes as well, only a list shows them.
             SessionFailure::MissedChange => std::mem::replace(&mut self.missed_change, true),
             _ => false,
         };

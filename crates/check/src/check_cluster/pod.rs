@@ -134,7 +134,7 @@ fn has_finding(status: &SidecarStatus, kind: FindingKind) -> bool {
 fn findings_in(status: &SidecarStatus, group: FindingGroup) -> Vec<CheckLine> {
     let mut checks = Vec::new();
     for finding in &status.verdict.findings {
-        // A kind that only the sidecar's version knows may be about anything.
+        // A finding of a newer sidecar may have a kind that is unknown here. Its group is the pod.
         let group_of_kind = finding.kind.map_or(FindingGroup::Pod, FindingKind::group);
         if group_of_kind == group {
             checks.push(check_of_finding(finding, group));

@@ -1,5 +1,5 @@
-//! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that serves the same flags
-//! and `ConfigMap`.
+//! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that serves the same
+//! flags and `ConfigMap`.
 //!
 //! The text begins with comments: what has no counterpart, and what differs. Answers to which no
 //! flag or key applies are a subject of `docs/coredns.md`, and so are the probes of the pod.
@@ -29,8 +29,8 @@ const DEFAULT_NEGATIVE_TTL: u64 = 60;
 /// The reverse zones, which `CoreDNS` has to be told.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
-/// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is 1
-/// if anything has no counterpart.
+/// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is
+/// 1 if anything has no counterpart.
 pub(super) fn report(arguments: Vec<String>, config: &Config) -> Exit {
     let flags = KubednsFlags::read(arguments);
     let corefile = Corefile::new(&flags, config);

@@ -1,5 +1,5 @@
-//! `kube-dns check config --dnsmasq-args`: tells what replaces the arguments of dnsmasq in a kube-dns
-//! without it.
+//! `kube-dns check config --dnsmasq-args`: tells what replaces the arguments of dnsmasq in a
+//! kube-dns without dnsmasq.
 
 use std::fmt::Write as _;
 

@@ -351,7 +351,8 @@ impl StoredObjects {
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        // A change of the source concerns every Service: unchanged entries must not be copied.
+        // A change of the source calls this for every Service. Entries without Endpoints must not
+        // be copied.
         if self.entry(key).endpoints.is_empty() {
             return;
         }
@@ -363,7 +364,8 @@ impl StoredObjects {
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
-        // A change of the source concerns every Service: unchanged entries must not be copied.
+        // A change of the source calls this for every Service. Entries without slices must not be
+        // copied.
         if self.entry(service).slices.is_empty() {
             return;
         }

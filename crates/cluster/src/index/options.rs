@@ -34,7 +34,7 @@ pub enum PodMode {
     Disabled,
     /// Answers with the address in the name if a pod of that namespace has it.
     Verified,
-    /// Answers as [`PodMode::Insecure`], and knows the namespaces of the pods on one node.
+    /// Answers like [`PodMode::Insecure`], and knows the namespaces of the pods on one node.
     Node,
 }
 

@@ -31,8 +31,8 @@ pub struct ServiceNode {
     /// Whether the targets of SRV records are the names of the members, instead of the Service's
     /// own name.
     pub headless: bool,
-    /// The number of members, from the first, that are answered at the Service's own name. Other
-    /// members are only answered at their own names.
+    /// The number of preferred members. Only the preferred members are answered at the Service's
+    /// own name; the others are answered only at their own names.
     pub preferred_count: u32,
     /// Members with unique labels. The preferred members come first; both parts are sorted by label.
     pub members: OneOrMany<LabelledAddresses>,

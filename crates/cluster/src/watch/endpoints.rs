@@ -26,10 +26,10 @@ use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
 };
 
-/// Time that slices whose requests fail get at the start before Endpoints are listed as well, and
-/// again before listed Endpoints are used. The time is longer than the pause between attempts at
-/// an unreachable API server. With a shorter time, Endpoints might be used only because they were
-/// listed first when the API server returned.
+/// If requests for slices fail at the start, Endpoints are listed as well after this time. If the
+/// requests for slices still fail, the listed Endpoints are used after the same time again. The
+/// time is longer than the pause between attempts at an unreachable API server. With a shorter
+/// time, Endpoints might be used only because they were listed first when the API server returned.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.

@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::{RequestFailure, get_document};
 use crate::connect::Connection;
 
-/// Share of each further instance in the spread. With 2,000 Services, a start costs the API server
-/// 40 ms of CPU time.
+/// Time by which each further instance lengthens the spread. With 2,000 Services, a start costs the
+/// API server 40 ms of CPU time.
 const EACH: Duration = Duration::from_millis(20);
-/// The same for an instance that serves the records of a snapshot file. Its share is larger, so
-/// that instances without records list earlier.
+/// The same for an instance that serves the records of a snapshot file. The time is longer, so that
+/// instances without records list earlier.
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
 /// Bound of the spread. If more instances list, the API server itself makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 /// When one instance may list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ListTurn {
-    /// The first lists wait until then.
+    /// The time until which the first lists wait.
     first: Instant,
     /// Bound of the random pause before a list whose cause all instances may share.
     relist: Duration,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use daemon::flags::boolean;
 
-/// Whether a flag has a value of its own.
+/// Whether the word after a flag may be its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Value,
