@@ -1,5 +1,5 @@
-//! Measures the memory of a large cluster for each data structure. A bound per Service detects
-//! growth.
+//! Measures the memory that each data structure takes for a large cluster. A bound per Service
+//! detects growth.
 //!
 //! `cargo test -p kubedns --test memory -- --nocapture` prints the table of docs/performance.md.
 //! The overhead of the allocator is not included.

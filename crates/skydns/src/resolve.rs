@@ -1,9 +1,9 @@
-//! The way of a query from its transport to its answer.
+//! The path of a query from its transport to its answer.
 //!
-//! The layers are drawn in the documentation of the crate. The message is parsed once and the view
-//! is taken once: an [`Ask`](ask::Ask) carries both through all layers. The work that is left to do
-//! for a waiting query is a [`WaitingWork`](ask::WaitingWork). Each of its variants ends in an
-//! answer.
+//! The documentation of the crate has a drawing of the layers. The message is parsed once and the
+//! view is taken once: an [`Ask`](ask::Ask) carries both through all layers. The work that is left
+//! to do for a waiting query is a [`WaitingWork`](ask::WaitingWork). Each of its variants ends in
+//! an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,15 +50,15 @@ const MAX_WAITING: usize = 16_384;
 /// to distinct queries.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Maximum work for an immediate answer over UDP, in steps (see
-/// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a headless
-/// Service with thousands of pods take less, and so does a wildcard over 200 names.
+/// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a
+/// headless Service with thousands of pods take fewer steps, and so does a wildcard over 200 names.
 const STEPS_OVER_UDP: usize = 8192;
 /// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as
 /// well.
 const STEPS_OVER_TCP: usize = 4096;
 /// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
-/// The external answers of a query that has not waited for any.
+/// The external answers of a query that has not waited for upstreams.
 static NO_EXTERNAL_ANSWERS: ExternalAnswers = ExternalAnswers::none();
 
 /// Answers queries from a backend, and from upstreams if needed. All transports share one resolver.
@@ -166,7 +166,7 @@ impl<B: Backend> Resolver<B> {
         signer: Option<&ResponseSigner>,
         out: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
-        // No work is done for a client over its limit, but a query gets an answer.
+        // No work is done for a client over its limit, but its query gets an answer.
         if !self.admits_query(client) {
             let reply = engine::append_rate_refusal(view.zone(), query, out);
             return AnswerAttempt::Answered(reply);

@@ -40,7 +40,7 @@ async fn serve(limits: HttpLimits) -> Running {
     }
 }
 
-/// A server with these limits, the others being the defaults.
+/// A server with these limits; all other limits have their defaults.
 async fn serve_with(change: impl FnOnce(&mut HttpLimits)) -> Running {
     let mut limits = HttpLimits::default();
     change(&mut limits);

@@ -78,7 +78,7 @@ async fn readiness_ends_before_answers() {
         raise(Number::SIGTERM).unwrap();
         soon(&shutdown.draining).await;
 
-        // Signals come in real time. From here on, the clock is the test's.
+        // Signals arrive in real time. From here on, the test controls the clock.
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
         shutdown.unready.cancelled().await;

@@ -90,7 +90,8 @@ fn flag_errors_are_those_of_kube_dns() {
     assert_eq!(cases, 18);
 }
 
-/// kube-dns starts with these values, and ends later. A conformance difference lists them.
+/// kube-dns starts with these values, and only ends later. A difference in the conformance list has
+/// them.
 #[test]
 fn impossible_value_ends_the_start() {
     let long_domain = ["a".repeat(60).as_str(); 3].join(".");

@@ -10,7 +10,7 @@ use tokio::net::UdpSocket;
 
 use super::process::Kubedns;
 
-/// An address that is not that of the containers of the pod.
+/// An address that the containers of the pod do not use.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Bound of the wait for an answer.
@@ -44,7 +44,7 @@ async fn flooding_client_is_refused_alone() {
     let series = "kubedns_client_rate_limited_total";
     assert_eq!(kubedns.metric(series).await, Some(0.0));
 
-    // The burst is answered, and then a query a second.
+    // First the burst is answered, and then one query a second.
     let mut refused = Vec::new();
     for sent in 0..FLOOD {
         let answer = ask_from(CLIENT, kubedns.dns).await;
@@ -65,7 +65,7 @@ async fn flooding_client_is_refused_alone() {
     let line = kubedns.logs("client over --client-qps").await;
     assert!(line.contains("127.0.0.2"), "{line}");
 
-    // Others have limits of their own, and the containers of the pod none.
+    // Other clients have their own limits, and the containers of the pod have no limit.
     assert_eq!(ask_from(OTHER, kubedns.dns).await.rcode_name(), "NXDOMAIN");
     for _ in 0..20 {
         let local = ask_from(Ipv4Addr::LOCALHOST, kubedns.dns).await;

@@ -40,8 +40,8 @@ fn zones(etcd: &Etcd) -> [String; 2] {
     ["skydns.local", "db.cluster.local"].map(|zone| format!("--etcd-zone={zone}={}", etcd.url()))
 }
 
-/// Waits until the first warning about a name begins with `expected`. Empty text waits until there
-/// is no warning.
+/// Waits until the first warning about a name begins with `expected`. If `expected` is empty, waits
+/// until there is no warning.
 async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
     eventually(PATIENCE, || async {
         let (_, explained) = kubedns.get(format!("/explain?name={name}")).await;

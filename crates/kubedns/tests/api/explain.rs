@@ -36,8 +36,8 @@ async fn starting(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     Kubedns::start(cluster, &[&upstream, flags].concat()).await
 }
 
-/// Starts kubedns and waits until it is ready, and its watches are open: while a watch is not, every
-/// explanation warns.
+/// Starts kubedns, and waits until it is ready and its watches are open. While a watch is not open,
+/// every explanation has a warning.
 async fn ready(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     let kubedns = starting(cluster, flags).await;
     kubedns.until_ready().await;

@@ -13,7 +13,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::process::Kubedns;
 
-/// Timeout of all waits: during a loop, kubedns probes every 15 seconds.
+/// Timeout of all waits. It is long, because during a loop kubedns probes only every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const WWW: &str = "www.outside.test.";
 const FOUND: &str = "upstream server forwards to this server, left out while it does";
@@ -22,12 +22,13 @@ const GONE: &str = "forwarding loop has ended, upstream server in use again";
 /// A resolver that can forward to kubedns.
 struct Resolver {
     upstream: Upstream,
-    /// The target of its forwarding; `None` if the resolver answers all names with 198.51.100.9.
+    /// The server that the resolver forwards to; `None` if it answers all names with 198.51.100.9.
     target: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Resolver {
-    /// Starts a resolver that always answers names below `knows` itself; an empty text for none.
+    /// Starts a resolver that always answers names below `knows` itself. If `knows` is empty, there
+    /// are no such names.
     async fn start(knows: &'static str) -> Self {
         let target = Arc::<Mutex<Option<SocketAddr>>>::default();
         let forwards_to = Arc::clone(&target);
@@ -64,8 +65,8 @@ fn write(directory: &Path, key: &str, text: &str) {
     std::fs::rename(&hidden, directory.join(key)).unwrap();
 }
 
-/// Starts kubedns with its configuration in a directory: upstreams that need the address of kubedns
-/// can be added later.
+/// Starts kubedns with its configuration in a directory, so that upstreams that need the address of
+/// kubedns can be added later.
 async fn start(cluster: &RunningApiServer, config: &Path, flags: &[&str]) -> Kubedns {
     let directory = format!("--config-dir={}", config.display());
     let ours = [directory.as_str(), "--config-period=100ms"];

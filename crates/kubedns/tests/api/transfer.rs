@@ -118,7 +118,7 @@ async fn transferred_zone_equals_answers() {
     }
     let soa = dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap();
     let served = dig(kubedns.dns, &["cluster.local", "AXFR"]);
-    // The serial that is asked for is the one that is transferred.
+    // The serial in the answer to an SOA query is that of the transferred zone.
     assert_eq!(Some(&soa[0]), served.unwrap().first());
     kubedns.stop().await;
 }
@@ -141,7 +141,8 @@ async fn transfer_needs_key_and_address() {
     assert!(soa.is_ok_and(|lines| lines.len() == 1), "a signed SOA");
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
-    // Without the flag, nothing is exported, and AXFR is a query for a type without records.
+    // Without the flag, no metrics are exported, and AXFR is an ordinary query for a type without
+    // records.
     assert_eq!(off.metric(refused).await, None);
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {

@@ -161,7 +161,7 @@ async fn unread_log_delays_no_answer() {
 
     let mut text = Vec::new();
     eventually(PATIENCE, || {
-        // The reader does not block: while the pipe is empty, it returns an error.
+        // The reader does not block. When the pipe is empty, it returns an error.
         let _ = reader.read_to_end(&mut text);
         std::future::ready(String::from_utf8_lossy(&text).contains("log lines lost"))
     })

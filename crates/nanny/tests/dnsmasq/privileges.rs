@@ -1,4 +1,4 @@
-//! The nanny as another user than root, and as root in a pod.
+//! The nanny as a user other than root, and as root in a pod.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

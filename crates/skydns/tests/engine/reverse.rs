@@ -33,7 +33,7 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
     }
 }
 
-/// kube-dns forwards every PTR query that is no address.
+/// kube-dns forwards every PTR query whose name is not that of an address.
 #[test]
 fn cluster_domain_in_reverse_tree_is_ours() {
     let view = Fixed::new(&[])

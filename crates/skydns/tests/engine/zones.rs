@@ -182,7 +182,7 @@ fn nested_zone_falls_through_by_own_name() {
     }
 }
 
-/// A and AAAA of the name server that the NS record of a zone names.
+/// The A and AAAA records of the name server in the NS record of a zone.
 #[test]
 fn name_server_of_zone_has_addresses() {
     let dns_service =

@@ -35,7 +35,8 @@ fn variants() -> Vec<Ask> {
         .collect()
 }
 
-/// The number of queries is that of a birthday attack with one port for each.
+/// A birthday attack needs many equal queries to the upstream at the same time. Here there is only
+/// one, from one port and with one ID.
 #[tokio::test]
 async fn variants_at_once_make_one_query() {
     let fickle = Fickle::start(&[silent, good]).await;
@@ -181,8 +182,8 @@ async fn silence_to_edns_causes_plain_queries() {
     assert_eq!(upstream.count(), 1, "no query with an OPT record");
 }
 
-/// For a client over TCP, a reply that is truncated over UDP is no answer. The upstreams are
-/// queried over TCP, one after the other.
+/// A client over TCP needs a complete answer, so a reply that is truncated over UDP is not used.
+/// The upstreams are queried over TCP, one after the other.
 #[tokio::test]
 async fn truncated_reply_moves_tcp_clients_on() {
     let truncated = |asked: &Asked| address(asked, 5).truncated().into();

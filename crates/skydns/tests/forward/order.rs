@@ -40,7 +40,7 @@ async fn slow_preferred_upstream_is_queried_alone() {
     }
 }
 
-/// An upstream that does not answer queries for one name does not count as dead.
+/// An upstream that does not answer queries for one name is not considered dead.
 #[tokio::test]
 async fn one_lost_name_keeps_upstream_alive() {
     let forgetful = |asked: &Asked| {
@@ -258,7 +258,7 @@ async fn restarting_upstream_is_queried_again() {
 }
 
 /// If the maximum number of upstreams is open, the upstream that has been silent for longest is
-/// replaced by the next. A failed upstream no longer counts as open.
+/// replaced by the next. A failed upstream is no longer open.
 #[tokio::test]
 async fn simultaneous_upstreams_are_bounded() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;

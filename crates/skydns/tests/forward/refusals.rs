@@ -1,4 +1,4 @@
-//! SERVFAIL and REFUSED of upstreams: the time until they are the answer.
+//! The time until SERVFAIL and REFUSED of upstreams become the answer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,8 +46,8 @@ impl Server {
     }
 }
 
-/// A list of upstreams, the expected outcome, and the times to wait, in milliseconds. The number is
-/// that of the packets that the servers have received before.
+/// A list of upstreams, the expected outcome, and the times to wait, in milliseconds. Each time
+/// begins when the servers have received the number of packets in front of it.
 type Case = (&'static [Server], &'static str, &'static [(usize, u32)]);
 
 const AT_ONCE: &[(usize, u32)] = &[];
@@ -130,7 +130,7 @@ async fn check((servers, outcome, waits): &Case) {
     );
 }
 
-/// Sends queries to a silent upstream until it counts as dead.
+/// Sends queries to a silent upstream until it is considered dead.
 async fn kill(subject: &Subject, address: SocketAddr) {
     tokio::time::pause();
     for n in 0..4 {

@@ -16,7 +16,8 @@ const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 /// Reactions of an upstream that can be made silent.
 const MORTAL: &[Does] = &[good, silent];
 
-/// Each stale name is answered at once, and one query for it tells whether the upstreams are back.
+/// Each stale name is answered at once. One query for the name shows whether the upstreams work
+/// again.
 #[tokio::test]
 async fn stale_names_return_at_once() {
     let first = Fickle::start(MORTAL).await;
@@ -69,7 +70,8 @@ async fn stale_name_waits_for_living_upstream() {
     );
 }
 
-/// Lets the cached replies expire, and sends queries until the silent upstreams count as dead.
+/// Lets the cached replies expire, and sends queries until the silent upstreams are considered
+/// dead.
 async fn expire_and_kill(subject: &Subject, upstreams: [SocketAddr; 2]) {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;

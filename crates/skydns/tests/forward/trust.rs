@@ -1,4 +1,4 @@
-//! Forged replies and loops. Only replies from the queried upstream are accepted.
+//! Tests with forged replies and loops. Only replies from the queried upstream are accepted.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
@@ -28,8 +28,8 @@ async fn ask_many() -> Vec<Asked> {
     upstream.asked()
 }
 
-/// A socket carries at most 64 queries, and queries choose among eight sockets: an attacker knows
-/// neither the socket nor its port.
+/// A socket carries at most 64 queries, and each query uses one of eight sockets. So an attacker
+/// knows neither the socket nor its port.
 #[tokio::test]
 async fn queries_choose_among_changing_ports() {
     let asked = ask_many().await;
@@ -47,14 +47,14 @@ async fn queries_choose_among_changing_ports() {
         queries_by_port.len()
     );
 
-    // One of eight pairs chooses the same socket again.
+    // In one of eight pairs, the second query uses the same socket.
     let stays = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(stays < QUERIES / 4, "the port stays {stays} times");
     let used: HashSet<_> = ports.windows(2).map(|pair| (pair[0], pair[1])).collect();
     assert!(used.len() > 40, "{} pairs of ports", used.len());
 }
 
-/// Replies that arrive twice, as after a repeated query, are no forgeries.
+/// Replies that arrive twice, for example after a repeated query, are not counted as forgeries.
 #[tokio::test]
 async fn repeated_replies_are_no_mismatches() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -71,7 +71,8 @@ async fn repeated_replies_are_no_mismatches() {
     assert_eq!(subject.errors("mismatch"), 0);
 }
 
-/// An ICMP error of one query is no failure of the next: the upstream has returned meanwhile.
+/// An ICMP error for one query must not fail the next query, because the upstream may work again by
+/// then.
 #[tokio::test]
 async fn returned_upstream_answers_first_query() {
     let address = unused_address();
@@ -194,7 +195,7 @@ async fn id_guessing_ends_udp() {
     assert_eq!(outcome, "failed: Flooded Flooded");
 }
 
-/// Listening addresses, and upstreams that are usable beside them (`+`) or not (`-`).
+/// Listening addresses, and upstreams that are usable with them (`+`) or not (`-`).
 const OWN_ADDRESSES: [(&str, &str); 8] = [
     ("127.0.0.1:10053", "-127.0.0.1:10053 +8.8.8.8:53"),
     ("127.0.0.1:10053", "+127.0.0.1:53 +127.0.0.2:10053"),

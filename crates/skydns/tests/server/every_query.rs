@@ -17,14 +17,14 @@ const COMBINATIONS: u64 = 24;
 /// One combination in this number also has an upstream that is silent, for which each query waits
 /// almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
-/// Number of queries that wait for an answer at a time. The kernel drops what does not fit into a
-/// socket's queue.
+/// Number of queries that wait for an answer at a time. The kernel drops queries that do not fit
+/// into a socket's queue.
 const WINDOW: usize = 64;
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A wildcard that takes much work and matches nothing.
 const EXPENSIVE: &[&str] = &["svc", "*", "nosuch"];
 
-/// A backend whose objects come and go: each view is the next of the list.
+/// A backend whose objects come and go: each query gets the next view of the list.
 struct Flipping {
     views: Vec<Arc<Fixed>>,
     taken: AtomicUsize,

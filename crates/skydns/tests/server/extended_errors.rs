@@ -145,7 +145,7 @@ fn engine_cases() -> Vec<Case> {
     ]
 }
 
-/// The view with a rule for external names, which `add` adds. `add` also gets the root.
+/// The view with the rule for external names that `add` adds. `add` also gets the root domain.
 fn with_rule(view: Fixed, add: impl FnOnce(&mut ExternalRules, &Name)) -> Fixed {
     let mut rules = ExternalRules::new();
     add(&mut rules, &Name::default());

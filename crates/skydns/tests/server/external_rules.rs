@@ -1,5 +1,5 @@
-//! Answers of rules of the `ConfigMap`, and replies of upstreams that one rejects
-//! (`rebindProtection`).
+//! Answers of rules of the `ConfigMap`, and replies of upstreams that the rule `rebindProtection`
+//! rejects.
 
 use skydns::forward::CacheLimits;
 use skydns::tap::WatchSettings;
@@ -13,7 +13,8 @@ fn name(text: &str) -> Name {
     Name::parse(text).expect("a name")
 }
 
-/// An upstream with a private address of every name that begins with `in`, beside a public one.
+/// An upstream that has the public address 192.0.2.1 for every name. Names that begin with `in`
+/// also have private addresses.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let name = asked.name();
@@ -77,7 +78,7 @@ async fn private_addresses_of_outside_are_rejected() {
     server.stop().await;
 }
 
-/// Name, type, RCODE and the key that tap, extended error and metric name.
+/// Name, type, RCODE, and the key that the tap, the extended error and the metric show.
 const REASONS: &str = "
     www.outside.test. AAAA NOERROR filterTypes
     www.ads.test. A NXDOMAIN deniedNames

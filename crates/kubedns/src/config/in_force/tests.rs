@@ -4,7 +4,7 @@ use dnsconfig::RawData;
 
 use super::*;
 
-/// A server that the tests listen on.
+/// The address on which this server listens in all cases.
 const OWN: &str = "127.0.0.1:10053";
 
 /// The inputs, and what is in force with them.
@@ -348,7 +348,7 @@ fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
     })
 }
 
-/// A line for each fact that is not the default.
+/// A line for each setting that differs from the default.
 fn show(in_force: &InForce) -> Vec<String> {
     let mut lines = Vec::new();
     if !in_force.is_known {

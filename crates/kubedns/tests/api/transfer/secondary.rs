@@ -32,7 +32,8 @@ impl Secondary {
 }
 
 impl Kind {
-    /// The installed secondaries. Prints the others to standard error.
+    /// The installed secondaries. Prints the names of those that are not installed to standard
+    /// error.
     #[allow(
         clippy::print_stderr,
         reason = "what could not be tested is said loudly"

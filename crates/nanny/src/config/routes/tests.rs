@@ -110,7 +110,7 @@ fn stub_server_that_leads_back_is_left_out() {
     assert_eq!(lines(&before.routes), format!("{servers}; {probes}"));
     assert_eq!(before.routes.probed.len(), 3);
 
-    // The same server is in use for what it does not forward back.
+    // The same server stays in use for names that it does not forward back.
     let loops = BTreeSet::from([server("acme.example", "192.0.2.1")]);
     let one = compute(&loops);
     let servers = "/acme.example/192.0.2.2; /beta.example/192.0.2.1";

@@ -111,8 +111,8 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// Each case has `-forward=kubedns`, and further arguments of the user: those of them that are kept,
-/// the option that the nanny does not add, and the note.
+/// Each case has `-forward=kubedns` and further arguments of the user. It expects the arguments
+/// that are kept, the option that the nanny does not add, and the note.
 #[test]
 fn cache_mode_adds_its_options() {
     let root = root_user();
@@ -246,7 +246,7 @@ fn unknown_options_need_restarts() {
     assert_eq!(plan_of(&arguments).mode, EditMode::Restart);
 }
 
-/// A recorded case: the files of the configuration, the arguments behind `--`, and dnsmasq's
+/// A recorded case: the files of the configuration, the arguments after `--`, and dnsmasq's
 /// arguments.
 #[derive(Debug, Deserialize)]
 struct Case {
@@ -363,7 +363,7 @@ fn recorded_kube_dns_arguments_are_equivalent() {
         // The servers of the node's resolv.conf.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
         // dnsmasq listens on loopback only. Otherwise a recorded server with an address of this
-        // machine would count as dnsmasq itself, and be left out.
+        // machine would be taken for dnsmasq itself, and left out.
         let listening = DnsmasqArguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
         let ComputedRoutes { routes, .. } = computed(&config, &resolv_conf, &names, &listening);
 

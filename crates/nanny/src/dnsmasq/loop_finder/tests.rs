@@ -69,8 +69,8 @@ impl LoopRig {
         }
     }
 
-    /// The loops in the status and the number of reloads, after probes of an upstream that forwards
-    /// there.
+    /// The loops in the status and the number of reloads, after probes of an upstream with this
+    /// `forwarding`.
     async fn probe(&mut self, forwarding: Forwarding) -> (bool, u64) {
         *self.forwarding.lock() = forwarding;
         self.finder.probe_servers().await;
@@ -78,7 +78,7 @@ impl LoopRig {
         (is_loop, *self.reloads.borrow())
     }
 
-    /// dnsmasq has read its servers again, and found the loop or none.
+    /// Reports that dnsmasq has read its servers again, and has found the loop or no loop.
     fn reload(&self, finds_loop: bool) {
         self.report.set_routes(&Routes::default());
         if finds_loop {
@@ -163,7 +163,7 @@ async fn loop_of_stub_domain_is_found_and_ends() {
     }
 }
 
-/// A dnsmasq without loop detection still asks the server, whatever the nanny finds.
+/// A dnsmasq without loop detection still asks the server, even if the nanny finds a loop.
 #[tokio::test]
 async fn lasting_dispute_takes_one_reload() {
     let mut rig = LoopRig::start(false).await;

@@ -1,4 +1,4 @@
-//! The text of the servers file. A ConfigMap adds only lines for its validated servers.
+//! The text of the servers file. A ConfigMap can only add lines for servers that were validated.
 
 use std::collections::BTreeMap;
 
