@@ -107,7 +107,7 @@ fn details(status: &SidecarStatus) -> Markup {
             @let axes = plot::PlotAxes::of_histories(histories, status.time);
             div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
         }
-        @if status.dnsmasq.is_some() { (configuration::section(status)) }
+        (configuration::section(status))
         (top::section(status))
         p.when { (facts::sidecar_line(status)) }
     }

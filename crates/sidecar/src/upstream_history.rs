@@ -96,8 +96,8 @@ impl UpstreamHistory {
     }
 }
 
-/// What the upstream did between two readings. Without a usable answer it failed, if a query failed;
-/// otherwise nobody asked it, or the counters began again at zero.
+/// What the upstream did between two readings. It failed if as many queries failed as were answered:
+/// SERVFAIL is both. Otherwise it answered, or nobody asked it, or the counters began again at zero.
 fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeResult {
     let responses = KubednsUpstream {
         answers: after.answers - before.answers,
@@ -109,7 +109,7 @@ fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeRes
 
     let state = if queries < 0.0 || errors < 0.0 {
         ProbeState::Waiting
-    } else if errors > 0.0 && errors >= queries {
+    } else if errors > 0.0 && errors >= responses.answers {
         ProbeState::Failed
     } else if responses.answers > 0.0 {
         ProbeState::Ok
@@ -172,13 +172,14 @@ mod tests {
         assert_eq!(after(12, counters(21.0, 0.0, 21.0, 1.75)), [fast]);
 
         let failed = (ProbeState::Failed, 0.0);
-        let silent = after(20, counters(24.0, 4.0, 20.0, 1.625));
+        // Each query was repeated, and counts once as an error.
+        let silent = after(20, counters(28.0, 4.0, 20.0, 1.625));
         assert_eq!(silent, [fast, failed]);
         // Responses that are SERVFAIL are errors, too.
-        let servfail = after(30, counters(28.0, 8.0, 24.0, 1.625));
+        let servfail = after(30, counters(32.0, 8.0, 24.0, 1.625));
         assert_eq!(servfail, [fast, failed, failed]);
         let idle = (ProbeState::Waiting, 0.0);
-        let not_asked = after(40, counters(28.0, 8.0, 24.0, 1.625));
+        let not_asked = after(40, counters(32.0, 8.0, 24.0, 1.625));
         assert_eq!(not_asked, [fast, failed, failed, idle]);
         let restarted = after(50, counters(2.0, 0.0, 2.0, 0.001));
         assert_eq!(restarted.last(), Some(&idle));

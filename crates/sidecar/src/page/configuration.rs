@@ -1,24 +1,74 @@
 //! The configuration in force, and the last rejected configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
+use reports::kubedns::KubednsReport;
 use reports::nanny::{ConfigurationStatus, NannyStatus, RoutesStatus};
 use reports::sidecar::SidecarStatus;
 
 use super::facts::unknown_text;
+use super::text::{number, route_words};
 
 const HEADS: [&str; 3] = ["names", "servers", "as configured"];
+/// kubedns does not report what is configured.
+const KUBEDNS_HEADS: [&str; 2] = ["names", "servers"];
 
 pub(super) fn section(status: &SidecarStatus) -> Markup {
     html! {
         section aria-label="configuration" {
             h2 { "Configuration" }
-            @match &status.nanny.known {
-                Some(nanny) => { (in_force(nanny)) (unused_servers(nanny)) (rejection(&nanny.configuration)) }
-                None => p { (unknown_text("configuration", &status.nanny)) }
+            @match (&status.dnsmasq, &status.nanny.known, &status.kubedns.known) {
+                (Some(_), Some(nanny), _) => {
+                    (in_force(nanny)) (unused_servers(nanny)) (rejection(&nanny.configuration))
+                }
+                (Some(_), None, _) => p { (unknown_text("configuration", &status.nanny)) }
+                (None, _, Some(kubedns)) => (in_force_in_kubedns(kubedns)),
+                (None, _, None) => p { (unknown_text("configuration", &status.kubedns)) }
             }
         }
+    }
+}
+
+/// What the metrics of kubedns tell, in a pod without dnsmasq.
+fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
+    let mut routes = BTreeMap::<&str, Vec<&str>>::from([(".", Vec::new())]);
+    for server in &kubedns.routes {
+        let servers = routes.entry(&server.route).or_default();
+        servers.push(&server.address);
+    }
+    for domain in &kubedns.stub_domains_without_server {
+        routes.entry(domain).or_default();
+    }
+    let mut routes: Vec<(&str, Vec<&str>)> = routes.into_iter().collect();
+    routes.sort_by_key(|(route, _)| *route == ".");
+
+    html! {
+        @match kubedns.config_current {
+            Some(true) => p { "the newest one is in force" },
+            Some(false) => p.failed { "the newest configuration was rejected: the log of kubedns has the reason" },
+            None => p { "its version is unknown" },
+        }
+        table {
+            tr { @for head in KUBEDNS_HEADS { th { (head) } } }
+            @for (route, servers) in &routes { (row(KUBEDNS_HEADS, [route_words(route), &usable(servers.join(" "))])) }
+        }
+        (count_line(kubedns.unresolved, "names of servers without an address: "))
+        (count_line(kubedns.forward_loops, "upstreams left out because they forward queries back to kubedns: "))
+        (count_line(kubedns.unknown_keys, "unknown keys of the ConfigMap, which are ignored: "))
+    }
+}
+
+fn count_line(count: f64, words: &str) -> Markup {
+    html! { @if count > 0.0 { p.failed { (words) (number(count, "")) } } }
+}
+
+/// The servers in use, or the lack of them.
+fn usable(servers: String) -> String {
+    if servers.is_empty() {
+        "no usable server".to_owned()
+    } else {
+        servers
     }
 }
 
@@ -33,9 +83,9 @@ fn in_force(nanny: &NannyStatus) -> Markup {
         table {
             tr { @for head in HEADS { th { (head) } } }
             @for (domain, servers) in &configuration.stub_domains {
-                (row([domain, &stub_servers(routes, domain), &servers.join(" ")]))
+                (row(HEADS, [domain, &stub_servers(routes, domain), &servers.join(" ")]))
             }
-            (row(["everything else", &routes.upstreams.join(" "), &configured_upstreams(nanny)]))
+            (row(HEADS, ["everything else", &shown_servers(routes, &routes.upstreams), &configured_upstreams(nanny)]))
         }
     }
 }
@@ -44,11 +94,24 @@ fn in_force(nanny: &NannyStatus) -> Markup {
 fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
     let servers = routes.stub_domains.get(domain);
     match servers {
-        Some(servers) => servers.join(" "),
+        Some(servers) => shown_servers(routes, servers),
         // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub
         // domains.
         None if routes.forwards_to_kubedns() => routes.upstreams.join(" "),
         None => String::new(),
+    }
+}
+
+/// The servers, without the one by which the nanny fails queries: that address is no riddle for
+/// the reader.
+fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
+    let mut usable_servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+    usable_servers.retain(|server| routes.servfail_server.as_deref() != Some(*server));
+
+    if usable_servers.len() < servers.len() {
+        usable(usable_servers.join(" "))
+    } else {
+        usable_servers.join(" ")
     }
 }
 
@@ -69,11 +132,11 @@ fn configured_upstreams(nanny: &NannyStatus) -> String {
     }
 }
 
-fn row(cells: [&str; 3]) -> Markup {
+fn row<const N: usize>(heads: [&str; N], cells: [&str; N]) -> Markup {
     html! {
         tr {
-            @for (head, cell) in HEADS.into_iter().zip(cells) {
-                td data-label=(head) { (if cell.is_empty() { "-" } else { cell }) }
+            @for (head, cell) in heads.into_iter().zip(cells) {
+                td.names[head == "names"] data-label=(head) { (if cell.is_empty() { "-" } else { cell }) }
             }
         }
     }

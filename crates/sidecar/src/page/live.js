@@ -26,7 +26,9 @@ async function refresh() {
     // Not "/": a proxy may have put the page below a path of its own, and something else at the root.
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(every) });
     if (!answer.ok) throw new Error(answer.status);
-    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    // The policy of this page forbids the style of another one, and the console would say so each time.
+    const text = (await answer.text()).replace(/<style.*?<\/style>/s, "");
+    const next = new DOMParser().parseFromString(text, "text/html");
     const [old, fresh] = [document, next].map((page) => [...page.querySelectorAll("main > .live")]);
     if (!fresh.length || fresh.length !== old.length) throw new Error("another page");
     document.title = next.title;

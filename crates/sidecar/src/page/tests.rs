@@ -172,6 +172,62 @@ fn rejected_configuration_is_shown() {
 }
 
 #[test]
+fn configuration_of_kubedns_is_shown_alone() {
+    let metrics = "kubedns_config_current 1\nkubedns_config_unknown_keys 2\nkubedns_forward_loops 1\n\
+                   kubedns_forward_route_servers{route=\"gone.example.\"} 0\n\
+                   kubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.9:53\"} 1\n\
+                   kubedns_forward_upstream_up{route=\"corp.example.\",upstream=\"192.0.2.1:53\"} 1\n\
+                   kubedns_forward_upstream_up{route=\"corp.example.\",upstream=\"192.0.2.2:53\"} 0\n";
+    let status = SidecarStatus {
+        dnsmasq: None,
+        nanny: PeerReport::not_read(),
+        kubedns: told(KubednsReport::from_metrics(metrics)),
+        ..good()
+    };
+    says(
+        &page(&status),
+        &["Configuration the newest one is in force names servers \
+           corp.example 192.0.2.1:53 192.0.2.2:53 gone.example no usable server everything else 192.0.2.9:53 \
+           upstreams left out because they forward queries back to kubedns: 1 \
+           unknown keys of the ConfigMap, which are ignored: 2"],
+    );
+    let unknown_kubedns = SidecarStatus {
+        kubedns: unknown("http://127.0.0.1:10055/metrics", "refused"),
+        ..status
+    };
+    says(
+        &page(&unknown_kubedns),
+        &["Configuration configuration unknown: "],
+    );
+}
+
+#[test]
+fn internal_server_is_not_shown() {
+    let mut status = good();
+    let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["dns.acme"]}},
+                    "routes":{"stubDomains":{"acme.local":["127.0.0.1:40001"]},"upstreams":["192.0.2.9:53"],
+                              "upstreamsFrom":"resolv.conf","nowhere":"127.0.0.1:40001"}}"#;
+    status.nanny = told(NannyStatus::parse(nanny).unwrap());
+    let page = page(&status);
+    says(&page, &["acme.local no usable server dns.acme"]);
+    assert!(!page.contains("40001"), "{page}");
+}
+
+#[test]
+fn line_without_values_has_no_legend() {
+    let mut status = good();
+    for sample in &mut status.traffic {
+        sample.external = None;
+    }
+    let words = words(&page(&status));
+    assert!(
+        words.contains("queries to kubedns \u{25cf} cluster names"),
+        "{words}"
+    );
+    assert!(!words.contains("external names"), "{words}");
+}
+
+#[test]
 fn lost_watch_and_stale_records_show() {
     let mut status = good();
     let text = "kubedns_synced 0\nkubedns_stale 1\nkubedns_config_current 0\nkubedns_watch_connected{kind=\"endpoints\"} 0\n";

@@ -1,5 +1,13 @@
 //! Words and numbers for people.
 
+/// The names of a route: a stub domain, or `.` for all other names.
+pub(super) fn route_words(route: &str) -> &str {
+    match route {
+        "." => "everything else",
+        domain => domain.trim_end_matches('.'),
+    }
+}
+
 /// A number of seconds in its largest two units.
 pub(super) fn ago(seconds: u64) -> String {
     match seconds {

@@ -82,8 +82,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
 
 impl TrafficPlot {
     fn has_values(&self, samples: &[TrafficSample]) -> bool {
-        let mut lines = self.lines.iter();
-        lines.any(|line| samples.iter().any(|sample| (line.value)(sample).is_some()))
+        self.lines.iter().any(|line| line.has_values(samples))
     }
 
     fn figure(&self, samples: &[TrafficSample], now: u64) -> Markup {
@@ -99,7 +98,7 @@ impl TrafficPlot {
             figure {
                 figcaption {
                     b { (self.title) }
-                    @for (line, class) in self.lines.iter().zip(LINE_CLASSES) {
+                    @for (line, class) in self.lines.iter().zip(LINE_CLASSES).filter(|(line, _)| line.has_values(samples)) {
                         " " span class=(class) { "\u{25cf} " (line.words) }
                         @if let Some(last) = samples.last().and_then(line.value) {
                             " " (number(last, self.unit))
@@ -116,6 +115,10 @@ impl TrafficPlot {
 const LINE_CLASSES: [&str; 2] = ["first", "second"];
 
 impl TrafficLine {
+    fn has_values(&self, samples: &[TrafficSample]) -> bool {
+        samples.iter().any(|sample| (self.value)(sample).is_some())
+    }
+
     fn points(&self, samples: &[TrafficSample]) -> Vec<PlotPoint> {
         let points = samples.iter().map(|sample| PlotPoint {
             at: sample.at,

@@ -9,7 +9,7 @@ use reports::sidecar::{
 };
 
 use super::plot::{PlotAxes, small_svg};
-use super::text::{ago, number};
+use super::text::{ago, number, route_words};
 
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
@@ -59,7 +59,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, axes: &PlotAxes, now: u64) -> Markup 
     html! {
         tr {
             td data-label="address" { (upstream.address) }
-            td data-label="for" { (served_names(upstream)) }
+            td.names data-label="for" { (served_names(upstream)) }
             td data-label="state" class=(class) {
                 (words) " for " (age)
                 @if !upstream.error.is_empty() { code { (upstream.error) } }
@@ -83,13 +83,6 @@ fn served_names(upstream: &DnsmasqUpstream) -> String {
         names.push(route_words(domain));
     }
     names.join(", ")
-}
-
-fn route_words(route: &str) -> &str {
-    match route {
-        "." => "everything else",
-        domain => domain.trim_end_matches('.'),
-    }
 }
 
 /// The results of the last minutes; an empty cell if nothing was asked.
@@ -133,7 +126,7 @@ fn kubedns_table(kubedns: &KubednsReport, now: u64) -> Markup {
             @for upstream in &kubedns.upstreams {
                 tr {
                     td data-label="address" { (upstream.address) }
-                    td data-label="for" { (names_by_kubedns(kubedns, upstream)) }
+                    td.names data-label="for" { (names_by_kubedns(kubedns, upstream)) }
                     (state_cell(kubedns, upstream))
                     td.n data-label="mean" { (latency(upstream.mean_ms())) }
                     (history_cell(&upstream.address, &upstream.history, &axes))

@@ -24,7 +24,8 @@ fn chromium() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The document after the browser has run for `seconds` of virtual time.
+/// The document after the browser has run for `seconds` of virtual time. Panics if the console has
+/// an error.
 async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(chromium);
@@ -38,14 +39,19 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
         ])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--virtual-time-budget={}", seconds * 1000))
-        .args(["--dump-dom", url])
+        .args(["--enable-logging=stderr", "--dump-dom", url])
         .stdin(Stdio::null())
-        .stderr(Stdio::null())
         .kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output())
         .await
         .expect("the browser ends in time");
-    String::from_utf8(output.expect("the browser runs").stdout).unwrap()
+    let output = output.expect("the browser runs");
+
+    let log = String::from_utf8_lossy(&output.stderr);
+    let is_error = |line: &&str| line.contains(":CONSOLE") && !line.contains("Failed to load");
+    let errors: Vec<&str> = log.lines().filter(is_error).collect();
+    assert_eq!(errors, [""; 0], "the console of {url}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A proxy in front of the status page. `/dns/` always returns the status page, `/once/` only for
