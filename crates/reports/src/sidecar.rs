@@ -274,8 +274,40 @@ pub struct ContainerHistory {
     pub name: String,
     /// The container has reported its state before, but no longer does.
     pub is_report_missing: bool,
-    /// The times of the last restarts, oldest first, in milliseconds since 1970.
-    pub restarts: Vec<u64>,
+    /// The last restarts, oldest first.
+    pub restarts: Vec<ContainerRestart>,
+}
+
+/// A restart of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerRestart {
+    /// The time, in milliseconds since 1970.
+    pub at: u64,
+    /// How the container ended.
+    pub end: ContainerEnd,
+}
+
+/// The end of a container, as another container of the pod sees it. Only the kubelet knows more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContainerEnd {
+    /// The process kept its port, but did not answer: it hung until the liveness probe ended it.
+    Hang,
+    /// The process ended while it answered: a crash, an error, or a kill, such as by the memory limit.
+    #[default]
+    #[serde(other)]
+    Death,
+}
+
+impl ContainerEnd {
+    /// The words for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Hang => "a hang: it did not answer until its liveness probe ended it",
+            Self::Death => "a crash, an error, or a kill, such as by the memory limit",
+        }
+    }
 }
 
 /// Condition of an upstream of dnsmasq.
@@ -304,6 +336,9 @@ pub struct PeerReport<T> {
     pub known: Option<T>,
     /// The error of the request.
     pub error: Option<String>,
+    /// The container accepted the request, and did not answer in time; for the sidecar alone.
+    #[serde(skip)]
+    pub is_unanswered: bool,
 }
 
 impl<T> Default for PeerReport<T> {
@@ -319,6 +354,7 @@ impl<T> PeerReport<T> {
             source: String::new(),
             known: None,
             error: None,
+            is_unanswered: false,
         }
     }
 
@@ -332,6 +368,7 @@ impl<T> PeerReport<T> {
             source,
             known,
             error,
+            is_unanswered: false,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Remembers the other containers of the pod: whether they have reported their state, and their
 //! restarts.
 //!
-//! A restart is seen as another start time of the process. The reason is the kubelet's to tell.
+//! A restart is seen as another start time of the process. A process that hangs still has its port,
+//! and does not answer there; one that has ended refuses connections. What ended it is the kubelet's
+//! to tell.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
-use reports::sidecar::{ContainerHistory, PeerReport};
+use reports::sidecar::{ContainerEnd, ContainerHistory, ContainerRestart, PeerReport};
 
 use crate::time::{Now, millis_since_1970};
 
@@ -29,7 +31,9 @@ struct KnownContainer {
     has_reported: bool,
     /// The start of the process, in milliseconds since 1970.
     started: Option<u64>,
-    restarts: VecDeque<Instant>,
+    /// The process has not answered in time since its last report.
+    is_hanging: bool,
+    restarts: VecDeque<(Instant, ContainerEnd)>,
 }
 
 impl ContainerHistories {
@@ -40,16 +44,14 @@ impl ContainerHistories {
         nanny: &PeerReport<NannyStatus>,
         now: Now,
     ) -> Vec<ContainerHistory> {
-        let kubedns = kubedns.known.as_ref();
-        let nanny = nanny.known.as_ref();
         let mut known_kubedns = self.kubedns.lock();
         let mut known_dnsmasq = self.dnsmasq.lock();
 
-        known_kubedns.update(kubedns.is_some(), kubedns.and_then(kubedns_start), now);
-        known_dnsmasq.update(nanny.is_some(), nanny.and_then(nanny_start), now);
+        known_kubedns.update(kubedns, kubedns_start, now);
+        known_dnsmasq.update(nanny, nanny_start, now);
         vec![
-            known_kubedns.history("kubedns", kubedns.is_some(), now),
-            known_dnsmasq.history("dnsmasq", nanny.is_some(), now),
+            known_kubedns.history("kubedns", kubedns.known.is_some(), now),
+            known_dnsmasq.history("dnsmasq", nanny.known.is_some(), now),
         ]
     }
 }
@@ -65,14 +67,24 @@ fn nanny_start(status: &NannyStatus) -> Option<u64> {
 }
 
 impl KnownContainer {
-    /// Adds a report, if there is one, with the start of the process.
-    fn update(&mut self, has_reported: bool, started: Option<u64>, now: Now) {
-        self.has_reported |= has_reported;
-        let Some(started) = started else { return };
+    /// Adds a report, or its failure; `start` reads the start of the process.
+    fn update<T>(&mut self, report: &PeerReport<T>, start: fn(&T) -> Option<u64>, now: Now) {
+        let Some(known) = &report.known else {
+            self.is_hanging |= report.is_unanswered;
+            return;
+        };
 
+        self.has_reported = true;
+        let was_hanging = std::mem::take(&mut self.is_hanging);
+        let Some(started) = start(known) else { return };
         let before = self.started.replace(started);
         if before.is_some_and(|before| before != started) {
-            self.add_restart(now.clock);
+            let end = if was_hanging {
+                ContainerEnd::Hang
+            } else {
+                ContainerEnd::Death
+            };
+            self.add_restart(now.clock, end);
         }
     }
 
@@ -81,15 +93,20 @@ impl KnownContainer {
         ContainerHistory {
             name: name.to_owned(),
             is_report_missing: self.has_reported && !reports_now,
-            restarts: restarts.map(|at| now.millis_of(*at)).collect(),
+            restarts: restarts
+                .map(|(at, end)| ContainerRestart {
+                    at: now.millis_of(*at),
+                    end: *end,
+                })
+                .collect(),
         }
     }
 
-    fn add_restart(&mut self, at: Instant) {
+    fn add_restart(&mut self, at: Instant, end: ContainerEnd) {
         if self.restarts.len() == MAX_RESTARTS {
             self.restarts.pop_front();
         }
-        self.restarts.push_back(at);
+        self.restarts.push_back((at, end));
     }
 }
 
@@ -130,11 +147,41 @@ mod tests {
             assert_eq!(counts, expected, "step {step}");
         }
 
-        let times =
-            |seen: Vec<ContainerHistory>| [seen[0].restarts.clone(), seen[1].restarts.clone()];
+        let times = |seen: Vec<ContainerHistory>| [seen[0].restarts[0].at, seen[1].restarts[0].at];
         let absent = PeerReport::of_request("metrics".to_owned(), Err("refused".to_owned()));
         let seen = histories.update(&absent, &PeerReport::not_read(), at(9));
-        assert_eq!(times(seen), [[2_000], [4_000]]);
+        assert_eq!(times(seen), [2_000, 4_000]);
+    }
+
+    #[test]
+    fn hang_differs_from_death() {
+        let failed = |is_unanswered| PeerReport {
+            is_unanswered,
+            ..PeerReport::of_request("metrics".to_owned(), Err("why".to_owned()))
+        };
+        let cases = [
+            (vec![], ContainerEnd::Death),
+            (vec![failed(false)], ContainerEnd::Death),
+            (vec![failed(true), failed(false)], ContainerEnd::Hang),
+            // It was slow once, and answered again before it ended.
+            (
+                vec![failed(true), kubedns(Some(1.0)), failed(false)],
+                ContainerEnd::Death,
+            ),
+        ];
+        for (reports, end) in cases {
+            let histories = ContainerHistories::default();
+            let update = |report: &PeerReport<KubednsReport>| {
+                histories.update(report, &PeerReport::not_read(), Now::at(Duration::ZERO))
+            };
+            update(&kubedns(Some(1.0)));
+            for report in &reports {
+                update(report);
+            }
+            let seen = update(&kubedns(Some(2.0)));
+            let ends = seen[0].restarts.iter().map(|restart| restart.end);
+            assert_eq!(ends.collect::<Vec<_>>(), [end], "{reports:?}");
+        }
     }
 
     #[test]

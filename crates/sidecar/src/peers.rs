@@ -7,6 +7,7 @@ mod fetch;
 
 use std::time::Duration;
 
+use daemon::http::GetError;
 use querylog::ranking::RankingDocument;
 use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
@@ -118,10 +119,15 @@ impl<T: Clone> ReportPeer<T> {
         }
 
         let text = fetch_text(&self.source, &self.files).await;
+        let error = text.as_ref().err().and_then(|error| error.downcast_ref());
+        let is_unanswered = matches!(error, Some(GetError::Slow(_)));
         let result = text
             .map_err(|error| error.to_string())
             .and_then(|text| (self.parse)(&text));
-        PeerReport::of_request(self.source.clone(), result)
+        PeerReport {
+            is_unanswered,
+            ..PeerReport::of_request(self.source.clone(), result)
+        }
     }
 }
 

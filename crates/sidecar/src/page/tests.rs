@@ -41,6 +41,7 @@ fn unknown<T>(source: &str, error: &str) -> PeerReport<T> {
         source: source.to_owned(),
         known: None,
         error: Some(error.to_owned()),
+        is_unanswered: false,
     }
 }
 

@@ -49,33 +49,40 @@ fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
         return None;
     }
 
-    // The same end several times is one cause.
-    let mut ends = BTreeMap::<&str, usize>::new();
-    for end in &recent {
-        *ends.entry(&end.how).or_default() += 1;
-    }
-    let counts: Vec<String> = ends
-        .iter()
-        .map(|(how, count)| format!("{count} \u{d7} {how}"))
-        .collect();
-
+    let ends: Vec<&str> = recent.iter().map(|end| end.how.as_str()).collect();
     let count = recent.len();
     let text = format!("dnsmasq ended {count} times within ten minutes");
     let fault = PodFault::new(FindingKind::DnsmasqRestarts, "dnsmasq", text);
-    Some(fault.with_detail(&counts.join("; ")))
+    Some(fault.with_detail(&count_ends(&ends)))
+}
+
+/// The number of each kind of end: the same end several times is one cause.
+fn count_ends(ends: &[&str]) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for end in ends {
+        *counts.entry(end).or_default() += 1;
+    }
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(end, count)| format!("{count} \u{d7} {end}"))
+        .collect();
+    counts.join("; ")
 }
 
 /// The fault of a container that was restarted several times.
 fn container_restarts(container: &ContainerHistory, now: u64) -> Option<PodFault> {
     let restarts = container.restarts.iter();
-    let count = restarts.filter(|at| is_recent(**at, now)).count();
+    let recent = restarts.filter(|restart| is_recent(restart.at, now));
+    let ends: Vec<&str> = recent.map(|restart| restart.end.words()).collect();
+    let count = ends.len();
     if count < RESTARTS_OF_FAULT {
         return None;
     }
 
     let name = &container.name;
     let text = format!("the container {name} was restarted {count} times within ten minutes");
-    Some(PodFault::new(FindingKind::ContainerRestarts, name, text))
+    let fault = PodFault::new(FindingKind::ContainerRestarts, name, text);
+    Some(fault.with_detail(&count_ends(&ends)))
 }
 
 fn missing_report(container: &ContainerHistory, status: &SidecarStatus) -> PodFault {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reports::sidecar::{
-    ContainerHistory, DnsmasqUpstream, PeerReport, PodPart, ProbeResult, ProbeState, ProbeStatus,
-    UpstreamCondition,
+    ContainerEnd, ContainerHistory, ContainerRestart, DnsmasqUpstream, PeerReport, PodPart,
+    ProbeResult, ProbeState, ProbeStatus, UpstreamCondition,
 };
 
 use super::*;
@@ -307,8 +307,17 @@ fn repeated_ends_of_dnsmasq_are_fault() {
 #[test]
 fn repeated_restarts_of_container_are_fault() {
     let now = good().time;
-    let minutes_ago = |minutes: u64| now - minutes * 60_000;
-    let text = "container_restarts: the container kubedns was restarted 3 times within ten minutes";
+    let restart = |age: &u64| ContainerRestart {
+        at: now - age * 60_000,
+        end: if *age == 5 {
+            ContainerEnd::Hang
+        } else {
+            ContainerEnd::Death
+        },
+    };
+    let text = "container_restarts: the container kubedns was restarted 3 times within ten minutes \
+                (2 \u{d7} a crash, an error, or a kill, such as by the memory limit; \
+                1 \u{d7} a hang: it did not answer until its liveness probe ended it)";
     for (ages, expected) in [
         (vec![9, 5, 0], Some(text)),
         (vec![11, 9, 5, 0], Some(text)),
@@ -316,7 +325,7 @@ fn repeated_restarts_of_container_are_fault() {
     ] {
         let container = ContainerHistory {
             name: "kubedns".to_owned(),
-            restarts: ages.iter().map(|age| minutes_ago(*age)).collect(),
+            restarts: ages.iter().map(restart).collect(),
             ..ContainerHistory::default()
         };
         let status = SidecarStatus {
