@@ -1,9 +1,9 @@
 //! Remembers the other containers of the pod: whether they have reported their state, and their
 //! restarts.
 //!
-//! A restart is seen as another start time of the process. A process that hangs still has its port,
-//! and does not answer there; one that has ended refuses connections. What ended it is the kubelet's
-//! to tell.
+//! A restart shows as another start time of the process. A process that hangs keeps its port open,
+//! but does not answer there; if it has ended, connections are refused. Only the kubelet knows what
+//! ended it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -163,7 +163,7 @@ mod tests {
             (vec![], ContainerEnd::Death),
             (vec![failed(false)], ContainerEnd::Death),
             (vec![failed(true), failed(false)], ContainerEnd::Hang),
-            // It was slow once, and answered again before it ended.
+            // The process was slow once, but answered again before it ended.
             (
                 vec![failed(true), kubedns(Some(1.0)), failed(false)],
                 ContainerEnd::Death,

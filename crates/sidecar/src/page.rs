@@ -154,7 +154,7 @@ fn severity(state: ProbeState) -> u8 {
 fn figure(probe: &ProbeStatus, axes: &plot::PlotAxes, now: u64) -> Markup {
     let Look { class, mark, words } = state_look(probe.state);
     let age = ago(now.saturating_sub(probe.since) / 1000);
-    // Before the first result, the error says only this.
+    // Before the first result, the error says only that the probe has none yet.
     let has_error = !probe.error.is_empty() && probe.state != ProbeState::Waiting;
 
     html! {

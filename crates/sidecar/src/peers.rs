@@ -21,7 +21,7 @@ use crate::options::Options;
 
 /// Time for which a report is reused.
 const FRESH: Duration = Duration::from_secs(1);
-/// Time for which a failure is reused: the part may be starting beside the sidecar.
+/// Time for which a failure is reused. It is short, because the part may still be starting.
 const FAILURE_FRESH: Duration = Duration::from_millis(100);
 
 /// The parts whose reports are fetched.

@@ -96,8 +96,9 @@ impl UpstreamHistory {
     }
 }
 
-/// What the upstream did between two readings. It failed if as many queries failed as were answered:
-/// SERVFAIL is both. Otherwise it answered, or nobody asked it, or the counters began again at zero.
+/// The result of an upstream between two readings. It has failed if there were errors, and at least
+/// as many as responses: SERVFAIL counts as both. Otherwise it has answered, or nobody queried it,
+/// or the counters began again at zero.
 fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeResult {
     let responses = KubednsUpstream {
         answers: after.answers - before.answers,

@@ -11,7 +11,7 @@ use super::facts::unknown_text;
 use super::text::{number, route_words};
 
 const HEADS: [&str; 3] = ["names", "servers", "as configured"];
-/// kubedns does not report what is configured.
+/// The columns for kubedns, which does not report the configured servers.
 const KUBEDNS_HEADS: [&str; 2] = ["names", "servers"];
 
 pub(super) fn section(status: &SidecarStatus) -> Markup {
@@ -30,7 +30,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
     }
 }
 
-/// What the metrics of kubedns tell, in a pod without dnsmasq.
+/// The facts in the metrics of kubedns, for a pod without dnsmasq.
 fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
     let mut routes = BTreeMap::<&str, Vec<&str>>::from([(".", Vec::new())]);
     for server in &kubedns.routes {
@@ -102,8 +102,7 @@ fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
     }
 }
 
-/// The servers, without the one by which the nanny fails queries: that address is no riddle for
-/// the reader.
+/// The servers without the SERVFAIL server of the nanny, whose address would puzzle the reader.
 fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     let mut usable_servers: Vec<&str> = servers.iter().map(String::as_str).collect();
     usable_servers.retain(|server| routes.servfail_server.as_deref() != Some(*server));
@@ -115,7 +114,8 @@ fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     }
 }
 
-/// The configured servers for names outside stub domains; without any, where the servers come from.
+/// The configured servers for names outside stub domains. If none are configured, the source of the
+/// servers in use.
 fn configured_upstreams(nanny: &NannyStatus) -> String {
     let routes = &nanny.routes;
     match nanny.configuration.upstream_nameservers.as_slice() {

@@ -73,7 +73,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, axes: &PlotAxes, now: u64) -> Markup 
 }
 
 fn served_names(upstream: &DnsmasqUpstream) -> String {
-    // The nanny knows the names of the servers that it gave to dnsmasq, and of no others.
+    // The nanny knows which names a server serves only if it gave the server to dnsmasq.
     if upstream.serves.is_empty() {
         return "from the arguments of dnsmasq".to_owned();
     }

@@ -56,7 +56,7 @@ fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     Some(fault.with_detail(&count_ends(&ends)))
 }
 
-/// The number of each kind of end: the same end several times is one cause.
+/// The ends with their numbers. Equal ends have one cause, and are counted together.
 fn count_ends(ends: &[&str]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     for end in ends {
