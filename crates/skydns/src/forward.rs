@@ -89,6 +89,7 @@ use tokio_util::task::TaskTracker;
 use wire::Upstream;
 
 pub use cache::{CacheLimits, CacheMetrics, ReplyCache};
+pub(crate) use exchange::ReplyReceiver;
 pub use exchange::{ReplyCheck, check_reply};
 use exchange::{UdpSockets, UpstreamExchange};
 pub use failure::UpstreamFailure;

@@ -112,6 +112,11 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
+    /// The runtime of the tasks, which a thread that runs them itself must enter.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// Limits the queries a second of each client.
     pub(crate) fn limit_clients(&mut self, rate: ClientRate) {
         self.client_rates = Some(ClientRates::new(rate));

@@ -3,8 +3,8 @@
 //!
 //! The threads are not part of the async runtime. Most queries are answered within two
 //! microseconds, and a blocking receive is the cheapest wait for the next query. Queries that wait
-//! for an upstream begin on the thread that received them ([`crate::inline_tasks`]); the thread that
-//! receives the reply sends the answer.
+//! for an upstream begin on the thread that received them ([`crate::inline_tasks`]). While any does,
+//! the thread waits for the reply, too, and sends the answer.
 
 mod socket;
 
@@ -22,6 +22,7 @@ use socket::{ReceiveWait, UdpPeer};
 use crate::backend::Backend;
 use crate::cause::Cause;
 use crate::engine::Reply;
+use crate::forward::ReplyReceiver;
 use crate::metrics::{Shard, Took};
 use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::AnsweredQuery;
@@ -104,20 +105,52 @@ impl<B: Backend> UdpWorker<B> {
             sending: self.socket.batch_headers(BATCH),
         };
 
+        // The tasks that replies wake use timers.
+        let resolver = Arc::clone(&self.resolver);
+        let _context = resolver.runtime().enter();
+        let mut replies = self.receive_own_replies();
+
         while !self.stop.load(Ordering::Relaxed) {
-            self.serve_batch(&mut buffers, ReceiveWait::Timeout);
+            self.serve_clients_and_replies(&mut buffers, replies.as_mut());
         }
         // Queries that arrived before the stop still get their answers.
-        self.drain_socket(&mut buffers);
+        self.drain_socket(&mut buffers, replies.as_mut());
+    }
+
+    /// Prepares this thread to receive the replies to the queries that it forwards. Without a
+    /// descriptor for that, another thread receives them.
+    fn receive_own_replies(&self) -> Option<ReplyReceiver> {
+        ReplyReceiver::of_this_thread(&*self.socket)
+            .inspect_err(|error| tracing::warn!(%error, "replies of upstreams need another thread"))
+            .ok()
+    }
+
+    /// Serves the next batch of queries, or the next replies to those that it forwarded.
+    fn serve_clients_and_replies(
+        &mut self,
+        buffers: &mut BatchBuffers,
+        replies: Option<&mut ReplyReceiver>,
+    ) {
+        let Some(replies) = replies else {
+            self.serve_batch(buffers, ReceiveWait::Timeout);
+            return;
+        };
+
+        if !replies.is_expecting() {
+            self.serve_batch(buffers, ReceiveWait::Timeout);
+        } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
+            self.serve_batch(buffers, ReceiveWait::None);
+        }
+        replies.close_finished_if_due();
     }
 
     /// Continues to serve while queries wait for upstreams, then closes the socket's queue, and
     /// answers what is left in it. A query that is in the queue when the socket is closed would get
     /// no answer.
-    fn drain_socket(&mut self, buffers: &mut BatchBuffers) {
+    fn drain_socket(&mut self, buffers: &mut BatchBuffers, mut replies: Option<&mut ReplyReceiver>) {
         let began = Instant::now();
         while self.resolver.waiting_count() > 0 && began.elapsed() < FORWARDED_AFTER_STOP + BUDGET {
-            self.serve_batch(buffers, ReceiveWait::Timeout);
+            self.serve_clients_and_replies(buffers, replies.as_deref_mut());
             self.ending = began.elapsed() > FORWARDED_AFTER_STOP;
         }
 

@@ -40,7 +40,7 @@ use foldhash::quality::RandomState;
 use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
-use entry::{CacheEntry, EntryState};
+use entry::{CacheEntry, CacheTime, EntryState};
 pub use metrics::CacheMetrics;
 use outages::StaleOutages;
 use wire::rcode;
@@ -85,11 +85,12 @@ impl Default for CacheLimits {
 pub struct ReplyCache {
     table: quick_cache::sync::Cache<
         EntryKey,
-        Arc<CacheEntry>,
+        CacheEntry,
         EntryWeighter,
         RandomState,
         EvictionCounter,
     >,
+    created: Instant,
     limits: CacheLimits,
     metrics: CacheMetrics,
     outages: StaleOutages,
@@ -98,7 +99,7 @@ pub struct ReplyCache {
 /// A cached reply that is used as the answer.
 #[derive(Debug)]
 pub(crate) struct CachedReply {
-    entry: Arc<CacheEntry>,
+    entry: CacheEntry,
     state: EntryState,
 }
 
@@ -146,12 +147,25 @@ impl ReplyCache {
             RandomState::default(),
             EvictionCounter(metrics.clone()),
         );
+        // A table that grows takes up to twice the memory of its entries. What is reserved for entries
+        // to come takes none; evicted entries leave a trace, so that there are more than the limit.
+        table.reserve(limits.entries + limits.entries / 4);
         Some(Self {
             table,
+            created: Instant::now(),
             limits,
             metrics,
             outages: StaleOutages::default(),
         })
+    }
+
+    fn now(&self) -> CacheTime {
+        self.time_at(Instant::now())
+    }
+
+    fn time_at(&self, now: Instant) -> CacheTime {
+        let since = now.saturating_duration_since(self.created).as_millis();
+        CacheTime(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
     /// The cached answer to a client's query; `None` if an upstream must be queried.
@@ -162,7 +176,7 @@ impl ReplyCache {
     ) -> Option<CachedReply> {
         let key = BorrowedQueryKey::of_client(query, upstreams)?;
         let entry = self.table.get(&key)?;
-        let state = entry.state_at(&self.limits, Instant::now())?;
+        let state = entry.state_at(&self.limits, self.now())?;
 
         // Somebody must retry the upstreams, which takes a task.
         if state == (EntryState::Stale { due: true }) {
@@ -182,7 +196,7 @@ impl ReplyCache {
             return None;
         }
 
-        let now = Instant::now();
+        let now = self.now();
         let known = self.table.get(&key.borrowed()).and_then(|entry| {
             let state = self.usable_state(&entry, are_dead, now)?;
             Some((entry, state))
@@ -203,7 +217,7 @@ impl ReplyCache {
         &self,
         entry: &CacheEntry,
         are_dead: impl FnOnce() -> bool,
-        now: Instant,
+        now: CacheTime,
     ) -> Option<EntryState> {
         if let Some(state) = entry.state_at(&self.limits, now) {
             return Some(state);
@@ -242,14 +256,16 @@ impl ReplyCache {
         let Some(entry) = self.table.get(&key.borrowed()) else {
             return outcome;
         };
-        let usable = entry.state_when_failing(&self.limits, Instant::now());
+        let usable = entry.state_when_failing(&self.limits, self.now());
         let reply = usable.and_then(|state| self.count_use(entry, state).to_reply(key));
         reply.map_or(outcome, Ok)
     }
 
     /// Removes all replies.
     pub(super) fn clear(&self) {
-        self.table.clear();
+        for (_, entry) in self.table.drain() {
+            self.metrics.size.remove_entry(entry.size());
+        }
     }
 
     /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases
@@ -261,12 +277,17 @@ impl ReplyCache {
             return;
         }
 
-        match CacheEntry::new(key, reply, &self.metrics.size, now) {
+        let size = &self.metrics.size;
+        match CacheEntry::new(key, reply, self.time_at(now)) {
             Some(entry) => {
-                let entry = Arc::new(entry);
-                self.table.insert(EntryKey(Arc::clone(&entry)), entry);
+                size.add_entry(entry.size());
+                self.table.insert(EntryKey(entry.clone()), entry);
             }
-            None => drop(self.table.remove(&key.borrowed())),
+            None => {
+                if let Some((_, removed)) = self.table.remove(&key.borrowed()) {
+                    size.remove_entry(removed.size());
+                }
+            }
         }
     }
 
@@ -274,13 +295,14 @@ impl ReplyCache {
         let Some(entry) = self.table.peek(&key.borrowed()) else {
             return;
         };
-        if let Some(EntryState::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
-            entry.record_failure(self.limits.recheck, now);
+        let failed_at = self.time_at(now);
+        if let Some(EntryState::Stale { .. }) = entry.state_when_failing(&self.limits, failed_at) {
+            entry.record_failure(self.limits.recheck, failed_at);
             self.outages.record_failure(&key.upstreams, now);
         }
     }
 
-    fn count_use(&self, entry: Arc<CacheEntry>, state: EntryState) -> CachedReply {
+    fn count_use(&self, entry: CacheEntry, state: EntryState) -> CachedReply {
         match state {
             EntryState::Fresh(_) => self.metrics.hits.inc(),
             EntryState::Stale { .. } => self.metrics.stale.inc(),
@@ -297,7 +319,7 @@ fn is_failure(reply: &UpstreamReply) -> bool {
 
 /// The entry as its own key, so that the name and the upstreams are in memory once.
 #[derive(Clone, Debug)]
-struct EntryKey(Arc<CacheEntry>);
+struct EntryKey(CacheEntry);
 
 impl Hash for EntryKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -324,8 +346,8 @@ impl Equivalent<EntryKey> for BorrowedQueryKey<'_> {
 #[derive(Clone, Debug)]
 struct EntryWeighter;
 
-impl Weighter<EntryKey, Arc<CacheEntry>> for EntryWeighter {
-    fn weight(&self, _: &EntryKey, entry: &Arc<CacheEntry>) -> u64 {
+impl Weighter<EntryKey, CacheEntry> for EntryWeighter {
+    fn weight(&self, _: &EntryKey, entry: &CacheEntry) -> u64 {
         u64::from(entry.size()).max(MIN_WEIGHT)
     }
 }
@@ -333,12 +355,17 @@ impl Weighter<EntryKey, Arc<CacheEntry>> for EntryWeighter {
 #[derive(Clone, Debug)]
 struct EvictionCounter(CacheMetrics);
 
-impl Lifecycle<EntryKey, Arc<CacheEntry>> for EvictionCounter {
+impl Lifecycle<EntryKey, CacheEntry> for EvictionCounter {
     type RequestState = ();
 
-    // Only evictions call this hook; `on_evict` is also called for replaced entries.
-    fn before_evict(&self, (): &mut (), _: &EntryKey, _: &mut Arc<CacheEntry>) {
+    // Only evictions call this hook.
+    fn before_evict(&self, (): &mut (), _: &EntryKey, _: &mut CacheEntry) {
         self.0.evictions.inc();
+    }
+
+    // Called for evicted, replaced and rejected entries.
+    fn on_evict(&self, (): &mut (), _: EntryKey, entry: CacheEntry) {
+        self.0.size.remove_entry(entry.size());
     }
 }
 

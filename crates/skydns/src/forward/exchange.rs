@@ -19,6 +19,7 @@ use super::pool::ConnectionPool;
 use super::{ForwardLimits, UpstreamQuery, UpstreamReply};
 
 pub use reply_check::{ReplyCheck, check_reply};
+pub(crate) use udp::ReplyReceiver;
 pub(super) use udp::UdpSockets;
 
 /// Time before the deadline at which the reply at hand is returned, although a better reply may

@@ -1,16 +1,15 @@
 //! One cached reply: its lifetime, and the answers made from the reply.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use triomphe::ThinArc;
 use wire::{
     Edns, HEADER, Header, Message, Section, Upstream, extended_error, flag, info, rcode, rtype,
 };
 
 use super::CacheLimits;
-use super::metrics::CacheSize;
 use super::rotation::RotatedRecords;
 use crate::external::STALE_TTL;
 use crate::forward::key::{BorrowedQueryKey, QueryKey, UpstreamList};
@@ -21,8 +20,12 @@ use crate::forward::{UpstreamQuery, UpstreamReply, answer};
 const MAX_TTL: u32 = 86_400;
 /// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
-/// Memory per entry for the table, the reference counts and the allocator, in octets.
+/// Memory per entry for the table, the reference count, the length and the allocator, in octets.
 const OVERHEAD: usize = 80;
+
+/// A time in milliseconds since the creation of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CacheTime(pub(super) u64);
 
 /// State of an entry, which decides how the entry is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,45 +39,43 @@ pub(super) enum EntryState {
     },
 }
 
-/// A reply, its lifetime, and the key of its query. The memory of the cache is mostly that of its
-/// entries, so nothing in an entry can be computed from the rest.
+/// A reply, its lifetime, and the key of its query. Clones share the reply.
+///
+/// The memory of the cache is mostly that of its entries, so an entry is one allocation, without
+/// anything that can be computed from the rest. The octets are the reply without its OPT record, and
+/// then the options of that record. The name of the reply's question is that of the key.
+#[derive(Clone, Debug)]
+pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
+
+/// What is known of the reply besides its octets.
 #[derive(Debug)]
-pub(super) struct CacheEntry {
-    /// The reply without its OPT record. The name of its question is that of the key.
-    message: Box<[u8]>,
-    /// The OPT record of the reply.
-    opt: Option<Edns<Box<[u8]>>>,
-    /// The addresses, if there are several.
-    addresses: Option<Box<RotatedRecords>>,
+pub(super) struct EntryHead {
     /// The upstreams of the key.
     upstreams: UpstreamList,
-    /// Index in `upstreams` of the one that replied.
-    upstream: u16,
-    kind: QueryKind,
-    /// Length of the query name in wire format, in octets.
-    name_length: u8,
-    /// RCODE, with the upper bits from the OPT record.
-    rcode: u16,
-    /// Whether the answer is negative, so that no TTL may exceed the lifetime.
-    negative: bool,
+    pub(super) received: CacheTime,
+    /// The addresses, if there are several.
+    addresses: Option<RotatedRecords>,
     /// Time from `received` in which the reply is fresh, in seconds.
-    lifetime: u32,
-    received: Instant,
+    pub(super) lifetime: u32,
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
-    retry_at: AtomicU64,
-    /// Counts the entry until it is dropped.
-    counted: Arc<CacheSize>,
+    retry_at: AtomicU32,
+    kind: QueryKind,
+    /// The OPT record of the reply, with the length of its options.
+    opt: Option<Edns<u16>>,
+    /// Index in `upstreams` of the one that replied.
+    upstream: u16,
+    /// RCODE, with the upper bits from the OPT record.
+    rcode: u16,
+    /// Length of the query name in wire format, in octets.
+    name_length: u8,
+    /// Whether the answer is negative, so that no TTL may exceed the lifetime.
+    negative: bool,
 }
 
 impl CacheEntry {
     /// Creates the entry for the reply to `key`; `None` if the reply must not be cached.
-    pub(super) fn new(
-        key: &QueryKey,
-        reply: &UpstreamReply,
-        counted: &Arc<CacheSize>,
-        now: Instant,
-    ) -> Option<Self> {
+    pub(super) fn new(key: &QueryKey, reply: &UpstreamReply, now: CacheTime) -> Option<Self> {
         if reply.truncated {
             return None;
         }
@@ -89,59 +90,83 @@ impl CacheEntry {
             .upstreams
             .iter()
             .position(|one| *one == reply.upstream)?;
+        let options = reply.opt.as_ref().map_or(&[][..], |opt| &opt.options);
+        let options_length = u16::try_from(options.len()).ok()?;
 
         // The upstream may have changed the case of the name.
-        let mut message = reply.message.clone();
-        message
+        let mut octets = [&*reply.message, options].concat();
+        octets
             .get_mut(HEADER..HEADER + query.name().len())?
             .copy_from_slice(query.name());
 
-        let entry = Self {
-            message,
-            opt: reply.opt.clone(),
-            addresses: addresses.flatten().map(Box::new),
+        let head = EntryHead {
             upstreams: Arc::clone(&key.upstreams),
-            upstream: u16::try_from(upstream).ok()?,
-            kind: query.kind,
-            name_length: u8::try_from(query.name().len()).ok()?,
-            rcode: reply.rcode,
-            negative: lifetime.negative,
-            lifetime: lifetime.seconds,
             received: now,
-            retry_at: AtomicU64::new(0),
-            counted: Arc::clone(counted),
+            addresses: addresses.flatten(),
+            lifetime: lifetime.seconds,
+            retry_at: AtomicU32::new(0),
+            kind: query.kind,
+            opt: reply
+                .opt
+                .as_ref()
+                .map(|opt| opt.borrowed().map_options(|_| options_length)),
+            upstream: u16::try_from(upstream).ok()?,
+            rcode: reply.rcode,
+            name_length: u8::try_from(query.name().len()).ok()?,
+            negative: lifetime.negative,
         };
-        entry.counted.add_entry(entry.size());
-        Some(entry)
+        Some(Self(ThinArc::from_header_and_slice(head, &octets)))
+    }
+
+    pub(super) fn head(&self) -> &EntryHead {
+        &self.0.header.header
+    }
+
+    /// The reply without its OPT record.
+    pub(super) fn message(&self) -> &[u8] {
+        self.split_octets().0
+    }
+
+    /// The OPT record of the reply.
+    fn opt(&self) -> Option<Edns<&[u8]>> {
+        let opt = self.head().opt?;
+        Some(opt.map_options(|_| self.split_octets().1))
+    }
+
+    /// The message, and the options of its OPT record.
+    fn split_octets(&self) -> (&[u8], &[u8]) {
+        let octets = &self.0.slice;
+        let options = self.head().opt.map_or(0, |opt| opt.options);
+        let message = octets.len().saturating_sub(options.into());
+        octets.split_at_checked(message).unwrap_or_default()
     }
 
     /// The key of the query, which is without EDNS options.
     pub(super) fn key(&self) -> BorrowedQueryKey<'_> {
-        let end = HEADER + usize::from(self.name_length);
+        let head = self.head();
+        let end = HEADER + usize::from(head.name_length);
         BorrowedQueryKey {
-            name: self.message.get(HEADER..end).unwrap_or_default(),
-            kind: self.kind,
+            name: self.message().get(HEADER..end).unwrap_or_default(),
+            kind: head.kind,
             options: &[],
-            upstreams: &self.upstreams,
+            upstreams: &head.upstreams,
         }
     }
 
     /// Size of the entry in memory, in octets. The size counts against the limit of the cache.
     pub(super) fn size(&self) -> u32 {
-        let options = self.opt.as_ref().map_or(0, |opt| opt.options.len());
-        let addresses = self.addresses.as_ref().map_or(0, |one| size_of_val(&**one));
-        let size = size_of::<Self>() + self.message.len() + options + addresses + OVERHEAD;
+        let size = size_of::<EntryHead>() + self.0.slice.len() + OVERHEAD;
         u32::try_from(size).unwrap_or(u32::MAX)
     }
 
     pub(super) fn rcode(&self) -> u16 {
-        self.rcode
+        self.head().rcode
     }
 
     /// Current state of the entry; `None` if the upstreams must be queried first.
-    pub(super) fn state_at(&self, limits: &CacheLimits, now: Instant) -> Option<EntryState> {
+    pub(super) fn state_at(&self, limits: &CacheLimits, now: CacheTime) -> Option<EntryState> {
         let state = self.state_when_failing(limits, now)?;
-        let retry_at = self.retry_at.load(Ordering::Relaxed);
+        let retry_at = self.head().retry_at.load(Ordering::Relaxed);
         match state {
             EntryState::Fresh(_) => Some(state),
             EntryState::Stale { .. } if retry_at == 0 => None,
@@ -155,7 +180,7 @@ impl CacheEntry {
     pub(super) fn state_when_failing(
         &self,
         limits: &CacheLimits,
-        now: Instant,
+        now: CacheTime,
     ) -> Option<EntryState> {
         let age = self.age_at(now);
         if age < self.lifetime() {
@@ -169,36 +194,37 @@ impl CacheEntry {
 
     /// Records that the upstreams failed. From now on a stale entry is the answer at once; a retry
     /// follows after `recheck`.
-    pub(super) fn record_failure(&self, recheck: Duration, now: Instant) {
+    pub(super) fn record_failure(&self, recheck: Duration, now: CacheTime) {
         let next = self.time_after(recheck, now);
-        self.retry_at.store(next, Ordering::Relaxed);
+        self.head().retry_at.store(next, Ordering::Relaxed);
     }
 
     /// Whether the caller should retry the upstreams. Only one caller gets true in each interval.
-    pub(super) fn claim_retry(&self, recheck: Duration, now: Instant) -> bool {
-        let due = self.retry_at.load(Ordering::Relaxed);
+    pub(super) fn claim_retry(&self, recheck: Duration, now: CacheTime) -> bool {
+        let due = self.head().retry_at.load(Ordering::Relaxed);
         if due > as_milliseconds(self.age_at(now)) {
             return false;
         }
 
         // Of several callers, the exchange succeeds for one.
         let next = self.time_after(recheck, now);
-        self.retry_at
+        self.head().retry_at
             .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
     fn lifetime(&self) -> Duration {
-        Duration::from_secs(self.lifetime.into())
+        Duration::from_secs(self.head().lifetime.into())
     }
 
-    fn age_at(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.received)
+    fn age_at(&self, now: CacheTime) -> Duration {
+        let CacheTime(received) = self.head().received;
+        Duration::from_millis(now.0.saturating_sub(received))
     }
 
     /// Converts the time `pause` after `now` to milliseconds since `received`, the unit of the
     /// field `retry_at`. Never 0, which has a meaning of its own.
-    fn time_after(&self, pause: Duration, now: Instant) -> u64 {
+    fn time_after(&self, pause: Duration, now: CacheTime) -> u32 {
         as_milliseconds(self.age_at(now).saturating_add(pause)).max(1)
     }
 
@@ -210,20 +236,19 @@ impl CacheEntry {
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
-        let message = &self.message;
+        let message = self.message();
         let written = if let (EntryState::Stale { .. }, Some(edns)) = (state, &query.edns) {
             let opt = self.stale_opt(edns.dnssec_ok);
             answer::append_answer(message, Some(opt.borrowed()), self.rcode(), query, out)
         } else {
-            let opt = self.opt.as_ref().map(Edns::borrowed);
-            answer::append_answer(message, opt, self.rcode(), query, out)
+            answer::append_answer(message, self.opt(), self.rcode(), query, out)
         };
 
         // Up to `length`, since the OPT record that follows has no TTL to count down.
         let records = out.get_mut(start..start + written.length);
         let records = records.unwrap_or_default();
         self.write_age(state, records);
-        if let Some(addresses) = &self.addresses {
+        if let Some(addresses) = &self.head().addresses {
             addresses.rotate(records);
         }
         written.truncated
@@ -235,7 +260,7 @@ impl CacheEntry {
         state: EntryState,
         query: &UpstreamQuery,
     ) -> Option<UpstreamReply> {
-        let mut message = self.message.to_vec();
+        let mut message = self.message().to_vec();
         self.write_age(state, &mut message);
 
         let expired = matches!(state, EntryState::Stale { .. });
@@ -243,12 +268,12 @@ impl CacheEntry {
         let opt = if expired {
             Some(self.stale_opt(query.kind.dnssec_ok))
         } else {
-            self.opt.clone()
+            self.opt().map(|opt| opt.map_options(Box::from))
         };
         let header = Header::parse(&message).ok()?;
         Some(UpstreamReply {
             opt,
-            rcode: self.rcode,
+            rcode: self.rcode(),
             answers: header.counts[1],
             stale: expired,
             ..UpstreamReply::bare(message, header, self.replied_upstream()?)
@@ -256,7 +281,8 @@ impl CacheEntry {
     }
 
     fn replied_upstream(&self) -> Option<&Upstream> {
-        self.upstreams.get(usize::from(self.upstream))
+        let head = self.head();
+        head.upstreams.get(usize::from(head.upstream))
     }
 
     /// Counts the TTLs down in `message`, which begins as the reply does, and clears the flags that
@@ -288,7 +314,7 @@ impl CacheEntry {
 
     /// Offsets of the TTLs in the message.
     fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
-        let message = Message::parse(&self.message).ok();
+        let message = Message::parse(self.message()).ok();
         let records = message.into_iter().flat_map(|message| message.records());
         records.map(|record| record.ttl_range().start)
     }
@@ -302,8 +328,8 @@ impl CacheEntry {
 
     /// Upper limit of the TTLs, in seconds.
     fn max_ttl(&self) -> u32 {
-        if self.negative {
-            self.lifetime
+        if self.head().negative {
+            self.head().lifetime
         } else {
             MAX_TTL
         }
@@ -318,22 +344,13 @@ impl CacheEntry {
         };
         let error = extended_error(code, "");
 
-        let opt = match &self.opt {
-            Some(opt) => opt.borrowed(),
-            None => Edns::ours(dnssec_ok),
-        };
+        let opt = self.opt().unwrap_or_else(|| Edns::ours(dnssec_ok));
         opt.map_options(|options| [options, &error].concat().into())
     }
 }
 
-impl Drop for CacheEntry {
-    fn drop(&mut self) {
-        self.counted.remove_entry(self.size());
-    }
-}
-
-fn as_milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+fn as_milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// The time for which a reply is fresh.

@@ -1,7 +1,8 @@
 //! The order of the addresses in a cached reply, which changes with each answer: clients that use the
 //! first address then share the load between all of them. dnsmasq does the same.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use wire::{Message, Record, Section};
 
@@ -12,13 +13,13 @@ const FIXED_FIELDS: usize = 10;
 #[derive(Debug)]
 pub(super) struct RotatedRecords {
     /// Offset of the first record.
-    start: usize,
+    start: u16,
     /// Length of a record.
-    length: usize,
+    length: u16,
     /// The number of records; more than one.
-    count: usize,
-    /// The number of answers so far.
-    turn: AtomicUsize,
+    count: NonZeroU16,
+    /// The number of answers so far; begins again after the largest number.
+    turn: AtomicU16,
 }
 
 impl RotatedRecords {
@@ -46,20 +47,22 @@ impl RotatedRecords {
         }
 
         Some(Self {
-            start,
-            length,
-            count: records.len(),
-            turn: AtomicUsize::new(0),
+            start: u16::try_from(start).ok()?,
+            length: u16::try_from(length).ok()?,
+            count: NonZeroU16::new(u16::try_from(records.len()).ok()?)?,
+            turn: AtomicU16::new(0),
         })
     }
 
     /// Puts another record first than in the last answer. A message that lacks some of the records
     /// stays unchanged.
     pub(super) fn rotate(&self, message: &mut [u8]) {
-        let end = self.start + self.count * self.length;
-        if let Some(records) = message.get_mut(self.start..end) {
+        let start = usize::from(self.start);
+        let length = usize::from(self.length);
+        let end = start + usize::from(self.count.get()) * length;
+        if let Some(records) = message.get_mut(start..end) {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.count;
-            records.rotate_left(turn * self.length);
+            records.rotate_left(usize::from(turn) * length);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::UpstreamExchange;
 use crate::forward::UpstreamReply;
 use crate::forward::failure::UpstreamFailure;
 
+pub(crate) use receiver::ReplyReceiver;
 pub(in crate::forward) use sockets::UdpSockets;
 
 /// Queries from a socket of [`UdpSockets`] with a new ID. Sends the query once more after

@@ -1,13 +1,11 @@
 use std::net::SocketAddr;
 
-use prometheus::Registry;
 use proptest::prelude::*;
 use testkit::message::{self, Edns as Opt, Message as Read};
 use testkit::query::Query as Ask;
 use testkit::reply::Reply as Answer;
 
 use super::*;
-use crate::forward::cache::CacheMetrics;
 use crate::forward::{ReplyCheck, check_reply};
 
 const SOA: &str = "test. 900 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
@@ -33,8 +31,7 @@ fn entry(query: &UpstreamQuery, wire: &[u8]) -> Option<CacheEntry> {
         query: query.clone(),
         upstreams: [upstream].into(),
     };
-    let metrics = CacheMetrics::new(&Registry::new()).unwrap();
-    CacheEntry::new(&key, &reply, &metrics.size, Instant::now())
+    CacheEntry::new(&key, &reply, CacheTime(5000))
 }
 
 /// The answer that an entry gives to a query; `dnssec_ok` is the DO bit, `None` without EDNS.
@@ -80,7 +77,7 @@ type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
 fn check(cases: Vec<Lasting>) {
     for (what, rtype, wire, seconds) in cases {
         let lifetime =
-            entry(&query("x.test.", rtype), &wire).map(|entry| u64::from(entry.lifetime));
+            entry(&query("x.test.", rtype), &wire).map(|entry| u64::from(entry.head().lifetime));
         assert_eq!(lifetime, seconds, "{what}");
     }
 }
@@ -297,10 +294,12 @@ fn entry_state_depends_on_age_and_failures() {
     ];
     for (what, failed, now, state) in cases {
         let entry = entry();
+        let CacheTime(received) = entry.head().received;
+        let after = |seconds: u32| CacheTime(received + 1000 * u64::from(seconds));
         if let Some(at) = failed {
-            entry.record_failure(limits.recheck, entry.received + second * at);
+            entry.record_failure(limits.recheck, after(at));
         }
-        let now = entry.received + second * now;
+        let now = after(now);
         assert_eq!(entry.state_at(&limits, now), state, "{what}");
         let turns = [
             entry.claim_retry(limits.recheck, now),
@@ -346,6 +345,6 @@ proptest! {
         let was_readable = message::Message::parse(&octets).is_ok();
         prop_assert!(message::Message::parse(&out).is_ok() || !was_readable);
         prop_assert!(out.len() <= octets.len() + 17);
-        prop_assert!(entry.size() as usize > entry.message.len());
+        prop_assert!(entry.size() as usize > entry.message().len());
     }
 }

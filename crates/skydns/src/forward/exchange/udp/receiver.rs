@@ -1,7 +1,12 @@
-//! The thread that receives the replies of upstreams over UDP. It also runs the tasks that wait for
-//! them: the answer to a client is sent from here, without the wake-up of another thread.
+//! Receives the replies of upstreams over UDP, and runs the tasks that wait for them: the answer to
+//! a client is sent from here, without the wake-up of another thread.
+//!
+//! A thread that receives the queries of clients over UDP also receives the replies to those that it
+//! forwards ([`ReplyReceiver::of_this_thread`]). One thread, `upstreams`, receives all others.
 
+use std::cell::RefCell;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,8 +18,8 @@ use tokio::runtime::Handle;
 use super::sockets::OpenSockets;
 use crate::inline_tasks::run_woken;
 
-/// Token of the event that wakes the thread.
-pub(super) const WAKE: u64 = 0;
+/// Token of the events that are no replies: queries of clients, or the wake-up of the thread.
+pub(super) const OTHER: u64 = 0;
 
 /// Time between two looks for sockets to close. A socket that nobody uses stays open for that time
 /// and its maximum age at most.
@@ -29,70 +34,107 @@ const MAX_DATAGRAM: usize = 65_535;
 /// Maximum number of sockets with an event that are read together.
 const EVENTS: usize = 32;
 
-/// Starts the thread. It ends when `sockets` are stopped.
-pub(super) fn start(sockets: Arc<OpenSockets>, runtime: Handle) -> io::Result<()> {
-    let receiver = UpstreamReceiver {
-        sockets,
-        buffer: vec![0; MAX_DATAGRAM],
-        close_due: Instant::now(),
-        any_open: false,
-    };
+thread_local! {
+    /// The sockets whose replies this thread receives, if it does.
+    static OWN_SOCKETS: RefCell<Option<Arc<OpenSockets>>> = const { RefCell::new(None) };
+}
+
+/// The sockets whose replies this thread receives. Queries that begin on the thread use these.
+pub(super) fn sockets_of_this_thread() -> Option<Arc<OpenSockets>> {
+    OWN_SOCKETS.with_borrow(Clone::clone)
+}
+
+/// Starts the thread `upstreams`. It ends when `sockets` are stopped.
+pub(super) fn start_thread(sockets: Arc<OpenSockets>, runtime: Handle) -> io::Result<()> {
+    let receiver = ReplyReceiver::new(sockets);
     let thread = thread::Builder::new().name("upstreams".into());
     thread.spawn(move || receiver.run(&runtime)).map(drop)
 }
 
-struct UpstreamReceiver {
+/// Receives the replies on some sockets.
+pub(crate) struct ReplyReceiver {
     sockets: Arc<OpenSockets>,
     buffer: Vec<u8>,
     close_due: Instant,
-    /// Whether a socket was open at the last look.
-    any_open: bool,
 }
 
-impl UpstreamReceiver {
-    fn run(mut self, runtime: &Handle) {
-        // The tasks that wait for replies use timers.
-        let _context = runtime.enter();
+impl ReplyReceiver {
+    fn new(sockets: Arc<OpenSockets>) -> Self {
+        Self {
+            sockets,
+            buffer: vec![0; MAX_DATAGRAM],
+            close_due: Instant::now(),
+        }
+    }
+
+    /// Creates the receiver of the calling thread, for the queries that begin on it from now on.
+    /// The thread has to call [`wait`](Self::wait) while [`is_expecting`](Self::is_expecting).
+    /// `clients` is the socket of which `wait` reports that it has datagrams.
+    pub(crate) fn of_this_thread(clients: impl AsFd) -> io::Result<Self> {
+        let sockets = Arc::new(OpenSockets::new(&clients)?);
+        OWN_SOCKETS.set(Some(Arc::clone(&sockets)));
+        Ok(Self::new(sockets))
+    }
+
+    /// Whether a query waits for its reply.
+    pub(crate) fn is_expecting(&self) -> bool {
+        self.sockets.are_queries_waiting()
+    }
+
+    /// Waits for events, for `timeout` at most if there is one, receives replies, and runs the tasks that wait for
+    /// them. Returns whether there was an event that is no reply. The caller must have entered the
+    /// runtime: the tasks use timers.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.map_or(Ok(EpollTimeout::NONE), EpollTimeout::try_from);
         let mut events = [EpollEvent::empty(); EVENTS];
+        let timeout = timeout.unwrap_or(EpollTimeout::ZERO);
+        let events = match self.sockets.wait(&mut events, timeout) {
+            Ok(count) => events.get(..count).unwrap_or_default(),
+            Err(Errno::EINTR) => &[],
+            Err(error) => {
+                tracing::warn!(%error, "cannot wait for replies of upstreams");
+                thread::sleep(FAILURE_PAUSE);
+                &[]
+            }
+        };
+
+        let mut any_other = false;
+        for event in events {
+            if event.data() == OTHER {
+                any_other = true;
+            } else if let Some(socket) = self.sockets.find(event.data()) {
+                run_woken(|| socket.receive_replies(&mut self.buffer));
+            }
+        }
+        any_other
+    }
+
+    /// Closes sockets that are used no longer, twice a second.
+    pub(crate) fn close_finished_if_due(&mut self) {
+        if !self.sockets.is_any_open() {
+            return;
+        }
+
+        let now = Instant::now();
+        if now >= self.close_due {
+            self.close_due = now + CLOSE_EVERY;
+            self.sockets.close_finished(now);
+        }
+    }
+
+    /// The work of the thread `upstreams`.
+    fn run(mut self, runtime: &Handle) {
+        let _context = runtime.enter();
 
         while !self.sockets.is_stopped() {
-            match self.sockets.epoll.wait(&mut events, self.timeout()) {
-                Ok(count) => self.receive(events.get(..count).unwrap_or_default()),
-                Err(Errno::EINTR) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot wait for replies of upstreams");
-                    thread::sleep(FAILURE_PAUSE);
-                }
+            if self.wait(self.time_to_next_look()) {
+                self.sockets.clear_wake();
             }
             self.close_finished_if_due();
         }
     }
 
-    fn timeout(&self) -> EpollTimeout {
-        if self.any_open {
-            EpollTimeout::try_from(CLOSE_EVERY).unwrap_or(EpollTimeout::ZERO)
-        } else {
-            EpollTimeout::NONE
-        }
-    }
-
-    fn receive(&mut self, events: &[EpollEvent]) {
-        for event in events {
-            if event.data() == WAKE {
-                self.sockets.clear_wake();
-                self.any_open = true;
-            } else if let Some(socket) = self.sockets.find(event.data()) {
-                run_woken(|| socket.receive_replies(&mut self.buffer));
-            }
-        }
-    }
-
-    fn close_finished_if_due(&mut self) {
-        let now = Instant::now();
-        if now < self.close_due {
-            return;
-        }
-        self.close_due = now + CLOSE_EVERY;
-        self.any_open = self.sockets.close_finished(now);
+    fn time_to_next_look(&self) -> Option<Duration> {
+        self.sockets.is_any_open().then_some(CLOSE_EVERY)
     }
 }

@@ -7,15 +7,16 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use wire::Upstream;
 
-use super::receiver::{self, WAKE};
+use super::receiver::{self, OTHER};
 use super::socket::{AddedQuery, QueryOutcome, UpstreamSocket};
 use crate::forward::UpstreamQuery;
 use crate::forward::failure::UpstreamFailure;
@@ -24,18 +25,24 @@ use crate::forward::metrics::UpstreamMetrics;
 /// Number of sockets to one upstream from which queries choose.
 const SOCKETS: usize = 8;
 
-/// Opens sockets for queries. A thread receives the replies; it starts with the first query.
+/// Opens sockets for queries. A thread that receives no replies itself leaves these to the thread
+/// `upstreams`, which starts with the first such query.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct UdpSockets {
-    receiving: Mutex<Option<Arc<OpenSockets>>>,
+    shared: Mutex<Option<Arc<OpenSockets>>>,
 }
 
-/// What the senders and the receiving thread share.
+/// What the senders of queries and the thread that receives the replies share.
 #[derive(Debug)]
 pub(super) struct OpenSockets {
-    pub(super) epoll: Epoll,
-    /// Wakes the receiving thread, to end it or to make it look for old sockets.
-    wake: EventFd,
+    epoll: Epoll,
+    /// Wakes the thread `upstreams`, to end it or to make it look for old sockets. A thread that
+    /// receives the replies to its own queries alone needs no wake-up.
+    wake: Option<EventFd>,
+    /// Number of queries that wait for their replies.
+    waiting: AtomicUsize,
+    any_open: AtomicBool,
+    stopped: AtomicBool,
     table: Mutex<SocketTable>,
 }
 
@@ -46,7 +53,6 @@ struct SocketTable {
     /// The sockets from which queries to an upstream choose.
     current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>>,
     last_token: u64,
-    stopped: bool,
 }
 
 /// A query that was sent. Dropping it ends the wait for the reply.
@@ -66,12 +72,13 @@ impl UdpSockets {
         edns: bool,
         metrics: &Arc<UpstreamMetrics>,
     ) -> Result<SentQuery, UpstreamFailure> {
-        let sockets = self
-            .receiving()
+        let sockets = receiver::sockets_of_this_thread()
+            .map_or_else(|| self.shared(), Ok)
             // This machine lacks a descriptor or a thread; the upstream is not at fault.
             .map_err(|_| UpstreamFailure::NoSocket)?;
         let (socket, added) = sockets.add_query(upstream, query, metrics)?;
 
+        sockets.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = SentQuery {
             message: query.encode(added.id, edns),
             socket,
@@ -82,37 +89,57 @@ impl UdpSockets {
         Ok(sent)
     }
 
-    fn receiving(&self) -> std::io::Result<Arc<OpenSockets>> {
-        let mut receiving = self.receiving.lock();
-        if let Some(sockets) = &*receiving {
+    /// The sockets of the thread `upstreams`.
+    fn shared(&self) -> std::io::Result<Arc<OpenSockets>> {
+        let mut shared = self.shared.lock();
+        if let Some(sockets) = &*shared {
             return Ok(Arc::clone(sockets));
         }
 
-        let sockets = Arc::new(OpenSockets::new()?);
-        receiver::start(Arc::clone(&sockets), Handle::current())?;
-        *receiving = Some(Arc::clone(&sockets));
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let mut sockets = OpenSockets::new(&wake)?;
+        sockets.wake = Some(wake);
+        let sockets = Arc::new(sockets);
+        receiver::start_thread(Arc::clone(&sockets), Handle::current())?;
+        *shared = Some(Arc::clone(&sockets));
         Ok(sockets)
     }
 }
 
 impl Drop for UdpSockets {
     fn drop(&mut self) {
-        if let Some(sockets) = self.receiving.get_mut() {
+        if let Some(sockets) = self.shared.get_mut() {
             sockets.stop();
         }
     }
 }
 
 impl OpenSockets {
-    fn new() -> nix::Result<Self> {
+    /// Creates the table without sockets. [`wait`](Self::wait) also reports the events of `other`.
+    pub(super) fn new(other: impl AsFd) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        epoll.add(other, EpollEvent::new(EpollFlags::EPOLLIN, OTHER))?;
         Ok(Self {
             epoll,
-            wake,
+            wake: None,
+            waiting: AtomicUsize::new(0),
+            any_open: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             table: Mutex::default(),
         })
+    }
+
+    /// Waits for events, whose data are the tokens of sockets, or [`OTHER`].
+    pub(super) fn wait(
+        &self,
+        events: &mut [EpollEvent],
+        timeout: EpollTimeout,
+    ) -> nix::Result<usize> {
+        self.epoll.wait(events, timeout)
+    }
+
+    pub(super) fn are_queries_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Adds the query to one of the sockets to `upstream`, chosen at random. Replaces the socket if
@@ -160,22 +187,30 @@ impl OpenSockets {
             .add(socket.socket().as_fd(), event)
             .map_err(|_| UpstreamFailure::NoSocket)?;
 
+        table.open.insert(token, Arc::clone(&socket));
         // Without sockets the receiving thread waits without a limit.
-        if table.open.is_empty() {
+        if !self.any_open.swap(true, Ordering::Relaxed) {
             self.wake_receiver();
         }
-        table.open.insert(token, Arc::clone(&socket));
         Ok(socket)
     }
 
     fn wake_receiver(&self) {
-        // A full counter is an event, too.
-        let _ = self.wake.write(1);
+        if let Some(wake) = &self.wake {
+            // A full counter is an event, too.
+            let _ = wake.write(1);
+        }
     }
 
     /// Resets the event of [`wake_receiver`](Self::wake_receiver).
     pub(super) fn clear_wake(&self) {
-        let _ = self.wake.read();
+        if let Some(wake) = &self.wake {
+            let _ = wake.read();
+        }
+    }
+
+    pub(super) fn is_any_open(&self) -> bool {
+        self.any_open.load(Ordering::Relaxed)
     }
 
     pub(super) fn find(&self, token: u64) -> Option<Arc<UpstreamSocket>> {
@@ -183,8 +218,7 @@ impl OpenSockets {
     }
 
     /// Closes the sockets that are used for no further queries and have no query that waits.
-    /// Returns whether any socket is open.
-    pub(super) fn close_finished(&self, now: Instant) -> bool {
+    pub(super) fn close_finished(&self, now: Instant) {
         let mut table = self.table.lock();
         table.open.retain(|_, socket| !socket.is_finished(now));
 
@@ -193,7 +227,7 @@ impl OpenSockets {
             sockets.retain(|socket| open.contains_key(&socket.token()));
             !sockets.is_empty()
         });
-        !open.is_empty()
+        self.any_open.store(!open.is_empty(), Ordering::Relaxed);
     }
 
     fn close(&self, socket: &UpstreamSocket) {
@@ -201,12 +235,12 @@ impl OpenSockets {
     }
 
     fn stop(&self) {
-        self.table.lock().stopped = true;
+        self.stopped.store(true, Ordering::Relaxed);
         self.wake_receiver();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.table.lock().stopped
+        self.stopped.load(Ordering::Relaxed)
     }
 }
 
@@ -251,6 +285,7 @@ impl SentQuery {
 
 impl Drop for SentQuery {
     fn drop(&mut self) {
+        self.sockets.waiting.fetch_sub(1, Ordering::Relaxed);
         if self.socket.end_query(self.added.id, Instant::now()) {
             self.sockets.close(&self.socket);
         }
