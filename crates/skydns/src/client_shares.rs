@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 /// A number of places with a share for each client.
@@ -25,7 +26,7 @@ pub(crate) struct ClientShares {
 struct ShareTable {
     taken: usize,
     /// Number of places taken by each host.
-    hosts: HashMap<ClientHost, usize>,
+    hosts: HashMap<ClientHost, usize, RandomState>,
 }
 
 /// The host of a client, for which places are counted.

@@ -338,6 +338,13 @@ impl Forwarder {
             }
             JoinOutcome::Joined(waiter) => Ok(waiter),
             JoinOutcome::Started(owner, waiter) => {
+                // An identical query may have ended after the caller's look into the cache.
+                let cache = self.state.cache.as_ref();
+                if let Some(reply) = cache.and_then(|cache| cache.fresh_reply(&query.key)) {
+                    owner.finish(Ok(reply));
+                    return Ok(waiter);
+                }
+
                 // A task of its own: the query goes on if this caller goes away.
                 let state = Arc::clone(&self.state);
                 let running = run_query(state, query, transport, owner);
@@ -409,9 +416,7 @@ impl Forwarder {
 
         // Only queries that came back to this server prove a loop; the content of the reply does
         // not matter.
-        let replied = timeout_at(exchange.deadline, exchange.run_once())
-            .await
-            .is_ok_and(|reply| reply.is_ok());
+        let replied = exchange.run_once().await.is_ok();
         let came_back = probe.came_back();
         (came_back || replied).then_some(came_back)
     }

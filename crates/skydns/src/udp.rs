@@ -120,7 +120,7 @@ impl<B: Backend> UdpWorker<B> {
     /// Prepares this thread to receive the replies to the queries that it forwards. Without a
     /// descriptor for that, another thread receives them.
     fn receive_own_replies(&self) -> Option<ReplyReceiver> {
-        ReplyReceiver::of_this_thread(&*self.socket)
+        ReplyReceiver::of_this_thread(Arc::clone(&self.socket))
             .inspect_err(|error| tracing::warn!(%error, "replies of upstreams need another thread"))
             .ok()
     }
@@ -147,7 +147,11 @@ impl<B: Backend> UdpWorker<B> {
     /// Continues to serve while queries wait for upstreams, then closes the socket's queue, and
     /// answers what is left in it. A query that is in the queue when the socket is closed would get
     /// no answer.
-    fn drain_socket(&mut self, buffers: &mut BatchBuffers, mut replies: Option<&mut ReplyReceiver>) {
+    fn drain_socket(
+        &mut self,
+        buffers: &mut BatchBuffers,
+        mut replies: Option<&mut ReplyReceiver>,
+    ) {
         let began = Instant::now();
         while self.resolver.waiting_count() > 0 && began.elapsed() < FORWARDED_AFTER_STOP + BUDGET {
             self.serve_clients_and_replies(buffers, replies.as_deref_mut());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use wire::Upstream;
 use wire::{Transport, rcode};
 
@@ -311,10 +311,7 @@ async fn run_attempt(
         sockets: &state.sockets,
         metrics: &metrics,
     };
-    // The exchange limits its retries alone, not its first attempt.
-    let result = timeout_at(until, exchange.run(client))
-        .await
-        .unwrap_or(Err(UpstreamFailure::Timeout));
+    let result = exchange.run(client).await;
 
     match &result {
         Ok(reply) => {
@@ -442,9 +439,7 @@ async fn exchange_probe(
         sockets: &state.sockets,
         metrics: &state.metrics.upstream(upstream),
     };
-    let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp))
-        .await
-        .unwrap_or(Err(UpstreamFailure::Timeout));
+    let result = exchange.run(Transport::Udp).await;
     let may_drop_edns = exchange.edns && !exchange.health.has_answered_edns(exchange.upstream);
     if !may_drop_edns || !matches!(result, Err(UpstreamFailure::Timeout)) {
         return result;
@@ -457,9 +452,7 @@ async fn exchange_probe(
         deadline,
         ..exchange
     };
-    let result = timeout_at(deadline, without_edns.run(Transport::Udp))
-        .await
-        .unwrap_or(Err(UpstreamFailure::Timeout));
+    let result = without_edns.run(Transport::Udp).await;
 
     if result.is_ok() {
         exchange

@@ -37,10 +37,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use parking_lot::Mutex;
 use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
-use entry::{CacheEntry, CacheTime, EntryState};
+use entry::{CacheEntry, CacheTime, EntryState, SharedUpstreams};
 pub use metrics::CacheMetrics;
 use outages::StaleOutages;
 use wire::rcode;
@@ -49,6 +50,9 @@ use super::in_flight::ForwardOutcome;
 use super::key::{BorrowedQueryKey, QueryKey, UpstreamList};
 use super::{ForwardError, UpstreamReply};
 
+/// Evicted entries of which the table keeps the hash, as a part of the entries: a name that comes
+/// back soon is then kept for longer. With a larger part, the table needs twice as many buckets.
+const EVICTED: f64 = 0.4;
 /// Minimum size with which an entry counts, in octets.
 const MIN_WEIGHT: u64 = 1024;
 /// Minimum number of entries in a shard. The largest reply takes the space of half of a shard's
@@ -83,13 +87,10 @@ impl Default for CacheLimits {
 /// The cached replies.
 #[derive(Debug)]
 pub struct ReplyCache {
-    table: quick_cache::sync::Cache<
-        EntryKey,
-        CacheEntry,
-        EntryWeighter,
-        RandomState,
-        EvictionCounter,
-    >,
+    table:
+        quick_cache::sync::Cache<EntryKey, CacheEntry, EntryWeighter, RandomState, EvictionCounter>,
+    /// The upstreams of the entries.
+    upstreams: Mutex<Vec<SharedUpstreams>>,
     created: Instant,
     limits: CacheLimits,
     metrics: CacheMetrics,
@@ -137,7 +138,8 @@ impl ReplyCache {
         let mut options = OptionsBuilder::new();
         options
             .weight_capacity(octets)
-            .estimated_items_capacity(limits.entries);
+            .estimated_items_capacity(limits.entries)
+            .ghost_allocation(EVICTED);
         // Each shard must have room for the largest reply.
         options.shards((limits.entries / MIN_SHARD).clamp(1, MAX_SHARDS));
 
@@ -147,11 +149,11 @@ impl ReplyCache {
             RandomState::default(),
             EvictionCounter(metrics.clone()),
         );
-        // A table that grows takes up to twice the memory of its entries. What is reserved for entries
-        // to come takes none; evicted entries leave a trace, so that there are more than the limit.
-        table.reserve(limits.entries + limits.entries / 4);
+        // A table that grows would take up to twice the memory of its entries.
+        table.reserve(limits.entries);
         Some(Self {
             table,
+            upstreams: Mutex::default(),
             created: Instant::now(),
             limits,
             metrics,
@@ -211,6 +213,16 @@ impl ReplyCache {
         let refresh = due && entry.claim_retry(self.limits.recheck, now);
         let reply = self.count_use(entry, state).to_reply(key)?;
         Some(FoundReply { reply, refresh })
+    }
+
+    /// The cached reply if it is fresh. Counts neither a hit nor a miss.
+    pub(super) fn fresh_reply(&self, key: &QueryKey) -> Option<Arc<UpstreamReply>> {
+        let entry = self.table.peek(&key.borrowed())?;
+        let state = entry.state_at(&self.limits, self.now())?;
+        let is_fresh = matches!(state, EntryState::Fresh(_));
+        is_fresh
+            .then(|| CachedReply { entry, state }.to_reply(key))
+            .flatten()
     }
 
     fn usable_state(
@@ -278,7 +290,8 @@ impl ReplyCache {
         }
 
         let size = &self.metrics.size;
-        match CacheEntry::new(key, reply, self.time_at(now)) {
+        let upstreams = self.share_upstreams(&key.upstreams);
+        match CacheEntry::new(key, upstreams, reply, self.time_at(now)) {
             Some(entry) => {
                 size.add_entry(entry.size());
                 self.table.insert(EntryKey(entry.clone()), entry);
@@ -289,6 +302,19 @@ impl ReplyCache {
                 }
             }
         }
+    }
+
+    /// The same upstreams as in other entries. Those that no entry has are forgotten.
+    fn share_upstreams(&self, upstreams: &UpstreamList) -> SharedUpstreams {
+        let mut shared = self.upstreams.lock();
+        if let Some(known) = shared.iter().find(|known| ***known == *upstreams) {
+            return Arc::clone(known);
+        }
+
+        shared.retain(|known| Arc::strong_count(known) > 1);
+        let added = SharedUpstreams::new(Arc::clone(upstreams));
+        shared.push(Arc::clone(&added));
+        added
     }
 
     fn record_failure(&self, key: &Arc<QueryKey>, now: Instant) {

@@ -44,9 +44,9 @@ pub(super) struct UpstreamExchange<'a> {
 }
 
 impl UpstreamExchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure. After SERVFAIL or a
-    /// truncated reply, the retry ends before the deadline. The caller must limit the time of the
-    /// first attempt. `client` is the transport of the client, for the metrics.
+    /// Queries the upstream until there is a usable reply or a failure, until the deadline at most.
+    /// After SERVFAIL or a truncated reply, the retry ends before that. `client` is the transport of
+    /// the client, for the metrics.
     pub(super) async fn run(self, client: Transport) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
         self.metrics.count_request(client);
@@ -122,7 +122,9 @@ impl UpstreamExchange<'_> {
             UpstreamProtocol::Udp if self.over_tcp => self.retry_over_tcp(edns).await,
             UpstreamProtocol::Udp => self.query_udp_then_tcp(edns).await,
             UpstreamProtocol::Tcp | UpstreamProtocol::Tls => {
-                stream::query_upstream(self, edns).await
+                timeout_at(self.deadline, stream::query_upstream(self, edns))
+                    .await
+                    .unwrap_or(Err(UpstreamFailure::Timeout))
             }
         }
     }

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wire::Upstream;
@@ -105,7 +106,7 @@ pub(super) struct UpstreamOrder {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct UpstreamHealth(Mutex<HashMap<Upstream, HealthState>>);
+pub(super) struct UpstreamHealth(Mutex<HashMap<Upstream, HealthState, RandomState>>);
 
 impl UpstreamHealth {
     /// Orders upstreams: first those believed alive, then the dead, each in the configured order
@@ -389,7 +390,7 @@ impl HealthState {
 
 /// The state of an upstream, marked as used. A new state may evict the least recently used one.
 fn state_of<'a>(
-    states: &'a mut HashMap<Upstream, HealthState>,
+    states: &'a mut HashMap<Upstream, HealthState, RandomState>,
     upstream: &Upstream,
     now: Instant,
 ) -> &'a mut HealthState {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -42,9 +43,9 @@ pub(super) struct InFlightQueries {
 
 #[derive(Debug, Default)]
 struct InFlightTable {
-    queries: HashMap<InFlightKey, watch::Receiver<Option<ForwardOutcome>>>,
+    queries: HashMap<InFlightKey, watch::Receiver<Option<ForwardOutcome>>, RandomState>,
     /// The limits of each list of upstreams, shared among its clients.
-    routes: HashMap<UpstreamList, Arc<ClientShares>>,
+    routes: HashMap<UpstreamList, Arc<ClientShares>, RandomState>,
 }
 
 /// Part of a caller in a query.
@@ -102,8 +103,7 @@ impl InFlightQueries {
     ) -> JoinOutcome {
         let upstreams = &query.key.upstreams;
         let route = table.routes.get(upstreams).cloned();
-        let route =
-            route.unwrap_or_else(|| ClientShares::new(self.max_per_route, self.max_per_route));
+        let route = route.unwrap_or_else(|| self.add_route(table, upstreams));
         // A client needs a share of both limits. The first is returned if the second is taken.
         let (Some(of_all), Some(of_route)) =
             (self.all.take_share(client), route.take_share(client))
@@ -113,14 +113,13 @@ impl InFlightQueries {
 
         // From here on, identical queries join this one.
         let (sender, outcome) = watch::channel(None);
-        table.routes.insert(Arc::clone(upstreams), route);
         table.queries.insert(query.clone(), outcome.clone());
         self.metrics.in_flight.inc();
 
         let entry = InFlightEntry {
             table: Arc::clone(&self.table),
             query: query.clone(),
-            shares: Some([of_all, of_route]),
+            _shares: [of_all, of_route],
             in_flight: self.metrics.in_flight.clone(),
         };
         let waiter = OutcomeWaiter {
@@ -128,6 +127,17 @@ impl InFlightQueries {
             _seat: None,
         };
         JoinOutcome::Started(QueryOwner { sender, entry }, waiter)
+    }
+
+    /// Adds the limits of another list of upstreams, and forgets those of lists without queries.
+    fn add_route(&self, table: &mut InFlightTable, upstreams: &UpstreamList) -> Arc<ClientShares> {
+        table.routes.retain(|_, route| route.taken() > 0);
+
+        let route = ClientShares::new(self.max_per_route, self.max_per_route);
+        table
+            .routes
+            .insert(Arc::clone(upstreams), Arc::clone(&route));
+        route
     }
 }
 
@@ -151,7 +161,7 @@ impl QueryOwner {
 struct InFlightEntry {
     table: Arc<Mutex<InFlightTable>>,
     query: InFlightKey,
-    shares: Option<[ClientShare; 2]>,
+    _shares: [ClientShare; 2],
     in_flight: IntGauge,
 }
 
@@ -159,14 +169,6 @@ impl Drop for InFlightEntry {
     fn drop(&mut self) {
         let mut table = self.table.lock();
         table.queries.remove(&self.query);
-
-        // The shares are returned first, so that the last query of a route removes the route.
-        self.shares = None;
-        let upstreams = &self.query.key.upstreams;
-        let route = table.routes.get(upstreams);
-        if route.is_some_and(|route| route.taken() == 0) {
-            table.routes.remove(upstreams);
-        }
         self.in_flight.dec();
     }
 }

@@ -5,6 +5,7 @@ mod streams;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
@@ -41,7 +42,7 @@ pub struct ForwardMetrics {
     pub(super) joined: IntCounter,
     pub(super) overloaded: IntCounter,
     pub(super) failed: IntCounter,
-    upstreams: Arc<Mutex<HashMap<Upstream, Arc<UpstreamMetrics>>>>,
+    upstreams: Arc<Mutex<HashMap<Upstream, Arc<UpstreamMetrics>, RandomState>>>,
 }
 
 impl ForwardMetrics {

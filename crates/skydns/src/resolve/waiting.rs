@@ -292,7 +292,12 @@ impl<B: Backend> Resolver<B> {
             ask.client,
             ask.query.transport,
         );
-        let exchanged = tokio::time::timeout_at(admitted.place.deadline, exchange).await;
+        // The forwarder keeps to its own budget, so a timer is needed only if less time is left.
+        let deadline = admitted.place.deadline;
+        if Deadline::now() + self.forwarder.limits().budget <= deadline {
+            return exchange.await;
+        }
+        let exchanged = tokio::time::timeout_at(deadline, exchange).await;
 
         // At the deadline, a stale answer is better than none.
         exchanged.unwrap_or_else(|_| self.forwarder.cached_reply(question, servers))

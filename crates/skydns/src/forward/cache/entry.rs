@@ -23,6 +23,9 @@ const MAX_NEGATIVE_TTL: u32 = 10_800;
 /// Memory per entry for the table, the reference count, the length and the allocator, in octets.
 const OVERHEAD: usize = 80;
 
+/// The upstreams of many entries: one pointer in each.
+pub(super) type SharedUpstreams = Arc<UpstreamList>;
+
 /// A time in milliseconds since the creation of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CacheTime(pub(super) u64);
@@ -51,7 +54,7 @@ pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
 #[derive(Debug)]
 pub(super) struct EntryHead {
     /// The upstreams of the key.
-    upstreams: UpstreamList,
+    upstreams: SharedUpstreams,
     pub(super) received: CacheTime,
     /// The addresses, if there are several.
     addresses: Option<RotatedRecords>,
@@ -60,7 +63,10 @@ pub(super) struct EntryHead {
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
     retry_at: AtomicU32,
-    kind: QueryKind,
+    /// RD, AD and CD of the query, see [`QueryKind`]. The rest of its kind is in the question.
+    query_flags: u16,
+    /// DO of the query.
+    query_dnssec_ok: bool,
     /// The OPT record of the reply, with the length of its options.
     opt: Option<Edns<u16>>,
     /// Index in `upstreams` of the one that replied.
@@ -75,7 +81,14 @@ pub(super) struct EntryHead {
 
 impl CacheEntry {
     /// Creates the entry for the reply to `key`; `None` if the reply must not be cached.
-    pub(super) fn new(key: &QueryKey, reply: &UpstreamReply, now: CacheTime) -> Option<Self> {
+    ///
+    /// `upstreams` are those of the key, shared with other entries.
+    pub(super) fn new(
+        key: &QueryKey,
+        upstreams: SharedUpstreams,
+        reply: &UpstreamReply,
+        now: CacheTime,
+    ) -> Option<Self> {
         if reply.truncated {
             return None;
         }
@@ -86,10 +99,7 @@ impl CacheEntry {
 
         let addresses = matches!(qtype, rtype::A | rtype::AAAA)
             .then(|| RotatedRecords::of_message(&parsed, &reply.message, qtype));
-        let upstream = key
-            .upstreams
-            .iter()
-            .position(|one| *one == reply.upstream)?;
+        let upstream = upstreams.iter().position(|one| *one == reply.upstream)?;
         let options = reply.opt.as_ref().map_or(&[][..], |opt| &opt.options);
         let options_length = u16::try_from(options.len()).ok()?;
 
@@ -100,12 +110,13 @@ impl CacheEntry {
             .copy_from_slice(query.name());
 
         let head = EntryHead {
-            upstreams: Arc::clone(&key.upstreams),
+            upstreams,
             received: now,
             addresses: addresses.flatten(),
             lifetime: lifetime.seconds,
             retry_at: AtomicU32::new(0),
-            kind: query.kind,
+            query_flags: query.kind.flags,
+            query_dnssec_ok: query.kind.dnssec_ok,
             opt: reply
                 .opt
                 .as_ref()
@@ -144,10 +155,23 @@ impl CacheEntry {
     /// The key of the query, which is without EDNS options.
     pub(super) fn key(&self) -> BorrowedQueryKey<'_> {
         let head = self.head();
-        let end = HEADER + usize::from(head.name_length);
+        let question = self.message().get(HEADER..).unwrap_or_default();
+        let (name, fields) = question
+            .split_at_checked(head.name_length.into())
+            .unwrap_or_default();
+        let [qtype, qclass] = [0, 2].map(|at| {
+            let field = fields.get(at..).and_then(<[u8]>::first_chunk);
+            u16::from_be_bytes(field.copied().unwrap_or_default())
+        });
+
         BorrowedQueryKey {
-            name: self.message().get(HEADER..end).unwrap_or_default(),
-            kind: head.kind,
+            name,
+            kind: QueryKind {
+                qtype,
+                qclass,
+                flags: head.query_flags,
+                dnssec_ok: head.query_dnssec_ok,
+            },
             options: &[],
             upstreams: &head.upstreams,
         }
@@ -208,7 +232,8 @@ impl CacheEntry {
 
         // Of several callers, the exchange succeeds for one.
         let next = self.time_after(recheck, now);
-        self.head().retry_at
+        self.head()
+            .retry_at
             .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }

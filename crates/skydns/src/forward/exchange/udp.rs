@@ -4,7 +4,7 @@ mod receiver;
 mod socket;
 mod sockets;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamExchange;
 use crate::forward::UpstreamReply;
@@ -14,7 +14,8 @@ pub(crate) use receiver::ReplyReceiver;
 pub(in crate::forward) use sockets::UdpSockets;
 
 /// Queries from a socket of [`UdpSockets`] with a new ID. Sends the query once more after
-/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply.
+/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply, and
+/// waits until the deadline at most.
 pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
     edns: bool,
@@ -25,11 +26,16 @@ pub(super) async fn query_upstream(
             .send_query(exchange.upstream, exchange.query, edns, exchange.metrics)?;
 
     // A packet may be lost in either direction. One repetition is enough for a busy network.
-    let resend_due = sleep_until(Instant::now() + exchange.limits.resend_after);
-    tokio::select! {
-        biased;
-        outcome = sent.outcome() => return outcome,
-        () = resend_due => sent.resend()?,
+    let resend_due = Instant::now() + exchange.limits.resend_after;
+    if resend_due < exchange.deadline {
+        // One timer at a time: most replies come before any is due.
+        match timeout_at(resend_due, sent.outcome()).await {
+            Ok(outcome) => return outcome,
+            Err(_) => sent.resend()?,
+        }
     }
-    sent.outcome().await
+
+    timeout_at(exchange.deadline, sent.outcome())
+        .await
+        .unwrap_or(Err(UpstreamFailure::Timeout))
 }

@@ -31,7 +31,8 @@ fn entry(query: &UpstreamQuery, wire: &[u8]) -> Option<CacheEntry> {
         query: query.clone(),
         upstreams: [upstream].into(),
     };
-    CacheEntry::new(&key, &reply, CacheTime(5000))
+    let upstreams = SharedUpstreams::new(Arc::clone(&key.upstreams));
+    CacheEntry::new(&key, upstreams, &reply, CacheTime(5000))
 }
 
 /// The answer that an entry gives to a query; `dnssec_ok` is the DO bit, `None` without EDNS.
@@ -319,6 +320,13 @@ fn entry_state_depends_on_age_and_failures() {
             "{what}"
         );
     }
+}
+
+/// An entry for a name of usual length takes three cache lines: the memory of the cache is mostly
+/// that of its entries.
+#[test]
+fn entry_head_has_48_octets() {
+    assert_eq!(size_of::<EntryHead>(), 48);
 }
 
 proptest! {

@@ -6,17 +6,17 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use tokio::runtime::Handle;
 
 use super::sockets::OpenSockets;
 use crate::inline_tasks::run_woken;
+use crate::udp::UdpSocket;
 
 /// Token of the events that are no replies: queries of clients, or the wake-up of the thread.
 pub(super) const OTHER: u64 = 0;
@@ -56,6 +56,11 @@ pub(crate) struct ReplyReceiver {
     sockets: Arc<OpenSockets>,
     buffer: Vec<u8>,
     close_due: Instant,
+    /// The socket of clients, on a thread that serves them.
+    clients: Option<Arc<UdpSocket>>,
+    /// Whether the events of `clients` are reported. They cost each query a little, so they are not
+    /// while no socket to an upstream is open.
+    watches_clients: bool,
 }
 
 impl ReplyReceiver {
@@ -64,16 +69,21 @@ impl ReplyReceiver {
             sockets,
             buffer: vec![0; MAX_DATAGRAM],
             close_due: Instant::now(),
+            clients: None,
+            watches_clients: false,
         }
     }
 
     /// Creates the receiver of the calling thread, for the queries that begin on it from now on.
     /// The thread has to call [`wait`](Self::wait) while [`is_expecting`](Self::is_expecting).
     /// `clients` is the socket of which `wait` reports that it has datagrams.
-    pub(crate) fn of_this_thread(clients: impl AsFd) -> io::Result<Self> {
-        let sockets = Arc::new(OpenSockets::new(&clients)?);
+    pub(crate) fn of_this_thread(clients: Arc<UdpSocket>) -> io::Result<Self> {
+        let sockets = Arc::new(OpenSockets::new(&*clients, EpollFlags::empty())?);
         OWN_SOCKETS.set(Some(Arc::clone(&sockets)));
-        Ok(Self::new(sockets))
+        Ok(Self {
+            clients: Some(clients),
+            ..Self::new(sockets)
+        })
     }
 
     /// Whether a query waits for its reply.
@@ -86,6 +96,7 @@ impl ReplyReceiver {
     /// runtime: the tasks use timers.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map_or(Ok(EpollTimeout::NONE), EpollTimeout::try_from);
+        self.watch_clients(true);
         let mut events = [EpollEvent::empty(); EVENTS];
         let timeout = timeout.unwrap_or(EpollTimeout::ZERO);
         let events = match self.sockets.wait(&mut events, timeout) {
@@ -119,6 +130,23 @@ impl ReplyReceiver {
         if now >= self.close_due {
             self.close_due = now + CLOSE_EVERY;
             self.sockets.close_finished(now);
+            self.watch_clients(self.sockets.is_any_open());
+        }
+    }
+
+    /// Reports the events of the clients' socket from now on, or no longer.
+    fn watch_clients(&mut self, watch: bool) {
+        let Some(clients) = &self.clients else {
+            return;
+        };
+        if watch != self.watches_clients {
+            let events = if watch {
+                EpollFlags::EPOLLIN
+            } else {
+                EpollFlags::empty()
+            };
+            self.sockets.watch_other(&**clients, events);
+            self.watches_clients = watch;
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use foldhash::fast::RandomState;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
@@ -49,9 +50,9 @@ pub(super) struct OpenSockets {
 #[derive(Debug, Default)]
 struct SocketTable {
     /// Every open socket, by its token.
-    open: HashMap<u64, Arc<UpstreamSocket>>,
+    open: HashMap<u64, Arc<UpstreamSocket>, RandomState>,
     /// The sockets from which queries to an upstream choose.
-    current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>>,
+    current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>, RandomState>,
     last_token: u64,
 }
 
@@ -97,7 +98,7 @@ impl UdpSockets {
         }
 
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let mut sockets = OpenSockets::new(&wake)?;
+        let mut sockets = OpenSockets::new(&wake, EpollFlags::EPOLLIN)?;
         sockets.wake = Some(wake);
         let sockets = Arc::new(sockets);
         receiver::start_thread(Arc::clone(&sockets), Handle::current())?;
@@ -115,10 +116,11 @@ impl Drop for UdpSockets {
 }
 
 impl OpenSockets {
-    /// Creates the table without sockets. [`wait`](Self::wait) also reports the events of `other`.
-    pub(super) fn new(other: impl AsFd) -> nix::Result<Self> {
+    /// Creates the table without sockets. [`wait`](Self::wait) also reports these `events` of
+    /// `other`.
+    pub(super) fn new(other: impl AsFd, events: EpollFlags) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(other, EpollEvent::new(EpollFlags::EPOLLIN, OTHER))?;
+        epoll.add(other, EpollEvent::new(events, OTHER))?;
         Ok(Self {
             epoll,
             wake: None,
@@ -127,6 +129,14 @@ impl OpenSockets {
             stopped: AtomicBool::new(false),
             table: Mutex::default(),
         })
+    }
+
+    /// Changes the events of `other`, the one of [`new`](Self::new), that are reported.
+    pub(super) fn watch_other(&self, other: impl AsFd, events: EpollFlags) {
+        // Fails only for a descriptor that is not in the list.
+        let _ = self
+            .epoll
+            .modify(other, &mut EpollEvent::new(events, OTHER));
     }
 
     /// Waits for events, whose data are the tokens of sockets, or [`OTHER`].
