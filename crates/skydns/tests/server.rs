@@ -295,14 +295,10 @@ async fn error_is_never_larger_than_request() {
         answer_over_udp(server.address, &Query::new(name, rtype)).await;
         client::ask_tcp(server.address, &Query::new(name, rtype)).await;
     }
-    assert_eq!(
-        sum(&server.metrics, "skydns_skydns_dns_request_count_total"),
-        6
-    );
-    assert_eq!(
-        sum(&server.metrics, "skydns_skydns_dns_error_count_total"),
-        4
-    );
+    let requests = sum(&server.metrics, "skydns_skydns_dns_request_count_total");
+    assert_eq!(requests, 6);
+    let errors = sum(&server.metrics, "skydns_skydns_dns_error_count_total");
+    assert_eq!(errors, 4);
     server.stop().await;
 }
 
@@ -400,10 +396,7 @@ async fn query_after_stop_is_answered() {
     server.stop().await;
     if let Err(error) = late.recv(&mut [0; 512]) {
         let too_late = std::io::ErrorKind::ConnectionRefused;
-        assert_eq!(
-            error.kind(),
-            too_late,
-            "neither an answer nor an ICMP error"
-        );
+        let kind = error.kind();
+        assert_eq!(kind, too_late, "neither an answer nor an ICMP error");
     }
 }

@@ -84,10 +84,8 @@ async fn wrong_packets_are_ignored() {
 async fn silence_is_timeout() {
     let upstream = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let error = query_upstream(&upstream, SHORT_TIMEOUT).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!("{}: request timed out", upstream.addr())
-    );
+    let expected = format!("{}: request timed out", upstream.addr());
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]

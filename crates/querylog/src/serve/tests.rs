@@ -74,10 +74,8 @@ async fn tap_streams_lines_until_its_time() {
         assert_eq!(found.name, name);
     }
     lines.0.lock().unwrap().left_out = 7;
-    assert_eq!(
-        following.line(1000).await.unwrap().as_deref(),
-        Some("{\"leftOut\":7}")
-    );
+    let line = following.line(1000).await.unwrap();
+    assert_eq!(line.as_deref(), Some("{\"leftOut\":7}"));
     assert_eq!(following.line(1000).await.unwrap(), None);
 }
 

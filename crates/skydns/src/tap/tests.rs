@@ -154,10 +154,8 @@ fn records_beyond_queue_are_counted() {
         });
     }
     let kept = names(&mut large).len();
-    assert_eq!(
-        (kept, large.take_left_out()),
-        (MAX_QUEUED_OCTETS / 65_570, 100 - kept as u64)
-    );
+    let counts = (kept, large.take_left_out());
+    assert_eq!(counts, (MAX_QUEUED_OCTETS / 65_570, 100 - kept as u64));
     assert!(tap.counts().dropped >= 105 - kept as u64);
 }
 

@@ -193,11 +193,8 @@ async fn total_in_flight_is_bounded() {
         let mut asking =
             Box::pin(async move { subject.ask_a(&format!("n{n}.test."), &upstream).await });
         let outcome = asking.as_mut().now_or_never();
-        assert_eq!(
-            outcome.as_deref(),
-            overloaded.then_some(OVERLOADED),
-            "question {n}"
-        );
+        let expected = overloaded.then_some(OVERLOADED);
+        assert_eq!(outcome.as_deref(), expected, "question {n}");
         if outcome.is_none() {
             hanging.push(asking);
         }

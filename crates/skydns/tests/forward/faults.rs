@@ -341,11 +341,8 @@ async fn check_final_reply(
     // A dead upstream would be queried last.
     let upstreams = [upstream.addr(), other.addr()];
     assert_eq!(subject.ask_a("quick.test.", &upstreams).await, GOOD);
-    assert_eq!(
-        subject.errors("timeout"),
-        3,
-        "each time the wait was in vain"
-    );
+    let timeouts = subject.errors("timeout");
+    assert_eq!(timeouts, 3, "each time the wait was in vain");
 }
 
 #[tokio::test]

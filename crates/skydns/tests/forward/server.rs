@@ -69,23 +69,17 @@ async fn hop_by_hop_options_are_not_forwarded() {
         ask_tcp(server.address, &query).await,
     ] {
         assert_eq!(codes(answer.edns), [CLIENT_SUBNET, EXTENDED_ERROR, PRIVATE]);
-        assert_eq!(
-            (
-                answer.answer.len(),
-                answer.additional.len(),
-                answer.trailing
-            ),
-            (1, 1, 0)
+        let counts = (
+            answer.answer.len(),
+            answer.additional.len(),
+            answer.trailing,
         );
+        assert_eq!(counts, (1, 1, 0));
     }
     for asked in upstream.asked() {
         let query = Message::parse(&asked.packet).expect("a query");
-        assert_eq!(
-            codes(query.edns),
-            [CLIENT_SUBNET, PRIVATE],
-            "over {:?}",
-            asked.transport
-        );
+        let sent = codes(query.edns);
+        assert_eq!(sent, [CLIENT_SUBNET, PRIVATE], "over {:?}", asked.transport);
     }
     server.stop().await;
 }
@@ -122,11 +116,8 @@ async fn tcp_client_is_forwarded_over_udp_first() {
     ] {
         upstream.forget();
         let answer = ask_tcp(server.address, &Query::new(name, "A")).await;
-        assert_eq!(
-            (answer.answer.len(), answer.has("tc")),
-            (answers, false),
-            "{name}"
-        );
+        let shown = (answer.answer.len(), answer.has("tc"));
+        assert_eq!(shown, (answers, false), "{name}");
         let seen: Vec<_> = upstream
             .asked()
             .iter()

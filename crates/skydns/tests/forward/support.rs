@@ -239,10 +239,8 @@ pub(crate) fn outcome_text(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -
         Ok(reply) => {
             let message = Message::parse(&reply.message).unwrap();
             assert_eq!(message.has("tc"), reply.truncated);
-            assert_eq!(
-                (message.answer.len(), message.trailing),
-                (reply.answers.into(), 0)
-            );
+            let counts = (message.answer.len(), message.trailing);
+            assert_eq!(counts, (reply.answers.into(), 0));
             message_text(&message)
         }
         Err(ForwardError::AllFailed(failures)) => {

@@ -58,24 +58,18 @@ async fn tap_copies_answer_of_every_path() {
         let record = next_record_in_time(&mut watch).await;
         let transport = if over_tcp { "tcp" } else { "udp" };
         assert_eq!((record.qtype, record.rcode, record.by), (qtype, code, by));
-        assert_eq!(
-            (record.transport.as_str(), record.client.ip()),
-            (transport, Ipv4Addr::LOCALHOST.into())
-        );
+        let sender = (record.transport.as_str(), record.client.ip());
+        assert_eq!(sender, (transport, Ipv4Addr::LOCALHOST.into()));
         assert_ne!(record.client.port(), 0);
         let messages = record.messages.unwrap();
-        assert_eq!(
-            (&*messages.query, &*messages.response),
-            (&query[..], &answer[..])
-        );
+        let octets = (&*messages.query, &*messages.response);
+        assert_eq!(octets, (&query[..], &answer[..]));
         assert_eq!(record.size, answer.len());
     }
     let ranking = server.top.ranking(10);
     assert_eq!(ranking.queries, 7);
-    assert_eq!(
-        (ranking.clients[0].key, ranking.clients[0].queries),
-        (Ipv4Addr::LOCALHOST.into(), 7)
-    );
+    let busiest = (ranking.clients[0].key, ranking.clients[0].queries);
+    assert_eq!(busiest, (Ipv4Addr::LOCALHOST.into(), 7));
     assert_eq!(ranking.nxdomain[0].key, "no.apps.svc.cluster.local.");
     server.stop().await;
 }

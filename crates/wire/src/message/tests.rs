@@ -3,6 +3,7 @@ use hickory_proto::rr::rdata::{A, AAAA, CNAME, MX, NAPTR, NULL, SOA, SRV, TXT};
 use hickory_proto::rr::{Name as HickoryName, RData, Record as HickoryRecord, RecordType};
 use proptest::prelude::*;
 
+use super::WireError::{BadData, BadName, ManyQuestions, Short};
 use super::*;
 use crate::rcode::NOERROR;
 
@@ -38,17 +39,13 @@ fn header_and_question_are_read() {
     let wire = message([1, 0, 0, 0], &[]);
     let read = Message::parse(&wire).unwrap();
     let header = read.header();
-    assert_eq!(
-        (header.id, header.opcode(), header.rcode()),
-        (0x1234, 0, NOERROR)
-    );
+    let fields = (header.id, header.opcode(), header.rcode());
+    assert_eq!(fields, (0x1234, 0, NOERROR));
     assert!(header.is_response() && !header.is_truncated());
 
     let question = read.question().unwrap();
-    assert_eq!(
-        (question.name, question.qtype, question.qclass),
-        (&b"\x01a\x04test\x00"[..], 1, 1)
-    );
+    let fields = (question.name, question.qtype, question.qclass);
+    assert_eq!(fields, (&b"\x01a\x04test\x00"[..], 1, 1));
     assert_eq!((read.question_end(), read.end()), (RECORDS, RECORDS));
 }
 
@@ -115,34 +112,22 @@ fn short_message_is_rejected() {
     let one = |octets: &[u8]| message([1, 1, 0, 0], octets);
     let whole = a.len();
     assert_rejected(&[
-        ("nothing", vec![], WireError::Short(0)),
-        ("half a header", vec![0; 11], WireError::Short(10)),
+        ("nothing", vec![], Short(0)),
+        ("half a header", vec![0; 11], Short(10)),
         (
             "two questions",
             message([2, 0, 0, 0], &[]),
-            WireError::ManyQuestions(2),
+            ManyQuestions(2),
         ),
+        ("question missing", question[..12].to_vec(), Short(12)),
+        ("question cut", question[..22].to_vec(), Short(22)),
         (
-            "question missing",
-            question[..12].to_vec(),
-            WireError::Short(12),
-        ),
-        (
-            "question cut",
-            question[..22].to_vec(),
-            WireError::Short(22),
-        ),
-        (
-            "fewer records than counted",
+            "a record missing",
             message([1, 2, 0, 0], &a),
-            WireError::Short(RECORDS + whole),
+            Short(RECORDS + whole),
         ),
-        ("record cut", one(&a[..9]), WireError::Short(RECORDS + 8)),
-        (
-            "data cut",
-            one(&a[..whole - 1]),
-            WireError::Short(RECORDS + 12),
-        ),
+        ("record cut", one(&a[..9]), Short(RECORDS + 8)),
+        ("data cut", one(&a[..whole - 1]), Short(RECORDS + 12)),
     ]);
 }
 
@@ -152,7 +137,7 @@ fn bad_owner_name_is_rejected() {
     let named = |name: &[u8]| message([1, 1, 0, 0], &[name, &a[2..]].concat());
     let long_label = [&[63][..], &[b'x'; 63]].concat();
     let long_name = [long_label.repeat(4), vec![0]].concat();
-    let bad_name = WireError::BadName(RECORDS);
+    let bad_name = BadName(RECORDS);
     let through_header = message([1, 0xc00c, 0, 0], &[0xc0, 6]);
     assert_rejected(&[
         ("pointer to itself", named(&[0xc0, 24]), bad_name),
@@ -177,7 +162,7 @@ fn bad_owner_name_is_rejected() {
 #[test]
 fn bad_data_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
-    let bad_data = |rtype| WireError::BadData {
+    let bad_data = |rtype| BadData {
         rtype,
         at: RECORDS + 12,
     };
@@ -191,11 +176,7 @@ fn bad_data_is_rejected() {
             one(5, &[0, 0]),
             bad_data(5),
         ),
-        (
-            "SRV without target",
-            one(33, &[0; 6]),
-            WireError::Short(RECORDS + 18),
-        ),
+        ("SRV without target", one(33, &[0; 6]), Short(RECORDS + 18)),
         (
             "NAPTR with a short text",
             one(35, &[0, 0, 0, 0, 9]),
@@ -219,7 +200,7 @@ fn name_through_its_own_record_is_rejected() {
         let first = record(65280, data);
         message([1, 2, 0, 0], &[&first[..], &[0xc0, low], &a[2..]].concat())
     };
-    let ends_at = |octets| WireError::BadName(RECORDS + octets);
+    let ends_at = |octets| BadName(RECORDS + octets);
     assert_rejected(&[
         (
             "name that would go on with a label",

@@ -63,13 +63,11 @@ impl Subject {
                 upstreams,
             )
             .is_some();
-        assert_eq!(
-            at_once,
-            self.cache
-                .find_reply(&key(ask, upstreams), || false)
-                .is_some(),
-            "{ask:?}"
-        );
+        let is_known = self
+            .cache
+            .find_reply(&key(ask, upstreams), || false)
+            .is_some();
+        assert_eq!(at_once, is_known, "{ask:?}");
         at_once
     }
 }
@@ -221,13 +219,11 @@ async fn one_caller_retries_failed_upstreams() {
         .map(|_| subject.cache.find_reply(&key, || false).unwrap().refresh)
         .collect();
     assert_eq!(refresh, [true, false, false, false, false]);
-    assert_eq!(
-        (
-            subject.cache.metrics.stale.get(),
-            subject.cache.metrics.misses.get()
-        ),
-        (7, 1)
+    let counts = (
+        subject.cache.metrics.stale.get(),
+        subject.cache.metrics.misses.get(),
     );
+    assert_eq!(counts, (7, 1));
     subject.record(&x(), &here, &address(&x()));
     assert!(subject.knows(&x(), &here));
     assert_eq!(subject.cache.metrics.hits.get(), 2);

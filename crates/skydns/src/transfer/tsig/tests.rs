@@ -93,35 +93,17 @@ fn query_signed_otherwise_is_refused() {
     let ours_by_another = parse_key("other", OUR_SECRET);
     let header_field = changed(QUESTION_END + 6 + 3);
     let longer = [&good[..], &[0]].concat();
-    for (what, message, expected) in [
-        (
-            "another name",
-            signed_query(&ours_by_another, NOW),
-            (9, Some(BADKEY), false),
-        ),
-        (
-            "another secret",
-            signed_query(&another, NOW),
-            (9, Some(BADSIG), false),
-        ),
-        (
-            "a question that was changed",
-            changed(14),
-            (9, Some(BADSIG), false),
-        ),
-        (
-            "an old request",
-            signed_query(&our_key(), NOW - 301),
-            (9, Some(BADTIME), true),
-        ),
-        ("octets after the signature", longer, (1, None, false)),
-        (
-            "a class that is none of TSIG",
-            header_field,
-            (1, None, false),
-        ),
+    let by_another = signed_query(&another, NOW);
+    let ours_by_another = signed_query(&ours_by_another, NOW);
+    let old = signed_query(&our_key(), NOW - 301);
+    for (what, message, rcode, error, is_signed) in [
+        ("another name", ours_by_another, 9, Some(BADKEY), false),
+        ("another secret", by_another, 9, Some(BADSIG), false),
+        ("another question", changed(14), 9, Some(BADSIG), false),
+        ("an old request", old, 9, Some(BADTIME), true),
+        ("octets after the signature", longer, 1, None, false),
+        ("another class than TSIG's", header_field, 1, None, false),
     ] {
-        let (rcode, error, is_signed) = expected;
         let expected = RefusalResponse {
             rcode,
             error,
@@ -163,23 +145,11 @@ fn signatures_of_one_response_are_chained() {
 fn response_without_room_is_truncated() {
     let flags = flag::QR | flag::AA | flag::RD | flag::RA;
     let whole = (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]);
-    let cut = flags | flag::TC;
+    let cut = |additional| (flags | flag::TC, true, [1, 0, 0, additional]);
     for (what, octets, edns, rcode, expected) in [
         ("room", 100, None, rcode::NXDOMAIN, whole),
-        (
-            "no room",
-            450,
-            None,
-            rcode::NXDOMAIN,
-            (cut, true, [1, 0, 0, 1]),
-        ),
-        (
-            "no room, EDNS",
-            450,
-            Some(512),
-            0,
-            (cut, true, [1, 0, 0, 2]),
-        ),
+        ("no room", 450, None, rcode::NXDOMAIN, cut(1)),
+        ("no room, EDNS", 450, Some(512), 0, cut(2)),
         ("room with EDNS", 450, Some(1232), rcode::NXDOMAIN, whole),
     ] {
         let mut request = soa_query();

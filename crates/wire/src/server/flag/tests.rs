@@ -46,16 +46,10 @@ fn malformed_flag_is_rejected() {
 
 #[test]
 fn equal_servers_compare_equal() {
-    assert_eq!(
-        ServerAddr::from_flag("127.0.0.1:53"),
-        Ok(ServerAddr::new("127.0.0.1", 53))
-    );
-    assert_eq!(
-        ServerAddr::from_flag("[::1]:53"),
-        Ok(ServerAddr::new("::1", 53))
-    );
-    assert_eq!(
-        ServerAddr::from_flag("LOCALHOST"),
-        Ok(ServerAddr::new("localhost", 53))
-    );
+    let server = ServerAddr::from_flag("127.0.0.1:53");
+    assert_eq!(server, Ok(ServerAddr::new("127.0.0.1", 53)));
+    let server = ServerAddr::from_flag("[::1]:53");
+    assert_eq!(server, Ok(ServerAddr::new("::1", 53)));
+    let server = ServerAddr::from_flag("LOCALHOST");
+    assert_eq!(server, Ok(ServerAddr::new("localhost", 53)));
 }

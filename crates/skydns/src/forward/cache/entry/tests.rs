@@ -314,11 +314,8 @@ fn entry_state_depends_on_age_and_failures() {
             stale: Duration::ZERO,
             ..limits
         };
-        assert_eq!(
-            entry.state_at(&off, now),
-            state.filter(|state| matches!(state, EntryState::Fresh(_))),
-            "{what}"
-        );
+        let expected = state.filter(|state| matches!(state, EntryState::Fresh(_)));
+        assert_eq!(entry.state_at(&off, now), expected, "{what}");
     }
 }
 

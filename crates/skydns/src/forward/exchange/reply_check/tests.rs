@@ -28,10 +28,8 @@ fn valid_reply_is_accepted_whole() {
         panic!("not taken")
     };
     assert_eq!(*reply.message, right());
-    assert_eq!(
-        (reply.rcode, reply.answers, reply.truncated, reply.upstream),
-        (0, 1, false, upstream())
-    );
+    let shown = (reply.rcode, reply.answers, reply.truncated, reply.upstream);
+    assert_eq!(shown, (0, 1, false, upstream()));
 }
 
 proptest! {
