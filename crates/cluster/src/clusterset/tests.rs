@@ -232,11 +232,8 @@ fn names_around_imports_exist_or_not() {
          svc A NOERROR",
     );
     let name = "svc1.testns.svc.cluster.local.";
-    assert_eq!(
-        said(&published(), name, "A"),
-        "REFUSED",
-        "the cluster's own zone is not loaded"
-    );
+    let answer = said(&published(), name, "A");
+    assert_eq!(answer, "REFUSED", "the cluster's own zone is not loaded");
 }
 
 #[test]
@@ -256,11 +253,8 @@ fn unlisted_imports_answer_servfail() {
     index.apply(Event::ServiceImport(Change::Apply(web.clone())));
     index.apply(Event::ServiceImport(Change::RelistDone));
     index.publish();
-    assert_eq!(
-        said(&published, name, "A"),
-        "SERVFAIL",
-        "slices are missing"
-    );
+    let answer = said(&published, name, "A");
+    assert_eq!(answer, "SERVFAIL", "slices are missing");
     list(&mut index, &[web], &[]);
     index.publish();
     assert_eq!(said(&published, name, "A"), "NOERROR 10.0.0.1");
@@ -287,10 +281,8 @@ fn imports_of_unserved_namespaces_are_hidden() {
     ] {
         index.apply(Event::Namespace(change));
         index.publish();
-        assert_eq!(
-            said(&published, "web.apps.svc.clusterset.local.", "A"),
-            expected
-        );
+        let answer = said(&published, "web.apps.svc.clusterset.local.", "A");
+        assert_eq!(answer, expected);
     }
 }
 

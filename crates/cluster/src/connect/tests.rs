@@ -82,12 +82,10 @@ async fn named_context_overrides_the_current() {
         let found = Connection::new(access).await;
         let url = found.map(|connection| connection.url().to_owned());
         let unusable = format!("cannot use the kubeconfig {}: ", file.path().display());
-        assert_eq!(
-            url.map_err(|error| error.to_string()),
-            expected
-                .map(str::to_owned)
-                .map_err(|reason| format!("{unusable}{reason}"))
-        );
+        let expected = expected
+            .map(str::to_owned)
+            .map_err(|reason| format!("{unusable}{reason}"));
+        assert_eq!(url.map_err(|error| error.to_string()), expected);
     }
 }
 
@@ -171,11 +169,8 @@ fn service_account_needs_only_token() {
     let whole = config().unwrap();
     assert_eq!(whole.cluster_url.to_string(), "https://[fd00::1]:443/");
     assert_eq!(whole.root_cert_file, Some(directory.path().join("ca.crt")));
-    assert_eq!(
-        whole.root_cert.map(|found| found.len()),
-        Some(1),
-        "the system's certificates are not loaded"
-    );
+    let found = whole.root_cert.map(|found| found.len());
+    assert_eq!(found, Some(1), "the system's certificates are not loaded");
     let missing = from_service_account(directory.path(), |_| None)
         .unwrap_err()
         .to_string();

@@ -72,10 +72,8 @@ fn objects(index: &Index) -> Vec<String> {
 #[test]
 fn written_snapshot_is_served_again() {
     let saved = SavedSnapshot::decode(&content(), DOMAIN).unwrap();
-    assert_eq!(
-        (saved.object_count(), saved.source()),
-        (4, EndpointsSource::EndpointSlices)
-    );
+    let content = (saved.object_count(), saved.source());
+    assert_eq!(content, (4, EndpointsSource::EndpointSlices));
     let mut restored = index();
     saved.serve_from(&mut restored);
     assert!(restored.has_synced() && !restored.has_listed());
@@ -169,18 +167,14 @@ fn file_is_replaced_atomically() {
     let path = directory.path().join("below");
     assert!(load_snapshot(&path, DOMAIN).unwrap().is_none());
     store_snapshot(&path, b"old").unwrap();
-    assert_eq!(
-        load_snapshot(&path, DOMAIN).unwrap_err().to_string(),
-        "it is not a snapshot file"
-    );
+    let error = load_snapshot(&path, DOMAIN).unwrap_err().to_string();
+    assert_eq!(error, "it is not a snapshot file");
     store_snapshot(&path, &content()).unwrap();
-    assert_eq!(
-        load_snapshot(&path, DOMAIN)
-            .unwrap()
-            .unwrap()
-            .object_count(),
-        4
-    );
+    let objects = load_snapshot(&path, DOMAIN)
+        .unwrap()
+        .unwrap()
+        .object_count();
+    assert_eq!(objects, 4);
     let names: Vec<_> = std::fs::read_dir(&path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())

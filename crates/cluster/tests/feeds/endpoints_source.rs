@@ -406,10 +406,8 @@ async fn serving_slices_outlast_brief_refusals() {
     let mut running = follow(&stub);
     let sources = running.pass(30 * MINUTE).await;
     assert_eq!(sources.len(), 1, "{sources:?}");
-    assert_eq!(
-        running.slices.lists, 1,
-        "nothing was lost, so nothing was listed again"
-    );
+    let lists = running.slices.lists;
+    assert_eq!(lists, 1, "nothing was lost, so nothing was listed again");
     for times in TIMES {
         let after = stub.asked(|asked| asked.is_watch() && asked.at >= times.end);
         let least = (times.end.saturating_sub(times.start)).max(10 * SECOND);
@@ -429,11 +427,8 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     running.pass(5 * MINUTE).await;
     assert_eq!(running.slice_count(), 1);
     let sources = running.pass(20 * MINUTE).await;
-    assert_eq!(
-        running.in_force(),
-        Some(EndpointsSource::Endpoints),
-        "{sources:?}"
-    );
+    let in_force = running.in_force();
+    assert_eq!(in_force, Some(EndpointsSource::Endpoints), "{sources:?}");
     assert_eq!(running.slice_count(), 0, "slices are not kept for nothing");
     assert_eq!(running.endpoints_count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
@@ -458,11 +453,8 @@ async fn incomplete_endpoints_never_replace_slices() {
         let stub = stub(&REFUSED, &[], endpoints);
         let mut running = follow(&stub);
         running.pass(40 * MINUTE).await;
-        assert_eq!(
-            running.in_force(),
-            Some(EndpointsSource::EndpointSlices),
-            "{what}"
-        );
+        let in_force = running.in_force();
+        assert_eq!(in_force, Some(EndpointsSource::EndpointSlices), "{what}");
         assert_eq!(running.slice_count(), 1, "{what}");
         let asked = stub
             .asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
@@ -474,11 +466,8 @@ async fn incomplete_endpoints_never_replace_slices() {
             "{what}: a source in force is asked for often"
         );
         running.pass(20 * MINUTE).await;
-        assert_eq!(
-            running.in_force(),
-            Some(EndpointsSource::EndpointSlices),
-            "{what}"
-        );
+        let in_force = running.in_force();
+        assert_eq!(in_force, Some(EndpointsSource::EndpointSlices), "{what}");
         assert_eq!(running.endpoints_count(), 0, "{what}");
     }
 }

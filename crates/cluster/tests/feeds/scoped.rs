@@ -77,10 +77,8 @@ async fn relisted_namespace_leaves_the_others() {
     feed.until_known(&["a/two", "b/three"]).await;
     server.set(service("b", "four"));
     feed.until_known(&["a/two", "b/four", "b/three"]).await;
-    assert_eq!(
-        (feed.mirror.lists, &feed.mirror.deletions[..]),
-        (1, &["a/one".to_owned()][..])
-    );
+    let seen = (feed.mirror.lists, &feed.mirror.deletions[..]);
+    assert_eq!(seen, (1, &["a/one".to_owned()][..]));
 }
 
 #[tokio::test]
@@ -170,10 +168,7 @@ fn ended_pod_has_no_address() {
         let read = Pod::from_api(&pod("one", phase, &["10.0.0.1"]).to_string())
             .unwrap()
             .object;
-        assert_eq!(
-            (read.key, read.addresses.len()),
-            (ObjectKey::new("a", "one"), count),
-            "{phase}"
-        );
+        let slice = (read.key, read.addresses.len());
+        assert_eq!(slice, (ObjectKey::new("a", "one"), count), "{phase}");
     }
 }

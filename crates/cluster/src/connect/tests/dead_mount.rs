@@ -76,11 +76,8 @@ async fn dead_mount_keeps_previous_credentials() {
     advance(Duration::from_mins(1)).await;
     resume();
     for request in 1..=3 {
-        assert_eq!(
-            late(token(&credentials)).await,
-            "Bearer first",
-            "request {request}"
-        );
+        let sent = late(token(&credentials)).await;
+        assert_eq!(sent, "Bearer first", "request {request}");
         assert!(
             credentials
                 .certificate()

@@ -93,44 +93,23 @@ async fn user_agent_names_kube_dns() {
     );
 }
 
+/// The fields of the kubeconfig's user, and the credentials that are sent.
+const CREDENTIALS: &str = r#"
+    in the kubeconfig          | token: inline                                       | Bearer inline
+    a file with a line feed    | tokenFile: 'FILE'                                   | Bearer from-file
+    a file before the kubeconfig | token: inline, tokenFile: 'FILE'                  | Bearer from-file
+    a file that is not there   | token: inline, tokenFile: /nonexistent/token        | Bearer inline
+    a password                 | username: u, password: p                            | Basic dTpw
+    a plugin                   | exec: {command: sh, args: ['-c', 'echo ''{"status": {"token": "from-plugin"}}''']} | Bearer from-plugin
+"#;
+
 #[tokio::test]
 async fn credentials_have_client_go_precedence() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "from-file\n").unwrap();
     let file = file.path().display();
-    let plugin = |line: &str| format!("exec: {{command: sh, args: ['-c', 'echo ''{line}''']}}");
-    for (what, user, expected) in [
-        (
-            "in the kubeconfig",
-            "token: inline".to_owned(),
-            "Bearer inline",
-        ),
-        (
-            "a file with a line feed",
-            format!("tokenFile: '{file}'"),
-            "Bearer from-file",
-        ),
-        (
-            "a file before the kubeconfig",
-            format!("token: inline, tokenFile: '{file}'"),
-            "Bearer from-file",
-        ),
-        (
-            "a file that is not there",
-            "token: inline, tokenFile: /nonexistent/token".to_owned(),
-            "Bearer inline",
-        ),
-        (
-            "a password",
-            "username: u, password: p".to_owned(),
-            "Basic dTpw",
-        ),
-        (
-            "a plugin",
-            plugin(r#"{"status": {"token": "from-plugin"}}"#),
-            "Bearer from-plugin",
-        ),
-    ] {
+    for [what, user, expected] in table::rows(CREDENTIALS) {
+        let user = user.replace("FILE", &file.to_string());
         let head = said_with(&user).await;
         let authorization = head
             .lines()
@@ -387,36 +366,18 @@ async fn kubeconfig_socks_proxy_is_used() {
     }
 }
 
+/// The fields of the kubeconfig's cluster and user, and the error.
+const UNSUPPORTED: &str = r#"
+    , proxy-url: 'https://proxy.example:3128' | | a proxy-url of scheme "https" is not supported; accepted: http://HOST:PORT and socks5://HOST:PORT
+    | auth-provider: {name: gcp, config: {cmd-path: /bin/true}} | auth-provider "gcp" is not supported; accepted: token, tokenFile, client certificate, username and password, exec
+    | token: "a\nb"                                | the user's token has characters that an HTTP header cannot have
+    | tokenFile: /nonexistent/token                | cannot read the token file /nonexistent/token: No such file
+    | client-certificate: /nonexistent/tls.crt     | client certificate and client key must be given together
+"#;
+
 #[tokio::test]
 async fn unsupported_access_names_alternatives() {
-    for (cluster, user, expected) in [
-        (
-            ", proxy-url: 'https://proxy.example:3128'",
-            "",
-            "a proxy-url of scheme \"https\" is not supported; accepted: http://HOST:PORT and socks5://HOST:PORT",
-        ),
-        (
-            "",
-            "auth-provider: {name: gcp, config: {cmd-path: /bin/true}}",
-            "auth-provider \"gcp\" is not supported; accepted: token, tokenFile, client certificate, username and \
-             password, exec",
-        ),
-        (
-            "",
-            r#"token: "a\nb""#,
-            "the user's token has characters that an HTTP header cannot have",
-        ),
-        (
-            "",
-            "tokenFile: /nonexistent/token",
-            "cannot read the token file /nonexistent/token: No such file",
-        ),
-        (
-            "",
-            "client-certificate: /nonexistent/tls.crt",
-            "client certificate and client key must be given together",
-        ),
-    ] {
+    for [cluster, user, expected] in table::rows(UNSUPPORTED) {
         let config = config("https://192.0.2.1:6443", cluster, user);
         let refused = Connection::new(with_kubeconfig(config.path())).await;
         let error = refused.unwrap_err().to_string();

@@ -1,3 +1,5 @@
+use testkit::table;
+
 use super::*;
 
 fn service(json: &str) -> Service {
@@ -72,11 +74,8 @@ fn unready_annotation_overrides_the_field() {
             r#"{{"metadata":{{"name":"a","namespace":"b","annotations":{annotations}}},
             "spec":{{"publishNotReadyAddresses":{field}}}}}"#
         );
-        assert_eq!(
-            service(&json).publish_not_ready,
-            expected,
-            "{annotations} {field}"
-        );
+        let published = service(&json).publish_not_ready;
+        assert_eq!(published, expected, "{annotations} {field}");
     }
 }
 
@@ -124,10 +123,8 @@ fn slice_service_is_its_label() {
     let names = r#"{"metadata":{"name":"f","namespace":"apps"},"addressType":"FQDN",
         "endpoints":[{"addresses":["a.test"]}],"ports":null}"#;
     let parsed = EndpointSlice::from_api(names).unwrap();
-    assert_eq!(
-        (parsed.object.address_type, parsed.notes.len()),
-        (AddressType::Other, 0)
-    );
+    let known = (parsed.object.address_type, parsed.notes.len());
+    assert_eq!(known, (AddressType::Other, 0));
     assert!(parsed.object.endpoints[0].addresses.is_empty());
 }
 
@@ -144,10 +141,8 @@ fn external_addresses_are_read_on_demand() {
     } = Exposed::from_api(json).unwrap();
     let ip = |text: &str| ExternalAddress::Ip(text.parse().unwrap());
     let name = ExternalAddress::Name("lb.example".into());
-    assert_eq!(
-        exposed.external.to_vec(),
-        [ip("192.0.2.1"), ip("2001:db8::1"), name]
-    );
+    let found = exposed.external.to_vec();
+    assert_eq!(found, [ip("192.0.2.1"), ip("2001:db8::1"), name]);
     assert_eq!(noted(&notes), "\"nonsense\" is not an IP address");
     assert_eq!(
         service(json),
@@ -205,25 +200,13 @@ fn endpoint_places_are_read_on_demand() {
 #[test]
 fn scheduled_pod_has_its_node() {
     let metadata = r#""metadata":{"name":"web-0","namespace":"apps"}"#;
+    let runs = r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1"}"#;
+    let on_host_network = runs.replace("one\"", "one\",\"hostNetwork\":true");
+    let failed = runs.replace("0.1\"", "0.1\",\"phase\":\"Failed\"");
     for (rest, node, host_network, addresses) in [
-        (
-            r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1"}"#,
-            "one",
-            false,
-            1,
-        ),
-        (
-            r#""spec":{"nodeName":"one","hostNetwork":true},"status":{"podIP":"10.0.0.1"}"#,
-            "one",
-            true,
-            1,
-        ),
-        (
-            r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1","phase":"Failed"}"#,
-            "one",
-            false,
-            0,
-        ),
+        (runs, "one", false, 1),
+        (&on_host_network, "one", true, 1),
+        (&failed, "one", false, 0),
         (r#""spec":{}"#, "", false, 0),
         (r#""status":{}"#, "", false, 0),
     ] {
@@ -253,37 +236,25 @@ fn newer_node_labels_override_older() {
     let old = r#""failure-domain.beta.kubernetes.io/zone":"oz","failure-domain.beta.kubernetes.io/region":"or""#;
     assert_eq!(node("null"), ("".into(), "".into()));
     assert_eq!(node(&format!("{{{old}}}")), ("oz".into(), "or".into()));
-    assert_eq!(
-        node(&format!(r#"{{{old},"topology.kubernetes.io/zone":"z"}}"#)),
-        ("z".into(), "or".into())
-    );
+    let node_read = node(&format!(r#"{{{old},"topology.kubernetes.io/zone":"z"}}"#));
+    assert_eq!(node_read, ("z".into(), "or".into()));
 }
+
+/// The JSON of a Service, and why it is unusable.
+const UNUSABLE: &str = r#"
+                             | not of the expected shape: EOF while parsing a value at line 1 column 0
+    7                        | not of the expected shape: invalid type: integer `7`, expected struct Service at line 1 column 1
+    {}                       | has no name
+    {"metadata":{}}          | has no name
+    {"metadata":{"name":"a"}} | has no namespace
+    {"metadata":{"name":"a","namespace":"b"},"spec":{"ports":"x"}} | not of the expected shape: invalid type: string "x", expected a sequence at line 1 column 60
+"#;
 
 #[test]
 fn unusable_object_is_rejected_with_reason() {
-    let cases = [
-        (
-            "",
-            "not of the expected shape: EOF while parsing a value at line 1 column 0",
-        ),
-        (
-            "7",
-            "not of the expected shape: invalid type: integer `7`, expected struct Service at line 1 column 1",
-        ),
-        ("{}", "has no name"),
-        (r#"{"metadata":{}}"#, "has no name"),
-        (r#"{"metadata":{"name":"a"}}"#, "has no namespace"),
-        (
-            r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"ports":"x"}}"#,
-            "not of the expected shape: invalid type: string \"x\", expected a sequence at line 1 column 60",
-        ),
-    ];
-    for (json, reason) in cases {
-        assert_eq!(
-            Service::from_api(json).unwrap_err().to_string(),
-            reason,
-            "{json}"
-        );
+    for [json, reason] in table::rows(UNUSABLE) {
+        let error = Service::from_api(json).unwrap_err().to_string();
+        assert_eq!(error, reason, "{json}");
     }
 }
 
@@ -293,21 +264,15 @@ fn malformed_object_keeps_name_and_version() {
     let malformed = json(
         r#"{"metadata":{"name":"a","namespace":"b","resourceVersion":"12"},"spec":{"ports":"x"}}"#,
     );
-    assert_eq!(
-        (malformed.key(), malformed.version().as_str()),
-        (Some(ObjectKey::new("b", "a")), "12")
-    );
-    assert_eq!(
-        (json("{}").key(), json("nonsense").version().as_str()),
-        (None, "")
-    );
+    assert_eq!(malformed.key(), Some(ObjectKey::new("b", "a")));
+    assert_eq!(malformed.version().as_str(), "12");
+    assert_eq!(json("{}").key(), None);
+    assert_eq!(json("nonsense").version().as_str(), "");
 }
 
 #[test]
 fn escaped_json_text_is_read() {
     let json = r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"type":"ExternalName","externalName":"\u0061.test"}}"#;
-    assert_eq!(
-        service(json).kind,
-        ServiceKind::ExternalName("a.test".into())
-    );
+    let kind = service(json).kind;
+    assert_eq!(kind, ServiceKind::ExternalName("a.test".into()));
 }

@@ -102,13 +102,11 @@ fn truncated_protobuf_list_is_an_error() {
 fn json_without_list_is_garbage() {
     let last =
         br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
-    assert_eq!(
-        read_json_list(&Bytes::from_static(last))
-            .unwrap()
-            .objects
-            .len(),
-        0
-    );
+    let objects = read_json_list(&Bytes::from_static(last))
+        .unwrap()
+        .objects
+        .len();
+    assert_eq!(objects, 0);
     let bodies: [&[u8]; 7] = [
         b"",
         b"<html>",
@@ -170,11 +168,8 @@ fn errors_are_equal_in_both_encodings() {
             panic!()
         };
         let failure = RequestFailure::of_event(object);
-        assert_eq!(
-            (kind.as_str(), failure.reason()),
-            ("ERROR", "expired"),
-            "{failure}"
-        );
+        let event = (kind.as_str(), failure.reason());
+        assert_eq!(event, ("ERROR", "expired"), "{failure}");
         let body = recorded(&format!("badrequest.status.{extension}"));
         let failure = RequestFailure::of_response(400, None, &body).to_string();
         assert!(
@@ -187,18 +182,12 @@ fn errors_are_equal_in_both_encodings() {
 #[test]
 fn malformed_events_are_garbage() {
     for line in ["{", "[]", r#"{"type":"ADDED"}"#, r#"{"object":{}}"#] {
-        assert_eq!(
-            WatchEvent::of_line(&line.into()).unwrap_err().reason(),
-            "garbage",
-            "{line}"
-        );
+        let reason = WatchEvent::of_line(&line.into()).unwrap_err().reason();
+        assert_eq!(reason, "garbage", "{line}");
     }
     for frame in ["\x0a", "\x0a\x05ADDED", "\x0a\x05ADDED\x12\x03\x0a\x01x"] {
-        assert_eq!(
-            WatchEvent::of_frame(&frame.into()).unwrap_err().reason(),
-            "garbage",
-            "{frame:?}"
-        );
+        let reason = WatchEvent::of_frame(&frame.into()).unwrap_err().reason();
+        assert_eq!(reason, "garbage", "{frame:?}");
     }
 }
 

@@ -13,10 +13,8 @@ fn response_code_determines_the_failure() {
     ];
     for (code, reason, text) in cases {
         let failure = RequestFailure::of_response(code, None, body);
-        assert_eq!(
-            (failure.reason(), failure.to_string().as_str()),
-            (reason, text)
-        );
+        let shown = (failure.reason(), failure.to_string());
+        assert_eq!(shown, (reason, text.to_owned()));
     }
     let failure = RequestFailure::of_response(502, None, b"<html>\nBad Gateway\n</html>");
     assert_eq!(failure.to_string(), "error 502: <html> Bad Gateway </html>");
@@ -54,16 +52,12 @@ fn rejected_certificates_concern_credentials() {
 fn error_event_determines_the_failure() {
     let event =
         |object: &'static str| RequestFailure::of_event(&Encoded::Json(object.into())).reason();
-    assert_eq!(
-        event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#),
-        "expired"
-    );
+    let found = event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#);
+    assert_eq!(found, "expired");
     assert_eq!(event(r#"{"reason":"Gone"}"#), "expired");
     assert_eq!(event(r#"{"code":500,"message":"etcd"}"#), "server_error");
-    assert_eq!(
-        event(r#"{"code":504,"message":"Too large resource version: 9, current: 3"}"#),
-        "other_history"
-    );
+    let reason = event(r#"{"code":504,"message":"Too large resource version: 9, current: 3"}"#);
+    assert_eq!(reason, "other_history");
     assert_eq!(event("[1]"), "garbage");
 }
 

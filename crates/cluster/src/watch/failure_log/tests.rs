@@ -26,11 +26,8 @@ async fn outage_is_logged_rarely() {
         ("a minute", 60, vec![0, 30]),
         ("long", 700, vec![0, 30, 330, 630]),
     ] {
-        assert_eq!(
-            logged_seconds(&ApiOutage::default(), lasts).await,
-            expected,
-            "{what}"
-        );
+        let seconds = logged_seconds(&ApiOutage::default(), lasts).await;
+        assert_eq!(seconds, expected, "{what}");
     }
 }
 
@@ -44,14 +41,10 @@ async fn outage_ends_with_last_feed() {
     assert!(outage.note_recovery(opened).is_none());
     assert!(outage.note_recovery(opened).is_none());
     let ended = outage.note_recovery(opened).unwrap();
-    assert_eq!(
-        ended.ended.duration_since(ended.since),
-        Duration::from_secs(5)
-    );
-    assert_eq!(
-        Vec::from_iter(ended.kinds),
-        ["configmaps", "endpointslices", "services"]
-    );
+    let lasted = ended.ended.duration_since(ended.since);
+    assert_eq!(lasted, Duration::from_secs(5));
+    let kinds = Vec::from_iter(ended.kinds);
+    assert_eq!(kinds, ["configmaps", "endpointslices", "services"]);
     assert_eq!(ended.failures, 15);
     assert!(!outage.is_ongoing());
 

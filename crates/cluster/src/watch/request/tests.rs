@@ -85,54 +85,44 @@ fn scope_determines_paths_and_selectors() {
         services: services.map(str::to_owned),
     };
     let selected = || Namespaces::Selected("team=a".to_owned());
-    let cases: [(&str, Scope, Kind, &[&str]); 7] = [
+    let all_labelled = scope(Namespaces::All, Some("tier=x"));
+    let labelled_in_a = scope(only(&["a"]), Some("tier=x"));
+    let labels_in_a = "namespaces/a/services?&labelSelector=tier%3Dx";
+    let running = "pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+    let of_team = "namespaces?&labelSelector=team%3Da";
+    for (what, scope, kind, expected) in [
+        ("all", Scope::default(), Kind::Service, "services?"),
+        ("labels in a", labelled_in_a, Kind::Service, labels_in_a),
         (
-            "all",
-            Scope::default(),
-            Kind::Service,
-            &["/api/v1/services?"],
-        ),
-        (
-            "one of several",
-            scope(only(&["a", "b"]), None),
-            Kind::EndpointSlice,
-            &[
-                "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices?",
-                "/apis/discovery.k8s.io/v1/namespaces/b/endpointslices?",
-            ],
-        ),
-        (
-            "labels in a namespace",
-            scope(only(&["a"]), Some("tier=x")),
-            Kind::Service,
-            &["/api/v1/namespaces/a/services?&labelSelector=tier%3Dx"],
-        ),
-        (
-            "labels of Services alone",
-            scope(Namespaces::All, Some("tier=x")),
+            "of Services alone",
+            all_labelled,
             Kind::Endpoints,
-            &["/api/v1/endpoints?"],
+            "endpoints?",
         ),
         (
-            "everything is read",
+            "everything",
             scope(selected(), None),
             Kind::Service,
-            &["/api/v1/services?"],
+            "services?",
         ),
         (
             "to know which",
             scope(selected(), None),
             Kind::Namespace,
-            &["/api/v1/namespaces?&labelSelector=team%3Da"],
+            of_team,
         ),
-        (
-            "pods that run",
-            Scope::default(),
-            Kind::Pod,
-            &["/api/v1/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"],
-        ),
-    ];
-    for (name, scope, kind, expected) in cases {
-        assert_eq!(paths(kind, &scope), expected, "{name}");
+        ("pods that run", Scope::default(), Kind::Pod, running),
+    ] {
+        assert_eq!(
+            paths(kind, &scope),
+            [format!("/api/v1/{expected}")],
+            "{what}"
+        );
     }
+
+    let each = ["a", "b"].map(|namespace| {
+        format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?")
+    });
+    let two = scope(only(&["a", "b"]), None);
+    assert_eq!(paths(Kind::EndpointSlice, &two), each);
 }
