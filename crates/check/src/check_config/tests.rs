@@ -108,10 +108,8 @@ fn directory_has_one_file_per_key() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
     std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();
-    assert_eq!(
-        check(&["config", path]),
-        (0, format!("{path}: good (stubDomains)\n"))
-    );
+    let checked = check(&["config", path]);
+    assert_eq!(checked, (0, format!("{path}: good (stubDomains)\n")));
     std::fs::write(directory.path().join("upstreamNameserver"), "[]").unwrap();
     assert_eq!(check(&["config", path]).0, 1);
 }

@@ -45,11 +45,8 @@ fn assert_outcomes(table: &str, outcome: impl Fn(&[(&str, &str)]) -> String) {
     for row in table.trim().lines().map(str::trim) {
         let (entry, expected) = row.split_once(" => ").unwrap();
         let (key, value) = entry.split_once(' ').unwrap();
-        assert_eq!(
-            outcome(&[(key, value)]),
-            expected.trim_matches('`'),
-            "{row}"
-        );
+        let found = outcome(&[(key, value)]);
+        assert_eq!(found, expected.trim_matches('`'), "{row}");
     }
 }
 
@@ -105,10 +102,8 @@ fn unknown_key_names_similar_key() {
             .iter()
             .map(ToString::to_string)
             .collect();
-        assert_eq!(
-            unknown,
-            [format!("unknown key {key:?} is ignored: {expected}")]
-        );
+        let expected = [format!("unknown key {key:?} is ignored: {expected}")];
+        assert_eq!(unknown, expected);
     }
     let many: Vec<String> = (0..99).map(|number| format!("key-{number}")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "")).collect();
@@ -367,10 +362,8 @@ fn hosts_version_follows_addresses_and_order() {
         version("192.0.2.1 b a"),
         "the order of reverse records"
     );
-    assert_eq!(
-        version("192.0.2.1 a b"),
-        version("192.0.2.1 A. # b\n192.0.2.1 b")
-    );
+    let lines = version("192.0.2.1 A. # b\n192.0.2.1 b");
+    assert_eq!(version("192.0.2.1 a b"), lines);
 }
 
 /// The rules for external names, or the error for the cluster domain `cluster.local`.

@@ -134,10 +134,8 @@ async fn unknown_keys_are_in_state() {
     );
     let mut running = follow(directory(dir.path(), NEVER));
     let state = running.state.borrow().clone();
-    assert_eq!(
-        state.unknown_keys[0].meant,
-        Some(crate::ConfigKey::UpstreamNameservers)
-    );
+    let meant = state.unknown_keys[0].meant;
+    assert_eq!(meant, Some(crate::ConfigKey::UpstreamNameservers));
     assert!(
         state.error.is_some() && state.is_default(),
         "one mistake does not hide the other: {state:?}"

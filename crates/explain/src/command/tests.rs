@@ -27,10 +27,8 @@ fn help_lists_flags() {
     assert_eq!(exit.status, 0);
     assert_eq!(exit.stderr, "");
     let first = exit.stdout.lines().next();
-    assert_eq!(
-        first,
-        Some("Explains how a name resolves, or why it does not.")
-    );
+    let expected = Some("Explains how a name resolves, or why it does not.");
+    assert_eq!(first, expected);
     for flag in [
         "--search string",
         "--server string",
@@ -58,10 +56,8 @@ fn body_or_line(page: Result<Page, GetError>) -> Result<Vec<u8>, String> {
 fn other_responses_are_one_line() {
     let page = |status_line, body| Ok(mk_page(status_line, body));
     let not_http = |line: &str| Err(GetError::NotHttp(line.to_owned()));
-    assert_eq!(
-        body_or_line(page("HTTP/1.1 200 OK", "{}")),
-        Ok(b"{}".to_vec())
-    );
+    let body = body_or_line(page("HTTP/1.1 200 OK", "{}"));
+    assert_eq!(body, Ok(b"{}".to_vec()));
     let missing = "404 page not found";
     let coloured = "\x1b[31m\u{fffd}";
     for (reply, line) in [

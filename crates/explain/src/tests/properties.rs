@@ -61,10 +61,8 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
     let first = tried
         .iter()
         .position(|tried| tried.outcome == LookupOutcome::Answered);
-    prop_assert_eq!(
-        tried.iter().filter(|tried| tried.asked).count(),
-        first.map_or(tried.len(), |at| at + 1)
-    );
+    let asked = tried.iter().filter(|tried| tried.asked).count();
+    prop_assert_eq!(asked, first.map_or(tried.len(), |at| at + 1));
     prop_assert_eq!(verdict.outcome == LookupOutcome::Answered, first.is_some());
     let shown = tried
         .iter()
@@ -94,10 +92,8 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
     // The explanation survives a round trip through JSON. Its text has no control characters except
     // line feeds.
     let json = serde_json::to_string(&explanation).unwrap();
-    prop_assert_eq!(
-        &serde_json::from_str::<Explanation>(&json).unwrap(),
-        &explanation
-    );
+    let read = &serde_json::from_str::<Explanation>(&json).unwrap();
+    prop_assert_eq!(read, &explanation);
     prop_assert!(
         text::render_explanation(&explanation)
             .chars()

@@ -2,6 +2,7 @@
 //! selects one of them.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use testkit::table;
 
 use super::cluster::{Cluster, mk_unready};
 
@@ -25,49 +26,26 @@ fn namesakes() -> Cluster {
     cluster
 }
 
+/// The lookup, the name that the explanation is about, its reason, and the suggested name.
+const NAMESAKES: &str = "
+    # Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can be meant.
+    redis-mster.redis A --search redis | redis-mster.redis   | no_such_service      | redis-master.redis
+    # Service kafka/zookeeper exists; member `zookeeper` of kafka/kafka does not. The explanation is
+    # about the Service.
+    zookeeper.kafka A --search kafka   | zookeeper.kafka     | no_ready_endpoints   |
+    # Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
+    kafka-1.kafka A --search kafka     | kafka-1.kafka.kafka | member_not_ready     |
+    # Neither a member nor a Service of this name exists. The explanation is about the first completed
+    # name; the suggestion is similar to the second completed name.
+    zookeper.kafka A --search kafka    | zookeper.kafka.kafka | no_such_member      |
+    # A complete name: the search list does not apply.
+    x.redis.redis.svc.cluster.local. A | x.redis.redis       | member_of_cluster_ip |
+";
+
 #[test]
 fn service_named_as_namespace_hides_none() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
-    for (words, name, code, suggested) in [
-        // Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can
-        // be meant.
-        (
-            "redis-mster.redis A --search redis",
-            "redis-mster.redis",
-            "no_such_service",
-            "redis-master.redis",
-        ),
-        // Service kafka/zookeeper exists; member `zookeeper` of kafka/kafka does not. The
-        // explanation is about the Service.
-        (
-            "zookeeper.kafka A --search kafka",
-            "zookeeper.kafka",
-            "no_ready_endpoints",
-            "",
-        ),
-        // Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
-        (
-            "kafka-1.kafka A --search kafka",
-            "kafka-1.kafka.kafka",
-            "member_not_ready",
-            "",
-        ),
-        // Neither a member nor a Service of this name exists. The explanation is about the first
-        // completed name; the suggestion is similar to the second completed name.
-        (
-            "zookeper.kafka A --search kafka",
-            "zookeper.kafka.kafka",
-            "no_such_member",
-            "",
-        ),
-        // A complete name: the search list does not apply.
-        (
-            "x.redis.redis.svc.cluster.local. A",
-            "x.redis.redis",
-            "member_of_cluster_ip",
-            "",
-        ),
-    ] {
+    for [words, name, code, suggested] in table::rows(NAMESAKES) {
         let name = full(name);
         let suggested = if suggested.is_empty() {
             String::new()

@@ -100,10 +100,8 @@ fn stub_domain_in_cluster_is_named() {
         cluster.explain("web.apps A").detail.route,
         NameRoute::ClusterDomain { .. }
     ));
-    assert_eq!(
-        cluster.reasons("web.apps A"),
-        ["stub_domain_shadows_cluster"]
-    );
+    let reasons = cluster.reasons("web.apps A");
+    assert_eq!(reasons, ["stub_domain_shadows_cluster"]);
 }
 
 #[test]
@@ -159,11 +157,8 @@ fn service_without_ports_gets_warning() {
     let words = "portless.prod.svc.cluster.local. A";
     cluster.expect(pointers, &[(words, ["answered", "no_ports", text])]);
     assert_eq!(cluster.reasons("web.prod.svc.cluster.local. A"), [""; 0]);
-    assert_eq!(
-        cluster.reasons("portless-set.prod.svc.cluster.local. A"),
-        [""; 0],
-        "pods have the ports"
-    );
+    let reasons = cluster.reasons("portless-set.prod.svc.cluster.local. A");
+    assert_eq!(reasons, [""; 0], "pods have the ports");
 }
 
 #[test]

@@ -47,11 +47,8 @@ fn stub_domain_takes_cluster_names() {
             format!("belongs to a stub domain, not to kubedns: {name} is forwarded to {server}");
         let pointers = ["/verdict/outcome", "/verdict/text"];
         cluster.expect(pointers, &[(words, ["forwarded", &text])]);
-        assert_eq!(
-            cluster.reasons(words),
-            ["stub_domain_shadows_cluster"],
-            "{words}"
-        );
+        let reasons = cluster.reasons(words);
+        assert_eq!(reasons, ["stub_domain_shadows_cluster"], "{words}");
     }
     // Without dnsmasq in front, kubedns answers these names itself.
     cluster.topology = DnsmasqTopology::Direct;
@@ -98,11 +95,8 @@ fn hosts_file_overrides_records() {
     // With kubedns in front, the hosts file of dnsmasq does not matter.
     for topology in [DnsmasqTopology::Direct, DnsmasqTopology::Alone] {
         cluster.topology = topology;
-        assert_eq!(
-            cluster.reasons("localhost. A"),
-            ["single_label"],
-            "{topology:?}"
-        );
+        let reasons = cluster.reasons("localhost. A");
+        assert_eq!(reasons, ["single_label"], "{topology:?}");
     }
 }
 
@@ -266,14 +260,10 @@ fn looping_upstreams_are_left_out() {
         ..zone
     };
     let cluster = with_zone(none, true);
-    assert_eq!(
-        cluster.reasons("www.example.com. A"),
-        ["upstreams_left_out"]
-    );
-    assert_eq!(
-        cluster.reasons("192.0.2.1"),
-        ["unknown_address", "upstreams_left_out"]
-    );
+    let reasons = cluster.reasons("www.example.com. A");
+    assert_eq!(reasons, ["upstreams_left_out"]);
+    let reasons = cluster.reasons("192.0.2.1");
+    assert_eq!(reasons, ["unknown_address", "upstreams_left_out"]);
     let text = &cluster.explain("www.example.com. A").detail.reasons[0].text;
     assert!(
         text.contains("forward back") && text.contains("kubedns_forward_loops"),
@@ -282,10 +272,8 @@ fn looping_upstreams_are_left_out() {
     // kubedns has no upstream servers. The explanation says so only for names that dnsmasq forwards
     // to kubedns.
     let mut cluster = with_zone(none, false);
-    assert_eq!(
-        cluster.reasons("192.0.2.1"),
-        ["unknown_address", "no_upstreams"]
-    );
+    let reasons = cluster.reasons("192.0.2.1");
+    assert_eq!(reasons, ["unknown_address", "no_upstreams"]);
     assert_eq!(cluster.reasons("www.example.com. A"), [""; 0]);
     cluster.topology = DnsmasqTopology::Direct;
     assert_eq!(cluster.reasons("www.example.com. A"), ["no_upstreams"]);
@@ -319,12 +307,8 @@ fn federated_alias_needs_no_endpoints() {
     cluster.index.apply(Event::Node(Change::Apply(node)));
     cluster.index.publish();
     let explanation = cluster.explain("redis-master.prod.fed.svc.cluster.local. A");
-    assert_eq!(
-        (explanation.verdict.outcome, explanation.detail.reasons),
-        (LookupOutcome::Answered, Vec::new())
-    );
-    assert_eq!(
-        cluster.reasons("redis-master.prod.svc.cluster.local. A"),
-        ["nobody_behind", "endpoints_command"]
-    );
+    let said = (explanation.verdict.outcome, explanation.detail.reasons);
+    assert_eq!(said, (LookupOutcome::Answered, Vec::new()));
+    let reasons = cluster.reasons("redis-master.prod.svc.cluster.local. A");
+    assert_eq!(reasons, ["nobody_behind", "endpoints_command"]);
 }

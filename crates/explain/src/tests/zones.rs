@@ -60,10 +60,8 @@ fn further_zone_names_are_answered() {
         let expected = [text, "zone", "kubedns"];
         cluster(true).expect(pointers, &[(words, expected)]);
     }
-    assert_eq!(
-        cluster(true).reasons("gone.apps.svc.clusterset.local. A"),
-        ["no_such_type"]
-    );
+    let reasons = cluster(true).reasons("gone.apps.svc.clusterset.local. A");
+    assert_eq!(reasons, ["no_such_type"]);
 }
 
 #[test]

@@ -288,14 +288,12 @@ async fn configuration_becomes_the_zone() {
     let stub_domains: Vec<String> = zone.stub_domains().iter().map(shown).collect();
     // A stub domain without usable servers remains with an empty list: its names must not be
     // forwarded elsewhere.
-    assert_eq!(
-        stub_domains,
-        [
-            "only-names.test. []",
-            "own.test. []",
-            "a.test. [\"192.0.2.7:53\"]"
-        ]
-    );
+    let expected = [
+        "only-names.test. []",
+        "own.test. []",
+        "a.test. [\"192.0.2.7:53\"]",
+    ];
+    assert_eq!(stub_domains, expected);
     running.end().await.unwrap();
 }
 
@@ -332,10 +330,8 @@ async fn shutdown_writes_the_snapshot() {
     let saved = cluster::persist::load_snapshot(directory.path(), "cluster.local.")
         .unwrap()
         .unwrap();
-    assert_eq!(
-        (saved.object_count(), saved.source()),
-        (3, EndpointsSource::Endpoints)
-    );
+    let saved = (saved.object_count(), saved.source());
+    assert_eq!(saved, (3, EndpointsSource::Endpoints));
 }
 
 #[tokio::test]
@@ -477,10 +473,8 @@ async fn known_configuration_is_published_before_ready() {
     running
         .until(|running| running.status.is_configured())
         .await;
-    assert_eq!(
-        running.published.get().zone().upstreams.to_vec(),
-        ["192.0.2.1:53".parse().unwrap()]
-    );
+    let upstreams = running.published.get().zone().upstreams.to_vec();
+    assert_eq!(upstreams, ["192.0.2.1:53".parse().unwrap()]);
     running.end().await.unwrap();
 }
 

@@ -83,10 +83,8 @@ fn value(drops: &UdpQueues, name: &str) -> f64 {
 fn overflow(address: &str) {
     let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
     let drops = UdpQueues::new(socket.local_addr()).unwrap();
-    assert_eq!(
-        (value(&drops, DROPS.name), value(&drops, QUEUED.name)),
-        (0.0, 0.0)
-    );
+    let values = (value(&drops, DROPS.name), value(&drops, QUEUED.name));
+    assert_eq!(values, (0.0, 0.0));
     let granted = value(&drops, BUFFER.name);
     assert!(granted > 0.0);
 

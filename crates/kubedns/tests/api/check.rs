@@ -9,6 +9,7 @@ use testkit::objects::{
 };
 use testkit::ports::free_port;
 use testkit::process::Program;
+use testkit::table;
 use testkit::upstream::Upstream;
 
 use super::cluster::PATIENCE;
@@ -149,33 +150,16 @@ async fn configuration_is_checked_with_the_flags() {
         &[("aliases", r#"{"b.k8s.example": "c.example"}"#)],
     ));
     let config_map = "--config-map-namespace=dns --config-map=other";
-    for (flags, outcome, line) in [
-        (
-            String::new(),
-            "skipped",
-            "there is no ConfigMap kube-system/kube-dns, and the version".to_owned(),
-        ),
-        (
-            config_map.to_owned(),
-            "passed",
-            "ConfigMap dns/other is good".to_owned(),
-        ),
-        (
-            format!("{config_map} --domain=k8s.example"),
-            "failed",
-            "ConfigMap dns/other: \"b.k8s.example\" is in the cluster domain".to_owned(),
-        ),
-        (
-            format!("--config-dir={mounted}"),
-            "passed",
-            format!("{mounted} is good"),
-        ),
-        (
-            format!("--config-dir={mounted} --domain=k8s.example"),
-            "failed",
-            format!("{mounted}: \"a.k8s.example\" is in the cluster domain"),
-        ),
-    ] {
+    let table = format!(
+        r#"
+                                                  | skipped | there is no ConfigMap kube-system/kube-dns, and the version
+            {config_map}                          | passed  | ConfigMap dns/other is good
+            {config_map} --domain=k8s.example     | failed  | ConfigMap dns/other: "b.k8s.example" is in the cluster domain
+            --config-dir={mounted}                | passed  | {mounted} is good
+            --config-dir={mounted} --domain=k8s.example | failed | {mounted}: "a.k8s.example" is in the cluster domain
+        "#
+    );
+    for [flags, outcome, line] in table::rows(&table) {
         let ours = [
             format!("--kube-master-url={}", cluster.url()),
             format!("--server=http://127.0.0.1:{nobody}"),
@@ -186,7 +170,7 @@ async fn configuration_is_checked_with_the_flags() {
             .into_iter()
             .chain(flags.split_whitespace().map(str::to_owned))
             .collect();
-        assert_says(&check(&words).await.1, outcome, &line, "");
+        assert_says(&check(&words).await.1, outcome, line, "");
     }
 }
 

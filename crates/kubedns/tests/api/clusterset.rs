@@ -90,10 +90,8 @@ async fn missing_import_types_leave_other_zones() {
         assert!(line.starts_with('W') && line.contains(fields), "{line}");
         cluster.faults.remove(rule);
         kubedns.until_answered(WEB, "A", "10.112.0.1").await;
-        assert_eq!(
-            kubedns.logged("a permission or the kind itself is missing"),
-            1
-        );
+        let logged = kubedns.logged("a permission or the kind itself is missing");
+        assert_eq!(logged, 1);
         kubedns.stop().await;
     }
 }

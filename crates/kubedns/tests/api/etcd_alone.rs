@@ -222,10 +222,8 @@ async fn default_cluster_domain_may_be_zone() {
     let kubedns = start_alone(&[&zone_flag(&etcd), &zone]).await;
     kubedns.until_ready().await;
     assert_eq!(kubedns.answers(OF_CLUSTER, "A").await, "10.96.0.7");
-    assert_eq!(
-        kubedns.answers("gone.apps.svc.cluster.local.", "A").await,
-        "NXDOMAIN"
-    );
+    let answers = kubedns.answers("gone.apps.svc.cluster.local.", "A").await;
+    assert_eq!(answers, "NXDOMAIN");
     assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
     kubedns.stop().await;
 }
@@ -315,43 +313,31 @@ async fn zone_alone_is_transferred_and_falls_through() {
     kubedns.stop().await;
 }
 
+/// Flags that contradict a zone from etcd without an API server, and the error.
+const CONTRADICTIONS: &str = "
+    --config-map=kube-dns       | --config-map is read from the API server, and none is given; use --config-dir
+    --pods=verified             | --pods is about the names of a cluster, and no API server is given; leave it out
+    --fallthrough=cluster.local | --fallthrough: no name of skydns.local. is in cluster.local.
+    --kubecfg-context=c         | --kubecfg-context names a context in a file
+";
+
 #[tokio::test]
 async fn contradiction_alone_is_one_line() {
     let zone = "--etcd-zone=skydns.local=http://127.0.0.1:1";
-    let cases: [(&[&str], &str, &str); 6] = [
-        (
-            &[zone, "--config-map=kube-dns"],
-            "",
-            "--config-map is read from the API server, and none is given; use --config-dir",
-        ),
-        (
-            &[zone, "--pods=verified"],
-            "",
-            "--pods is about the names of a cluster, and no API server is given; leave it out",
-        ),
-        (
-            &[zone, "--fallthrough=cluster.local"],
-            "",
-            "--fallthrough: no name of skydns.local. is in cluster.local.",
-        ),
-        (
-            &[zone, "--kubecfg-context=c"],
-            "",
-            "--kubecfg-context names a context in a file",
-        ),
-        // A pod without a token is not taken for a machine without Kubernetes.
-        (&[zone], "10.96.0.1", "and there is no service account"),
-        (
-            &[],
-            "",
-            "cannot create a kubernetes client (zones of etcd need none: --etcd-zone): neither",
-        ),
-    ];
-    for (flags, service_host, expected) in cases {
+    let ends_with = async |flags: &[&str], service_host: &str, expected: &str| {
         let mut process = program(flags)
             .env(SERVICE_HOST, service_host)
             .env("KUBERNETES_SERVICE_PORT", "443")
             .start();
         assert_ends_with_one_error(&mut process, flags, expected).await;
+    };
+    for [flag, expected] in table::rows(CONTRADICTIONS) {
+        ends_with(&[zone, flag], "", expected).await;
     }
+
+    let zones_need_none =
+        "cannot create a kubernetes client (zones of etcd need none: --etcd-zone): neither";
+    ends_with(&[], "", zones_need_none).await;
+    // A pod without a token is not taken for a machine without Kubernetes.
+    ends_with(&[zone], "10.96.0.1", "and there is no service account").await;
 }

@@ -269,10 +269,7 @@ async fn pods_are_found_by_their_address(cluster: &RealCluster) {
     }
     for address in ["fd00::1", "10.0.0.10"] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
-        assert_eq!(
-            list_objects::<ScheduledPod>(&connection, pods, 16, PATIENCE).await,
-            Ok(Vec::new()),
-            "{address}"
-        );
+        let found = list_objects::<ScheduledPod>(&connection, pods, 16, PATIENCE).await;
+        assert_eq!(found, Ok(Vec::new()), "{address}");
     }
 }

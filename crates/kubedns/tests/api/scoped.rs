@@ -167,13 +167,10 @@ async fn busiest_clients_have_pod_names() {
         })
         .await;
         let requests = cluster.faults.requests();
-        assert_eq!(
-            requests
-                .iter()
-                .any(|request| request.resource == Resource::Pods),
-            asks,
-            "{flags:?}"
-        );
+        let asked = requests
+            .iter()
+            .any(|request| request.resource == Resource::Pods);
+        assert_eq!(asked, asks, "{flags:?}");
         eventually(PATIENCE, || {
             let lines = kubedns.logged("pods cannot be listed");
             std::future::ready(lines == usize::from(has_stock_role))

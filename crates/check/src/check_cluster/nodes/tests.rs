@@ -1,4 +1,5 @@
 use serde_json::json;
+use testkit::table;
 
 use super::super::report::CheckOutcome;
 use super::*;
@@ -20,6 +21,14 @@ fn names(nodes: &[&str]) -> BTreeSet<String> {
     nodes.iter().map(ToString::to_string).collect()
 }
 
+/// The nodes of the cluster, and the outcome, text and detail of the check.
+const NODES: &str = "
+    a b         | Passed  | 2 nodes have a ready pod of kube-dns each   |
+    a c         | Warning | 1 node has no ready pod of kube-dns, of 2   | c
+    1 2 3 4 5 6 | Warning | 6 nodes have no ready pod of kube-dns, of 6 | 1, 2, 3, 4, 5, ...
+    1 2 3 4 5 a | Warning | 5 nodes have no ready pod of kube-dns, of 6 | 1, 2, 3, 4, 5
+";
+
 #[test]
 fn nodes_without_pods_are_named() {
     let own = [
@@ -28,38 +37,13 @@ fn nodes_without_pods_are_named() {
         ("c", false, Some("c")),
     ];
     let pods = pods_on(&own);
-    let cases: [(&[&str], CheckOutcome, &str, &str); 4] = [
-        (
-            &["a", "b"],
-            CheckOutcome::Passed,
-            "2 nodes have a ready pod of kube-dns each",
-            "",
-        ),
-        (
-            &["a", "c"],
-            CheckOutcome::Warning,
-            "1 node has no ready pod of kube-dns, of 2",
-            "c",
-        ),
-        (
-            &["1", "2", "3", "4", "5", "6"],
-            CheckOutcome::Warning,
-            "6 nodes have no ready pod of kube-dns, of 6",
-            "1, 2, 3, 4, 5, ...",
-        ),
-        (
-            &["1", "2", "3", "4", "5", "a"],
-            CheckOutcome::Warning,
-            "5 nodes have no ready pod of kube-dns, of 6",
-            "1, 2, 3, 4, 5",
-        ),
-    ];
-    for (nodes, outcome, text, detail) in cases {
-        let checks = check_pods(&pods, &names(nodes));
+    for [nodes, outcome, text, detail] in table::rows(NODES) {
+        let nodes: Vec<&str> = nodes.split(' ').collect();
+        let checks = check_pods(&pods, &names(&nodes));
         let [check] = checks.as_slice() else {
             panic!("{checks:?}")
         };
-        assert_eq!(check.outcome, outcome, "{check:?}");
+        assert_eq!(format!("{:?}", check.outcome), outcome, "{check:?}");
         assert_eq!((&*check.text, &*check.detail), (text, detail));
     }
 }
@@ -71,11 +55,8 @@ fn preference_without_hints_is_reported() {
         assert_eq!(checks.len(), expected, "{checks:?}");
         assert_eq!(checks[0].outcome, CheckOutcome::Passed);
         let last = &checks[expected - 1];
-        assert_eq!(
-            last.text.contains("no hints for nodes"),
-            hint != Some("a"),
-            "{last:?}"
-        );
+        let is_told = last.text.contains("no hints for nodes");
+        assert_eq!(is_told, hint != Some("a"), "{last:?}");
     }
 }
 

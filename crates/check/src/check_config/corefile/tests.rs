@@ -100,8 +100,6 @@ fn words_of_flags_are_read_as_by_kubedns() {
     assert!(!flags.is_set("autopath"));
     // What is not a plain word would change the meaning of the text.
     assert_eq!(flags.value("pods"), None);
-    assert_eq!(
-        flags.missing(),
-        ["--pods: the value cannot be in a Corefile"]
-    );
+    let missing = flags.missing();
+    assert_eq!(missing, ["--pods: the value cannot be in a Corefile"]);
 }

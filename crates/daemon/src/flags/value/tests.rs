@@ -60,11 +60,8 @@ fn durations_that_are_none() {
         ("-5s", "time: negative duration \"-5s\""),
     ];
     for (text, error) in cases {
-        assert_eq!(
-            text.parse::<GoDuration>().unwrap_err().to_string(),
-            error,
-            "{text}"
-        );
+        let said = text.parse::<GoDuration>().unwrap_err().to_string();
+        assert_eq!(said, error, "{text}");
     }
 }
 
@@ -79,11 +76,8 @@ fn period_of_zero_means_never() {
         ("-2562047h47m16.854775807s", GoPeriod::NEVER),
         ("2562047h47m16.854775807s", GoPeriod::NEVER),
     ] {
-        assert_eq!(
-            text.parse::<GoPeriod>().unwrap().duration(),
-            expected,
-            "{text}"
-        );
+        let read = text.parse::<GoPeriod>().unwrap().duration();
+        assert_eq!(read, expected, "{text}");
     }
     let error = "-5".parse::<GoPeriod>().unwrap_err();
     assert_eq!(error.to_string(), "time: missing unit in duration \"-5\"");
@@ -121,17 +115,13 @@ fn integers_in_every_base() {
         range("2147483648"),
         "strconv.ParseInt: parsing \"2147483648\": value out of range"
     );
-    assert_eq!(
-        range(&"9".repeat(60)),
-        format!(
-            "strconv.ParseInt: parsing \"{}\": value out of range",
-            "9".repeat(60)
-        )
+    let expected = format!(
+        "strconv.ParseInt: parsing \"{}\": value out of range",
+        "9".repeat(60)
     );
-    assert_eq!(
-        int::<u16>("-1").unwrap_err().to_string(),
-        "strconv.ParseInt: parsing \"-1\": value out of range"
-    );
+    assert_eq!(range(&"9".repeat(60)), expected);
+    let said = int::<u16>("-1").unwrap_err().to_string();
+    assert_eq!(said, "strconv.ParseInt: parsing \"-1\": value out of range");
 }
 
 #[test]
@@ -140,16 +130,12 @@ fn plain_decimals() {
     assert_eq!(atoi("-7"), Ok(-7));
     for text in ["", "+", "0x7", "7_0", "7 ", "notanumber"] {
         let error = atoi(text).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            format!("strconv.Atoi: parsing \"{text}\": invalid syntax")
-        );
+        let expected = format!("strconv.Atoi: parsing \"{text}\": invalid syntax");
+        assert_eq!(error, expected);
     }
     let error = atoi("9223372036854775808").unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "strconv.Atoi: parsing \"9223372036854775808\": value out of range"
-    );
+    let expected = "strconv.Atoi: parsing \"9223372036854775808\": value out of range";
+    assert_eq!(error, expected);
 }
 
 #[test]
@@ -167,10 +153,8 @@ fn truth_values() {
 
 #[test]
 fn quote_escapes_as_in_go() {
-    assert_eq!(
-        quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}"),
-        "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\""
-    );
+    let quoted = quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}");
+    assert_eq!(quoted, "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\"");
 }
 
 proptest! {

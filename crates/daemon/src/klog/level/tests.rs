@@ -6,10 +6,8 @@ use super::*;
 fn verbosity_is_decimal_number() {
     assert_eq!("2".parse::<Verbosity>().unwrap(), Verbosity(2));
     assert_eq!("-1".parse::<Verbosity>().unwrap(), Verbosity(-1));
-    assert_eq!(
-        "x".parse::<Verbosity>().unwrap_err().to_string(),
-        "strconv.ParseInt: parsing \"x\": invalid syntax"
-    );
+    let error = "x".parse::<Verbosity>().unwrap_err().to_string();
+    assert_eq!(error, "strconv.ParseInt: parsing \"x\": invalid syntax");
 }
 
 #[test]
@@ -27,10 +25,8 @@ fn module_levels() {
     for (file, level) in cases {
         assert_eq!(modules.level_of_file(file), level, "{file}");
     }
-    assert_eq!(
-        "".parse::<VmoduleLevels>().unwrap(),
-        VmoduleLevels::default()
-    );
+    let levels = "".parse::<VmoduleLevels>().unwrap();
+    assert_eq!(levels, VmoduleLevels::default());
     for wrong in ["watch", "=3", "watch=", "watch=x"] {
         assert!(wrong.parse::<VmoduleLevels>().is_err(), "{wrong}");
     }

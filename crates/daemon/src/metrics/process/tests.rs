@@ -23,10 +23,8 @@ fn soft_limits_are_parsed() {
                 Max address space         unlimited            unlimited            bytes\n\
                 Max open files            1024                 524288               files\n";
     assert_eq!(parse_limit(text, "Max open files"), Some(1024.0));
-    assert_eq!(
-        parse_limit(text, "Max address space"),
-        Some(18_446_744_073_709_551_615.0)
-    );
+    let limit = parse_limit(text, "Max address space");
+    assert_eq!(limit, Some(18_446_744_073_709_551_615.0));
     assert_eq!(parse_limit(text, "Max nothing"), None);
 }
 
@@ -36,8 +34,6 @@ fn network_bytes() {
     assert_eq!(parse_ip_extension(text, "InOctets"), Some(5.0));
     assert_eq!(parse_ip_extension(text, "OutOctets"), Some(7.0));
     assert_eq!(parse_ip_extension(text, "None"), None);
-    assert_eq!(
-        parse_ip_extension("IpExt: InOctets\nIpExt:", "InOctets"),
-        None
-    );
+    let octets = parse_ip_extension("IpExt: InOctets\nIpExt:", "InOctets");
+    assert_eq!(octets, None);
 }

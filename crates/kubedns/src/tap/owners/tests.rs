@@ -276,11 +276,8 @@ async fn cached_owners_outlast_lost_api_server() {
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
     assert_eq!(cluster.owner_texts(&addresses).await, ["pod a/b on c", "-"]);
     cluster.after(OWNER_LIFETIME).await;
-    assert_eq!(
-        cluster.owner_texts(&addresses).await,
-        ["-", "-"],
-        "the address may be that of another pod"
-    );
+    let owners = cluster.owner_texts(&addresses).await;
+    assert_eq!(owners, ["-", "-"], "the address may be that of another pod");
 }
 
 #[tokio::test]

@@ -153,11 +153,8 @@ async fn dnsmasq_routes_names_as_explained() {
         assert_eq!(pod.asks(name, rtype).await, said["asks"], "{name} {rtype}");
         if let Some(seconds) = said["keeps_seconds"].as_u64() {
             let again = if seconds > 0 { "nobody" } else { "kubedns" };
-            assert_eq!(
-                pod.asks(name, rtype).await,
-                again,
-                "{name} {rtype} is kept for {seconds} s"
-            );
+            let answer = pod.asks(name, rtype).await;
+            assert_eq!(answer, again, "{name} {rtype} is kept for {seconds} s");
         }
     }
 }

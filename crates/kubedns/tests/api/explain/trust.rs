@@ -58,10 +58,8 @@ async fn explanation_warns_of_rejected_configuration() {
         .until(|| async { kubedns.warnings().await == ["config_rejected"] })
         .await;
     let explanation = kubedns.explain("name=www.acme.test.&type=A").await;
-    assert_eq!(
-        explanation["server"]["config_version"], version,
-        "the last good one stays in force"
-    );
+    let in_force = &explanation["server"]["config_version"];
+    assert_eq!(*in_force, version, "the last good one stays in force");
     let text = explanation["warnings"][0]["text"].as_str().unwrap();
     assert!(
         text.contains("stubDomains") && text.contains(version.as_str().unwrap()),
