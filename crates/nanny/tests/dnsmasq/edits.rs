@@ -129,10 +129,8 @@ async fn query_waiting_for_removed_server_is_answered() {
             answer.is_ok() || rig.hasty_reloads() > 0,
             "lost in round {round}"
         );
-        assert_eq!(
-            answer.unwrap_or_else(|_| "192.0.2.11".to_owned()),
-            "192.0.2.11"
-        );
+        let answer = answer.unwrap_or_else(|_| "192.0.2.11".to_owned());
+        assert_eq!(answer, "192.0.2.11");
         rig.until(&format!("after{round}.acme.test."), "192.0.2.1")
             .await;
     }
@@ -160,10 +158,8 @@ async fn bad_edit_survives_dnsmasq_restart() {
         "{text}"
     );
     assert_eq!(status["configuration"]["rejected"], 1);
-    assert_eq!(
-        status["configuration"]["version"],
-        before["configuration"]["version"]
-    );
+    let found = &status["configuration"]["version"];
+    assert_eq!(*found, before["configuration"]["version"]);
     assert_eq!(status["routes"], before["routes"]);
     rig.logs("configuration rejected, keeping the previous one")
         .await;
@@ -216,10 +212,8 @@ async fn resolv_conf_supplies_upstream_servers() {
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
     let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
-    assert_eq!(
-        upstreams(&rig.status()),
-        json!(["198.51.100.1:53", "198.51.100.2:53"])
-    );
+    let forwarded = upstreams(&rig.status());
+    assert_eq!(forwarded, json!(["198.51.100.1:53", "198.51.100.2:53"]));
 
     rig.forward_to(&outside);
     rig.until("www.outside.test.", "192.0.2.1").await;
@@ -329,10 +323,8 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
     rig.config(&stub_domains(&second));
     rig.until("www.acme.test.", "192.0.2.12").await;
     let status = rig.restarted("configuration").await;
-    assert_eq!(
-        status["dnsmasq"]["lastEnd"],
-        "exit status 0 (it ended by itself)"
-    );
+    let end = &status["dnsmasq"]["lastEnd"];
+    assert_eq!(*end, "exit status 0 (it ended by itself)");
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 

@@ -150,10 +150,8 @@ async fn cache_is_flushed_after_kubedns_edit() {
     }
     assert_eq!(other.count(), 0);
     let status = rig.status();
-    assert_eq!(
-        status["routes"]["upstreams"],
-        json!([at(&kubedns.upstream)])
-    );
+    let upstreams = &status["routes"]["upstreams"];
+    assert_eq!(*upstreams, json!([at(&kubedns.upstream)]));
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
     settled(&rig, &kubedns).await;
 
@@ -162,11 +160,8 @@ async fn cache_is_flushed_after_kubedns_edit() {
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
     rig.clear_config();
     kubedns.until_polled(4).await;
-    assert_eq!(
-        rig.resolve("www.acme.test.").await,
-        "192.0.2.1",
-        "from the cache"
-    );
+    let answer = rig.resolve("www.acme.test.").await;
+    assert_eq!(answer, "192.0.2.1", "from the cache");
 
     kubedns.moves_on("192.0.2.2");
     for name in ["www.acme.test.", "www.outside.test."] {
@@ -260,10 +255,8 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
             status["routes"]["kubednsConfiguration"] == version
         })
         .await;
-    assert_eq!(
-        status["routes"]["stubDomains"]["tls.test"],
-        json!([at(&kubedns.upstream)])
-    );
+    let servers = &status["routes"]["stubDomains"]["tls.test"];
+    assert_eq!(*servers, json!([at(&kubedns.upstream)]));
     assert_eq!(plain.count(), 0, "never in plain text");
     rig.end().await;
 }

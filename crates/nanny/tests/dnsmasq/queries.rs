@@ -102,11 +102,8 @@ async fn get_of_any_page_restarts_nothing() {
         rig.resolve("www.example.test").await;
         restarted(&rig, 0).await;
         assert_eq!(rig.dnsmasq(), process);
-        assert_eq!(
-            upstream.count_of("www.example.test.", "A"),
-            1,
-            "the cache must be kept"
-        );
+        let asked = upstream.count_of("www.example.test.", "A");
+        assert_eq!(asked, 1, "the cache must be kept");
     }
 }
 
@@ -123,10 +120,8 @@ async fn tap_follows_queries_of_query_log() {
         ("no.example.test", "NXDOMAIN"),
     ] {
         rig.resolve(name).await;
-        assert_eq!(
-            line(&mut following).await,
-            format!("127.0.0.1 {name}. A {rcode}")
-        );
+        let shown = line(&mut following).await;
+        assert_eq!(shown, format!("127.0.0.1 {name}. A {rcode}"));
     }
 
     // The ranking counts also what the filters leave out.
@@ -165,10 +160,8 @@ async fn logging_dnsmasq_is_not_restarted() {
         .await;
     let mut following = tap(status, "/tap?name=*.example.test").await;
     rig.resolve("www.example.test").await;
-    assert_eq!(
-        line(&mut following).await,
-        "127.0.0.1 www.example.test. A NOERROR"
-    );
+    let shown = line(&mut following).await;
+    assert_eq!(shown, "127.0.0.1 www.example.test. A NOERROR");
     drop(following);
     restarted(&rig, 0).await;
 }
@@ -271,10 +264,8 @@ async fn query_log_has_line_per_query() {
     rig.config(&logging(&upstream, filter));
     rig.logs("query log started rate=5").await;
     for client in [8, 7] {
-        assert_eq!(
-            ask_as(Ipv4Addr::new(127, 0, 0, client), &rig, "www.example.test").await,
-            "NOERROR"
-        );
+        let answer = ask_as(Ipv4Addr::new(127, 0, 0, client), &rig, "www.example.test").await;
+        assert_eq!(answer, "NOERROR");
     }
     expected.push("127.0.0.7 www.example.test. A NOERROR cache".to_owned());
     has_logged(&rig, &expected).await;

@@ -105,13 +105,11 @@ async fn starting_dnsmasq_counts_no_error() {
     ] {
         counters.started_by = started_by;
         counters.read_once().await;
-        assert_eq!(
-            (
-                counters.known().is_failure_logged,
-                exported(&metrics, "errors")
-            ),
-            (complained, errors)
+        let shown = (
+            counters.known().is_failure_logged,
+            exported(&metrics, "errors"),
         );
+        assert_eq!(shown, (complained, errors));
         assert_eq!(exported(&metrics, "up"), 0);
         assert!(counters.known().error.is_some());
     }
@@ -154,10 +152,8 @@ async fn silent_dnsmasq_counts_each_error() {
     let counters = counters(server, &metrics);
     counters.read_once().await;
     counters.read_once().await;
-    assert_eq!(
-        ["errors", "hits", "up"].map(|name| exported(&metrics, name)),
-        [2, 0, 0]
-    );
+    let counts = ["errors", "hits", "up"].map(|name| exported(&metrics, name));
+    assert_eq!(counts, [2, 0, 0]);
     let error = counters.known().error.unwrap();
     assert!(
         error.starts_with("hits.bind.: read udp ") && error.ends_with(": read: connection refused"),

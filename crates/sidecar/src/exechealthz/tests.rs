@@ -116,8 +116,9 @@ fn overdue_result_fails_the_check() {
     let waiting = probe.health().since;
     let after = |seconds| probe_error(&probe, waiting + Duration::from_secs(seconds));
     assert_eq!(after(35), None, "waiting for the first result");
+    let said = after(36);
     assert_eq!(
-        after(36).as_deref(),
+        said.as_deref(),
         Some("kubedns: latest result too old to be useful")
     );
 }

@@ -50,12 +50,8 @@ fn impossible_value_ends_the_start() {
         &long_label,
     ] {
         let exit = parse(&[flag]).unwrap_err();
-        assert_eq!(
-            (exit.status, exit.stderr.lines().count()),
-            (2, 2),
-            "{flag}: {}",
-            exit.stderr
-        );
+        let shown = (exit.status, exit.stderr.lines().count());
+        assert_eq!(shown, (2, 2), "{flag}: {}", exit.stderr);
     }
 }
 

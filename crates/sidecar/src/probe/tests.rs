@@ -88,11 +88,8 @@ async fn response_decides_the_state() {
 
 fn check_outcome(last: &ProbeOutcome, state: ProbeState, case: &str) {
     assert_eq!(last.state, state, "{case}: {last:?}");
-    assert_eq!(
-        last.latency.is_zero(),
-        state == ProbeState::Failed,
-        "{case}"
-    );
+    let is_zero = last.latency.is_zero();
+    assert_eq!(is_zero, state == ProbeState::Failed, "{case}");
     let failure = if state == ProbeState::Ok {
         ProbeFailure::default()
     } else {
@@ -192,11 +189,8 @@ fn label_or_address_decides_the_part() {
         ("outside,127.0.0.1,x,5,A", PodPart::Dnsmasq),
         ("outside,192.0.2.1:53,x,5,A", PodPart::Other),
     ] {
-        assert_eq!(
-            probed_part(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns),
-            part,
-            "{spec}"
-        );
+        let probed = probed_part(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns);
+        assert_eq!(probed, part, "{spec}");
     }
 }
 
@@ -241,9 +235,7 @@ async fn slow_probes_never_overlap() {
 
 #[test]
 fn metrics_have_names_of_kube_dns() {
-    assert_eq!(
-        metric_name("kubedns", "dnsmasq_hits"),
-        "kubedns_dnsmasq_hits"
-    );
+    let name = metric_name("kubedns", "dnsmasq_hits");
+    assert_eq!(name, "kubedns_dnsmasq_hits");
     assert_eq!(metric_name("", "dnsmasq_hits"), "dnsmasq_hits");
 }

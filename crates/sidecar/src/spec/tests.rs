@@ -32,11 +32,8 @@ fn probes_of_manifests_are_parsed() {
             interval,
         } = spec;
         let (name, kind) = (question.name(), question.query_type());
-        assert_eq!(
-            format!("{label} {server} {name} {kind} {transport} {interval:?}"),
-            expected,
-            "{text}"
-        );
+        let shown = format!("{label} {server} {name} {kind} {transport} {interval:?}");
+        assert_eq!(shown, expected, "{text}");
     }
 }
 
@@ -80,15 +77,11 @@ fn wrong_probes_are_rejected() {
         assert_eq!(error_of_interval(&format!("5,{kind}")), expected);
     }
     let label = "l".repeat(129);
-    assert_eq!(
-        format!("{label},127.0.0.1,x").parse::<ProbeSpec>(),
-        Err(ProbeSpecError::LongLabel)
-    );
+    let error = format!("{label},127.0.0.1,x").parse::<ProbeSpec>();
+    assert_eq!(error, Err(ProbeSpecError::LongLabel));
     let name = "x".repeat(64);
-    assert_eq!(
-        format!("l,127.0.0.1,{name}").parse::<ProbeSpec>(),
-        Err(ProbeSpecError::Name(name))
-    );
+    let error = format!("l,127.0.0.1,{name}").parse::<ProbeSpec>();
+    assert_eq!(error, Err(ProbeSpecError::Name(name)));
 }
 
 #[test]

@@ -7,6 +7,8 @@ use reports::sidecar::{
     ProbeResult, ProbeState, ProbeStatus, UpstreamCondition,
 };
 
+use testkit::table;
+
 use super::*;
 use crate::example::{good, probe, told, upstream};
 
@@ -376,71 +378,39 @@ fn missing_report_is_fault_of_its_own() {
     assert_eq!(found(&hung), [silent, of_nanny], "one cause, one finding");
 }
 
+const REJECTED: &str = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
+
+/// Statuses of the nanny, and the findings.
+const FAULTS_OF_NANNY: &str = r#"
+    {"configuration":{"version":"00ff","error":{"text":"bad IP"}}} | config_rejected: the newest ConfigMap is rejected (bad IP)
+    {"configuration":{"warnings":["keys: did you mean key?"]}}     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (keys: did you mean key?)
+    {"routes":{"pending":{"reason":"no space"}}}                   | routes_pending: dnsmasq does not have the newest servers (no space)
+    {"configuration":{"version":"1"},"routes":{"kubednsConfiguration":"2"}} | config_differs: kubedns and dnsmasq have different configurations in force
+    {"routes":{"unresolved":["a.test","b.test"]}}                  | stub_server_unresolved: names of stub domains' servers have no address: a.test, b.test
+    {"routes":{"loops":["127.0.0.53"]}}                            | forwarding_loop: upstreams forward to dnsmasq and are left out: 127.0.0.53
+"#;
+
+/// Metrics of kubedns, and the findings.
+const FAULTS_OF_KUBEDNS: &str = r#"
+    kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (by kubedns, see its log)
+    kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
+    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards to kubedns and is left out
+    kubedns_stub_servers_unresolved 1 | stub_server_unresolved: names of stub domains' servers have no address for kubedns
+    kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
+    kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: no watch is open
+    kubedns_forward_tls_trusted{upstream="tls://192.0.2.3:853"} 0 | upstream_not_trusted: the TLS certificate of the upstream tls://192.0.2.3:853 is not trusted
+"#;
+
 #[test]
 fn faults_of_kubedns_and_nanny_are_found() {
-    let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
-    let cases = vec![
-        (
-            nanny(rejected),
-            "config_rejected: the newest ConfigMap is rejected (bad IP)",
-        ),
-        (
-            kubedns("kubedns_config_current 0\n"),
-            "config_rejected: the newest ConfigMap is rejected (by kubedns, see its log)",
-        ),
-        (
-            nanny(
-                r#"{"configuration":{"warnings":["upstreamNameserver: did you mean upstreamNameservers?"]}}"#,
-            ),
-            "config_unknown_keys: keys of the ConfigMap are unknown and ignored \
-             (upstreamNameserver: did you mean upstreamNameservers?)",
-        ),
-        (
-            kubedns("kubedns_config_unknown_keys 1\n"),
-            "config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)",
-        ),
-        (
-            nanny(r#"{"routes":{"pending":{"reason":"no space"}}}"#),
-            "routes_pending: dnsmasq does not have the newest servers (no space)",
-        ),
-        (
-            nanny(r#"{"configuration":{"version":"1"},"routes":{"kubednsConfiguration":"2"}}"#),
-            "config_differs: kubedns and dnsmasq have different configurations in force",
-        ),
-        (
-            nanny(r#"{"routes":{"unresolved":["a.test","b.test"]}}"#),
-            "stub_server_unresolved: names of stub domains' servers have no address: a.test, b.test",
-        ),
-        (
-            nanny(r#"{"routes":{"loops":["127.0.0.53"]}}"#),
-            "forwarding_loop: upstreams forward to dnsmasq and are left out: 127.0.0.53",
-        ),
-        (
-            kubedns("kubedns_forward_loops 1\n"),
-            "forwarding_loop: an upstream of kubedns forwards to kubedns and is left out",
-        ),
-        (
-            kubedns("kubedns_stub_servers_unresolved 1\n"),
-            "stub_server_unresolved: names of stub domains' servers have no address for kubedns",
-        ),
-        (
-            kubedns("kubedns_stale 1\n"),
-            "serving_stale: kubedns serves the records of its snapshot file",
-        ),
-        (
-            kubedns("kubedns_watch_connected{kind=\"services\"} 0\n"),
-            "api_server_lost: kubedns does not see changes of the cluster: no watch is open",
-        ),
-        (
-            kubedns("kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0\n"),
-            "upstream_not_trusted: the TLS certificate of the upstream tls://192.0.2.3:853 is not trusted",
-        ),
-    ];
-    for (status, expected) in cases {
-        assert_eq!(found(&status), [expected]);
+    for [json, expected] in table::rows(FAULTS_OF_NANNY) {
+        assert_eq!(found(&nanny(json)), [expected]);
+    }
+    for [metric, expected] in table::rows(FAULTS_OF_KUBEDNS) {
+        assert_eq!(found(&kubedns(&format!("{metric}\n"))), [expected]);
     }
     let both = SidecarStatus {
-        nanny: nanny(rejected).nanny,
+        nanny: nanny(REJECTED).nanny,
         ..kubedns("kubedns_config_current 0\n")
     };
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");

@@ -123,10 +123,8 @@ async fn each_part_has_its_command() {
     pod.dnsmasq.well.store(false, Ordering::Relaxed);
     let refused = format!("Healthz probe on /healthz-dnsmasq error: healthz_1: {REFUSED}\n");
     pod.replies("/healthz-dnsmasq", 503, &refused).await;
-    assert_eq!(
-        pod.sidecar.get("/healthz-kubedns").await,
-        (200, "ok".to_owned())
-    );
+    let page = pod.sidecar.get("/healthz-kubedns").await;
+    assert_eq!(page, (200, "ok".to_owned()));
 }
 
 /// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old
@@ -145,8 +143,6 @@ async fn probes_replace_commands() {
         )
         .await;
     }
-    assert_eq!(
-        pod.sidecar.get("/healthz-dnsmasq").await,
-        (200, "ok".to_owned())
-    );
+    let page = pod.sidecar.get("/healthz-dnsmasq").await;
+    assert_eq!(page, (200, "ok".to_owned()));
 }

@@ -132,11 +132,8 @@ async fn replies_are_those_of_kube_dns() {
         "/none",
         "/healthcheck/%00",
     ] {
-        assert_eq!(
-            sidecar.get(path).await,
-            (404, "404 page not found\n".to_owned()),
-            "{path}"
-        );
+        let shown = sidecar.get(path).await;
+        assert_eq!(shown, (404, "404 page not found\n".to_owned()), "{path}");
     }
 }
 
@@ -166,10 +163,8 @@ async fn healthz_has_the_time() {
         )
     };
     let reply = sidecar.reply("GET", "/healthz").await;
-    assert_eq!(
-        shape(&reply),
-        shape(include_str!("../data/sidecar-http-healthz.txt"))
-    );
+    let expected = shape(include_str!("../data/sidecar-http-healthz.txt"));
+    assert_eq!(shape(&reply), expected);
     assert!(reply.ends_with(')'), "{reply}");
 }
 
