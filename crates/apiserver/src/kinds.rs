@@ -199,14 +199,10 @@ mod tests {
     fn kind_table_follows_variants() {
         for (index, kind) in KINDS.iter().enumerate() {
             assert_eq!(kind.resource as usize, index, "{}", kind.name);
-            assert_eq!(
-                Resource::from_object(kind.api_version(), kind.name),
-                Some(kind.resource)
-            );
-            assert_eq!(
-                Resource::from_path(kind.group, kind.version(), kind.plural),
-                Some(kind.resource)
-            );
+            let of_object = Resource::from_object(kind.api_version(), kind.name);
+            assert_eq!(of_object, Some(kind.resource));
+            let of_path = Resource::from_path(kind.group, kind.version(), kind.plural);
+            assert_eq!(of_path, Some(kind.resource));
             let text = format!(r#"{{"metadata":{{}}{}}}"#, kind.empty_tail);
             assert!(
                 serde_json::from_str::<serde_json::Value>(&text).is_ok(),

@@ -174,36 +174,23 @@ fn remove_empty_fields(meta: &mut Map<String, Value>) {
 mod tests {
     use super::*;
 
+    /// Objects that cannot be created as Services of the namespace `apps`: code and message.
+    const MISMATCHES: &str = r#"
+        {}                                                   | 422 | name is required
+        {"kind": "Node", "metadata": {"name": "a"}}          | 400 | cannot be handled as a Service
+        {"apiVersion": "v2", "metadata": {"name": "a"}}      | 400 | in version "v2" cannot be
+        {"metadata": {"name": "a", "namespace": "b"}}        | 400 | namespace of the provided object
+        {"metadata": {"name": "a", "resourceVersion": "7"}}  | 400 | resourceVersion should not be set
+        {"metadata": 5}                                      | 400 | metadata is not an object
+        "text"                                               | 400 | not a JSON object
+    "#;
+
     #[test]
     fn metadata_mismatch_is_rejected() {
-        let cases = [
-            (json!({}), 422, "name is required"),
-            (
-                json!({ "kind": "Node", "metadata": { "name": "a" } }),
-                400,
-                "cannot be handled as a Service",
-            ),
-            (
-                json!({ "apiVersion": "v2", "metadata": { "name": "a" } }),
-                400,
-                "in version \"v2\" cannot be",
-            ),
-            (
-                json!({ "metadata": { "name": "a", "namespace": "b" } }),
-                400,
-                "namespace of the provided object",
-            ),
-            (
-                json!({ "metadata": { "name": "a", "resourceVersion": "7" } }),
-                400,
-                "resourceVersion should not be set",
-            ),
-            (json!({ "metadata": 5 }), 400, "metadata is not an object"),
-            (json!("text"), 400, "not a JSON object"),
-        ];
-        for (mut value, code, message) in cases {
+        for [value, code, message] in testkit::table::rows(MISMATCHES) {
+            let mut value = serde_json::from_str(value).unwrap();
             let error = prepare_create(Resource::Services, "apps", &mut value).unwrap_err();
-            assert_eq!(error.code(), code, "{error}");
+            assert_eq!(error.code().to_string(), code, "{error}");
             assert!(error.to_string().contains(message), "{error}");
         }
     }

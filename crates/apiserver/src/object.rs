@@ -270,10 +270,8 @@ mod tests {
             ),
         ];
         for (value, error) in cases {
-            assert_eq!(
-                Object::new(Resource::Services, value, 1).unwrap_err(),
-                error
-            );
+            let refused = Object::new(Resource::Services, value, 1).unwrap_err();
+            assert_eq!(refused, error);
         }
     }
 }

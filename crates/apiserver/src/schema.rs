@@ -158,6 +158,7 @@ fn default_protocol() -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testkit::table;
 
     use super::*;
 
@@ -176,53 +177,23 @@ mod tests {
         complete(&write, &Objects::default()).map_err(|status| status.to_string())
     }
 
+    /// Version and kind of an object, its fields, and one field of the completed object.
+    const DEFAULTS: &str = r#"
+        v1 | Endpoints | {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 1}]}]} | /subsets/0/ports | [{"port": 1, "protocol": "TCP"}]
+        discovery.k8s.io/v1 | EndpointSlice | {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}]} | /endpoints/0 | {"addresses": ["10.0.0.1"]}
+        discovery.k8s.io/v1 | EndpointSlice | {"addressType": "IPv4", "ports": [{"port": 1}]} | /ports | [{"port": 1, "protocol": "TCP", "name": ""}]
+        v1 | Service   | {"spec": {"clusterIP": "None"}} | /status          | {"loadBalancer": {}}
+        v1 | Namespace | {}                              | /spec            | {"finalizers": ["kubernetes"]}
+        v1 | Namespace | {}                              | /status          | {"phase": "Active"}
+        v1 | Namespace | {}                              | /metadata/labels | {"kubernetes.io/metadata.name": "x"}
+    "#;
+
     #[test]
     fn defaults_match_kube_apiserver() {
-        let cases = [
-            (
-                Resource::Endpoints,
-                json!({ "subsets": [{ "addresses": [{ "ip": "10.0.0.1" }], "ports": [{ "port": 1 }] }] }),
-                "/subsets/0/ports",
-                json!([{ "port": 1, "protocol": "TCP" }]),
-            ),
-            (
-                Resource::EndpointSlices,
-                json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["10.0.0.1"] }] }),
-                "/endpoints/0",
-                json!({ "addresses": ["10.0.0.1"] }),
-            ),
-            (
-                Resource::EndpointSlices,
-                json!({ "addressType": "IPv4", "ports": [{ "port": 1 }] }),
-                "/ports",
-                json!([{ "port": 1, "protocol": "TCP", "name": "" }]),
-            ),
-            (
-                Resource::Services,
-                json!({ "spec": { "clusterIP": "None" } }),
-                "/status",
-                json!({ "loadBalancer": {} }),
-            ),
-            (
-                Resource::Namespaces,
-                json!({}),
-                "/spec",
-                json!({ "finalizers": ["kubernetes"] }),
-            ),
-            (
-                Resource::Namespaces,
-                json!({}),
-                "/status",
-                json!({ "phase": "Active" }),
-            ),
-            (
-                Resource::Namespaces,
-                json!({}),
-                "/metadata/labels",
-                json!({ "kubernetes.io/metadata.name": "x" }),
-            ),
-        ];
-        for (resource, given, at, expected) in cases {
+        for [version, kind, given, at, expected] in table::rows(DEFAULTS) {
+            let resource = Resource::from_object(version, kind).unwrap();
+            let [given, expected] =
+                [given, expected].map(|json| serde_json::from_str(json).unwrap());
             let value = completed(resource, given, Unknown::Drop).unwrap();
             assert_eq!(value.pointer(at), Some(&expected), "{resource} {at}");
         }

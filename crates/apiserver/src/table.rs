@@ -175,36 +175,25 @@ mod tests {
         cells.join(" | ")
     }
 
+    /// Version and kind of an object, its fields, and its cells.
+    const ROWS: &str = r#"
+        v1 Service => {"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}} => x | ClusterIP | 10.96.0.7 | <none> | 80/TCP,53/UDP | <unknown>
+        v1 Service => {"spec": {"type": "ExternalName", "externalName": "www.outside.test"}} => x | ExternalName | <none> | www.outside.test | <none> | <unknown>
+        v1 Endpoints => {"subsets": [{"addresses": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}], "ports": [{"port": 80}]}]} => x | 10.0.0.1:80,[fd00::1]:80 | <unknown>
+        discovery.k8s.io/v1 EndpointSlice => {"addressType": "IPv4", "endpoints": [{"addresses": ["1", "2", "3", "4", "5"]}], "ports": [{}]} => x | IPv4 | * | 1,2,3 + 2 more... | <unknown>
+        v1 Service => {"spec": 5} => x |  | <none> | <none> | <none> | <unknown>
+    "#;
+
     #[test]
     fn table_rows_match_kube_apiserver() {
-        let cases = [
-            (
-                Resource::Services,
-                json!({ "spec": { "type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{ "port": 80 }, { "port": 53, "protocol": "UDP" }] } }),
-                "x | ClusterIP | 10.96.0.7 | <none> | 80/TCP,53/UDP | <unknown>",
-            ),
-            (
-                Resource::Services,
-                json!({ "spec": { "type": "ExternalName", "externalName": "www.outside.test" } }),
-                "x | ExternalName | <none> | www.outside.test | <none> | <unknown>",
-            ),
-            (
-                Resource::Endpoints,
-                json!({ "subsets": [{ "addresses": [{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }], "ports": [{ "port": 80 }] }] }),
-                "x | 10.0.0.1:80,[fd00::1]:80 | <unknown>",
-            ),
-            (
-                Resource::EndpointSlices,
-                json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["1", "2", "3", "4", "5"] }], "ports": [{}] }),
-                "x | IPv4 | * | 1,2,3 + 2 more... | <unknown>",
-            ),
-            (
-                Resource::Services,
-                json!({ "spec": 5 }),
-                "x |  | <none> | <none> | <none> | <unknown>",
-            ),
-        ];
-        for (resource, value, expected) in cases {
+        for row in ROWS.trim().lines() {
+            let cells_of_row: Vec<&str> = row.trim().split(" => ").collect();
+            let [kind, value, expected] = cells_of_row[..] else {
+                panic!("{row}")
+            };
+            let (version, kind) = kind.split_once(' ').unwrap();
+            let resource = Resource::from_object(version, kind).unwrap();
+            let value = serde_json::from_str(value).unwrap();
             assert_eq!(cells(resource, value), expected);
         }
     }

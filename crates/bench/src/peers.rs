@@ -181,10 +181,8 @@ mod tests {
             split("a=127.0.0.1:53:7"),
             Some(("a", SocketAddr::from(([127, 0, 0, 1], 53)), 7))
         );
-        assert_eq!(
-            split("b=[::1]:53:7").map(|(_, address, _)| address.is_ipv6()),
-            Some(true)
-        );
+        let is_v6 = split("b=[::1]:53:7").map(|(_, address, _)| address.is_ipv6());
+        assert_eq!(is_v6, Some(true));
         for odd in ["a", "a=127.0.0.1:53", "a=53:7", "a=127.0.0.1:53:x"] {
             assert_eq!(split(odd), None, "{odd}");
         }

@@ -150,10 +150,7 @@ mod tests {
                 .count()
         };
         // Two headless Services with three named pods each, and nine Services with a cluster IP.
-        assert_eq!(
-            (records("A"), records("SRV")),
-            (1 + 9 + 2 * 6, 9 + 2 * 3),
-            "{zone}"
-        );
+        let count = (records("A"), records("SRV"));
+        assert_eq!(count, (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
     }
 }

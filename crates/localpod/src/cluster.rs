@@ -130,11 +130,8 @@ mod tests {
         let example = r#"{"acme.example": ["127.0.0.1:5306"], "b.example": ["192.0.2.1"]}"#;
         let moved = r#"{"acme.example":["127.0.0.1:7006"],"b.example":["192.0.2.1"]}"#;
         assert_eq!(pointed(example, 5306, 7006).as_deref(), Some(moved));
-        assert_eq!(
-            pointed(example, 5306, 5306).as_deref(),
-            Some(example),
-            "nothing to change"
-        );
+        let unchanged = pointed(example, 5306, 5306);
+        assert_eq!(unchanged.as_deref(), Some(example), "nothing to change");
         for other in [
             "",
             "{}",

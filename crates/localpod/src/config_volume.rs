@@ -179,10 +179,8 @@ mod tests {
         let (_outer, mut volume) = new_volume();
         assert!(volume.write(&payload(&[("stubDomains", "{}")])).unwrap());
         let entry = volume.path().join("stubDomains");
-        assert_eq!(
-            fs::read_link(&entry).unwrap(),
-            Path::new("..data/stubDomains")
-        );
+        let target = fs::read_link(&entry).unwrap();
+        assert_eq!(target, Path::new("..data/stubDomains"));
         assert_eq!(fs::read_to_string(entry).unwrap(), "{}");
     }
 
@@ -208,10 +206,8 @@ mod tests {
         volume.write(&payload(&[("a", "1")])).unwrap();
         let before = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
         assert!(!volume.write(&payload(&[("a", "1")])).unwrap());
-        assert_eq!(
-            fs::read_link(volume.path().join(DATA_LINK)).unwrap(),
-            before
-        );
+        let target = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
+        assert_eq!(target, before);
     }
 
     #[test]

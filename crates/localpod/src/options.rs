@@ -210,11 +210,8 @@ mod tests {
             ),
         ];
         for (args, expected) in cases {
-            assert_eq!(
-                read(args).unwrap_err(),
-                Instead::Refuse((*expected).to_owned()),
-                "{args:?}"
-            );
+            let refused = read(args).unwrap_err();
+            assert_eq!(refused, Instead::Refuse((*expected).to_owned()), "{args:?}");
         }
     }
 

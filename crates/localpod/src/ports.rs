@@ -139,10 +139,8 @@ mod tests {
     fn a_block_ends_below_65536() {
         assert_eq!(Ports::block(65_528).unwrap().nanny, u16::MAX);
         let error = Ports::block(65_529).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "--port-base 65529 leaves no room for 8 ports: the highest is 65528"
-        );
+        let expected = "--port-base 65529 leaves no room for 8 ports: the highest is 65528";
+        assert_eq!(error, expected);
     }
 
     #[test]

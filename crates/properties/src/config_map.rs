@@ -10,6 +10,7 @@ use nanny::config::arguments::DnsmasqArguments;
 use nanny::config::loops::ListenAddresses;
 use nanny::config::routes::{ComputedRoutes, ForwardMode, ResolvedNames, RouteSources, Routes};
 use nanny::dnsmasq::servers_file;
+use serde_json::{Value, json};
 use wire::{Nameserver, ServerAddr, Upstream};
 
 /// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq
@@ -84,20 +85,11 @@ fn written_again(config: &Config) {
         .map(|(alias, target)| (alias, target.to_string()))
         .collect();
     let data = RawData::from([
-        (
-            "stubDomains".to_owned(),
-            serde_json::to_vec(&stub_domains).unwrap_or_default(),
-        ),
-        (
-            "upstreamNameservers".to_owned(),
-            serde_json::to_vec(&upstreams).unwrap_or_default(),
-        ),
+        json_value("stubDomains", &json!(stub_domains)),
+        json_value("upstreamNameservers", &json!(upstreams)),
         ("federations".to_owned(), federations.join(",").into_bytes()),
         ("hosts".to_owned(), hosts(config).into_bytes()),
-        (
-            "aliases".to_owned(),
-            serde_json::to_vec(&aliases).unwrap_or_default(),
-        ),
+        json_value("aliases", &json!(aliases)),
     ]);
     let data: RawData = data.into_iter().chain(rules(config)).collect();
     let again = dnsconfig::parse(&data);
@@ -123,23 +115,15 @@ fn rules(config: &Config) -> RawData {
         BTreeMap::from([("except", except)])
     });
     RawData::from([
-        (
-            "rebindProtection".to_owned(),
-            serde_json::to_vec(&protection).unwrap_or_default(),
-        ),
-        (
-            "filterTypes".to_owned(),
-            serde_json::to_vec(&filter_types).unwrap_or_default(),
-        ),
-        (
-            "deniedNames".to_owned(),
-            serde_json::to_vec(&denied_names).unwrap_or_default(),
-        ),
-        (
-            "bogusPriv".to_owned(),
-            rules.bogus_priv.to_string().into_bytes(),
-        ),
+        json_value("rebindProtection", &json!(protection)),
+        json_value("filterTypes", &json!(filter_types)),
+        json_value("deniedNames", &json!(denied_names)),
+        json_value("bogusPriv", &json!(rules.bogus_priv)),
     ])
+}
+
+fn json_value(key: &str, value: &Value) -> (String, Vec<u8>) {
+    (key.to_owned(), value.to_string().into_bytes())
 }
 
 /// The value of the key `hosts`: one address with its names per line.
@@ -194,11 +178,8 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         .filter_map(|line| line.strip_prefix("server="))
         .map(str::to_owned)
         .collect();
-    assert_eq!(
-        servers_file::server_values(&routes),
-        values,
-        "arguments and file are equal"
-    );
+    let written = servers_file::server_values(&routes);
+    assert_eq!(written, values, "arguments and file are equal");
 }
 
 /// Addresses for the first two server names of stub domains. All other server names have no

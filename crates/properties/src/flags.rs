@@ -119,11 +119,8 @@ fn value(text: &str) {
 /// Checks that the nanny passes the arguments of dnsmasq on unchanged.
 fn dnsmasq(words: &[OsString]) {
     let arguments = DnsmasqArguments::from_words(words.to_vec());
-    assert_eq!(
-        arguments.words(),
-        words,
-        "the words are passed on as they are"
-    );
+    let passed_on = arguments.words();
+    assert_eq!(passed_on, words, "the words are passed on as they are");
     let _ = (
         arguments.port(),
         arguments.listen_addresses(),

@@ -53,11 +53,8 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let (asked, said) = (flags(query), message.header().flags);
     assert_eq!(reply.get(..2), query.get(..2), "the ID is the query's");
     assert!(message.header().is_response(), "it is marked as an answer");
-    assert_eq!(
-        asked & flag::OPCODE,
-        said & flag::OPCODE,
-        "the opcode is the query's"
-    );
+    let found = asked & flag::OPCODE;
+    assert_eq!(found, said & flag::OPCODE, "the opcode is the query's");
     assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
     let opts: Vec<_> = message
         .records()
@@ -102,35 +99,23 @@ fn fits_query(
     );
 
     let end = parsed.question_end();
-    assert_eq!(
-        reply.get(12..end),
-        query.get(12..end),
-        "the question is the query's"
-    );
+    let found = reply.get(12..end);
+    assert_eq!(found, query.get(12..end), "the question is the query's");
     assert_eq!(message.question_end(), end, "it has one question");
-    assert_eq!(
-        opt_count,
-        usize::from(parsed.edns.is_some()),
-        "EDNS is answered with EDNS"
-    );
+    let expected = usize::from(parsed.edns.is_some());
+    assert_eq!(opt_count, expected, "EDNS is answered with EDNS");
 }
 
 fn is_rejection(message: &Message<'_>, error: &ErrorResponse, opt_count: usize) {
-    assert_eq!(
-        extended_rcode(message),
-        error.rcode,
-        "a malformed query is rejected"
-    );
+    let rcode = extended_rcode(message);
+    assert_eq!(rcode, error.rcode, "a malformed query is rejected");
     assert_eq!(
         opt_count,
         usize::from(error.dnssec_ok.is_some()),
         "EDNS that was read is answered with EDNS"
     );
-    assert_eq!(
-        message.records().count(),
-        opt_count,
-        "a rejection has no other records"
-    );
+    let others = message.records().count();
+    assert_eq!(others, opt_count, "a rejection has no other records");
 }
 
 /// The whole RCODE, with the upper bits from the OPT record (RFC 6891, section 6.1.3).

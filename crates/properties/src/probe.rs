@@ -58,8 +58,6 @@ fn sent(spec: &ProbeSpec) {
         unreachable!("no question in {wire:02x?}")
     };
     assert_eq!(question.qtype, u16::from(spec.question.query_type()));
-    assert_eq!(
-        wire::name::labels(question.name).count(),
-        spec.question.name().iter().count()
-    );
+    let labels = wire::name::labels(question.name).count();
+    assert_eq!(labels, spec.question.name().iter().count());
 }

@@ -80,15 +80,10 @@ fn again(record: &Record<'_>) {
         unreachable!("{alone:02x?} has one record")
     };
     assert_eq!(same.owner(), record.owner());
-    assert_eq!(
-        (same.rtype, same.class, same.ttl),
-        (record.rtype, record.class, record.ttl)
-    );
-    assert_eq!(
-        message::alone(&same),
-        Some(octets),
-        "uncompressed names do not change"
-    );
+    let fields = (same.rtype, same.class, same.ttl);
+    assert_eq!(fields, (record.rtype, record.class, record.ttl));
+    let found = message::alone(&same);
+    assert_eq!(found, Some(octets), "uncompressed names do not change");
 }
 
 /// Checks that an accepted reply has the ID and the question of our query, and can be parsed.
@@ -109,14 +104,10 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
         read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
     assert!(read.header().is_response());
     let header = read.header();
-    assert_eq!(
-        (header.rcode(), header.is_truncated()),
-        (reply.rcode & 0xf, reply.truncated)
-    );
-    assert_eq!(
-        (header.counts[1], read.end()),
-        (reply.answers, reply.message.len())
-    );
+    let header_fields = (header.rcode(), header.is_truncated());
+    assert_eq!(header_fields, (reply.rcode & 0xf, reply.truncated));
+    let counted = (header.counts[1], read.end());
+    assert_eq!(counted, (reply.answers, reply.message.len()));
     assert!(
         read.records()
             .all(|record| record.rtype != rtype::OPT || record.section != Section::Additional)
@@ -149,10 +140,8 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
 
     let read = Message::parse(answer);
     let read = read.unwrap_or_else(|error| unreachable!("{error} in the answer: {answer:02x?}"));
-    assert_eq!(
-        (read.end(), read.header().id),
-        (answer.len(), query.header.id)
-    );
+    let ends = (read.end(), read.header().id);
+    assert_eq!(ends, (answer.len(), query.header.id));
     let asked = Question {
         name: query.name,
         qtype: query.qtype,
@@ -197,11 +186,8 @@ fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
             let Ok(other) = Query::parse(&other, transport) else {
                 unreachable!("a query of ours: {other:02x?}")
             };
-            assert_eq!(
-                forward::UpstreamQuery::of_client(&other),
-                key,
-                "one query to the upstreams"
-            );
+            let other_key = forward::UpstreamQuery::of_client(&other);
+            assert_eq!(other_key, key, "one query to the upstreams");
             pass_on(&other, reply);
         }
     }

@@ -152,11 +152,8 @@ fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
     assert_eq!(answer.get(..2), request.get(..2), "the ID is the request's");
     assert!(message.header().is_response(), "it is marked as an answer");
     let end = message.question_end();
-    assert_eq!(
-        answer.get(12..end),
-        request.get(12..end),
-        "the question is the request's"
-    );
+    let found = answer.get(12..end);
+    assert_eq!(found, request.get(12..end), "the question is the request's");
     let rcode = message::extended_rcode(&message);
     let known = [
         rcode::NOERROR,

@@ -75,11 +75,8 @@ pub fn watch(input: &[u8]) {
     }
     index.publish();
     let visible = visible(&published);
-    assert_eq!(
-        visible,
-        objects.fresh(source),
-        "a fresh start has different records"
-    );
+    let found = objects.fresh(source);
+    assert_eq!(visible, found, "a fresh start has different records");
     answers(&index, &published.get());
     assert_eq!(
         visible,

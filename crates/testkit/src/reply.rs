@@ -163,10 +163,8 @@ mod tests {
         let query = Query::new("a.b.", "A").id(0x1234).wire();
         let read = |reply: Reply| Message::parse(&reply.wire()).expect("a message");
         let refused = read(Reply::to(&query).rcode("BADVERS").edns(512));
-        assert_eq!(
-            (refused.rcode_name().as_str(), refused.id),
-            ("BADVERS", 0x1234)
-        );
+        let shown = (refused.rcode_name(), refused.id);
+        assert_eq!(shown, ("BADVERS".to_owned(), 0x1234));
         let lie = read(
             Reply::to(&query)
                 .wrong_id()
@@ -176,9 +174,7 @@ mod tests {
         );
         assert_ne!(lie.id, 0x1234);
         assert_eq!(lie.flags(), "qr aa tc rd ra");
-        assert_eq!(
-            lie.questions.first().map(ToString::to_string).as_deref(),
-            Some("c. IN AAAA")
-        );
+        let question = lie.questions.first().map(ToString::to_string);
+        assert_eq!(question.as_deref(), Some("c. IN AAAA"));
     }
 }

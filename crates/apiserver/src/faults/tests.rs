@@ -34,11 +34,8 @@ fn stock_role_grants_list_and_watch() {
         (Verb::List, Resource::Nodes, Some(403)),
     ];
     for (verb, resource, expected) in cases {
-        assert_eq!(
-            code(&faults, verb, resource),
-            expected,
-            "{verb:?} {resource}"
-        );
+        let found = code(&faults, verb, resource);
+        assert_eq!(found, expected, "{verb:?} {resource}");
     }
     faults.clear();
     assert_eq!(code(&faults, Verb::Get, Resource::Services), None);

@@ -70,13 +70,10 @@ fn expired_or_malformed_token_is_rejected() {
         ("nonsense", 400),
         ("!", 400),
     ] {
-        assert_eq!(
-            get(&store, &format!("limit=2&continue={token}"))
-                .unwrap_err()
-                .code(),
-            code,
-            "{token}"
-        );
+        let answered = get(&store, &format!("limit=2&continue={token}"))
+            .unwrap_err()
+            .code();
+        assert_eq!(answered, code, "{token}");
     }
 }
 

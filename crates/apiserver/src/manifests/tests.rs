@@ -63,11 +63,8 @@ fn objects_follow_the_files() {
 
     let version = fixture.manifests.registry.store.version();
     fixture.manifests.load().unwrap();
-    assert_eq!(
-        fixture.manifests.registry.store.version(),
-        version,
-        "nothing changed, nothing is written"
-    );
+    let found = fixture.manifests.registry.store.version();
+    assert_eq!(found, version, "nothing changed, nothing is written");
 
     fixture.write("a.yaml", &service("web", "{ports: [{port: 81}]}"));
     fs::remove_file(fixture.directory.path().join("b.yml")).unwrap();
@@ -162,8 +159,6 @@ fn foreign_edits_stay_until_file_changes() {
 fn missing_directory_fails() {
     let mut fixture = Fixture::new();
     fixture.manifests.directory = "/nonexistent/manifests".into();
-    assert_eq!(
-        fixture.manifests.load().unwrap_err().to_string(),
-        "cannot read the manifests in /nonexistent/manifests"
-    );
+    let error = fixture.manifests.load().unwrap_err().to_string();
+    assert_eq!(error, "cannot read the manifests in /nonexistent/manifests");
 }

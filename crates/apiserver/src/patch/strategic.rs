@@ -166,39 +166,24 @@ fn join_path(within: &str, field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use testkit::table;
 
     use super::*;
+
+    /// The patch of a Service with the ports 80 and 53, and the ports of the patched Service.
+    const MERGED_PORTS: &str = r#"
+        {"ports": [{"port": 80, "name": "web"}]}                     | [{"port": 80, "name": "web"}, {"port": 53, "name": "dns"}]
+        {"ports": [{"port": 80, "$patch": "delete"}, {"port": 81}]}  | [{"port": 53, "name": "dns"}, {"port": 81}]
+        {"$setElementOrder/ports": [{"port": 53}, {"port": 80}]}     | [{"port": 53, "name": "dns"}, {"port": 80, "name": "http"}]
+        {"ports": [{"port": 80, "name": null}]}                      | [{"port": 80}, {"port": 53, "name": "dns"}]
+        {"ports": [{"port": 81, "name": null}]}                      | [{"port": 80, "name": "http"}, {"port": 53, "name": "dns"}, {"port": 81}]
+    "#;
 
     #[test]
     fn service_ports_are_merged_by_number() {
         let service = json!({ "spec": { "ports": [{ "port": 80, "name": "http" }, { "port": 53, "name": "dns" }] } });
-        let cases = [
-            (
-                json!({ "ports": [{ "port": 80, "name": "web" }] }),
-                json!([{ "port": 80, "name": "web" }, { "port": 53, "name": "dns" }]),
-            ),
-            (
-                json!({ "ports": [{ "port": 80, "$patch": "delete" }, { "port": 81 }] }),
-                json!([{ "port": 53, "name": "dns" }, { "port": 81 }]),
-            ),
-            (
-                json!({ "$setElementOrder/ports": [{ "port": 53 }, { "port": 80 }] }),
-                json!([{ "port": 53, "name": "dns" }, { "port": 80, "name": "http" }]),
-            ),
-            (
-                json!({ "ports": [{ "port": 80, "name": null }] }),
-                json!([{ "port": 80 }, { "port": 53, "name": "dns" }]),
-            ),
-            (
-                json!({ "ports": [{ "port": 81, "name": null }] }),
-                json!([
-                    { "port": 80, "name": "http" },
-                    { "port": 53, "name": "dns" },
-                    { "port": 81 }
-                ]),
-            ),
-        ];
-        for (spec, ports) in cases {
+        for row in table::rows(MERGED_PORTS) {
+            let [spec, ports] = row.map(|cell| serde_json::from_str::<Value>(cell).unwrap());
             let mut patched = service.clone();
             merge("", &mut patched, json!({ "spec": spec })).unwrap();
             assert_eq!(patched["spec"]["ports"], ports);

@@ -109,9 +109,7 @@ fn written_message_reads_back() {
     ];
     for written in objects {
         let [kind, version] = ["kind", "apiVersion"].map(|field| written[field].as_str().unwrap());
-        assert_eq!(
-            object(&enveloped(version, kind, &message(kind, &written))).unwrap(),
-            written
-        );
+        let decoded = object(&enveloped(version, kind, &message(kind, &written))).unwrap();
+        assert_eq!(decoded, written);
     }
 }

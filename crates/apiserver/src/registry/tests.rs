@@ -42,10 +42,8 @@ fn unchanged_update_keeps_version() {
     let mut other = service("web");
     other["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } });
     let changed = registry.replace(&web, other);
-    assert_ne!(
-        changed["metadata"]["resourceVersion"],
-        created["metadata"]["resourceVersion"]
-    );
+    let version = &changed["metadata"]["resourceVersion"];
+    assert_ne!(*version, created["metadata"]["resourceVersion"]);
     assert_eq!(
         registry.replace(&web, service("web")),
         changed,

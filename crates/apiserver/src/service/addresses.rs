@@ -123,10 +123,8 @@ mod tests {
     fn allocation_prefers_dynamic_band() {
         let mut taken = HashSet::new();
         assert_eq!(free("IPv4", &taken), Some("10.96.1.1".parse().unwrap()));
-        assert_eq!(
-            free("IPv6", &taken),
-            Some("fd00:10:96::101".parse().unwrap())
-        );
+        let next = free("IPv6", &taken);
+        assert_eq!(next, Some("fd00:10:96::101".parse().unwrap()));
         taken.extend((STATIC_BAND + 1..=LAST).map(|number| nth("IPv4", number)));
         assert_eq!(free("IPv4", &taken), Some("10.96.0.1".parse().unwrap()));
         taken.extend((1..=STATIC_BAND).map(|number| nth("IPv4", number)));

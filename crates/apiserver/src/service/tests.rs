@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use testkit::table;
 
 use super::*;
 use crate::kinds::Resource;
@@ -43,31 +44,19 @@ fn headless_service_has_families_alone() {
     assert_eq!(with_selector["ipFamilyPolicy"], "SingleStack");
 }
 
+/// The fields of a Service, and its addresses.
+const FAMILIES: &str = r#"
+    {"ipFamilyPolicy": "PreferDualStack"}                           | ["10.96.1.1", "fd00:10:96::101"]
+    {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]}  | ["fd00:10:96::101", "10.96.1.1"]
+    {"ipFamilies": ["IPv6"]}                                        | ["fd00:10:96::101"]
+    {"clusterIP": "fd00:10:96::7"}                                  | ["fd00:10:96::7"]
+    {"clusterIP": "10.96.0.7", "ipFamilyPolicy": "PreferDualStack"} | ["10.96.0.7", "fd00:10:96::101"]
+"#;
+
 #[test]
 fn ip_families_select_addresses() {
-    let cases = [
-        (
-            json!({ "ipFamilyPolicy": "PreferDualStack" }),
-            json!(["10.96.1.1", "fd00:10:96::101"]),
-        ),
-        (
-            json!({ "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"] }),
-            json!(["fd00:10:96::101", "10.96.1.1"]),
-        ),
-        (
-            json!({ "ipFamilies": ["IPv6"] }),
-            json!(["fd00:10:96::101"]),
-        ),
-        (
-            json!({ "clusterIP": "fd00:10:96::7" }),
-            json!(["fd00:10:96::7"]),
-        ),
-        (
-            json!({ "clusterIP": "10.96.0.7", "ipFamilyPolicy": "PreferDualStack" }),
-            json!(["10.96.0.7", "fd00:10:96::101"]),
-        ),
-    ];
-    for (mut spec, addresses) in cases {
+    for row in table::rows(FAMILIES) {
+        let [mut spec, addresses] = row.map(|cell| serde_json::from_str::<Value>(cell).unwrap());
         spec["ports"] = json!([{ "port": 80 }]);
         let spec = created(spec);
         assert_eq!(spec["clusterIPs"], addresses);
@@ -75,46 +64,24 @@ fn ip_families_select_addresses() {
     }
 }
 
+/// The fields of a Service, and the problem.
+const PROBLEMS: &str = r#"
+    {"clusterIP": "10.96.0.1", "ports": [{"port": 80}]} | spec.clusterIPs: Invalid value: ["10.96.0.1"]: failed to allocate IP 10.96.0.1: provided IP is already allocated
+    {"clusterIP": "10.1.0.1", "ports": [{"port": 80}]}  | The range of valid IPs is 10.96.0.0/16
+    {"clusterIP": "x", "ports": [{"port": 80}]}         | failed to allocate IP x: not an address
+    {}                                                  | spec.ports: Required value
+    {"type": "Wrong", "ports": [{"port": 80}]}          | spec.type: Unsupported value: "Wrong": supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"
+    {"ports": [{"port": 70000}]}                        | spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive
+    {"ports": [{"port": 1}, {"port": 2}]}               | spec.ports[0].name: Required value
+    {"type": "ExternalName"}                            | spec.externalName: Required value
+    {"type": "ExternalName", "externalName": "a_b"}     | spec.externalName: Invalid value: "a_b": a lowercase RFC 1123 subdomain
+"#;
+
 #[test]
 fn problem_texts_match_kube_apiserver() {
     let taken = stored(&json!({ "clusterIP": "10.96.0.1" }));
-    let ports = json!([{ "port": 80 }]);
-    let cases = [
-        (
-            json!({ "clusterIP": "10.96.0.1", "ports": ports }),
-            "spec.clusterIPs: Invalid value: [\"10.96.0.1\"]: failed to allocate IP 10.96.0.1: provided IP is already allocated",
-        ),
-        (
-            json!({ "clusterIP": "10.1.0.1", "ports": ports }),
-            "The range of valid IPs is 10.96.0.0/16",
-        ),
-        (
-            json!({ "clusterIP": "x", "ports": ports }),
-            "failed to allocate IP x: not an address",
-        ),
-        (json!({}), "spec.ports: Required value"),
-        (
-            json!({ "type": "Wrong", "ports": ports }),
-            "spec.type: Unsupported value: \"Wrong\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
-        ),
-        (
-            json!({ "ports": [{ "port": 70000 }] }),
-            "spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive",
-        ),
-        (
-            json!({ "ports": [{ "port": 1 }, { "port": 2 }] }),
-            "spec.ports[0].name: Required value",
-        ),
-        (
-            json!({ "type": "ExternalName" }),
-            "spec.externalName: Required value",
-        ),
-        (
-            json!({ "type": "ExternalName", "externalName": "a_b" }),
-            "spec.externalName: Invalid value: \"a_b\": a lowercase RFC 1123 subdomain",
-        ),
-    ];
-    for (spec, message) in cases {
+    for [spec, message] in table::rows(PROBLEMS) {
+        let spec = serde_json::from_str(spec).unwrap();
         let text = completed(&spec, None, &taken).unwrap_err();
         assert!(text.contains(message), "{text}");
     }

@@ -34,10 +34,8 @@ fn list_order_matches_kube_apiserver() {
         .load([service("a", "x"), service("a-b", "x"), service("a", "b")])
         .unwrap();
     // '-' sorts before '/'
-    assert_eq!(
-        names(&store.list(Resource::Services)),
-        ["a-b/x", "a/b", "a/x"]
-    );
+    let listed = names(&store.list(Resource::Services));
+    assert_eq!(listed, ["a-b/x", "a/b", "a/x"]);
 }
 
 #[test]

@@ -19,10 +19,8 @@ async fn object_is_created_updated_deleted() {
     assert_eq!(created["spec"]["clusterIP"], "10.96.1.1");
     let path = format!("{SERVICES}/web");
     assert_eq!(server.get(&path).await.json(), created);
-    assert_eq!(
-        server.post(SERVICES, &service("web")).await.json()["message"],
-        "services \"web\" already exists"
-    );
+    let refused = server.post(SERVICES, &service("web")).await.json();
+    assert_eq!(refused["message"], "services \"web\" already exists");
 
     let mut stale = created.clone();
     stale["spec"]["ports"][0]["port"] = json!(81);
@@ -45,10 +43,8 @@ async fn object_is_created_updated_deleted() {
     );
 
     let deleted = server.send("DELETE", &path, &[], "").await;
-    assert_eq!(
-        (deleted.code, deleted.json()["status"].clone()),
-        (200, json!("Success"))
-    );
+    let outcome = (deleted.code, deleted.json()["status"].clone());
+    assert_eq!(outcome, (200, json!("Success")));
     assert_eq!(server.get(&path).await.code, 404);
 }
 

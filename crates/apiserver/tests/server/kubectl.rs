@@ -80,13 +80,8 @@ async fn applies_and_edits() {
         );
         kubectl.run("label service cart -n shop tier=front").await;
         kubectl.run("annotate service cart -n shop note=x").await;
-        assert_eq!(
-            kubectl
-                .run("get service -A -l tier=front -o name")
-                .await
-                .trim(),
-            "service/cart"
-        );
+        let named = kubectl.run("get service -A -l tier=front -o name").await;
+        assert_eq!(named.trim(), "service/cart");
     })
     .await;
 }

@@ -133,11 +133,8 @@ fn assert_same(sample: &Sample, response: &Response) {
         if name == "content-length" || name == "transfer-encoding" {
             continue;
         }
-        assert_eq!(
-            response.header(name),
-            Some(value.as_str()),
-            "{path}: {name}"
-        );
+        let value_sent = response.header(name);
+        assert_eq!(value_sent, Some(value.as_str()), "{path}: {name}");
     }
     let mut expected: Value = serde_json::from_str(&sample.body).unwrap();
     let mut given = response.json();
@@ -227,13 +224,11 @@ async fn watch_of_changes_matches_recording() {
         )
         .await;
     assert_eq!(updated.code, 200, "{}", updated.body);
-    assert_eq!(
-        server
-            .send("DELETE", &format!("{services}/tmp"), &[], "")
-            .await
-            .code,
-        200
-    );
+    let deleted = server
+        .send("DELETE", &format!("{services}/tmp"), &[], "")
+        .await
+        .code;
+    assert_eq!(deleted, 200);
     let sample = sample!("watch-services");
     let path = sample
         .path

@@ -48,10 +48,8 @@ async fn selected_watch_sees_entering_and_leaving() {
         let (kind, name) = seen(&event);
         events.push(format!("{kind} {name}"));
     }
-    assert_eq!(
-        events,
-        ["ADDED b", "ADDED a", "DELETED b", "MODIFIED a", "DELETED a"]
-    );
+    let expected = ["ADDED b", "ADDED a", "DELETED b", "MODIFIED a", "DELETED a"];
+    assert_eq!(events, expected);
 }
 
 #[tokio::test]
@@ -116,10 +114,8 @@ async fn slow_watch_gets_410() {
     }
     server.faults.release_watches();
     let event = watch.event().await.unwrap();
-    assert_eq!(
-        (event["type"].as_str(), event["object"]["code"].as_u64()),
-        (Some("ERROR"), Some(410))
-    );
+    let error = (event["type"].as_str(), event["object"]["code"].as_u64());
+    assert_eq!(error, (Some("ERROR"), Some(410)));
     assert_eq!(watch.event().await, None);
 }
 
@@ -135,10 +131,8 @@ async fn many_events_arrive_in_order() {
     let objects = (0..3000).map(|index| service(&format!("s{index}"), "x"));
     server.store.load(objects).unwrap();
     for index in 0..3000 {
-        assert_eq!(
-            seen(&watch.event().await.unwrap()),
-            ("ADDED", format!("s{index}").as_str())
-        );
+        let event = watch.event().await.unwrap();
+        assert_eq!(seen(&event), ("ADDED", format!("s{index}").as_str()));
     }
 }
 

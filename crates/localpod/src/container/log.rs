@@ -41,11 +41,9 @@ mod tests {
         )
         .await;
         let expected = ["one", "", "two", &long, "bbb", "last a\u{fffd}b"];
-        assert_eq!(
-            shown(),
-            expected
-                .map(|line| format!("x         | {line}\n"))
-                .concat()
-        );
+        let expected = expected
+            .map(|line| format!("x         | {line}\n"))
+            .concat();
+        assert_eq!(shown(), expected);
     }
 }
