@@ -89,11 +89,8 @@ fn chart_shapes_match_kustomize() {
             fs::write(&file, &output.stdout).unwrap();
         }
         let kept = documents(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(
-            kept,
-            render(&root().join(name)).unwrap(),
-            "{name}: regenerate it with UPDATE_CHART=1"
-        );
+        let rendered = render(&root().join(name)).unwrap();
+        assert_eq!(kept, rendered, "{name}: regenerate it with UPDATE_CHART=1");
     }
     let component = fs::read_to_string(root().join("components/pods/rbac.yaml")).unwrap();
     let file = chart().join("shapes/rbac-pods.yaml");
@@ -114,11 +111,8 @@ fn default_values_install_the_shape() {
         let create = format!("configMap.create={}", *name != "trial");
         let objects = installed(&[&shape, &create]);
         let shape = fs::read_to_string(chart().join(format!("shapes/{name}.yaml"))).unwrap();
-        assert_eq!(
-            difference::paths(&objects, &documents(&shape).unwrap()),
-            BTreeSet::new(),
-            "{name}"
-        );
+        let unlike = difference::paths(&objects, &documents(&shape).unwrap());
+        assert_eq!(unlike, BTreeSet::new(), "{name}");
     }
 }
 
@@ -160,11 +154,8 @@ const POD_VALUES: &str = r#"
 fn check_value(shape: &str, value: &str, object: &str, pointer: &str, expected: &str) {
     let objects = installed(&[&format!("shape=\"{shape}\""), value]);
     let expected: Value = serde_json::from_str(expected).unwrap();
-    assert_eq!(
-        find(&objects, object).pointer(pointer),
-        Some(&expected),
-        "{value}"
-    );
+    let found = find(&objects, object).pointer(pointer);
+    assert_eq!(found, Some(&expected), "{value}");
     for object in &objects {
         assert_eq!(schema::check(object), Ok(()), "{value}: {}", label(object));
     }
@@ -276,11 +267,8 @@ fn autoscaler_example_scales_the_deployment() {
     );
     let shape = documents(&shape).unwrap();
     let deployment = find(&shape, &name);
-    assert_eq!(
-        deployment.pointer("/spec/replicas"),
-        None,
-        "the autoscaler alone sets the number"
-    );
+    let replicas = deployment.pointer("/spec/replicas");
+    assert_eq!(replicas, None, "the autoscaler alone sets the number");
     for container in deployment
         .pointer("/spec/template/spec/containers")
         .unwrap()

@@ -31,11 +31,8 @@ async fn hold(lab: &Lab, way: &str, answers: &str) {
             format!("{name}.cluster.local.")
         };
         for asked in [whole.to_uppercase(), whole] {
-            assert_eq!(
-                lab.answer(&asked, rtype).await,
-                expected,
-                "{way}: {asked} {rtype}"
-            );
+            let answer = lab.answer(&asked, rtype).await;
+            assert_eq!(answer, expected, "{way}: {asked} {rtype}");
         }
     }
 }
@@ -254,19 +251,13 @@ async fn srv_of_alias_needs_addresses() {
                 .await;
             if way == "strict" {
                 // A name with a CNAME has no other records.
-                assert_eq!(
-                    (answer.answer_data("CNAME").len(), answer.answer.len()),
-                    (1, 1),
-                    "{name}"
-                );
+                let counts = (answer.answer_data("CNAME").len(), answer.answer.len());
+                assert_eq!(counts, (1, 1), "{name}");
                 continue;
             }
             assert_eq!(answer.answer_data("SRV").len(), 1, "{way}: {name}");
-            assert_eq!(
-                (additional(&answer, 5), additional(&answer, 1)),
-                (owned(cnames), owned(a)),
-                "{way}: {name}"
-            );
+            let found = (additional(&answer, 5), additional(&answer, 1));
+            assert_eq!(found, (owned(cnames), owned(a)), "{way}: {name}");
         }
     }
 }
@@ -335,11 +326,8 @@ async fn answers_keep_question_case() {
         .await;
         let answer = lab.ask("Four.My-NS.svc.CLUSTER.local.", "A").await;
         let shown: Vec<String> = answer.answer.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            shown,
-            ["Four.My-NS.svc.CLUSTER.local. 30 IN A 10.3.0.100"],
-            "{way}"
-        );
+        let expected = ["Four.My-NS.svc.CLUSTER.local. 30 IN A 10.3.0.100"];
+        assert_eq!(shown, expected, "{way}");
     }
 }
 
@@ -381,15 +369,12 @@ async fn strict_names_exist_per_rfc() {
             ),
             _ => ("NXDOMAIN".to_owned(), vec![], 0),
         };
-        assert_eq!(
-            (
-                apex.rcode_name(),
-                apex.answer_data("NS"),
-                apex.additional.len()
-            ),
-            expected,
-            "{way}"
+        let shown = (
+            apex.rcode_name(),
+            apex.answer_data("NS"),
+            apex.additional.len(),
         );
+        assert_eq!(shown, expected, "{way}");
         let missing = lab.ask("none.my-ns.svc.cluster.local.", "A").await;
         assert_eq!(
             missing.flags(),

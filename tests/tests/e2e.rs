@@ -59,11 +59,10 @@ async fn dig_answers_over_udp_and_tcp() {
     let dig = pod.dig();
     // dnsmasq caches these answers before SRV is queried below. kube-dns answers these names with a
     // CNAME. dnsmasq would follow such a CNAME, and answer SRV with port 0.
-    assert_eq!(
-        dig.short("_https._tcp.web.default.svc.cluster.local A")
-            .await,
-        ["10.96.12.80"]
-    );
+    let addresses = dig
+        .short("_https._tcp.web.default.svc.cluster.local A")
+        .await;
+    assert_eq!(addresses, ["10.96.12.80"]);
     assert_eq!(
         dig.short("_https._tcp.web.default.svc.cluster.local AAAA")
             .await,
@@ -139,11 +138,8 @@ async fn kubectl_service_answers_until_deleted() {
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
     let name = "hello.default.svc.cluster.local";
-    assert_eq!(
-        dig.status(name).await.as_deref(),
-        Some("NXDOMAIN"),
-        "not there yet"
-    );
+    let status = dig.status(name).await;
+    assert_eq!(status.as_deref(), Some("NXDOMAIN"), "not there yet");
 
     kubectl.with_input("apply -f -", HELLO).await;
     let address = kubectl
@@ -175,11 +171,8 @@ async fn stub_domain_follows_kubectl_edits() {
         Upstream::start(Zone::new(["host.corp.test. 3600 IN A 198.51.100.7"]).handler()).await;
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
-    assert_eq!(
-        dig.status("host.corp.test").await.as_deref(),
-        Some("NXDOMAIN"),
-        "not there yet"
-    );
+    let status = dig.status("host.corp.test").await;
+    assert_eq!(status.as_deref(), Some("NXDOMAIN"), "not there yet");
     assert_eq!(corporate.count(), 0);
 
     let stub_domains = format!(r#"{{"corp.test": ["{}"]}}"#, corporate.addr());

@@ -17,6 +17,7 @@ use apiserver::{Options, RunningApiServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::objects::{mk_pod, with_labels};
+use testkit::table;
 
 /// Prints the words of `exec`; the real kubectl runs everything else.
 const KUBECTL: &str = "\
@@ -86,6 +87,14 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), stdout, stderr)
 }
 
+/// The words of a command, and the namespace and further arguments of the `kubectl` that it runs.
+const EXECUTED: &str = "
+    explain web.apps A --search apps           | kube-system exec dns-d --container=kubedns -- /kube-dns explain web.apps A --search apps
+    -n other check cluster                     | other exec dns-c --container=kubedns -- /kube-dns check cluster
+    --namespace=other --pod=dns-z tap --type A | other exec dns-z --container=kubedns -- /kube-dns tap --type A
+    explain --help                             | kube-system exec dns-d --container=kubedns -- /kube-dns explain --help
+";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_selects_ready_pod() {
     let server = RunningApiServer::start(Options::default());
@@ -111,24 +120,7 @@ async fn plugin_selects_ready_pod() {
 
     let ready = mk_dns_pod("kube-system", "dns-d", "Running", "True");
     server.store.set(ready).unwrap();
-    for (words, exec) in [
-        (
-            "explain web.apps A --search apps",
-            "kube-system exec dns-d --container=kubedns -- /kube-dns explain web.apps A --search apps",
-        ),
-        (
-            "-n other check cluster",
-            "other exec dns-c --container=kubedns -- /kube-dns check cluster",
-        ),
-        (
-            "--namespace=other --pod=dns-z tap --type A",
-            "other exec dns-z --container=kubedns -- /kube-dns tap --type A",
-        ),
-        (
-            "explain --help",
-            "kube-system exec dns-d --container=kubedns -- /kube-dns explain --help",
-        ),
-    ] {
+    for [words, exec] in table::rows(EXECUTED) {
         let output = run(&directory, &server, words);
         let expected = (Some(3), format!("--namespace={exec}\n"), String::new());
         assert_eq!(texts(&output), expected, "{words}");
@@ -151,25 +143,19 @@ async fn plugin_sends_configmap_of_machine() {
     assert_eq!(texts(&output), expected);
 }
 
+/// The words of a command, and its error.
+const MISTAKES: &str = "
+                   | no command: one of explain, check, tap, top is accepted
+    explian web    | unknown word explian: one of explain, check, tap, top is accepted
+    --pod          | --pod needs a value
+    check config . | . is a directory: a file or - is accepted
+";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_mistake_is_a_line() {
     let server = RunningApiServer::start(Options::default());
     let directory = mk_directory();
-    for (words, mistake) in [
-        (
-            "",
-            "no command: one of explain, check, tap, top is accepted",
-        ),
-        (
-            "explian web",
-            "unknown word explian: one of explain, check, tap, top is accepted",
-        ),
-        ("--pod", "--pod needs a value"),
-        (
-            "check config .",
-            ". is a directory: a file or - is accepted",
-        ),
-    ] {
+    for [words, mistake] in table::rows(MISTAKES) {
         let output = run(&directory, &server, words);
         let stderr = format!("kubectl dns: {mistake}\nsee kubectl dns --help\n");
         assert_eq!(texts(&output), (Some(2), String::new(), stderr), "{words}");

@@ -75,18 +75,11 @@ fn every_directory_renders_valid_objects() {
     assert_eq!(names(), EXPECTED);
     for name in names() {
         let documents = rendered(&name);
-        assert_eq!(
-            pods(&documents).len(),
-            1,
-            "{name}: one workload is kube-dns"
-        );
+        let workloads = pods(&documents).len();
+        assert_eq!(workloads, 1, "{name}: one workload is kube-dns");
         for document in documents {
-            assert_eq!(
-                schema::check(&document),
-                Ok(()),
-                "{name}: {}",
-                label(&document)
-            );
+            let checked = schema::check(&document);
+            assert_eq!(checked, Ok(()), "{name}: {}", label(&document));
         }
     }
 }
@@ -191,10 +184,8 @@ fn hardened_rollout_loses_no_query() {
     }
     // The base keeps these settings of the stock addon, so the checks must find faults.
     for pod in pods(&rendered("base")) {
-        assert_eq!(
-            (rollout_faults(&pod).len(), snapshot_faults(&pod).len()),
-            (3, 1)
-        );
+        let found = (rollout_faults(&pod).len(), snapshot_faults(&pod).len());
+        assert_eq!(found, (3, 1));
     }
 }
 
@@ -220,19 +211,15 @@ fn base_differs_from_stock_as_listed() {
     assert_eq!(stock.len(), 4);
     let mut base = rendered("base");
     base.retain(|object| !label(object).ends_with("/kube-dns-rs"));
-    assert_eq!(
-        difference::paths(&base, &stock),
-        set(&[IMAGES, UNLIKE_STOCK].concat())
-    );
+    let unlike = difference::paths(&base, &stock);
+    assert_eq!(unlike, set(&[IMAGES, UNLIKE_STOCK].concat()));
 }
 
 #[test]
 fn stock_overlay_changes_images_alone() {
     let stock = documents(&stock()).unwrap();
-    assert_eq!(
-        difference::paths(&rendered("stock-1.36"), &stock),
-        set(IMAGES)
-    );
+    let unlike = difference::paths(&rendered("stock-1.36"), &stock);
+    assert_eq!(unlike, set(IMAGES));
 }
 
 /// All manifests but those of published addons have a role of their own, for what their flags need.
@@ -247,11 +234,8 @@ fn manifests_have_own_role() {
             if is_role && roles.starts_with("ClusterRole/kube-dns-") {
                 let bindings = objects.iter().map(label);
                 let binding = roles.replace("ClusterRole/", "ClusterRoleBinding/");
-                assert_eq!(
-                    bindings.filter(|label| *label == binding).count(),
-                    1,
-                    "{name}"
-                );
+                let bound = bindings.filter(|label| *label == binding).count();
+                assert_eq!(bound, 1, "{name}");
                 granted.extend(granted_resources(object));
             }
         }
@@ -298,10 +282,8 @@ fn node_has_pod_of_its_own() {
             .unwrap()
     };
     let service = find("Service/kube-dns");
-    assert_eq!(
-        service["spec"]["trafficDistribution"],
-        json!("PreferSameNode")
-    );
+    let distribution = &service["spec"]["trafficDistribution"];
+    assert_eq!(*distribution, json!("PreferSameNode"));
 
     let spec = &find("DaemonSet/kube-dns")["spec"];
     let update = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
@@ -325,10 +307,8 @@ fn node_has_pod_of_its_own() {
         assert!(kubedns.args.contains(&flag.to_owned()), "{flag}");
     }
     let knows_node = kubedns.spec["env"].as_array().unwrap().iter();
-    assert_eq!(
-        knows_node.filter(|env| env["name"] == "NODE_NAME").count(),
-        1
-    );
+    let variables = knows_node.filter(|env| env["name"] == "NODE_NAME").count();
+    assert_eq!(variables, 1);
 }
 
 #[test]
@@ -350,11 +330,8 @@ fn images_component_changes_images_alone() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("mine.yaml"), text).unwrap();
         let after = combine(directory.path(), &["mine.yaml"], &["images"]).unwrap();
-        assert_eq!(
-            difference::paths(&after, &before),
-            set(IMAGES),
-            "{registry}"
-        );
+        let changed = difference::paths(&after, &before);
+        assert_eq!(changed, set(IMAGES), "{registry}");
         for pod in pods(&after) {
             for container in &pod.containers {
                 let image = container.spec.get("image").and_then(Value::as_str).unwrap();
@@ -385,33 +362,20 @@ fn components_combine_in_their_order() {
         let directory = tempfile::tempdir().unwrap();
         let documents = combine(directory.path(), &["base"], &components).unwrap();
         for document in &documents {
-            assert_eq!(
-                schema::check(document),
-                Ok(()),
-                "{components:?}: {}",
-                label(document)
-            );
+            let checked = schema::check(document);
+            assert_eq!(checked, Ok(()), "{components:?}: {}", label(document));
         }
         let pods = pods(&documents);
         let pod = pods.first().unwrap();
         assert_eq!(port_faults(pod), Vec::<String>::new(), "{components:?}");
         let lasting = rollout_faults(pod).is_empty() && snapshot_faults(pod).is_empty();
-        assert_eq!(
-            lasting,
-            has("hardened") || has("direct") || has("alone"),
-            "{components:?}"
-        );
-        assert_eq!(
-            pod.dns_ports() == [53, 10153],
-            has("direct"),
-            "{components:?}"
-        );
+        let expected = has("hardened") || has("direct") || has("alone");
+        assert_eq!(lasting, expected, "{components:?}");
+        let is_direct = pod.dns_ports() == [53, 10153];
+        assert_eq!(is_direct, has("direct"), "{components:?}");
         assert_eq!(pod.dns_ports() == [53], has("alone"), "{components:?}");
-        assert_eq!(
-            confinement::faults(pod).is_empty(),
-            has("hardened"),
-            "{components:?}"
-        );
+        let is_confined = confinement::faults(pod).is_empty();
+        assert_eq!(is_confined, has("hardened"), "{components:?}");
     }
 }
 
@@ -426,11 +390,8 @@ fn nanny_and_kubedns_agree_on_upstreams() {
             continue;
         };
         let is_cache = nanny.args.contains(&"-forward=kubedns".to_owned());
-        assert_eq!(
-            is_cache,
-            kubedns.args.contains(&"--topology=cache".to_owned()),
-            "{name}"
-        );
+        let topology_is_cache = kubedns.args.contains(&"--topology=cache".to_owned());
+        assert_eq!(is_cache, topology_is_cache, "{name}");
         if is_cache {
             assert!(
                 used(&kubedns.args).contains("config-dir"),
@@ -438,11 +399,8 @@ fn nanny_and_kubedns_agree_on_upstreams() {
             );
             let other =
                 |word: &&String| word.starts_with("--server=") && !word.starts_with("--server=/");
-            assert_eq!(
-                nanny.dnsmasq.iter().find(other),
-                None,
-                "{name}: asked beside kubedns"
-            );
+            let found = nanny.dnsmasq.iter().find(other);
+            assert_eq!(found, None, "{name}: asked beside kubedns");
             caches.push(name.clone());
         }
     }
@@ -510,10 +468,8 @@ fn alone_has_two_containers() {
         .iter()
         .map(|container| container.program)
         .collect();
-    assert_eq!(
-        (names.as_slice(), pod.dns_ports().as_slice()),
-        (&["kubedns", "sidecar"][..], &[53][..])
-    );
+    assert_eq!(names, ["kubedns", "sidecar"]);
+    assert_eq!(pod.dns_ports(), [53]);
     let (kubedns, sidecar) = (
         pod.container("kubedns").unwrap(),
         pod.container("sidecar").unwrap(),
@@ -573,22 +529,14 @@ fn trial_deployment_is_not_selected() {
     assert_eq!(labels, ["Deployment/kube-dns-trial"]);
     let deployment = trial.first().unwrap();
     let app = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_str);
-    assert_eq!(
-        app("/spec/template/metadata/labels/k8s-app"),
-        Some("kube-dns-trial")
-    );
-    assert_eq!(
-        app("/spec/selector/matchLabels/k8s-app"),
-        Some("kube-dns-trial")
-    );
-    assert_eq!(
-        app("/spec/template/spec/serviceAccountName"),
-        Some("kube-dns")
-    );
-    assert_eq!(
-        app("/spec/template/spec/volumes/0/configMap/name"),
-        Some("kube-dns")
-    );
+    let label_of_pod = app("/spec/template/metadata/labels/k8s-app");
+    assert_eq!(label_of_pod, Some("kube-dns-trial"));
+    let selector = app("/spec/selector/matchLabels/k8s-app");
+    assert_eq!(selector, Some("kube-dns-trial"));
+    let account = app("/spec/template/spec/serviceAccountName");
+    assert_eq!(account, Some("kube-dns"));
+    let volume = app("/spec/template/spec/volumes/0/configMap/name");
+    assert_eq!(volume, Some("kube-dns"));
     let marks = deployment
         .pointer("/metadata/labels")
         .and_then(Value::as_object)

@@ -339,13 +339,11 @@ fn published_images_have_one_index_each() {
         let layout = registry.join(image);
         let index = blob(&layout, rows[0][2]);
         let pushed = platforms_with_digests(&index);
-        assert_eq!(
-            pushed,
-            rows[1..]
-                .iter()
-                .map(|row| row[1..].join(" "))
-                .collect::<Vec<_>>()
-        );
+        let expected = rows[1..]
+            .iter()
+            .map(|row| row[1..].join(" "))
+            .collect::<Vec<_>>();
+        assert_eq!(pushed, expected);
         for row in &rows[1..] {
             let manifest = blob(&layout, row[2]);
             let config = blob(&layout, manifest["config"]["digest"].as_str().unwrap());

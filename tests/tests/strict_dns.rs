@@ -70,25 +70,18 @@ fn strict_alias_and_namespace_answers() {
             ("usually", &plain, usually),
             ("strictly", &strict, strictly),
         ] {
-            assert_eq!(
-                outline(&ask(published, &query, Transport::Udp)),
-                expected,
-                "{way}: {name} {rtype}"
-            );
+            let shown = outline(&ask(published, &query, Transport::Udp));
+            assert_eq!(shown, expected, "{way}: {name} {rtype}");
         }
     }
     // Without `--strict-dns` the answer has one of the CNAMEs in the namespace, as in kube-dns.
     let query = Query::new("names.svc.cluster.local.", "A").wire();
-    assert_eq!(
-        outline(&ask(&strict, &query, Transport::Udp)),
-        "NOERROR (qr aa rd ra)"
-    );
-    assert_eq!(
-        ask(&plain, &query, Transport::Udp)
-            .answer_data("CNAME")
-            .len(),
-        1
-    );
+    let shown = outline(&ask(&strict, &query, Transport::Udp));
+    assert_eq!(shown, "NOERROR (qr aa rd ra)");
+    let aliases = ask(&plain, &query, Transport::Udp)
+        .answer_data("CNAME")
+        .len();
+    assert_eq!(aliases, 1);
 }
 
 /// A query for A of `web`, with the octets of further records and the record counts of the three
@@ -109,34 +102,20 @@ fn malformed_sections_get_formerr() {
     const REFUSAL: &str = "FORMERR (qr rd)";
     let not_root = [&[1, b'x'][..], &OPT].concat();
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
-    for (what, message, strictly) in [
-        ("sound", with_sections([0, 0, 1], &OPT), ANSWER),
+    for (what, counts, octets, strictly) in [
+        ("sound", [0, 0, 1], &OPT[..], ANSWER),
+        ("an answer is missing", [1, 0, 0], &[], REFUSAL),
+        ("an authority is missing", [0, 1, 0], &[], REFUSAL),
+        ("a further record is missing", [0, 0, 1], &[], REFUSAL),
+        ("the record after OPT is missing", [0, 0, 2], &OPT, REFUSAL),
         (
-            "an answer is missing",
-            with_sections([1, 0, 0], &[]),
-            REFUSAL,
-        ),
-        (
-            "an authority is missing",
-            with_sections([0, 1, 0], &[]),
-            REFUSAL,
-        ),
-        (
-            "an additional record is missing",
-            with_sections([0, 0, 1], &[]),
-            REFUSAL,
-        ),
-        (
-            "a second additional record is missing",
-            with_sections([0, 0, 2], &OPT),
-            REFUSAL,
-        ),
-        (
-            "OPT of another name than the root",
-            with_sections([0, 0, 1], &not_root),
+            "OPT of a name below the root",
+            [0, 0, 1],
+            &not_root,
             REFUSAL,
         ),
     ] {
+        let message = with_sections(counts, octets);
         for (way, published, expected) in
             [("usually", &plain, ANSWER), ("strictly", &strict, strictly)]
         {

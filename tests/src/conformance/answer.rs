@@ -191,10 +191,8 @@ mod tests {
         let broken = Answer::read(&Observed::Packet(vec![0, 1, 2]));
         assert_eq!(broken.defect.as_deref(), Some("malformed: octet 2: header"));
         let trailing = Answer::read(&Observed::Packet([&[0; 12][..], &[7, 7]].concat()));
-        assert_eq!(
-            trailing.defect.as_deref(),
-            Some("2 octets after the last record")
-        );
+        let defect = trailing.defect.as_deref();
+        assert_eq!(defect, Some("2 octets after the last record"));
     }
 
     #[test]

@@ -164,10 +164,8 @@ mod tests {
         let both = reply(&["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1"]);
         assert_eq!(difference(&case, &both), "");
         let twice = both.answer("x. 30 IN A 10.0.0.1");
-        assert_eq!(
-            difference(&case, &twice),
-            "+ answer     x. 30 IN A 10.0.0.1"
-        );
+        let shown = difference(&case, &twice);
+        assert_eq!(shown, "+ answer     x. 30 IN A 10.0.0.1");
     }
 
     #[test]

@@ -104,12 +104,8 @@ mod tests {
             {
                 if question.wire.is_some() && question.what.is_none() {
                     let built = question.query().expect("a question").id(0).wire();
-                    assert_eq!(
-                        built,
-                        question.packet(0).expect("hex"),
-                        "{}",
-                        question.in_words()
-                    );
+                    let packet = question.packet(0).expect("hex");
+                    assert_eq!(built, packet, "{}", question.in_words());
                     compared += 1;
                 }
             }

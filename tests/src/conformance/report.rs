@@ -183,9 +183,7 @@ s 0.3 d. A (apex)
 ";
         assert_eq!(report.to_string(), expected);
         assert!(!report.is_clean());
-        assert_eq!(
-            report.met().into_iter().collect::<Vec<_>>(),
-            [("shared", 1)]
-        );
+        let met = report.met().into_iter().collect::<Vec<_>>();
+        assert_eq!(met, [("shared", 1)]);
     }
 }

@@ -77,9 +77,7 @@ mod tests {
             "",
             ";; ->>HEADER<<-",
         ];
-        assert_eq!(
-            Command::first_words(&output),
-            ["kubedns_synced", "a_total", ";;"]
-        );
+        let words = Command::first_words(&output);
+        assert_eq!(words, ["kubedns_synced", "a_total", ";;"]);
     }
 }

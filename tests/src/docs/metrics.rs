@@ -49,11 +49,8 @@ pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
         );
         for (name, entry) in entries {
             for name in BTreeSet::from(PROBES.map(|probe| name.replace("<label>", probe))) {
-                assert_eq!(
-                    all.insert(name.clone(), entry.clone()),
-                    None,
-                    "{name} is documented twice"
-                );
+                let found = all.insert(name.clone(), entry.clone());
+                assert_eq!(found, None, "{name} is documented twice");
             }
         }
     }

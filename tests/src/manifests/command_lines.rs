@@ -132,10 +132,8 @@ mod tests {
             "--probe=kubedns,127.0.0.1:10053,a,5,A: neither kubedns nor dnsmasq answers there";
         assert_eq!(port_faults(&pod), [expected]);
         let service = json!({"spec": {"ports": [{"port": 53}, {"port": 53, "targetPort": 1053}]}});
-        assert_eq!(
-            service_faults(&service, &pod),
-            ["no container has port 1053"]
-        );
+        let faults = service_faults(&service, &pod);
+        assert_eq!(faults, ["no container has port 1053"]);
     }
 
     #[test]

@@ -196,10 +196,8 @@ mod tests {
                 &json!({}),
             ))
         };
-        assert_eq!(
-            faults(r#"{"periodSeconds": 1, "failureThreshold": 3}"#),
-            Vec::<String>::new()
-        );
+        let found = faults(r#"{"periodSeconds": 1, "failureThreshold": 3}"#);
+        assert_eq!(found, Vec::<String>::new());
         let found = ["readinessProbe: a pod that is ready waits for its first probe"];
         assert_eq!(
             faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 1, "failureThreshold": 1}"#),
@@ -222,21 +220,15 @@ mod tests {
             .len()
         };
         assert_eq!(faults("/kept", &json!({"name": "kept", "emptyDir": {}})), 0);
-        assert_eq!(
-            faults(
-                "/kept",
-                &json!({"name": "kept", "emptyDir": {"medium": "Memory"}})
-            ),
-            1
+        let found = faults(
+            "/kept",
+            &json!({"name": "kept", "emptyDir": {"medium": "Memory"}}),
         );
-        assert_eq!(
-            faults("/kept", &json!({"name": "other", "emptyDir": {}})),
-            1
-        );
-        assert_eq!(
-            faults("/other", &json!({"name": "kept", "emptyDir": {}})),
-            1
-        );
+        assert_eq!(found, 1);
+        let found = faults("/kept", &json!({"name": "other", "emptyDir": {}}));
+        assert_eq!(found, 1);
+        let found = faults("/other", &json!({"name": "kept", "emptyDir": {}}));
+        assert_eq!(found, 1);
         let found = ["kubedns: no --snapshot-dir"];
         assert_eq!(snapshot_faults(&pod(&[], &[], "{}", &json!({}))), found);
     }

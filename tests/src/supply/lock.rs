@@ -49,9 +49,7 @@ mod tests {
                 "source = \"registry+https://example.com/index\"\nchecksum = \"00\"",
             ),
         ];
-        assert_eq!(
-            foreign_packages(&lock.concat()),
-            ["unchecked", "git", "elsewhere"]
-        );
+        let foreign = foreign_packages(&lock.concat());
+        assert_eq!(foreign, ["unchecked", "git", "elsewhere"]);
     }
 }

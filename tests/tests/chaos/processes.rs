@@ -18,11 +18,8 @@ async fn dead_dnsmasq_costs_no_direct_query() {
     kill_and_freeze_dnsmasq(&rig, &steady, &["cluster", "outside"]).await;
 
     steady.answered(WHILE).await;
-    assert_eq!(
-        rig.pod.status().containers["dnsmasq"].restarts,
-        0,
-        "the nanny restarts dnsmasq"
-    );
+    let found = rig.pod.status().containers["dnsmasq"].restarts;
+    assert_eq!(found, 0, "the nanny restarts dnsmasq");
     steady
         .stop()
         .await

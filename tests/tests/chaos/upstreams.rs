@@ -197,10 +197,8 @@ async fn cache_topology_drops_looping_upstreams() {
         metrics.unwrap().metric("kubedns_forward_loops") == Some(1.0)
     })
     .await;
-    assert_eq!(
-        rig.pod.dig().status("host-3.outside.test").await.as_deref(),
-        Some("SERVFAIL")
-    );
+    let status = rig.pod.dig().status("host-3.outside.test").await;
+    assert_eq!(status.as_deref(), Some("SERVFAIL"));
     rig.resolves("host.corp.test", "192.0.2.7").await;
 
     rig.configure(&[("stubDomains", &stubs)]);

@@ -69,10 +69,8 @@ impl Scenario {
         let text = std::fs::read_to_string(path).expect("a scenario");
         let scenario: Self = serde_json::from_str(&text)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert_eq!(
-            path.file_stem().and_then(|stem| stem.to_str()),
-            Some(scenario.name.as_str())
-        );
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        assert_eq!(stem, Some(scenario.name.as_str()));
         assert_eq!(scenario.format, 1, "{}", scenario.name);
         scenario
     }

@@ -152,16 +152,10 @@ fn server_forms_match_the_table() {
         };
         let value = code(value);
         let taken = |taken: bool| if taken { "yes" } else { "no" };
-        assert_eq!(
-            upstream,
-            taken(value.parse::<Upstream>().is_ok()),
-            "upstreamNameservers: {value}"
-        );
-        assert_eq!(
-            stub,
-            taken(value.parse::<ServerAddr>().is_ok()),
-            "stubDomains: {value}"
-        );
+        let accepted = taken(value.parse::<Upstream>().is_ok());
+        assert_eq!(upstream, accepted, "upstreamNameservers: {value}");
+        let accepted = taken(value.parse::<ServerAddr>().is_ok());
+        assert_eq!(stub, accepted, "stubDomains: {value}");
     }
 }
 

@@ -80,11 +80,8 @@ fn compare_with_kube_dns(
         if name != "kubedns_dnsmasq_max_size" {
             assert_eq!(now.kind, then.kind, "type of {name}");
         }
-        assert_eq!(
-            (now.labels(), &now.help),
-            (then.labels(), &then.help),
-            "{name}"
-        );
+        let shown = (now.labels(), &now.help);
+        assert_eq!(shown, (then.labels(), &then.help), "{name}");
         assert_eq!(now.values("le"), then.values("le"), "buckets of {name}");
         assert!(page[name].old, "{name} is as old as kube-dns");
     }
@@ -224,11 +221,8 @@ fn sums_agree(exported: &Exposition) {
             let infinite = family(histogram)
                 .unwrap()
                 .sum(&name, &[("system", system), ("le", "+Inf")]);
-            assert_eq!(
-                of(histogram, "_count").to_bits(),
-                infinite.to_bits(),
-                "{system}, {histogram}"
-            );
+            let count = of(histogram, "_count").to_bits();
+            assert_eq!(count, infinite.to_bits(), "{system}, {histogram}");
         }
     }
 }
@@ -254,11 +248,9 @@ async fn errors_never_exceed_requests() {
     let requests = &exported["skydns_skydns_dns_request_count_total"];
     let asked = exported["skydns_skydns_dns_request_duration_seconds"]
         .sum("skydns_skydns_dns_request_duration_seconds_count", &[]);
-    assert_eq!(
-        requests
-            .sum("skydns_skydns_dns_request_count_total", &[])
-            .to_bits(),
-        asked.to_bits()
-    );
+    let found = requests
+        .sum("skydns_skydns_dns_request_count_total", &[])
+        .to_bits();
+    assert_eq!(found, asked.to_bits());
     assert!(asked >= 54.0, "{asked} of 54 questions were counted");
 }

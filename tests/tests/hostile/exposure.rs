@@ -56,18 +56,13 @@ async fn status_port_requests_change_nothing() {
                 let _answer = request(port, method, path).await;
             }
         }
-        assert_eq!(
-            get(port, "/debug/pprof/").await.unwrap().status,
-            404,
-            "no profiles on port {port}"
-        );
-        assert_eq!(
-            get(port, "/debug/pprof/profile?seconds=1")
-                .await
-                .unwrap()
-                .status,
-            404
-        );
+        let found = get(port, "/debug/pprof/").await.unwrap().status;
+        assert_eq!(found, 404, "no profiles on port {port}");
+        let found = get(port, "/debug/pprof/profile?seconds=1")
+            .await
+            .unwrap()
+            .status;
+        assert_eq!(found, 404);
     }
     steady.answered(20).await;
     assert_eq!(state(&rig).await, before);
@@ -154,11 +149,8 @@ async fn udp_answers_fit_client_size() {
             .await
             .unwrap();
         let message = Message::parse(&answer).unwrap();
-        assert_eq!(
-            (message.rcode_name().as_str(), message.answer.len()),
-            ("REFUSED", 0),
-            "{name}"
-        );
+        let shown = (message.rcode_name(), message.answer.len());
+        assert_eq!(shown, ("REFUSED".to_owned(), 0), "{name}");
         assert!(
             answer.len() <= asked,
             "{name}: ANY is answered with {} octets for {asked}",

@@ -307,17 +307,12 @@ async fn descriptor_exhaustion_is_survived() {
     );
     assert!(lab.process().exited().is_none());
     let blamed = |line: &&String| line.contains("upstream server does not answer");
-    assert_eq!(
-        lab.process().stderr().iter().find(blamed),
-        None,
-        "the upstream is blamed"
-    );
+    let log = lab.process().stderr();
+    assert_eq!(log.iter().find(blamed), None, "the upstream is blamed");
     let report = steady.stop().await;
     report.check("kubedns without a descriptor left");
-    assert_eq!(
-        report.lines["outside"].excused_lost, 0,
-        "it answers SERVFAIL: {report}"
-    );
+    let lost = report.lines["outside"].excused_lost;
+    assert_eq!(lost, 0, "it answers SERVFAIL: {report}");
 }
 
 fn limit_descriptors(pid: u32, most: u32) {

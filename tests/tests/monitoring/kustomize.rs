@@ -22,24 +22,20 @@ fn monitoring_directory_renders() {
     let directory = root().join("monitoring");
     let objects = by_label(render(&directory).unwrap());
     let labels: Vec<&str> = objects.keys().map(String::as_str).collect();
-    assert_eq!(
-        labels,
-        [
-            "ConfigMap/kube-dns-dashboard",
-            MONITOR,
-            "PrometheusRule/kube-dns"
-        ]
-    );
+    let expected = [
+        "ConfigMap/kube-dns-dashboard",
+        MONITOR,
+        "PrometheusRule/kube-dns",
+    ];
+    assert_eq!(labels, expected);
     for object in objects.values() {
         assert_eq!(object["metadata"]["namespace"], "kube-system");
     }
     let map = &objects["ConfigMap/kube-dns-dashboard"];
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
     let dashboard = fs::read_to_string(directory.join("dashboard.json")).unwrap();
-    assert_eq!(
-        map["data"]["kube-dns.json"].as_str(),
-        Some(dashboard.as_str())
-    );
+    let shown = map["data"]["kube-dns.json"].as_str();
+    assert_eq!(shown, Some(dashboard.as_str()));
 }
 
 /// The ports of a Deployment that the `PodMonitor` scrapes, each with the name of its container.
@@ -85,11 +81,8 @@ fn pod_monitor_ports_exist_without_dnsmasq() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     for (directory, workload) in [("alone", DEPLOYMENT), ("node", "DaemonSet/kube-dns")] {
         let pods = &by_label(rendered(directory).unwrap())[workload];
-        assert_eq!(
-            scraped(pods, monitor),
-            ports(&[("kubedns", 10055), ("sidecar", 10054)]),
-            "{directory}"
-        );
+        let expected = ports(&[("kubedns", 10055), ("sidecar", 10054)]);
+        assert_eq!(scraped(pods, monitor), expected, "{directory}");
     }
 }
 
@@ -106,11 +99,8 @@ fn pod_monitor_ports_exist_in_topologies() {
         "nodelocal",
     ] {
         let plain = &by_label(rendered(topology).unwrap())[DEPLOYMENT];
-        assert_eq!(
-            scraped(plain, monitor),
-            ports(&[("kubedns", 10055), ("sidecar", 10054)]),
-            "{topology}"
-        );
+        let expected = ports(&[("kubedns", 10055), ("sidecar", 10054)]);
+        assert_eq!(scraped(plain, monitor), expected, "{topology}");
 
         let overlay = tempfile::tempdir().unwrap();
         let exposed =

@@ -60,10 +60,8 @@ fn directory() -> PathBuf {
 fn rules() -> Rules {
     let text = fs::read_to_string(directory().join("rules.yaml")).unwrap();
     let rule: PrometheusRule = serde_norway::from_str(&text).unwrap();
-    assert_eq!(
-        (rule.api_version.as_str(), rule.kind.as_str()),
-        ("monitoring.coreos.com/v1", "PrometheusRule")
-    );
+    let kind = (rule.api_version.as_str(), rule.kind.as_str());
+    assert_eq!(kind, ("monitoring.coreos.com/v1", "PrometheusRule"));
     rule.spec
 }
 

@@ -108,18 +108,12 @@ fn answer_plus_edit_is_expected() {
     let line = |rcode: &str, flags: &str, opt, because: &str| {
         (rcode.into(), flags.into(), opt, because.into())
     };
-    assert_eq!(
-        summary(Mode::Recorded),
-        line("NXDOMAIN", "qr rd", false, "")
-    );
-    assert_eq!(
-        summary(Mode::Default),
-        line("NXDOMAIN", "qr rd", true, "opt")
-    );
-    assert_eq!(
-        summary(Mode::Strict),
-        line("NOERROR", "qr rd", true, "nodata opt")
-    );
+    let recorded = summary(Mode::Recorded);
+    assert_eq!(recorded, line("NXDOMAIN", "qr rd", false, ""));
+    let default = summary(Mode::Default);
+    assert_eq!(default, line("NXDOMAIN", "qr rd", true, "opt"));
+    let found = summary(Mode::Strict);
+    assert_eq!(found, line("NOERROR", "qr rd", true, "nodata opt"));
     let flags_only = load(vec![difference(
         "flags",
         "strict",
@@ -127,51 +121,38 @@ fn answer_plus_edit_is_expected() {
     )])
     .expect("it fits");
     let expected = flags_only.expected(Mode::Strict, "s", 0, 0, case);
-    assert_eq!(
-        (expected.responses[0].flags.as_str(), expected.because.len()),
-        ("qr aa rd ra", 1)
-    );
+    let expected_flags = (expected.responses[0].flags.as_str(), expected.because.len());
+    assert_eq!(expected_flags, ("qr aa rd ra", 1));
 }
 
 #[test]
 fn misplaced_difference_is_rejected() {
-    let cases = [
+    let unpinned = "a: no answer, edit or test pins it";
+    let no_test = json!({"tests": ["tests/none.rs"]});
+    let no_difference = "a: s 0.0 x. A lists the answer that would be expected anyway";
+    for (name, extra, expected) in [
         (
-            "another question",
+            "y",
             answers(0, "y. A", "NOERROR"),
             "a: s 0.0 y. A asks x. A",
         ),
         (
-            "no such step",
+            "step",
             answers(1, "x. A", "NOERROR"),
             "s 1.0 x. A of a: no such step",
         ),
         (
-            "not a difference",
+            "no difference",
             answers(0, "x. A", "NXDOMAIN"),
-            "a: s 0.0 x. A lists the answer that would be expected anyway",
+            no_difference,
         ),
-        (
-            "nothing pins it",
-            json!({}),
-            "a: no answer, edit or test pins it",
-        ),
-        (
-            "no such test",
-            json!({"tests": ["tests/none.rs"]}),
-            "a: there is no tests/none.rs",
-        ),
-    ];
-    for (name, extra, expected) in cases {
-        assert_eq!(
-            load(vec![difference("a", "always", extra)]).expect_err(name),
-            expected,
-            "{name}"
-        );
+        ("nothing pins it", json!({}), unpinned),
+        ("no such test", no_test, "a: there is no tests/none.rs"),
+    ] {
+        let error = load(vec![difference("a", "always", extra)]).expect_err(name);
+        assert_eq!(error, expected, "{name}");
     }
     let twice = ["a", "b"].map(|id| difference(id, "always", answers(0, "x. A", "NOERROR")));
-    assert_eq!(
-        load(twice.into()).expect_err("twice"),
-        "b and a both list s 0.0 x. A"
-    );
+    let error = load(twice.into()).expect_err("twice");
+    assert_eq!(error, "b and a both list s 0.0 x. A");
 }
