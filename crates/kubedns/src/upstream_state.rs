@@ -17,8 +17,7 @@ const HELP: &str =
     "0 while this upstream of this route is silent, or gives no usable answers; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 const SERVERS: &str = "kubedns_forward_route_servers";
-const HELP_SERVERS: &str =
-    "Servers of this route that have an address and do not forward back; without any, SERVFAIL.";
+const HELP_SERVERS: &str = "Servers of this route that have an address and do not forward back; if 0, its names are SERVFAIL.";
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";

@@ -80,7 +80,7 @@ pub struct Flags {
     /// The logging flags.
     #[command(flatten)]
     pub log: LogFlags,
-    /// The arguments behind `--`.
+    /// The arguments after `--`.
     #[arg(hide = true)]
     pub dnsmasq: Vec<OsString>,
 }

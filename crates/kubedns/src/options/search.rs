@@ -91,7 +91,7 @@ pub struct SearchFlags {
 pub enum SearchError {
     /// `--search-domains` without a search list.
     #[error(
-        "--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of"
+        "--search-domains needs --search-suffix or --autopath: without these flags, no search list is used"
     )]
     Unused,
     /// `--autopath` without a watch of pods, so the namespaces of clients are unknown.

@@ -365,7 +365,7 @@ fn search_suffix_must_not_overlap() {
         ),
         (
             &["--search-domains=corp.example"],
-            Err("--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of".to_owned()),
+            Err("--search-domains needs --search-suffix or --autopath: without these flags, no search list is used".to_owned()),
         ),
         (&["--search-suffix=a.test,b.test"], Err("--search-suffix takes one domain, not 2".to_owned())),
         (&["--search-suffix=cluster.local"], taken("cluster.local.", "cluster.local.")),

@@ -10,8 +10,8 @@ use super::process::Kubedns;
 
 const EXTERNAL: &str = "www.outside.test.";
 
-/// An upstream with a private address of names that begin with `private`, and a public one of all
-/// others.
+/// An upstream that has a private address for names that begin with `private`, and a public address
+/// for all others.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let (name, reply) = (asked.name(), Reply::to(&asked.packet));
@@ -85,7 +85,7 @@ async fn external_rules_follow_edits() {
         "{explained}"
     );
 
-    // A mistake leaves the rules in force; an edit takes them away.
+    // A mistake leaves the rules in force. A valid edit removes them.
     write("filterTypes", r#"{".": ["MX"]}"#);
     kubedns.until_metric("kubedns_config_current", 0.0).await;
     assert_eq!(kubedns.answers(EXTERNAL, "AAAA").await, "NOERROR");

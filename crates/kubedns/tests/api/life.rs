@@ -115,8 +115,8 @@ async fn silent_upstream_is_logged_until_back() {
     kubedns.stop().await;
 }
 
-/// Cut watches, refused connections, a moment of 403, and versions that the API server no longer
-/// knows.
+/// The faults are closed watches, refused connections, a moment of 403, and versions that the API
+/// server no longer knows.
 #[tokio::test]
 async fn api_server_restart_logs_two_lines() {
     let cluster = with_web();
@@ -138,7 +138,8 @@ async fn api_server_restart_logs_two_lines() {
 
     let changes = Cell::new(0_u8);
     let again = async || {
-        // The watches may not be open yet, and a list would show these changes, not an event.
+        // If the watches are not open yet, a list shows the changes instead of an event, so the
+        // change is repeated.
         changes.set(changes.get() + 1);
         let ip = format!("10.96.1.{}", changes.get());
         cluster.set(mk_cluster_ip("apps", "web", &[&ip], &["http:80"]));
@@ -295,8 +296,8 @@ async fn stock_role_suffices() {
     assert_eq!(kubedns.logged("forbidden"), 2, "{log:#?}");
 }
 
-/// The API server delays its response, or refuses all requests for a moment, as one that starts
-/// does.
+/// The API server delays its response, or refuses all requests for a moment, as a starting API
+/// server does.
 #[tokio::test]
 async fn readiness_waits_for_config_map() {
     let upstream = Upstream::answering("198.51.100.1").await;

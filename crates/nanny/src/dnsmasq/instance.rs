@@ -93,7 +93,7 @@ async fn test_arguments(program: &Path, argv: &[OsString]) -> Result<(), String>
         .kill_on_drop(true);
     let output = timeout(TRIAL_TIMEOUT, command.output())
         .await
-        .map_err(|_| format!("dnsmasq --test: no end within {TRIAL_TIMEOUT:?}"))?
+        .map_err(|_| format!("dnsmasq --test did not end within {TRIAL_TIMEOUT:?}"))?
         .map_err(|error| format!("dnsmasq --test: {}", without_number(&error)))?;
     if output.status.success() {
         return Ok(());
