@@ -268,7 +268,7 @@ fn autoscaler_example_scales_the_deployment() {
     let shape = documents(&shape).unwrap();
     let deployment = find(&shape, &name);
     let replicas = deployment.pointer("/spec/replicas");
-    assert_eq!(replicas, None, "the autoscaler alone sets the number");
+    assert_eq!(replicas, None, "only the autoscaler sets the number");
     for container in deployment
         .pointer("/spec/template/spec/containers")
         .unwrap()

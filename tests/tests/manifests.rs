@@ -270,8 +270,8 @@ fn granted_resources(role: &Value) -> BTreeSet<String> {
     resources
 }
 
-/// On every node a pod of its own, which the clients of the node are sent to, and which is there
-/// before its predecessor goes.
+/// Each node has a pod of its own, to which the queries of its clients go, and which runs before
+/// its predecessor ends.
 #[test]
 fn node_has_pod_of_its_own() {
     let objects = rendered("node");

@@ -334,7 +334,7 @@ fn published_images_have_one_index_each() {
         .collect();
     assert_eq!(named, expected);
 
-    // What was pushed is what was said, and has the images of the archives.
+    // The pushed indexes are the printed ones, and have the images of the archives.
     for (image, rows) in IMAGES.iter().zip(rows.chunks(3)) {
         let layout = registry.join(image);
         let index = blob(&layout, rows[0][2]);
@@ -355,7 +355,7 @@ fn published_images_have_one_index_each() {
     // The same release again changes nothing.
     assert_eq!(text(&publish().unwrap().stdout), digests);
 
-    // An archive of the wrong architecture would leave the other without an image.
+    // An archive of the wrong architecture would leave the other architecture without an image.
     podman.write_archive(&release, "nanny", "arm64", "linux/amd64");
     let output = publish().unwrap();
     let said = text(&output.stderr);

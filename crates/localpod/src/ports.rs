@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block
-/// at this base.
+/// The default of `--port-base`. The server of the stub domain in the example ConfigMap has a port
+/// of the block at this base.
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of
@@ -43,7 +43,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The number of ports of a pod.
+    /// The number of ports of a pod. `dns` is not counted, because it is also the port of dnsmasq
+    /// or kubedns.
     pub const COUNT: u16 = 8;
 
     /// The block that begins at `base`. Ports in use are not detected.
@@ -51,7 +52,7 @@ impl Ports {
         let (count, max) = (Self::COUNT, u16::MAX - Self::COUNT + 1);
         ensure!(
             base <= max,
-            "--port-base {base} leaves no room for {count} ports: the highest is {max}"
+            "--port-base {base} leaves no room for {count} ports: the highest base is {max}"
         );
         Ok(Self {
             dns: base,
@@ -139,7 +140,7 @@ mod tests {
     fn a_block_ends_below_65536() {
         assert_eq!(Ports::block(65_528).unwrap().nanny, u16::MAX);
         let error = Ports::block(65_529).unwrap_err().to_string();
-        let expected = "--port-base 65529 leaves no room for 8 ports: the highest is 65528";
+        let expected = "--port-base 65529 leaves no room for 8 ports: the highest base is 65528";
         assert_eq!(error, expected);
     }
 

@@ -103,7 +103,7 @@ fn bash_parses_completions() {
     }
 }
 
-/// Loads a completion, presses the key behind the words, and prints the offers.
+/// Loads a completion, presses the key after the words, and prints the offers.
 const PRESS_TAB: &str = r#"
 source "$1"
 shift
@@ -157,8 +157,8 @@ fn bash_completes_every_subcommand() {
     }
 }
 
-/// Checks that the flags and subcommands of a command are offered behind its words, and those of
-/// its subcommands.
+/// Checks that the flags and subcommands of a command are offered after its words, and those of its
+/// subcommands.
 fn check_offers(script: &Path, words: &[&str], command: &Command) {
     let flags_of_words = press_tab(script, &[words, &["--"]].concat());
     for flag in flags(command) {
@@ -176,7 +176,7 @@ fn check_offers(script: &Path, words: &[&str], command: &Command) {
     }
 }
 
-/// zsh takes the subcommand from the first word behind the program, even if the program has
+/// zsh takes the subcommand from the first word after the program, even if the program has
 /// arguments of its own.
 #[test]
 fn zsh_reads_subcommand_first() {

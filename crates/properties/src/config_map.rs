@@ -13,7 +13,7 @@ use nanny::dnsmasq::servers_file;
 use serde_json::{Value, json};
 use wire::{Nameserver, ServerAddr, Upstream};
 
-/// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq
+/// `--port=0` switches the DNS of dnsmasq off, so that no server in the input is taken for dnsmasq
 /// itself. Otherwise the result would depend on the addresses of this machine.
 static LISTENING: LazyLock<ListenAddresses> = LazyLock::new(|| {
     ListenAddresses::from_arguments(&DnsmasqArguments::from_words(vec!["--port=0".into()]))
@@ -132,7 +132,8 @@ fn hosts(config: &Config) -> String {
     let mut lines: Vec<String> = lines
         .map(|(address, names)| format!("{address} {}\n", names.join(" ")))
         .collect();
-    // An address has no reverse names that are wildcards.
+    // `addresses()` has no wildcard names, because they have no reverse records. So they are added
+    // here.
     let names = config.hosts.names().iter();
     for (name, addresses) in names.filter(|(name, _)| name.starts_with('*')) {
         lines.extend(
@@ -166,7 +167,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let text = servers_file::render(&routes, "");
     let lines: Vec<&str> = text.split('\n').collect();
     let [comment, lines @ .., ""] = lines.as_slice() else {
-        unreachable!("no line or no end: {text:?}")
+        unreachable!("no first line or no final newline: {text:?}")
     };
     assert!(comment.starts_with("# "), "{comment:?}");
     let read: Vec<_> = lines.iter().map(|line| read(line)).collect();
@@ -211,7 +212,8 @@ fn expected(
     servfail_server: Nameserver,
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
-    // kubedns applies the rules for external names, so dnsmasq forwards all of them to it.
+    // kubedns applies the rules for external names, so dnsmasq forwards all external names to
+    // kubedns.
     if config.has_external_rules() {
         return BTreeSet::from([(None, kubedns)]);
     }

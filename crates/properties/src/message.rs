@@ -12,7 +12,7 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     assert_eq!(
         walked.end(),
         message.len(),
-        "octets behind the last record of {message:02x?}"
+        "octets after the last record of {message:02x?}"
     );
     let read = hickory_proto::op::Message::from_vec(message);
     assert!(read.is_ok(), "hickory: {:?} in {message:02x?}", read.err());

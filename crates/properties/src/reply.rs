@@ -15,8 +15,8 @@ const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
 /// For any message from an upstream server, parsing takes memory of at most a multiple of its size.
 /// An accepted reply has the question of the query. The answer for a client has its ID, its
-/// question and its EDNS, and is no larger than the client accepts. Such answers, and answers that
-/// contain records of an upstream's message, can be parsed by other software.
+/// question and its EDNS, and is no larger than the client accepts. Answers that contain records of
+/// an upstream's message can be parsed by other software.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else {
         return;
@@ -125,8 +125,8 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
     Some(reply)
 }
 
-/// Checks that the answer for the client is no larger than the client accepts, has the ID, the
-/// question and an OPT record as the client's query, and has TC if it is truncated.
+/// Checks that the answer for the client is no larger than the client accepts, has the ID and the
+/// question of the query, has an OPT record if the query has one, and has TC if it is truncated.
 fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     let mut out = b"before".to_vec();
     let truncated = reply.append_answer(query, &mut out);
@@ -147,7 +147,11 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
         qtype: query.qtype,
         qclass: query.qclass,
     };
-    assert_eq!(read.question(), Some(asked), "in the client's case");
+    assert_eq!(
+        read.question(),
+        Some(asked),
+        "the question has the upper and lower case of the query"
+    );
     let opts = read
         .section(Section::Additional)
         .filter(|record| record.rtype == rtype::OPT)
@@ -171,7 +175,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
 fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
     let key = forward::UpstreamQuery::of_client(query);
     let upper = query.name.to_ascii_uppercase();
-    // The octets of lengths are no letters.
+    // Only letters change: the length octets of labels are at most 63, so they are no letters.
     for (name, edns) in [
         (&upper[..], None),
         (&upper, Some(0)),

@@ -32,8 +32,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// EXPIRE of the first primary's SOA records. It returns in an IXFR request, and identifies the
-/// process.
+/// EXPIRE of the first primary's SOA records. The client sends it back in an IXFR request, where it
+/// identifies the process.
 static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     let [open, _] = &*PRIMARIES;
     let domain = example::name("cluster.local");

@@ -25,7 +25,7 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     let mut lines = diff(expected, &observed);
     lines.extend(answer.defect.iter().map(|defect| format!("+ ;; {defect}")));
     if case.cname_first && expected.answer_count.is_none() && !answer.aliases_come_first() {
-        lines.push("+ ;; a CNAME is behind the records of its target".to_owned());
+        lines.push("+ ;; a CNAME follows the records of its target".to_owned());
     }
     let limit = case.query.limit();
     if answer.size > limit {
@@ -224,7 +224,7 @@ mod tests {
         let behind = reply(&["y. 30 IN A 10.0.0.1", "x. 30 IN CNAME y."]);
         assert_eq!(difference(&case, &behind), "");
         case.cname_first = true;
-        let expected = "+ ;; a CNAME is behind the records of its target";
+        let expected = "+ ;; a CNAME follows the records of its target";
         assert_eq!(difference(&case, &behind), expected);
     }
 

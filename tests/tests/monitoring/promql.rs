@@ -85,13 +85,13 @@ fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
     }
 }
 
-/// Whether an expression can have a result if Prometheus has series with these names alone. Labels
-/// are not looked at, and an empty result of a comparison counts as one.
+/// Whether an expression can have a result if Prometheus has only series with these names. Labels
+/// are ignored, and an empty result of a comparison counts as a result.
 pub(crate) fn can_have_result(expression: &str, series: &BTreeSet<String>) -> bool {
     let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut alternatives = split_outside_groups(&expression, " or ").into_iter();
     alternatives.any(|alternative| {
-        // The right side of `unless` only takes away.
+        // The right side of `unless` only removes results.
         let kept = split_outside_groups(alternative, " unless ")[0];
         let (outside, groups) = take_groups(kept);
         let metrics = named(&outside).metrics;

@@ -55,8 +55,8 @@ fn impossible_value_ends_the_start() {
     }
 }
 
-/// kube-dns polls dnsmasq without a pause if the interval is negative, and fails to poll at a port
-/// that is none.
+/// kube-dns polls dnsmasq without a pause if the interval is negative, and cannot poll a port whose
+/// number is invalid.
 #[test]
 fn odd_values_of_dnsmasq_are_bounded() {
     let options = parse(&["--dnsmasq-port=70000", "--dnsmasq-poll-interval-ms=-1"]).unwrap();
