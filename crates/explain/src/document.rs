@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
+use reports::kubedns::NodeReport;
 use serde::{Deserialize, Serialize};
 
 use crate::moment::Moment;
@@ -374,6 +375,9 @@ pub(crate) struct ServerReport {
     pub(crate) config_loaded: Moment,
     /// The reason why the newest configuration was rejected; `None` if it was accepted.
     pub(crate) config_rejected: Option<String>,
+    /// The node of the server, in a cluster with a DNS pod on each node.
+    #[serde(default)]
+    pub(crate) node: Option<NodeReport>,
 }
 
 impl LookupOutcome {

@@ -45,6 +45,9 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     render_tried_names(&mut page, question, tried, detail);
     render_detail(&mut page, detail, *at);
     page.section("kubedns", &server_line(server, *at));
+    if let Some(node) = &server.node {
+        page.section("node", &node.to_string());
+    }
     page.into_text()
 }
 

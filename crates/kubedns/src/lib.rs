@@ -10,6 +10,7 @@ pub mod index_task;
 pub mod loops;
 pub mod metrics;
 pub mod options;
+mod own_node;
 mod run;
 mod sole_server;
 pub mod status;

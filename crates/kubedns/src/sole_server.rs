@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use wire::{ServerAddr, Transport};
 
+use crate::own_node::DNS_SERVICE;
 use crate::status::Status;
 
 /// The port of the DNS Service.
@@ -75,10 +76,11 @@ async fn is_resolved_at(address: SocketAddr, name: &str) -> bool {
     answer.is_ok_and(|answer| !answer.message.answers.is_empty())
 }
 
-/// The first address of the DNS Service, `kube-system/kube-dns`.
+/// The first address of the DNS Service.
 fn dns_service_address(snapshot: &Snapshot) -> Option<IpAddr> {
     let mut address = None;
-    let service = snapshot.services.entry(&["kube-system"], "kube-dns")?;
+    let (namespace, name) = DNS_SERVICE;
+    let service = snapshot.services.entry(&[namespace], name)?;
     service.visit_members(None, &mut |entry| {
         address = address.or_else(|| entry.record.addresses().next());
     });

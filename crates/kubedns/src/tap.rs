@@ -26,6 +26,7 @@ use wire::name;
 use wire::top::TopQueries;
 
 use self::owners::ClientOwners;
+use crate::own_node::OwnNode;
 
 /// The verbosity (`-v`) from which every query is logged.
 const EACH_QUERY: i32 = 6;
@@ -97,12 +98,13 @@ impl QueryViews {
     pub(crate) fn routes(
         &self,
         owners: ClientOwners,
+        node: Option<OwnNode>,
         topology: DnsmasqTopology,
         stop: CancellationToken,
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let tap = Arc::clone(&self.tap);
         let live = querylog::serve::tap_route(move |request| open_tap(&tap, request), stop);
-        let ranking = top::route(&self.top, topology, owners);
+        let ranking = top::route(&self.top, topology, owners, node);
         live.or(ranking).unify()
     }
 }

@@ -88,6 +88,8 @@ pub enum FindingKind {
     ReportMissing,
     /// Clients get REFUSED, because they are over `--client-qps`.
     ClientsLimited,
+    /// With a DNS pod on each node, the clients of this node are answered elsewhere.
+    NodeAnsweredElsewhere,
     /// A probe of another server fails.
     ProbeFails,
     /// The pod has just started.
@@ -141,7 +143,7 @@ impl FindingFacts {
 }
 
 /// All kinds, in the order of the enum.
-const FINDINGS: [FindingFacts; 24] = [
+const FINDINGS: [FindingFacts; 25] = [
     FindingFacts::down(
         FindingKind::KubednsSilent,
         FindingGroup::Pod,
@@ -297,6 +299,13 @@ const FINDINGS: [FindingFacts; 24] = [
         "Find the client in the log of kubedns or with kube-dns top; raise --client-qps if it may ask so much.",
     ),
     FindingFacts::degraded(
+        FindingKind::NodeAnsweredElsewhere,
+        FindingGroup::Pod,
+        "node_answered_elsewhere",
+        "node-without-a-pod",
+        "Check that this pod is ready, and that the Service has trafficDistribution: PreferSameNode.",
+    ),
+    FindingFacts::degraded(
         FindingKind::ProbeFails,
         FindingGroup::Pod,
         "probe_fails",
@@ -360,6 +369,8 @@ impl FindingKind {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),
             Self::ConfigDiffers => Duration::from_secs(90),
+            // A pod is not ready at its start, and the EndpointSlices follow it.
+            Self::NodeAnsweredElsewhere => Duration::from_mins(1),
             Self::ReportMissing => Duration::from_secs(10),
             _ => Duration::ZERO,
         }
@@ -382,6 +393,7 @@ impl FindingKind {
                 | Self::ConfigUnknownKeys
                 | Self::ServersAdded
                 | Self::ClientsLimited
+                | Self::NodeAnsweredElsewhere
         )
     }
 }

@@ -1,6 +1,7 @@
 //! The state of kubedns according to its metrics.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,77 @@ pub struct KubednsReport {
     pub forward_loops: f64,
     /// The number of unresolved names of stub servers.
     pub unresolved: f64,
+    /// The node of this pod, in a cluster with a DNS pod on each node.
+    pub node: Option<NodeReport>,
+}
+
+/// A node with a DNS pod of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeReport {
+    /// The name of the node.
+    pub name: String,
+    /// The pods that answer its clients; `None` while no DNS pod is ready.
+    pub servers: Option<NodeServers>,
+    /// Percentage of the queries of the last minutes that came from elsewhere.
+    pub elsewhere: Option<u8>,
+}
+
+/// The DNS pods that answer the clients of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeServers {
+    /// The pods of the node.
+    Own,
+    /// The pods of other nodes, because the node has no ready one.
+    Others,
+    /// The pods of all nodes alike: the Service does not prefer those of the client's node.
+    Any,
+}
+
+impl NodeServers {
+    /// All values.
+    pub const ALL: [Self; 3] = [Self::Own, Self::Others, Self::Any];
+
+    /// The label in metrics, which is that in JSON.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Others => "others",
+            Self::Any => "any",
+        }
+    }
+
+    fn with_label(label: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|servers| servers.label() == label)
+    }
+}
+
+impl fmt::Display for NodeReport {
+    /// A sentence for people, without a full stop.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers = match self.servers {
+            Some(NodeServers::Own) => "the DNS pod of this node",
+            Some(NodeServers::Others) => {
+                "the DNS pods of other nodes, since none of this node is ready"
+            }
+            Some(NodeServers::Any) => {
+                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service prefer none"
+            }
+            None => "nobody, since no DNS pod is ready",
+        };
+        write!(f, "clients on {} are answered by {servers}", self.name)?;
+
+        match self.elsewhere {
+            Some(percent) => write!(
+                f,
+                "; {percent} % of the queries here are not from pods of this node"
+            ),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One upstream of kubedns.
@@ -214,6 +286,11 @@ impl KubednsReport {
                 let stub_domain = route.filter(|route| route != EXTERNAL_NAMES);
                 self.stub_domains_without_server.extend(stub_domain);
             }
+            "kubedns_node_answered_by" => self.add_node(sample),
+            "kubedns_node_elsewhere_ratio" => {
+                let node = self.node.get_or_insert_default();
+                node.elsewhere = Some(percentage(sample.value));
+            }
             "kubedns_forward_upstream_up" => self.routes.extend(RouteServer::of_sample(sample)),
 
             // Namespace and subsystem of this name are options of kubedns.
@@ -234,6 +311,26 @@ impl KubednsReport {
             _ => {}
         }
     }
+
+    fn add_node(&mut self, sample: &MetricSample<'_>) {
+        let node = self.node.get_or_insert_default();
+        node.name = sample.label("node").unwrap_or_default();
+
+        let servers = sample.label("pods").filter(|_| sample.is_set());
+        if let Some(servers) = servers {
+            node.servers = NodeServers::with_label(&servers);
+        }
+    }
+}
+
+/// A share, from 0 to 1, in whole percent.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is between 0 and 100"
+)]
+pub fn percentage(share: f64) -> u8 {
+    (100.0 * share).round().clamp(0.0, 100.0) as u8
 }
 
 /// Whether a sample counts queries that kubedns forwards or answers from its cache.

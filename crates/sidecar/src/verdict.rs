@@ -19,7 +19,7 @@ use daemon::metrics::{MetricError, Metrics, gauge_value};
 use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 use reports::finding::{FindingKind, FindingLevel, PodFinding};
-use reports::kubedns::KubednsReport;
+use reports::kubedns::{KubednsReport, NodeReport, NodeServers};
 use reports::nanny::{NannyStatus, RoutesStatus};
 use reports::sidecar::{PodVerdict, SidecarStatus};
 
@@ -115,6 +115,7 @@ fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
         faults.push(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text));
     }
 
+    faults.extend(kubedns.node.as_ref().and_then(node_fault));
     for upstream in &kubedns.upstreams {
         if upstream.trusted == Some(false) {
             let address = &upstream.address;
@@ -124,6 +125,17 @@ fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
         }
     }
     faults
+}
+
+/// The fault of a node whose clients are answered elsewhere, although it has a DNS pod: this one.
+fn node_fault(node: &NodeReport) -> Option<PodFault> {
+    match node.servers? {
+        NodeServers::Own => None,
+        NodeServers::Others | NodeServers::Any => {
+            let kind = FindingKind::NodeAnsweredElsewhere;
+            Some(PodFault::new(kind, "kubedns", node.to_string()))
+        }
+    }
 }
 
 /// The fault of kubedns' records, if they are incomplete or may be out of date.

@@ -219,6 +219,28 @@ impl TopQueries {
             servfail: ranked_names(sum.servfail, rows),
         }
     }
+
+    /// The number of answers to clients that `is_counted`, and the number of all answers. Both are
+    /// estimates for the time of a [`ranking`](Self::ranking).
+    pub fn count_clients(&self, is_counted: impl Fn(IpAddr) -> bool) -> (u64, u64) {
+        let now = Instant::now();
+        let threads = self.threads.lock().clone();
+        let (mut counted, mut all) = (0, 0);
+
+        for windows in &threads {
+            let mut windows = windows.lock();
+            windows.rotate(now);
+            for tables in [&windows.last, &windows.current] {
+                all += tables.queries;
+                for (octets, count) in tables.clients.counts() {
+                    if parse_address(octets).is_some_and(&is_counted) {
+                        counted += count;
+                    }
+                }
+            }
+        }
+        (counted, all)
+    }
 }
 
 /// The sum of the windows of all threads.

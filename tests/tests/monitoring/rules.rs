@@ -160,7 +160,7 @@ fn alerts_have_severity_and_runbook() {
 }
 
 /// The alerts that tell of the same fault as a finding of the sidecar.
-const ALERTS_OF_FINDINGS: [(&str, FindingKind); 15] = [
+const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
     ("KubeDNSNotSynced", FindingKind::NotSynced),
     ("KubeDNSConfigRejected", FindingKind::ConfigRejected),
     ("KubeDNSConfigDiffers", FindingKind::ConfigDiffers),
@@ -179,6 +179,10 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 15] = [
     ("KubeDNSContainerRestarts", FindingKind::ContainerRestarts),
     ("KubeDNSReportMissing", FindingKind::ReportMissing),
     ("KubeDNSClientsLimited", FindingKind::ClientsLimited),
+    (
+        "KubeDNSNodeAnsweredElsewhere",
+        FindingKind::NodeAnsweredElsewhere,
+    ),
 ];
 
 /// The kinds of findings without an alert of their own, and where an alert covers them.

@@ -140,14 +140,20 @@ static ENDPOINT_SLICE: [Field; 4] = [
     field(3, "ports", List(&Type::Message(&SLICE_PORT))),
     field(4, "addressType", Text),
 ];
-static ENDPOINT: [Field; 6] = [
+static ENDPOINT: [Field; 7] = [
     field(1, "addresses", List(&Text)),
     field(2, "conditions", Type::Message(&CONDITIONS)),
     field(3, "hostname", Text),
     field(4, "targetRef", Type::Message(&REFERENCE)),
     field(6, "nodeName", Text),
     field(7, "zone", Text),
+    field(8, "hints", Type::Message(&HINTS)),
 ];
+static HINTS: [Field; 2] = [
+    field(1, "forZones", List(&Type::Message(&HINTED_PLACE))),
+    field(2, "forNodes", List(&Type::Message(&HINTED_PLACE))),
+];
+static HINTED_PLACE: [Field; 1] = [field(1, "name", Text)];
 static CONDITIONS: [Field; 3] = [
     field(1, "ready", Flag),
     field(2, "serving", Flag),

@@ -1,5 +1,6 @@
-//! Checks that each node has a pod of its own, if the DNS Service prefers the pod of the client's
-//! node (`manifests/node`). Other Services have no such check.
+//! Checks that each node has a pod of its own, and that its clients are sent to it, if the DNS
+//! Service prefers the pod of the client's node (`manifests/node`). Other Services have no such
+//! check: a pod that expects the preference has a finding about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,10 +149,10 @@ fn check_pods(pods: &ServicePods, nodes: &BTreeSet<String>) -> Vec<CheckLine> {
         .collect();
     let mut checks = vec![check_each_node(&without, nodes.len())];
 
-    // Without a hint kube-proxy uses the pods of all nodes.
-    if !pods.nodes.is_empty() && !pods.nodes.values().any(|is_hinted| *is_hinted) {
+    // kube-proxy uses the pods of all nodes as long as one of them has no hint.
+    if pods.nodes.values().any(|is_hinted| !is_hinted) {
         let text = format!(
-            "the Service has trafficDistribution: {OWN_NODE}, and its EndpointSlices have no hints for nodes"
+            "the Service has trafficDistribution: {OWN_NODE}, and its EndpointSlices lack hints for nodes"
         );
         let action = "Kubernetes 1.35 or the feature gate PreferSameTrafficDistribution is needed; \
                       until then, any pod answers any node.";

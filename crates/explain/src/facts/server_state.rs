@@ -4,6 +4,7 @@ use cluster::index::SyncProgress;
 use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
 use dnsconfig::ConfigState;
+use reports::kubedns::NodeReport;
 use wire::Name;
 
 use super::objects::FoundObjects;
@@ -27,6 +28,8 @@ pub struct ServerState {
     pub has_upstreams: bool,
     /// The upstream servers that give no answers now.
     pub failing: Vec<FailingUpstream>,
+    /// The node of the server, in a cluster with a DNS pod on each node.
+    pub node: Option<NodeReport>,
 }
 
 /// A server of a route of kubedns that gives no answers now.
@@ -87,5 +90,6 @@ pub(crate) fn report_server(
         config_version: config.version.to_string(),
         config_loaded: config.loaded_at.into(),
         config_rejected: config.error.as_ref().map(|error| error.text.clone()),
+        node: state.node.clone(),
     }
 }

@@ -82,6 +82,7 @@ impl Cluster {
                 config,
                 has_upstreams: true,
                 failing: Vec::new(),
+                node: None,
             },
             topology: DnsmasqTopology::DropIn,
             hosts: PathBuf::new(),

@@ -3,6 +3,7 @@
 use cluster::index::SyncProgress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
 use dnsconfig::ConfigRejection;
+use reports::kubedns::{NodeReport, NodeServers};
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use wire::Name;
 
@@ -59,6 +60,22 @@ fn server_state_causes_warnings() {
     cluster.server.progress = SyncProgress::Stale;
     assert_eq!(warnings(&cluster), ["stale", "draining"]);
     assert_eq!(cluster.explain("web").server.records_from, "snapshot_file");
+}
+
+#[test]
+fn node_says_who_answers_its_clients() {
+    let mut cluster = Cluster::with_everything();
+    let text = cluster.text(WEB);
+    assert!(!text.contains("\nnode "), "{text}");
+
+    cluster.server.node = Some(NodeReport {
+        name: "node-1".to_owned(),
+        servers: Some(NodeServers::Own),
+        elsewhere: None,
+    });
+    let line = "\nnode       clients on node-1 are answered by the DNS pod of this node\n";
+    let text = cluster.text(WEB);
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]

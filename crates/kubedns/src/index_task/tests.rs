@@ -545,6 +545,7 @@ fn stopping_explainer(
             config: dnsconfig::ConfigState::new(dnsconfig::Config::default()),
             has_upstreams: true,
             failing: Vec::new(),
+            node: None,
         }
     };
     let explainer = explain::Explainer::new(

@@ -85,6 +85,11 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
+    /// Whether this is the DNS pod of its node, and knows where clients of the node are sent.
+    pub fn serves_own_node(&self) -> bool {
+        self.pods == PodMode::Node && self.reads_zones()
+    }
+
     /// The node of this process, `node`, if a flag needs it: `--prefer-zone=auto` takes the zone
     /// from it, and `--pods=node` watches its pods. Otherwise `None`.
     ///

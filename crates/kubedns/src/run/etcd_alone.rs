@@ -44,7 +44,7 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
     let changes = backend.changes();
     let lost = server.etcd.lost();
     let status = EtcdAloneStatus::new(backend, lost, shutdown.unready.clone());
-    let queries = server.query_pages(ClientOwners::Unknown, stop);
+    let queries = server.query_pages(ClientOwners::Unknown, None, stop);
     let pages = status.routes().or(queries).unify().boxed();
 
     tasks.critical("publishing the zones", zones_task.run(stop.clone()));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cluster::index::{Index, SyncProgress};
 use cluster::objects::Kind;
+use cluster::snapshot::Published;
 use cluster::watch::WatchMetrics;
 use dnsconfig::Config;
 use explain::{Explainer, FailingCause, FailingUpstream, LostZone, ServerState};
@@ -11,10 +12,12 @@ use skydns::forward::Forwarder;
 use tokio::sync::watch;
 use wire::{Name, ServerAddr, Upstream};
 
-use crate::config::{Configuration, InForce};
+use super::server::BoundServer;
+use crate::config::InForce;
 use crate::etcd::LostZones;
 use crate::metrics::Metrics;
-use crate::options::{Domain, Options};
+use crate::options::Domain;
+use crate::own_node::OwnNode;
 use crate::status::Status;
 
 /// The sources of the state of this process.
@@ -26,27 +29,30 @@ struct StateSources {
     watch: WatchMetrics,
     /// The domain of the cluster set.
     clusterset: Option<Name>,
+    /// The zones of etcd whose watch is not open.
     lost: LostZones,
+    node: Option<OwnNode>,
 }
 
-/// Creates the explainer. `lost` are the zones of etcd whose watch is not open.
+/// Creates the explainer of `server`. `node` is the node of this pod, in a cluster with a DNS pod on
+/// each node.
 pub(super) fn new(
-    options: &Options,
-    configuration: &Configuration,
-    forwarder: &Arc<Forwarder>,
+    server: &BoundServer<Published>,
     status: &Status,
     index: &Index,
     metrics: &Metrics,
-    lost: LostZones,
+    node: Option<OwnNode>,
 ) -> Explainer {
+    let options = &server.options;
     let sources = StateSources {
-        config: configuration.state(),
-        in_force: configuration.subscribe(),
-        forwarder: Arc::clone(forwarder),
+        config: server.configuration.state(),
+        in_force: server.configuration.subscribe(),
+        forwarder: Arc::clone(&server.dns.forwarder),
         status: status.clone(),
         watch: metrics.watch.clone(),
         clusterset: options.clusterset_domain.0.first().map(Domain::name),
-        lost,
+        lost: server.etcd.lost(),
+        node,
     };
 
     // Explanations and all other pages share their processor time.
@@ -80,6 +86,7 @@ impl StateSources {
             lost,
             lost_zones,
             has_upstreams: !in_force.servers.upstreams.is_empty(),
+            node: self.node.as_ref().map(OwnNode::report),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::etcd::EtcdZones;
 use crate::index_task::{IndexTask, SnapshotRead, SnapshotWriter};
 use crate::metrics::Metrics;
 use crate::options::{ConfigFrom, DaemonSetName, Options, RecordSource, TransferTo};
+use crate::own_node::{NodeMetrics, OwnNode};
 use crate::sole_server::SoleServerFinder;
 use crate::status::Status;
 use crate::tap::owners::ClientOwners;
@@ -44,6 +45,8 @@ pub(super) struct BoundKubedns {
     server: BoundServer<Published>,
     scope: Scope,
     own_node: Option<String>,
+    /// The same node, where each node has a DNS pod.
+    node: Option<OwnNode>,
     metrics: Arc<Metrics>,
     connection: Arc<Connection>,
     status: Status,
@@ -87,15 +90,8 @@ impl BoundKubedns {
         let status = Status::new(Arc::clone(published), shutdown);
         let index_options = options.index_options(&scope, checked.own_node.as_deref());
         let index = Index::with_options(index_options, Arc::clone(published));
-        let explainer = explainer::new(
-            options,
-            &server.configuration,
-            &server.dns.forwarder,
-            &status,
-            &index,
-            &metrics,
-            server.etcd.lost(),
-        );
+        let node = own_node(checked.own_node.as_deref(), &server, &index)?;
+        let explainer = explainer::new(&server, &status, &index, &metrics, node.clone());
 
         let (events, received) = mpsc::channel(QUEUE);
         let (zones, further) = mpsc::channel(QUEUE);
@@ -119,6 +115,7 @@ impl BoundKubedns {
 
         Ok(Self {
             own_node: checked.own_node,
+            node,
             index_inputs: IndexInputs { events, zones },
             server,
             scope,
@@ -182,12 +179,33 @@ impl BoundKubedns {
         let node = self.own_node.as_ref();
         let node = node.filter(|_| options.pods == PodMode::Node);
         let owners = ClientOwners::of_cluster(&self.connection, &self.scope, node, published);
-        let queries = self.server.query_pages(owners, stop);
+        let queries = self.server.query_pages(owners, self.node.clone(), stop);
 
         let status = self.status.routes();
         let explain = self.explainer.route();
         status.or(explain).unify().or(queries).unify().boxed()
     }
+}
+
+/// What is known of the node of this pod, with its metrics, where each node has a DNS pod.
+fn own_node(
+    name: Option<&str>,
+    server: &BoundServer<Published>,
+    index: &Index,
+) -> anyhow::Result<Option<OwnNode>> {
+    let Some(name) = name.filter(|_| server.options.serves_own_node()) else {
+        return Ok(None);
+    };
+
+    let node = OwnNode {
+        name: name.to_owned(),
+        objects: index.published_objects(),
+        published: Arc::clone(&server.dns.backend),
+        top: server.dns.server.top(),
+    };
+    let metrics = NodeMetrics::new(node.clone()).context("cannot set up metrics")?;
+    server.registry.register("kubedns_node_*", metrics)?;
+    Ok(Some(node))
 }
 
 /// The results of the options that may contradict each other.

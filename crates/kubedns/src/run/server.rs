@@ -21,6 +21,7 @@ use crate::idle_upstreams::IdleUpstreams;
 use crate::loops::LoopFinder;
 use crate::metrics::ConfigMetrics;
 use crate::options::{DnsmasqTopology, Domain, Exposition, Options, TransferTo};
+use crate::own_node::OwnNode;
 use crate::tap::QueryViews;
 use crate::tap::owners::ClientOwners;
 
@@ -50,7 +51,7 @@ pub(super) struct BoundServer<B: Backend> {
     pub(super) dns: BoundDns<B>,
     pub(super) etcd: EtcdZones,
     exposition: Exposition,
-    registry: daemon::metrics::Metrics,
+    pub(super) registry: daemon::metrics::Metrics,
     loop_finder: LoopFinder,
     queries: QueryViews,
     http: HttpServers,
@@ -116,14 +117,17 @@ impl<B: Backend> BoundServer<B> {
         })
     }
 
-    /// The pages about queries. `owners` finds the owners of clients.
+    /// The pages about queries. `owners` finds the owners of clients; `node` is the node of this
+    /// pod, where each node has a DNS pod.
     pub(super) fn query_pages(
         &self,
         owners: ClientOwners,
+        node: Option<OwnNode>,
         stop: &CancellationToken,
     ) -> BoxedFilter<(Response,)> {
         let topology = self.options.topology;
-        self.queries.routes(owners, topology, stop.clone()).boxed()
+        let routes = self.queries.routes(owners, node, topology, stop.clone());
+        routes.boxed()
     }
 
     /// Starts all tasks.

@@ -73,14 +73,6 @@ impl ClientOwners {
         }
     }
 
-    /// The only node whose pods are known, with `--pods=node`.
-    pub(crate) fn only_node(&self) -> Option<&str> {
-        match self {
-            Self::OfCluster { finder, .. } => finder.node.as_deref(),
-            Self::Unknown => None,
-        }
-    }
-
     /// Returns the known owners of `clients`. A client that was looked up in vain has an empty
     /// owner; a client that was not looked up has none.
     pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {

@@ -1,17 +1,18 @@
 //! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only
 //! requests from within the pod get an answer. [`ClientOwners`] finds the pods of the clients.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use explain::DnsmasqTopology;
-use querylog::ranking::{ClientOwner, ROWS, RankingDocument, RankingRow};
+use querylog::ranking::{ROWS, RankingDocument};
+use reports::kubedns::percentage;
 use warp::reply::Response;
 use warp::{Filter, Rejection};
 use wire::top::TopQueries;
 
 use super::owners::ClientOwners;
+use crate::own_node::OwnNode;
 
 /// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
@@ -22,11 +23,13 @@ pub(crate) fn route(
     top: &Arc<TopQueries>,
     topology: DnsmasqTopology,
     owners: ClientOwners,
+    node: Option<OwnNode>,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let page = TopPage {
         top: Arc::clone(top),
         topology,
         owners,
+        node,
     };
 
     querylog::serve::top_route(move || {
@@ -41,6 +44,7 @@ struct TopPage {
     top: Arc<TopQueries>,
     topology: DnsmasqTopology,
     owners: ClientOwners,
+    node: Option<OwnNode>,
 }
 
 impl TopPage {
@@ -54,48 +58,35 @@ impl TopPage {
         let owners = self.owners.find_owners(&clients).await;
 
         let mut ranking = RankingDocument::new(&found, &owners);
-        ranking.note = match self.owners.only_node() {
+        ranking.note = match &self.node {
             _ if in_front => Some(IN_FRONT.to_owned()),
-            Some(node) => describe_foreign_clients(&ranking.clients, node, &owners),
+            Some(node) => node.elsewhere().and_then(describe_elsewhere),
             None => None,
         };
         ranking
     }
 }
 
-/// Describes the clients that are neither pods of `node` nor the node itself; `None` if there are
-/// none. `trafficDistribution: PreferSameNode` leads queries of other nodes here only while these
-/// nodes have no ready DNS pod.
-fn describe_foreign_clients(
-    clients: &[RankingRow],
-    node: &str,
-    owners: &HashMap<IpAddr, ClientOwner>,
-) -> Option<String> {
-    let is_foreign = |row: &&RankingRow| {
-        // A client that could not be looked up may well be a pod of the node.
-        let address: Option<IpAddr> = row.key.parse().ok();
-        let looked_up =
-            address.filter(|address| !address.is_loopback() && owners.contains_key(address));
-        looked_up.is_some() && row.owner == ClientOwner::default()
-    };
-    let foreign: Vec<&RankingRow> = clients.iter().filter(is_foreign).collect();
-    if foreign.is_empty() {
-        return None;
-    }
-
-    let share: f64 = foreign.iter().map(|row| row.share).sum();
-    Some(format!(
-        "{:.0} % come from clients of other nodes than {node}: the DNS pods of these nodes are missing or not ready, \
-         which `kube-dns check cluster` shows, or their clients are not pods",
-        100.0 * share
-    ))
+/// Describes the `share` of queries from elsewhere, if it is worth a note.
+/// `trafficDistribution: PreferSameNode` leads queries of other nodes here only while these nodes
+/// have no ready DNS pod.
+fn describe_elsewhere(share: f64) -> Option<String> {
+    let percent = percentage(share);
+    (percent > 0).then(|| {
+        format!(
+            "{percent} % come from no pod of this node: the DNS pods of other nodes are missing or not ready, \
+             which `kube-dns check cluster` shows, or these clients are not pods"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::time::Duration;
 
     use cluster::snapshot::{PodNames, Snapshot};
+    use querylog::ranking::{ClientOwner, RankingRow};
     use skydns::Zone;
     use treecache::Map;
     use wire::Name;
@@ -157,35 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_other_nodes_are_noted() {
-        let [own, far, unknown, host] = [7, 8, 9, 1].map(|last| IpAddr::from([10, 244, 0, last]));
-        let loopback = IpAddr::from([127, 0, 0, 1]);
-        let owned = |namespace: Option<&str>| ClientOwner {
-            namespace: namespace.map(ToOwned::to_owned),
-            node: Some("node-1".to_owned()),
-            pod: None,
-        };
-        let owners = HashMap::from([
-            (own, owned(Some("apps"))),
-            (host, owned(None)),
-            (far, ClientOwner::default()),
-            (loopback, ClientOwner::default()),
-        ]);
-        for (clients, share) in [
-            (vec![own, host, unknown, loopback], None),
-            (vec![own, far, unknown, loopback], Some("25 % come")),
-            (vec![far], Some("25 % come")),
-        ] {
-            let found = TopRanking {
-                queries: 200,
-                clients: clients.iter().map(|client| row(*client, 50)).collect(),
-                ..TopRanking::default()
-            };
-            let ranking = RankingDocument::new(&found, &owners);
-            let note = describe_foreign_clients(&ranking.clients, "node-1", &owners);
-            let begins = |text: &&str| note.as_deref().is_some_and(|note| note.starts_with(*text));
-            assert_eq!(share.is_some(), note.is_some(), "{clients:?} {note:?}");
-            assert_eq!(share.filter(begins), share, "{clients:?} {note:?}");
+    fn queries_from_elsewhere_are_noted() {
+        for (share, begins) in [(0.0, None), (0.004, None), (0.254, Some("25 % come from"))] {
+            let note = describe_elsewhere(share);
+            assert_eq!(note.is_some(), begins.is_some(), "{share} {note:?}");
+            let text = note.unwrap_or_default();
+            assert!(
+                text.starts_with(begins.unwrap_or_default()),
+                "{share} {text}"
+            );
         }
     }
 
@@ -195,6 +166,7 @@ mod tests {
             top: Arc::default(),
             topology: DnsmasqTopology::DropIn,
             owners: ClientOwners::Unknown,
+            node: None,
         };
         assert_eq!(page.ranking().await.note.as_deref(), Some(IN_FRONT));
     }
@@ -202,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn request_from_outside_is_forbidden() {
         let owners = ClientOwners::Unknown;
-        let route = route(&Arc::default(), DnsmasqTopology::Alone, owners);
+        let route = route(&Arc::default(), DnsmasqTopology::Alone, owners, None);
         for (method, client, host, status) in [
             ("GET", "127.0.0.1:1", "127.0.0.1:8081", 200),
             ("POST", "127.0.0.1:1", "127.0.0.1:8081", 405),

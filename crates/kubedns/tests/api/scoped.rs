@@ -4,7 +4,7 @@ use apiserver::{Action, Resource, Rule, RunningApiServer};
 use querylog::ranking::RankingDocument;
 use serde_json::{Value, json};
 use testkit::eventually;
-use testkit::objects::{mk_cluster_ip, mk_pod, with_labels};
+use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_pod, with_labels};
 
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
@@ -111,6 +111,45 @@ async fn pods_of_other_nodes_are_unknown() {
     kubedns
         .until_answered("two.b.a.svc.cluster.local.", "A", "10.96.0.1")
         .await;
+    kubedns.stop().await;
+}
+
+/// With a DNS pod on each node, the hints of the DNS Service's slice say who answers the node.
+#[tokio::test]
+async fn hints_say_who_answers_own_node() {
+    let cluster = RunningApiServer::empty();
+    let url = format!("--kube-master-url={}", cluster.url());
+    let flags = [&url, "--pods=node", "--prefer-zone=hints"];
+    let kubedns = Kubedns::start_with(&flags, &[("NODE_NAME", "node-1")]).await;
+    kubedns.until_ready().await;
+
+    let nobody = "clients on node-1 are answered by nobody, since no DNS pod is ready";
+    let explained = kubedns.get("/explain?name=kubernetes&format=text").await.1;
+    assert!(explained.contains(nobody), "{explained}");
+    for (hints, pods, said) in [
+        (json!({}), "any", "the DNS pods of all nodes"),
+        (
+            json!({"forNodes": [{"name": "node-2"}]}),
+            "others",
+            "the DNS pods of other nodes",
+        ),
+        (
+            json!({"forNodes": [{"name": "node-1"}]}),
+            "own",
+            "the DNS pod of this node",
+        ),
+    ] {
+        let mut slice =
+            mk_endpoint_slice("kube-system", "kube-dns", "1", &["10.244.1.2"], &["dns:53"]);
+        slice["endpoints"][0]["hints"] = hints;
+        cluster.set(slice);
+        let series = format!("kubedns_node_answered_by{{node=\"node-1\",pods=\"{pods}\"}}");
+        kubedns.until_metric(&series, 1.0).await;
+
+        let explained = kubedns.get("/explain?name=kubernetes&format=text").await.1;
+        let said = format!("clients on node-1 are answered by {said}");
+        assert!(explained.contains(&said), "{explained}");
+    }
     kubedns.stop().await;
 }
 

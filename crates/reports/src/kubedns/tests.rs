@@ -105,3 +105,33 @@ fn route_server_is_written_as_array() {
     let read: Vec<RouteServer> = serde_json::from_str(&written).unwrap();
     assert_eq!(read, report.routes);
 }
+
+#[test]
+fn node_is_read_from_its_metrics() {
+    let exposition = |own, others| {
+        format!(
+            "kubedns_node_answered_by{{node=\"node-1\",pods=\"own\"}} {own}\n\
+             kubedns_node_answered_by{{node=\"node-1\",pods=\"others\"}} {others}\n\
+             kubedns_node_answered_by{{node=\"node-1\",pods=\"any\"}} 0\n\
+             kubedns_node_elsewhere_ratio 0.126\n"
+        )
+    };
+    for (own, others, servers, text) in [
+        (1, 0, Some(NodeServers::Own), "the DNS pod of this node"),
+        (
+            0,
+            1,
+            Some(NodeServers::Others),
+            "the DNS pods of other nodes, since none of this node is ready",
+        ),
+        (0, 0, None, "nobody, since no DNS pod is ready"),
+    ] {
+        let report = KubednsReport::from_metrics(&exposition(own, others));
+        let node = report.node.unwrap();
+        assert_eq!((&*node.name, node.servers), ("node-1", servers));
+
+        let share = "13 % of the queries here are not from pods of this node";
+        let expected = format!("clients on node-1 are answered by {text}; {share}");
+        assert_eq!(node.to_string(), expected);
+    }
+}

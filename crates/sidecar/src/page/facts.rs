@@ -1,7 +1,7 @@
 //! Texts of the cards of the three parts, line by line.
 
 use maud::{Markup, Render, html};
-use reports::kubedns::KubednsReport;
+use reports::kubedns::{KubednsReport, NodeReport, NodeServers};
 use reports::nanny::{DnsmasqProcess, NannyStatus};
 use reports::sidecar::{DnsmasqReport, PeerReport, SidecarStatus, UpstreamCondition};
 
@@ -29,7 +29,15 @@ pub(super) fn kubedns_lines(status: &SidecarStatus) -> Markup {
         @if kubedns.config_current == Some(false) {
             (fault_line("newest configuration rejected, the previous one is in force"))
         }
+        @if let Some(node) = &kubedns.node { (node_line(node)) }
         @if let Some(requests) = kubedns.requests { li { (number(requests, "")) " queries answered" } }
+    }
+}
+
+fn node_line(node: &NodeReport) -> Markup {
+    match node.servers {
+        Some(NodeServers::Own) => html! { li { (node.to_string()) } },
+        Some(NodeServers::Others | NodeServers::Any) | None => fault_line(node.to_string()),
     }
 }
 

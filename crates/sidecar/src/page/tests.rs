@@ -257,6 +257,27 @@ fn either_watch_of_endpoints_is_enough() {
 }
 
 #[test]
+fn node_says_who_answers_its_clients() {
+    for (pods, said) in [
+        (
+            "own",
+            "watches of the API server unknown clients on node-1 are answered by the DNS pod of this node",
+        ),
+        (
+            "any",
+            "\u{26a0} clients on node-1 are answered by the DNS pods of all nodes",
+        ),
+    ] {
+        let metrics = format!(
+            "kubedns_synced 1\nkubedns_node_answered_by{{node=\"node-1\",pods=\"{pods}\"}} 1\n"
+        );
+        let mut status = good();
+        status.kubedns = told(KubednsReport::from_metrics(&metrics));
+        says(&page(&status), &[said]);
+    }
+}
+
+#[test]
 fn part_without_probe_is_not_waiting() {
     let mut status = good();
     status.probes.clear();

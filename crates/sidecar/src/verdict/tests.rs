@@ -350,6 +350,44 @@ fn refused_clients_are_fault_for_minutes() {
 }
 
 #[test]
+fn clients_of_node_answered_elsewhere_are_fault() {
+    let answered_by = |servers| {
+        let node = NodeReport {
+            name: "node-1".to_owned(),
+            servers,
+            elsewhere: Some(7),
+        };
+        let mut status = good();
+        status.kubedns.known.as_mut().unwrap().node = Some(node);
+        found(&status)
+    };
+    let share = "7 % of the queries here are not from pods of this node";
+    for (servers, expected) in [
+        (Some(NodeServers::Own), None),
+        (None, None),
+        (
+            Some(NodeServers::Others),
+            Some("the DNS pods of other nodes, since none of this node is ready"),
+        ),
+        (
+            Some(NodeServers::Any),
+            Some(
+                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service prefer none",
+            ),
+        ),
+    ] {
+        let expected = expected.map(|by| {
+            format!("node_answered_elsewhere: clients on node-1 are answered by {by}; {share}")
+        });
+        assert_eq!(
+            answered_by(servers),
+            Vec::from_iter(expected),
+            "{servers:?}"
+        );
+    }
+}
+
+#[test]
 fn missing_report_is_fault_of_its_own() {
     let container = |name: &str| ContainerHistory {
         name: name.to_owned(),

@@ -154,3 +154,19 @@ fn sample_is_dropped_while_ranking_is_read() {
     answer_one(&mut sampler, Instant::now());
     assert_eq!(top.ranking(1).queries, 1);
 }
+
+#[test]
+fn answers_to_some_clients_are_counted() {
+    let top = TopQueries::default();
+    let now = Instant::now();
+    for mut sampler in [top.add_sampler(), top.add_sampler()] {
+        for (client, answers) in [([10, 0, 0, 1], 3), ([10, 0, 0, 2], 1)] {
+            for _ in 0..answers {
+                answer(&mut sampler, client, "a", rcode::NOERROR, now);
+            }
+        }
+    }
+    let second = IpAddr::from([10, 0, 0, 2]);
+    assert_eq!(top.count_clients(|client| client == second), (2, 8));
+    assert_eq!(TopQueries::default().count_clients(|_| true), (0, 0));
+}

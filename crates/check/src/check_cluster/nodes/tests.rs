@@ -55,9 +55,17 @@ fn preference_without_hints_is_reported() {
         assert_eq!(checks.len(), expected, "{checks:?}");
         assert_eq!(checks[0].outcome, CheckOutcome::Passed);
         let last = &checks[expected - 1];
-        let is_told = last.text.contains("no hints for nodes");
+        let is_told = last.text.contains("lack hints for nodes");
         assert_eq!(is_told, hint != Some("a"), "{last:?}");
     }
+}
+
+#[test]
+fn one_pod_without_hint_is_reported() {
+    let pods = pods_on(&[("a", true, Some("a")), ("b", true, None)]);
+    let checks = check_pods(&pods, &names(&["a", "b"]));
+    let outcomes: Vec<_> = checks.iter().map(|check| check.outcome).collect();
+    assert_eq!(outcomes, [CheckOutcome::Passed, CheckOutcome::Warning]);
 }
 
 #[test]
