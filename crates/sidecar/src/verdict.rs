@@ -28,7 +28,7 @@ use crate::metric_name::metric_name;
 use crate::time::Now;
 
 /// The time for which refused queries of clients over `--client-qps` are a fault. The alert has the
-/// same.
+/// same time.
 const LIMITED_WITHIN: Duration = Duration::from_mins(5);
 
 /// One fault: a finding whose duration is unknown.
@@ -177,7 +177,8 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
 
     faults.extend(added_servers(&nanny.routes));
 
-    // Both follow the same ConfigMap, each at its own time. Known only if the nanny polls kubedns.
+    // Both follow the same ConfigMap, each at its own time. The configuration of kubedns is known
+    // only if the nanny polls kubedns.
     let of_kubedns = routes.kubedns_configuration.as_ref();
     if of_kubedns.is_some_and(|version| nanny.configuration.version.as_ref() != Some(version)) {
         let text = "kubedns and dnsmasq have different configurations in force";

@@ -159,7 +159,7 @@ fn alerts_have_severity_and_runbook() {
     }
 }
 
-/// The alerts that tell of the same fault as a finding of the sidecar.
+/// The alerts about the same fault as a finding of the sidecar.
 const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
     ("KubeDNSNotSynced", FindingKind::NotSynced),
     ("KubeDNSConfigRejected", FindingKind::ConfigRejected),

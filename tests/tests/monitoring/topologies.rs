@@ -34,8 +34,8 @@ const ALERTS_OF_FEATURES: [&str; 2] = [
     "KubeDNSUpstreamNotTrusted",
     "KubeDNSUpstreamCertificateExpiring",
 ];
-/// Alerts about a server that refuses the probes of the sidecar, and may serve private names alone.
-/// Where kubedns asks it, the queries of clients tell.
+/// Alerts about a server that refuses the probes of the sidecar, and may serve only private names.
+/// If kubedns queries such a server, the queries of clients show whether it answers.
 const ALERTS_OF_SIDECAR_PROBES: [&str; 1] = ["KubeDNSDnsmasqUpstreamFailing"];
 /// Alerts about facts that only the nanny knows.
 const ALERTS_OF_NANNY: [&str; 1] = ["KubeDNSDnsmasqOutdated"];
@@ -80,7 +80,7 @@ fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
         .collect()
 }
 
-/// In each topology every panel has data, and every alert can fire but for those about a feature or
+/// In each topology every panel has data, and every alert can fire, except those about a feature or
 /// a container that is not there.
 #[tokio::test]
 async fn panels_have_data_in_each_topology() {
@@ -91,7 +91,7 @@ async fn panels_have_data_in_each_topology() {
     let expected = BTreeSet::from(PANELS_OF_FEATURES.map(str::to_owned));
 
     for (topology, pod, scrapes_nanny) in &pods {
-        // An error is among what a pod is asked all the time.
+        // Pods always get queries for missing names, too.
         for name in [
             "web.default.svc.cluster.local.",
             "missing.default.svc.cluster.local.",

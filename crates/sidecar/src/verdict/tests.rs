@@ -251,7 +251,7 @@ fn upstreams_are_exported_per_route() {
     assert_eq!(exported(&routes(&servers)), of_kubedns);
 }
 
-/// Loops of kubedns or dnsmasq, with and without a server for external names beside them.
+/// Loops of kubedns or dnsmasq, with and without another server for external names.
 #[test]
 fn loop_without_other_server_is_outage() {
     let outage = "upstreams_down: external names are not answered: each of their upstreams forwards back to this pod";
@@ -454,7 +454,7 @@ fn faults_of_kubedns_and_nanny_are_found() {
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
 }
 
-/// dnsmasq has the SERVFAIL server 127.0.0.1:9 alone for a stub domain, or kubedns has none.
+/// dnsmasq has only the SERVFAIL server 127.0.0.1:9 for a stub domain, or kubedns has none.
 #[test]
 fn stub_domain_without_server_is_fault() {
     let of_dnsmasq = |servers: &[&str], unresolved: &[&str]| {
