@@ -308,7 +308,7 @@ async fn silent_api_server_delays_no_start() {
     let mut unanswered = Unanswered::start();
     unanswered
         .process
-        .line_with("waiting for ConfigMap kube-system/kube-dns", PATIENCE)
+        .line_with("without ConfigMap kube-system/kube-dns", PATIENCE)
         .await;
     unanswered
         .process

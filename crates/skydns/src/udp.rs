@@ -31,6 +31,8 @@ use wire::top::AnswerSampler;
 
 /// Maximum number of datagrams that are received, answered and sent together.
 const BATCH: usize = 32;
+/// Maximum number of batches that are answered before replies of upstreams are received again.
+const BATCHES_BEFORE_REPLIES: usize = 16;
 /// Size of a receive buffer, in octets. A longer query is cut and therefore answered with FORMERR.
 const MAX_QUERY: usize = 4096;
 /// Size of the answer buffer that is kept between batches, in octets.
@@ -139,7 +141,12 @@ impl<B: Backend> UdpWorker<B> {
         if !replies.is_expecting() {
             self.serve_batch(buffers, ReceiveWait::Timeout);
         } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
-            self.serve_batch(buffers, ReceiveWait::None);
+            // Clients come first: in a flood, the replies are those to the flood.
+            for _ in 0..BATCHES_BEFORE_REPLIES {
+                if self.serve_batch(buffers, ReceiveWait::None) < BATCH {
+                    break;
+                }
+            }
         }
         replies.close_finished_if_due();
     }

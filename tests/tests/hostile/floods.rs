@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use testkit::client::{self, TcpConnection};
@@ -70,19 +70,35 @@ pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     assert!(peak < MOST_MEMORY_KIB, "{what}: {after:?}");
 }
 
-/// Sends the datagrams that `make` returns, at a rate that kubedns sustains on a busy machine.
+/// Time to wait for the answer that follows a burst.
+const MARK_PATIENCE: Duration = Duration::from_millis(500);
+/// ID of the query after each burst. Few datagrams of a flood have it.
+const MARK: u16 = 0xffff;
+
+/// Sends the datagrams that `make` returns, as fast as kubedns reads them: a query follows each
+/// burst, and its answer comes before the next burst, unless it is lost.
 async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     let socket = UdpSocket::bind((FLOODER, 0)).unwrap();
     socket.connect(server).unwrap();
     socket.set_nonblocking(true).unwrap();
+    let mark = Query::new("web-1.shop.svc.cluster.local.", "A").id(MARK);
+    let mark = mark.wire();
     let mut buffer = [0; 2048];
     for start in (0..DATAGRAMS).step_by(usize::try_from(BURST).unwrap()) {
         for number in start..start + BURST {
             // If the send buffer is full, the datagram is lost. A flood need not be complete.
             let _ = socket.send(&make(number));
         }
-        while socket.recv(&mut buffer).is_ok() {}
-        tokio::time::sleep(Duration::from_millis(2)).await;
+
+        let _ = socket.send(&mark);
+        let began = Instant::now();
+        let mut marked = false;
+        while !marked && began.elapsed() < MARK_PATIENCE {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            while socket.recv(&mut buffer).is_ok() {
+                marked |= buffer.starts_with(&MARK.to_be_bytes());
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ async fn stub_domain_of_cluster_is_warned_of() {
     let stubs = format!(r#"{{"cluster.local":["{stub}"],"corp.cluster.local":["{stub}"]}}"#);
     std::fs::write(config.path().join("stubDomains"), stubs).unwrap();
     let config = format!("--config-dir={}", config.path().display());
-    let either = "dnsmasq asks kubedns or its servers";
+    let either = "dnsmasq asks kubedns, its servers or both";
     let none = "its servers are not asked";
     for (topology, below, effect) in [
         ("--topology=drop-in", "198.51.100.2", either),

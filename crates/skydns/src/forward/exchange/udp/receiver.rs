@@ -78,7 +78,7 @@ impl ReplyReceiver {
     /// The thread has to call [`wait`](Self::wait) while [`is_expecting`](Self::is_expecting).
     /// `clients` is the socket of which `wait` reports that it has datagrams.
     pub(crate) fn of_this_thread(clients: Arc<UdpSocket>) -> io::Result<Self> {
-        let sockets = Arc::new(OpenSockets::new(&*clients, EpollFlags::empty())?);
+        let sockets = Arc::new(OpenSockets::of_client_thread(&*clients)?);
         OWN_SOCKETS.set(Some(Arc::clone(&sockets)));
         Ok(Self {
             clients: Some(clients),

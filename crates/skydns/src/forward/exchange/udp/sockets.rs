@@ -2,7 +2,7 @@
 //!
 //! Opening and closing a socket costs more than a query, so each socket is used for some queries,
 //! for a short time. An attacker who forges a reply has to guess which of the sockets carries the
-//! query, the port of that socket, and the ID: queries choose among [`SOCKETS`] sockets at random.
+//! query, the port of that socket, and the ID: queries choose among several sockets at random.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -26,6 +26,14 @@ use crate::forward::metrics::UpstreamMetrics;
 /// Number of sockets to one upstream from which queries choose.
 const SOCKETS: usize = 8;
 
+/// The same number on a thread that receives the replies to its own queries. There are several such
+/// threads.
+const OWN_SOCKETS: usize = 4;
+
+/// Maximum number of queries whose replies a thread receives itself. A thread that serves clients
+/// must not be kept from them by the replies to a flood.
+const MAX_OWN_WAITING: usize = 16;
+
 /// Opens sockets for queries. A thread that receives no replies itself leaves these to the thread
 /// `upstreams`, which starts with the first such query.
 #[derive(Debug, Default)]
@@ -40,6 +48,8 @@ pub(super) struct OpenSockets {
     /// Wakes the thread `upstreams`, to end it or to make it look for old sockets. A thread that
     /// receives the replies to its own queries alone needs no wake-up.
     wake: Option<EventFd>,
+    /// Number of sockets to one upstream from which queries choose.
+    choices: usize,
     /// Number of queries that wait for their replies.
     waiting: AtomicUsize,
     any_open: AtomicBool,
@@ -74,6 +84,7 @@ impl UdpSockets {
         metrics: &Arc<UpstreamMetrics>,
     ) -> Result<SentQuery, UpstreamFailure> {
         let sockets = receiver::sockets_of_this_thread()
+            .filter(|own| own.waiting.load(Ordering::Relaxed) < MAX_OWN_WAITING)
             .map_or_else(|| self.shared(), Ok)
             // This machine lacks a descriptor or a thread; the upstream is not at fault.
             .map_err(|_| UpstreamFailure::NoSocket)?;
@@ -98,7 +109,7 @@ impl UdpSockets {
         }
 
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let mut sockets = OpenSockets::new(&wake, EpollFlags::EPOLLIN)?;
+        let mut sockets = OpenSockets::new(&wake, EpollFlags::EPOLLIN, SOCKETS)?;
         sockets.wake = Some(wake);
         let sockets = Arc::new(sockets);
         receiver::start_thread(Arc::clone(&sockets), Handle::current())?;
@@ -116,14 +127,21 @@ impl Drop for UdpSockets {
 }
 
 impl OpenSockets {
+    /// Creates the table of a thread that serves clients, whose socket is `clients`. Their events are
+    /// not reported yet, see [`watch_other`](Self::watch_other).
+    pub(super) fn of_client_thread(clients: impl AsFd) -> nix::Result<Self> {
+        Self::new(clients, EpollFlags::empty(), OWN_SOCKETS)
+    }
+
     /// Creates the table without sockets. [`wait`](Self::wait) also reports these `events` of
     /// `other`.
-    pub(super) fn new(other: impl AsFd, events: EpollFlags) -> nix::Result<Self> {
+    fn new(other: impl AsFd, events: EpollFlags, choices: usize) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(other, EpollEvent::new(events, OTHER))?;
         Ok(Self {
             epoll,
             wake: None,
+            choices,
             waiting: AtomicUsize::new(0),
             any_open: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -161,7 +179,7 @@ impl OpenSockets {
         metrics: &Arc<UpstreamMetrics>,
     ) -> Result<(Arc<UpstreamSocket>, AddedQuery), UpstreamFailure> {
         let now = Instant::now();
-        let choice = rand::random_range(0..SOCKETS);
+        let choice = rand::random_range(0..self.choices);
         let mut table = self.table.lock();
 
         let current = table.current.get(upstream);
@@ -171,7 +189,15 @@ impl OpenSockets {
             return Ok((Arc::clone(socket), added));
         }
 
-        let socket = self.open_socket(&mut table, upstream, metrics)?;
+        let socket = match self.open_socket(&mut table, upstream, metrics) {
+            Ok(socket) => socket,
+            // Without a descriptor, any open socket is better than none.
+            Err(UpstreamFailure::NoSocket) => {
+                let added = table.add_to_any(upstream, query, now);
+                return added.ok_or(UpstreamFailure::NoSocket);
+            }
+            Err(failure) => return Err(failure),
+        };
         let replaced = table.put_in_use(upstream, choice, Arc::clone(&socket));
         if let Some(replaced) = replaced
             && replaced.is_finished(now)
@@ -255,6 +281,19 @@ impl OpenSockets {
 }
 
 impl SocketTable {
+    /// Adds the query to any of the sockets to `upstream` that takes it.
+    fn add_to_any(
+        &self,
+        upstream: &Upstream,
+        query: &UpstreamQuery,
+        now: Instant,
+    ) -> Option<(Arc<UpstreamSocket>, AddedQuery)> {
+        let current = self.current.get(upstream)?;
+        current
+            .iter()
+            .find_map(|socket| Some((Arc::clone(socket), socket.add_query(query, now)?)))
+    }
+
     /// Makes `socket` the one at `choice` from which queries choose. Returns the one before.
     fn put_in_use(
         &mut self,
