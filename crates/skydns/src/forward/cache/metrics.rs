@@ -1,7 +1,5 @@
 //! Metrics of the cache.
 
-use std::sync::Arc;
-
 use prometheus::{
     IntCounter, IntGauge, Registry, register_int_counter_with_registry,
     register_int_gauge_with_registry,
@@ -15,11 +13,11 @@ pub struct CacheMetrics {
     pub(super) misses: IntCounter,
     pub(super) stale: IntCounter,
     pub(super) evictions: IntCounter,
-    pub(super) size: Arc<CacheSize>,
+    pub(super) size: CacheSize,
 }
 
 /// The entries of the cache, and their memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CacheSize {
     pub(super) entries: IntGauge,
     pub(super) bytes: IntGauge,
@@ -49,7 +47,7 @@ impl CacheMetrics {
                 "cache_evictions_total",
                 "Entries evicted from the cache to make room for others.",
             )?,
-            size: Arc::new(CacheSize {
+            size: CacheSize {
                 entries: register_gauge(
                     registry,
                     "cache_entries",
@@ -60,7 +58,7 @@ impl CacheMetrics {
                     "cache_bytes",
                     "Memory used by cache entries, in octets.",
                 )?,
-            }),
+            },
         })
     }
 }

@@ -36,12 +36,12 @@ const EVENTS: usize = 32;
 
 thread_local! {
     /// The sockets whose replies this thread receives, if it does.
-    static OWN_SOCKETS: RefCell<Option<Arc<OpenSockets>>> = const { RefCell::new(None) };
+    static SOCKETS_OF_THIS_THREAD: RefCell<Option<Arc<OpenSockets>>> = const { RefCell::new(None) };
 }
 
 /// The sockets whose replies this thread receives. Queries that begin on the thread use these.
 pub(super) fn sockets_of_this_thread() -> Option<Arc<OpenSockets>> {
-    OWN_SOCKETS.with_borrow(Clone::clone)
+    SOCKETS_OF_THIS_THREAD.with_borrow(Clone::clone)
 }
 
 /// Starts the thread `upstreams`. It ends when `sockets` are stopped.
@@ -79,7 +79,7 @@ impl ReplyReceiver {
     /// `clients` is the socket of which `wait` reports that it has datagrams.
     pub(crate) fn of_this_thread(clients: Arc<UdpSocket>) -> io::Result<Self> {
         let sockets = Arc::new(OpenSockets::of_client_thread(&*clients)?);
-        OWN_SOCKETS.set(Some(Arc::clone(&sockets)));
+        SOCKETS_OF_THIS_THREAD.set(Some(Arc::clone(&sockets)));
         Ok(Self {
             clients: Some(clients),
             ..Self::new(sockets)
@@ -95,10 +95,11 @@ impl ReplyReceiver {
     /// them. Returns whether there was an event that is no reply. The caller must have entered the
     /// runtime: the tasks use timers.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        let timeout = timeout.map_or(Ok(EpollTimeout::NONE), EpollTimeout::try_from);
         self.watch_clients(true);
-        let mut events = [EpollEvent::empty(); EVENTS];
+
+        let timeout = timeout.map_or(Ok(EpollTimeout::NONE), EpollTimeout::try_from);
         let timeout = timeout.unwrap_or(EpollTimeout::ZERO);
+        let mut events = [EpollEvent::empty(); EVENTS];
         let events = match self.sockets.wait(&mut events, timeout) {
             Ok(count) => events.get(..count).unwrap_or_default(),
             Err(Errno::EINTR) => &[],
