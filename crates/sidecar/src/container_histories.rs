@@ -5,7 +5,6 @@
 //! but does not answer there; if it has ended, connections are refused. Only the kubelet knows what
 //! ended it.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -13,6 +12,7 @@ use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
 use reports::sidecar::{ContainerEnd, ContainerHistory, ContainerRestart, PeerReport};
 
+use crate::recent::Recent;
 use crate::time::{Now, millis_since_1970};
 
 /// The number of remembered restarts.
@@ -33,7 +33,7 @@ struct KnownContainer {
     started: Option<u64>,
     /// The process has not answered in time since its last report.
     is_hanging: bool,
-    restarts: VecDeque<(Instant, ContainerEnd)>,
+    restarts: Recent<(Instant, ContainerEnd), MAX_RESTARTS>,
 }
 
 impl ContainerHistories {
@@ -84,7 +84,7 @@ impl KnownContainer {
             } else {
                 ContainerEnd::Death
             };
-            self.add_restart(now.clock, end);
+            self.restarts.push((now.clock, end));
         }
     }
 
@@ -100,13 +100,6 @@ impl KnownContainer {
                 })
                 .collect(),
         }
-    }
-
-    fn add_restart(&mut self, at: Instant, end: ContainerEnd) {
-        if self.restarts.len() == MAX_RESTARTS {
-            self.restarts.pop_front();
-        }
-        self.restarts.push_back((at, end));
     }
 }
 
@@ -196,18 +189,5 @@ mod tests {
         assert!(!is_missing(kubedns(None)));
         assert!(is_missing(absent()));
         assert!(!is_missing(kubedns(None)));
-    }
-
-    #[test]
-    fn remembered_restarts_are_bounded() {
-        let histories = ContainerHistories::default();
-        let now = Now::at(Duration::ZERO);
-        let mut restarts = 0;
-        for start in 0..100 {
-            let report = kubedns(Some(f64::from(start) * 10.0));
-            let seen = histories.update(&report, &PeerReport::not_read(), now);
-            restarts = seen[0].restarts.len();
-        }
-        assert_eq!(restarts, MAX_RESTARTS);
     }
 }

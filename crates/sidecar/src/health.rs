@@ -1,12 +1,12 @@
 //! The health of a server as its probe reports it, and the body of `/healthcheck/<label>`.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use dnsclient::ExchangeError;
 use reports::sidecar::{ProbeResult, ProbeState};
 use serde::{Serialize, Serializer};
 
+use crate::recent::Recent;
 use crate::time::{Now, millis, milliseconds};
 
 /// Limit of results kept for the plot: twenty minutes at the default interval of five seconds.
@@ -52,8 +52,7 @@ pub(crate) struct Health {
     /// Number of probes in a row without an answer for the probed name. They count even if the
     /// server is healthy.
     pub(crate) failures: u32,
-    /// The last results, newest last; bounded.
-    pub(crate) history: VecDeque<ProbeResult>,
+    pub(crate) history: Recent<ProbeResult, MAX_HISTORY>,
 }
 
 impl Health {
@@ -74,7 +73,7 @@ impl Health {
             since: now,
             last_at: now,
             failures: 0,
-            history: VecDeque::new(),
+            history: Recent::default(),
         }
     }
 
@@ -94,11 +93,7 @@ impl Health {
             self.failures.saturating_add(1)
         };
 
-        // The oldest result is dropped.
-        if self.history.len() == MAX_HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back(ProbeResult {
+        self.history.push(ProbeResult {
             at: millis(now.time_of_day),
             state: outcome.state,
             latency_ms: milliseconds(outcome.latency),

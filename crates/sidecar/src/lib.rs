@@ -49,6 +49,7 @@ mod page;
 mod parts;
 mod peers;
 mod probe;
+mod recent;
 mod routes;
 mod runbook;
 pub mod spec;

@@ -101,7 +101,7 @@ fn probe_status(probe: &Probe) -> ProbeStatus {
         failures: health.failures,
         error: health.last.failure.error,
         rcode: health.last.failure.rcode,
-        history: health.history.into(),
+        history: health.history.iter().copied().collect(),
     }
 }
 

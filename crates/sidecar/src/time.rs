@@ -5,6 +5,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+/// The minimum time between two readings of counters for the plots. In a shorter time, the
+/// differences would mostly depend on the moments at which dnsmasq was read.
+pub(crate) const PLOT_INTERVAL: Duration = Duration::from_millis(9_500);
+
 /// Milliseconds since 1970.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();

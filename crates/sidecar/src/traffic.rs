@@ -3,20 +3,17 @@
 //! The rates come from counters that the verdict reads every few seconds anyway, so a reader of the
 //! page causes no further request, and also sees the minutes before the page was opened.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use reports::kubedns::KubednsReport;
 use reports::sidecar::{DnsmasqReport, TrafficSample};
 
-use crate::time::Now;
+use crate::recent::Recent;
+use crate::time::{Now, PLOT_INTERVAL};
 
 /// The number of remembered samples: twenty minutes.
 const MAX_SAMPLES: usize = 120;
-/// The minimum time between two samples. In a shorter time, the differences would mostly depend on
-/// the moments at which dnsmasq was read.
-const MIN_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// The samples since the sidecar's start.
 #[derive(Debug, Default)]
@@ -27,7 +24,7 @@ pub(crate) struct TrafficHistory {
 #[derive(Debug, Default)]
 struct KnownTraffic {
     last: Option<TrafficReading>,
-    samples: VecDeque<(Instant, TrafficSample)>,
+    samples: Recent<(Instant, TrafficSample), MAX_SAMPLES>,
 }
 
 /// The counters at one time; `None` where a part does not report.
@@ -61,7 +58,7 @@ impl TrafficHistory {
         let mut known = self.known.lock();
         let is_due = known
             .last
-            .is_none_or(|last| now.age(last.at) >= MIN_INTERVAL);
+            .is_none_or(|last| now.age(last.at) >= PLOT_INTERVAL);
         if is_due {
             known.add_reading(TrafficReading::of_reports(kubedns, dnsmasq, now));
         }
@@ -82,11 +79,8 @@ impl KnownTraffic {
             return;
         };
 
-        if self.samples.len() == MAX_SAMPLES {
-            self.samples.pop_front();
-        }
         self.samples
-            .push_back((reading.at, reading.rates_since(&before)));
+            .push((reading.at, reading.rates_since(&before)));
     }
 }
 
@@ -257,19 +251,5 @@ mod tests {
         assert_eq!(hits(0, 1_000, 50), None);
         assert_eq!(hits(10, 6_000, 60), Some(2.0), "between the two readings");
         assert_eq!(hits(20, 6_000, 60), None, "dnsmasq was not read again");
-    }
-
-    #[test]
-    fn samples_are_bounded() {
-        let start = Now::read();
-        let traffic = TrafficHistory::default();
-        let mut count = 0;
-        for round in 0..300 {
-            let report = kubedns(100.0);
-            count = traffic
-                .update(Some(&report), None, at(start, 10 * round))
-                .len();
-        }
-        assert_eq!(count, MAX_SAMPLES);
     }
 }

@@ -3,19 +3,18 @@
 //! The latencies come from counters that the verdict reads every few seconds anyway. An upstream of
 //! dnsmasq has no such counters: its probes remember their results themselves.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use reports::kubedns::{KubednsReport, KubednsUpstream};
 use reports::sidecar::{ProbeResult, ProbeState};
 
-use crate::time::Now;
+use crate::recent::Recent;
+use crate::time::{Now, PLOT_INTERVAL};
 
 /// The number of remembered results of an upstream: ten minutes.
 const MAX_RESULTS: usize = 60;
-/// The minimum time between two results.
-const MIN_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// The results of each upstream since the sidecar's start.
 #[derive(Debug, Default)]
@@ -34,7 +33,7 @@ struct KnownHistories {
 struct UpstreamHistory {
     /// The counters of the last reading.
     last: KubednsUpstream,
-    results: VecDeque<(Instant, ProbeResult)>,
+    results: Recent<(Instant, ProbeResult), MAX_RESULTS>,
 }
 
 impl UpstreamHistories {
@@ -43,7 +42,7 @@ impl UpstreamHistories {
         let mut known = self.known.lock();
         let is_due = known
             .last_at
-            .is_none_or(|last| now.age(last) >= MIN_INTERVAL);
+            .is_none_or(|last| now.age(last) >= PLOT_INTERVAL);
         if is_due {
             known.last_at = Some(now.clock);
             known.add_readings(&kubedns.upstreams, now);
@@ -66,7 +65,7 @@ impl KnownHistories {
                 Some(history) => history.with_reading(upstream, now),
                 None => UpstreamHistory {
                     last: upstream.clone(),
-                    results: VecDeque::new(),
+                    results: Recent::default(),
                 },
             };
             self.histories.insert(upstream.address.clone(), history);
@@ -77,11 +76,8 @@ impl KnownHistories {
 impl UpstreamHistory {
     fn with_reading(mut self, upstream: &KubednsUpstream, now: Now) -> Self {
         let before = std::mem::replace(&mut self.last, upstream.clone());
-        if self.results.len() == MAX_RESULTS {
-            self.results.pop_front();
-        }
         self.results
-            .push_back((now.clock, result_between(&before, upstream)));
+            .push((now.clock, result_between(&before, upstream)));
         self
     }
 
@@ -130,6 +126,8 @@ fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeRes
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// The counters of an upstream: queries, errors, responses and their seconds.
@@ -188,15 +186,5 @@ mod tests {
         after(60, KubednsReport::default());
         let returned = after(70, counters(2.0, 0.0, 2.0, 0.001));
         assert_eq!(returned, [], "an upstream that is new again");
-    }
-
-    #[test]
-    fn results_are_bounded() {
-        let histories = UpstreamHistories::default();
-        let mut count = 0;
-        for round in 0..200 {
-            count = history_after(&histories, 10 * round, counters(1.0, 0.0, 1.0, 0.1)).len();
-        }
-        assert_eq!(count, MAX_RESULTS);
     }
 }

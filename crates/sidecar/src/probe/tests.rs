@@ -223,7 +223,7 @@ async fn slow_probes_never_overlap() {
     let asked = || async { upstream.count() >= 3 };
     testkit::eventually(patience, asked).await;
     // A query is sent only after the previous result has been recorded.
-    let (asked, known) = (upstream.count(), probe.health().history.len());
+    let (asked, known) = (upstream.count(), probe.health().history.iter().len());
     assert!(known + 1 >= asked, "{known} results of {asked} questions");
     stop.cancel();
     tokio::time::timeout(patience, tasks.join_next())

@@ -1,6 +1,5 @@
 //! State of one upstream.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use super::probe::{ProbeOutcome, UpstreamProbe, UsableAnswer};
 use super::purpose::UpstreamPurpose;
 use super::trouble::UpstreamTrouble;
 use crate::monotonic::Monotonic;
+use crate::recent::Recent;
 use crate::time::{Now, millis, milliseconds};
 
 /// Failures in a row that change the condition. A single lost packet does not change the condition.
@@ -35,8 +35,7 @@ pub(super) struct ProbedUpstream {
     since: Instant,
     failures_in_a_row: u32,
     queries: Monotonic,
-    /// The last results, newest last; bounded.
-    history: VecDeque<ProbeResult>,
+    history: Recent<ProbeResult, MAX_HISTORY>,
     series: UpstreamSeries,
 }
 
@@ -57,7 +56,7 @@ impl ProbedUpstream {
             since: Instant::now(),
             failures_in_a_row: 0,
             queries: Monotonic::default(),
-            history: VecDeque::new(),
+            history: Recent::default(),
             series,
         }
     }
@@ -127,16 +126,13 @@ impl ProbedUpstream {
         is_failure && self.failures_in_a_row < FAILURES_IN_A_ROW
     }
 
-    /// Adds the outcome to the history. If the history is full, the oldest result is dropped.
+    /// Adds the outcome to the history.
     fn remember(&mut self, outcome: &ProbeOutcome, now: Now) {
-        if self.history.len() == MAX_HISTORY {
-            self.history.pop_front();
-        }
         let (state, latency) = match outcome {
             Ok(answer) => (ProbeState::Ok, answer.latency),
             Err(_) => (ProbeState::Failed, Duration::ZERO),
         };
-        self.history.push_back(ProbeResult {
+        self.history.push(ProbeResult {
             at: millis(now.time_of_day),
             state,
             latency_ms: milliseconds(latency),
