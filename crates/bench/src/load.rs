@@ -46,7 +46,7 @@ pub struct Outcome {
     pub rcodes: BTreeMap<String, u32>,
 }
 
-/// What a load cost the server.
+/// Cost of a load for the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredLoad {
     /// CPU time of the server per query, in microseconds.

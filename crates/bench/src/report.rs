@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Distribution;
 use crate::questions::Kind;
 
-pub use document::write;
+pub use document::{check, write};
 
 /// All results. Fields of scenarios that were not measured are `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -65,6 +65,9 @@ async fn perform(options: Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: Measuring) -> anyhow::Result<()> {
+    if let Some(directory) = &options.write {
+        report::check(directory)?;
+    }
     let bench = Bench::new(options)?;
     let report = scenario::run(&bench).await?;
     let report = match &bench.options.write {

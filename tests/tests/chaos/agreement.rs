@@ -241,8 +241,9 @@ impl Views<'_> {
                 return Ok(found.text.clone());
             }
             if Instant::now() > deadline {
+                let status = sidecar_status(self.stage.rig.pod.ports).await?;
                 return Err(format!(
-                    "no {kind:?}, without answers for {outage:.1?}: {verdict:#?}"
+                    "no {kind:?}, without answers for {outage:.1?}: {status:#?}"
                 ));
             }
         }

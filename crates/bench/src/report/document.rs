@@ -7,6 +7,7 @@ use anyhow::Context as _;
 
 use super::Report;
 
+const PAGE: &str = "performance.md";
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
@@ -25,13 +26,25 @@ pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let mut json = serde_json::to_string_pretty(&report)?;
     json.push('\n');
     std::fs::write(&data, json).with_context(|| format!("cannot write {}", data.display()))?;
-    let page = directory.join("performance.md");
-    let text = std::fs::read_to_string(&page)
-        .with_context(|| format!("cannot read {}", page.display()))?;
-    let text = replaced(&text, &report.to_markdown())
-        .with_context(|| format!("{} has no markers {BEGIN} and {END}", page.display()))?;
-    std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
+
+    let page = page_with(directory, &report.to_markdown())?;
+    let file = directory.join(PAGE);
+    std::fs::write(&file, page).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(report)
+}
+
+/// Checks that the page exists and has a place for results, before minutes of measuring.
+pub fn check(directory: &Path) -> anyhow::Result<()> {
+    page_with(directory, "").map(drop)
+}
+
+/// The page with these results.
+fn page_with(directory: &Path, results: &str) -> anyhow::Result<String> {
+    let file = directory.join(PAGE);
+    let page = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    replaced(&page, results)
+        .with_context(|| format!("{} has no markers {BEGIN} and {END}", file.display()))
 }
 
 fn replaced(page: &str, between: &str) -> Option<String> {
@@ -96,6 +109,7 @@ mod tests {
             "{text}"
         );
         std::fs::write(&page, "no markers").unwrap();
+        assert!(check(directory.path()).is_err());
         assert!(write(directory.path(), second).is_err());
     }
 }

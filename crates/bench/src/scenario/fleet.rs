@@ -16,7 +16,7 @@ use crate::real::{Real, VARIABLE};
 use crate::report;
 use crate::setup::{Bench, say};
 
-/// How long to wait after a start of kubedns until the API server has finished its work.
+/// Pause after a start of kubedns until the API server has finished its work.
 const SETTLING: Duration = Duration::from_secs(5);
 /// The time for which nothing changes.
 const IDLE: Duration = Duration::from_secs(20);
@@ -161,7 +161,7 @@ async fn change(
     Ok((accepted, answered?))
 }
 
-/// What the API server has used and sent at a point in time.
+/// Resources used and octets sent by the API server at a point in time.
 struct Reading {
     at: Instant,
     cpu: Duration,

@@ -18,7 +18,7 @@ use crate::setup::{Bench, say};
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
 /// Starts per source.
 const STARTS: usize = 5;
-/// How long to wait after a start of kubedns until the API server has finished its work. The load
+/// Pause after a start of kubedns until the API server has finished its work. The load
 /// of the API server at rest is measured over a period of the same length.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Number of changes. Each changes the slice and the Endpoints of one Service.
