@@ -169,8 +169,9 @@ impl<'a> RecordIter<'a> {
         self.advance(|bytes, at| name::walk_labels(bytes, at, |_| ()))
     }
 
-    /// The next record. The pointers of the owner name are not followed.
-    pub(crate) fn next_unfollowed(&mut self) -> Option<Result<Record<'a>, WireError>> {
+    /// The next record. The pointers of the owner name are not followed, which is enough for a
+    /// message that was parsed before.
+    pub fn next_unfollowed(&mut self) -> Option<Result<Record<'a>, WireError>> {
         self.advance(name::skip_name)
     }
 

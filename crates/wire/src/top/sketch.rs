@@ -8,13 +8,12 @@ use foldhash::fast::RandomState;
 
 use super::MAX_SLOTS;
 
-/// A key and its count.
+/// A key.
 #[derive(Debug)]
 struct SketchSlot {
     key: Vec<u8>,
     hash: u64,
-    count: u64,
-    /// Maximum overestimate of `count`: the count of the previous key in this slot.
+    /// Maximum overestimate of the count: the count of the previous key in this slot.
     error: u64,
 }
 
@@ -22,6 +21,9 @@ struct SketchSlot {
 #[derive(Debug, Default)]
 pub(super) struct FrequencySketch {
     slots: Vec<SketchSlot>,
+    /// Count of each slot. They are apart from the keys, so that the search for the lowest count
+    /// reads little memory.
+    counts: Vec<u64>,
     /// Index of each slot by the hash of its key. The hash has 64 bits and a random seed.
     /// Collisions are so unlikely that keys are not compared.
     index: HashMap<u64, usize, RandomState>,
@@ -32,8 +34,9 @@ impl FrequencySketch {
     /// Counts a key. If all slots are in use, a new key costs a scan of the slots.
     pub(super) fn add_key(&mut self, key: &[u8], weight: u64) {
         let hash = self.hasher.hash_one(key);
-        if let Some(slot) = self.index.get(&hash).and_then(|at| self.slots.get_mut(*at)) {
-            slot.count += weight;
+        let known = self.index.get(&hash);
+        if let Some(count) = known.and_then(|at| self.counts.get_mut(*at)) {
+            *count += weight;
             return;
         }
 
@@ -52,24 +55,25 @@ impl FrequencySketch {
         self.slots.push(SketchSlot {
             key: key.to_vec(),
             hash,
-            count: weight,
             error: 0,
         });
+        self.counts.push(weight);
         self.slots.len() - 1
     }
 
     /// Replaces the key with the lowest count. The new key inherits the count, because it may have
     /// been counted before. Returns the index of the slot; `None` without slots.
     fn replace_rarest(&mut self, key: &[u8], hash: u64, weight: u64) -> Option<usize> {
-        let slots = self.slots.iter_mut().enumerate();
-        let (at, slot) = slots.min_by_key(|(_, slot)| slot.count)?;
+        let counts = self.counts.iter_mut().enumerate();
+        let (at, count) = counts.min_by_key(|(_, count)| **count)?;
+        let slot = self.slots.get_mut(at)?;
 
         self.index.remove(&slot.hash);
         slot.key.clear();
         slot.key.extend_from_slice(key);
         slot.hash = hash;
-        slot.error = slot.count;
-        slot.count += weight;
+        slot.error = *count;
+        *count += weight;
         Some(at)
     }
 
@@ -77,11 +81,13 @@ impl FrequencySketch {
     pub(super) fn counts(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.slots
             .iter()
-            .map(|slot| (slot.key.as_slice(), slot.count - slot.error))
+            .zip(&self.counts)
+            .map(|(slot, count)| (slot.key.as_slice(), count - slot.error))
     }
 
     pub(super) fn clear(&mut self) {
         self.slots.clear();
+        self.counts.clear();
         self.index.clear();
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use triomphe::ThinArc;
 use wire::{
-    Edns, HEADER, Header, Message, Section, Upstream, extended_error, flag, info, rcode, rtype,
+    Edns, HEADER, Header, Message, RecordIter, Section, Upstream, extended_error, flag, info,
+    rcode, rtype,
 };
 
 use super::CacheLimits;
@@ -22,6 +23,8 @@ const MAX_TTL: u32 = 86_400;
 const MAX_NEGATIVE_TTL: u32 = 10_800;
 /// Memory per entry for the table, the reference count, the length and the allocator, in octets.
 const OVERHEAD: usize = 80;
+/// Length of QTYPE and QCLASS, in octets.
+const TYPE_AND_CLASS: usize = 4;
 
 /// The upstreams of many entries: one pointer in each.
 pub(super) type SharedUpstreams = Arc<UpstreamList>;
@@ -50,7 +53,7 @@ pub(super) enum EntryState {
 #[derive(Clone, Debug)]
 pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
 
-/// What is known of the reply besides its octets.
+/// Facts of the reply besides its octets.
 #[derive(Debug)]
 pub(super) struct EntryHead {
     /// The upstreams of the key.
@@ -339,9 +342,15 @@ impl CacheEntry {
 
     /// Offsets of the TTLs in the message.
     fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
-        let message = Message::parse(self.message()).ok();
-        let records = message.into_iter().flat_map(|message| message.records());
-        records.map(|record| record.ttl_range().start)
+        let message = self.message();
+        let counts = Header::parse(message).map_or([0; 4], |header| header.counts);
+        let [_, counts @ ..] = counts;
+        let question_end = HEADER + usize::from(self.head().name_length) + TYPE_AND_CLASS;
+
+        // The message was parsed when the entry was created: names need no second check.
+        let mut records = RecordIter::new(message, question_end, counts);
+        std::iter::from_fn(move || records.next_unfollowed()?.ok())
+            .map(|record| record.ttl_range().start)
     }
 
     fn aged_ttl(&self, state: EntryState, ttl: u32) -> u32 {

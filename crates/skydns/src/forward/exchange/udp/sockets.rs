@@ -41,7 +41,7 @@ pub(in crate::forward) struct UdpSockets {
     shared: Mutex<Option<Arc<OpenSockets>>>,
 }
 
-/// What the senders of queries and the thread that receives the replies share.
+/// State shared by the senders of queries and the thread that receives the replies.
 #[derive(Debug)]
 pub(super) struct OpenSockets {
     epoll: Epoll,
