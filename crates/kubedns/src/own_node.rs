@@ -37,7 +37,7 @@ pub(crate) struct OwnNode {
 }
 
 impl OwnNode {
-    /// What is known of the node now.
+    /// The current state of the node.
     pub(crate) fn report(&self) -> NodeReport {
         NodeReport {
             name: self.name.clone(),

@@ -12,7 +12,7 @@ use crate::config::{InForce, log_servers};
 
 /// The zones task. The fields are its inputs and its output.
 pub struct ZonesTask {
-    /// What is served.
+    /// The zones that are served.
     pub backend: Arc<EtcdBackend>,
     /// New content of the zones.
     pub contents: mpsc::Receiver<FurtherZone>,

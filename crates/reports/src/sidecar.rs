@@ -284,7 +284,7 @@ pub struct ContainerHistory {
 pub struct ContainerRestart {
     /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// How the container ended.
+    /// The end of the container.
     pub end: ContainerEnd,
 }
 

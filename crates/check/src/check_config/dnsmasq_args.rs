@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use daemon::flags::Exit;
 
-/// What replaces an option of dnsmasq.
+/// Replacement of an option of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replacement {
     /// A key, a flag, or how kubedns behaves in any case.
@@ -175,7 +175,7 @@ fn options_of(arguments: &str) -> Vec<String> {
     options
 }
 
-/// What replaces an argument, and the text that says it.
+/// Replacement of an argument, and the text that says it.
 fn replacement_of(argument: &str) -> (Replacement, String) {
     let (name, value) = name_and_value(argument);
     if let Some(text) = text_for_value(name, value) {

@@ -94,8 +94,8 @@ impl NameEntry {
             }
             // The server reported that there are no addresses, so the old addresses are wrong.
             LookupOutcome::Absent => {
-                self.record_failure(name, "the name has no address");
                 self.addresses.clear();
+                self.record_failure(name, "the name has no address");
                 self.retry_pause(pace)
             }
             // Nothing is known about the name: the old addresses stay.
@@ -127,7 +127,7 @@ impl NameEntry {
     fn record_failure(&mut self, name: &str, reason: &str) {
         self.failures = self.failures.saturating_add(1);
 
-        // If addresses are kept, the stub domain still works.
+        // While addresses are kept, the stub domain still works.
         let kept = self.addresses.len();
         if std::mem::replace(&mut self.warned, true) {
             debug!(name, reason, kept, "stub server still not resolved");

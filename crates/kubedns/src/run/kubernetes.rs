@@ -187,7 +187,7 @@ impl BoundKubedns {
     }
 }
 
-/// What is known of the node of this pod, with its metrics, where each node has a DNS pod.
+/// State and metrics of the node of this pod, if each node has a DNS pod.
 fn own_node(
     name: Option<&str>,
     server: &BoundServer<Published>,
