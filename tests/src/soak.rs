@@ -91,7 +91,7 @@ fn last_words(rig: &Rig) -> String {
     let end = log
         .get(log.len().saturating_sub(LAST_WORDS)..)
         .unwrap_or_default();
-    format!("the pod's log ends so:\n{}\n", end.join("\n"))
+    format!("the pod's log ends with:\n{}\n", end.join("\n"))
 }
 
 /// The processes whose resources are sampled: those of the pod, but not localpod.

@@ -61,7 +61,7 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // kubedns answers ANY with REFUSED. dnsmasq answers with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,
         // The target of the CNAME does not exist. dnsmasq may answer with a cached NXDOMAIN where
-        // kubedns answers NOERROR, and the reverse.
+        // kubedns answers NOERROR, and the other way round.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,
     }
 }

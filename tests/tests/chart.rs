@@ -315,7 +315,8 @@ const MISPLACED: &str = r#"
     extraVolumes=[{"name":"kube-dns-config","emptyDir":{}}]     | extraVolumes: there is already a volume kube-dns-config
 "#;
 
-/// A value for a thing that the shape does not have ends the installation: it would have no effect.
+/// A value for something that the shape does not have makes the installation fail, because the
+/// value would have no effect.
 #[test]
 fn value_without_place_fails_by_name() {
     if is_helm_missing() {

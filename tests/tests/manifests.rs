@@ -222,7 +222,8 @@ fn stock_overlay_changes_images_alone() {
     assert_eq!(unlike, set(IMAGES));
 }
 
-/// All manifests but those of published addons have a role of their own, for what their flags need.
+/// All manifests except those of published addons have a role of their own, with the permissions
+/// that their flags need.
 #[test]
 fn manifests_have_own_role() {
     for name in names() {
@@ -242,7 +243,7 @@ fn manifests_have_own_role() {
 
         let as_published = name == "stock-1.36" || name.starts_with("legacy-");
         let expected = match name.as_str() {
-            // It shares the ServiceAccount of the kube-dns that it runs beside.
+            // The trial shares the ServiceAccount of kube-dns, beside which it runs.
             "trial" => set(&[]),
             _ if as_published => set(&[]),
             "node" => set(&["services", "endpoints", "endpointslices", "nodes", "pods"]),
@@ -270,8 +271,8 @@ fn granted_resources(role: &Value) -> BTreeSet<String> {
     resources
 }
 
-/// Each node has a pod of its own, to which the queries of its clients go, and which runs before
-/// its predecessor ends.
+/// Each node has a pod of its own. The queries of the node's clients go to this pod. A new pod runs
+/// before the old pod ends.
 #[test]
 fn node_has_pod_of_its_own() {
     let objects = rendered("node");

@@ -151,7 +151,8 @@ fn read_continue_token(token: &str) -> Option<(u64, String)> {
     Some((version.parse().ok()?, start.to_owned()))
 }
 
-/// The selected objects of a listing. Those of a namespace are adjacent, because keys begin with it.
+/// The selected objects of a listing. The objects of a namespace are adjacent, because keys begin
+/// with the namespace.
 fn select_objects(listing: &Listing, selection: &Selection) -> Objects {
     if selection.is_everything() {
         return Arc::clone(&listing.objects);

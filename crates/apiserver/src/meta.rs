@@ -126,7 +126,7 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
 
     let api_version = text(map, "apiVersion");
     let name = text(map, "kind");
-    // Clients may leave out either: the URL has both.
+    // Clients may leave out the kind, the version or both, because the URL has them.
     let is_kind = name.is_empty() || name == kind.name;
     let is_version = api_version.is_empty() || api_version == kind.api_version();
     if !is_kind || !is_version {
@@ -139,7 +139,8 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Sets the namespace of the URL; rejects an object with another one.
+/// Sets the namespace of the object to the namespace in the URL. Rejects an object that has a
+/// different namespace.
 fn check_namespace(
     kind: &Kind,
     namespace: &str,

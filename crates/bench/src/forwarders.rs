@@ -30,8 +30,8 @@ const STOCK_CACHE: usize = 1000;
 
 /// The end of the name of a server whose cache is off.
 pub(crate) const WITHOUT_CACHE: &str = " without a cache";
-/// The end of the name of a dnsmasq whose cache is as large as those of the other servers, unlike
-/// that of the stock manifest.
+/// The end of the name of a dnsmasq whose cache is larger than in the stock manifest: as large as
+/// the caches of the other servers.
 pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
 /// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed.

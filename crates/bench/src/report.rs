@@ -301,7 +301,7 @@ pub struct Fleet {
 }
 
 /// Results with one number of kubedns instances. The CPU time of the API server while nothing
-/// changes includes its own work; the CPU time of a start does not.
+/// changes includes its other work; the CPU time of a start does not include this work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetRow {
     /// Number of kubedns instances.

@@ -1,9 +1,9 @@
 //! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
 //! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
-//! invalid key does not hide errors in another. With `--dnsmasq-args`, the command tells what
-//! replaces these arguments of dnsmasq instead; with `--corefile`, it writes a configuration of
-//! `CoreDNS`.
+//! invalid key does not hide errors in another. With `--dnsmasq-args`, the command instead tells
+//! what replaces these arguments of dnsmasq. With `--corefile`, it instead writes a configuration
+//! of `CoreDNS`.
 
 mod corefile;
 mod dnsmasq_args;
@@ -207,8 +207,8 @@ fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
 }
 
 /// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind
-/// of an item without one: the API server leaves it out in a `ConfigMapList`. The parser bounds the
-/// depth of nested Lists.
+/// of items that do not state their kind: in a `ConfigMapList`, the API server leaves out the kind
+/// of the items. The parser bounds the depth of nested Lists.
 fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigData>) {
     let kind = object.get("kind").and_then(Value::as_str).or(item_kind);
     match kind {

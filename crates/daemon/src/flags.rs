@@ -96,9 +96,9 @@ pub struct ProgramOptions<P> {
 
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
-/// As in Go, words that are neither flags nor values are ignored. The caller must log them. Differs
-/// from kube-dns: such a word is a mistake at the beginning, where it may be a misspelt subcommand.
-/// One of the `subcommands` is a mistake anywhere.
+/// As in Go, words that are neither flags nor values are ignored. The caller must log them. Unlike
+/// in kube-dns, such a word is a mistake at the beginning, where it may be a misspelt subcommand.
+/// The name of one of the `subcommands` is a mistake anywhere.
 ///
 /// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
 /// in Go) and `--version` (on standard output), status 2 for any mistake.

@@ -344,7 +344,8 @@ pub(crate) enum DnsmasqAsks {
     /// The servers of `upstreamNameservers`.
     Upstreams,
     NodeResolvConf,
-    /// The servers of its arguments. Without any, dnsmasq forwards to no server.
+    /// The servers in the arguments of dnsmasq. If the arguments have no servers, dnsmasq forwards
+    /// to no server.
     Arguments,
     /// dnsmasq is not in front: pods query kubedns directly. kubedns may forward to dnsmasq.
     NotInFront,

@@ -46,7 +46,7 @@ pub(crate) struct ExplainRequest {
     pub(crate) ndots: u8,
 }
 
-/// A search list: of a pod in the namespace, or explicit domains.
+/// A search list: the list of a pod in the namespace, or explicit domains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestedSearch {
     Namespace(String),

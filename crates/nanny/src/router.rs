@@ -35,7 +35,7 @@ pub(crate) struct RouterInputs {
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
-    /// The number of reloads that the detection of loops needs.
+    /// The number of reloads that the detection of loops has requested so far.
     pub(crate) loop_reloads: watch::Receiver<u64>,
     /// The servers of stub domains that lead back to dnsmasq.
     pub(crate) stub_loops: watch::Receiver<BTreeSet<StubServer>>,
@@ -54,9 +54,10 @@ pub(crate) struct RouterRequests {
 #[derive(Debug)]
 pub(crate) struct RouterSettings {
     pub(crate) arguments: DnsmasqArguments,
-    /// The server for domains without a usable server.
+    /// The server that answers SERVFAIL. dnsmasq asks it for domains that have no usable server.
     pub(crate) servfail_server: Nameserver,
-    /// The labels of the probes of stub servers; `None` if they are not probed.
+    /// The labels in the names of the probes of stub servers; `None` if stub servers are not
+    /// probed.
     pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
@@ -183,8 +184,8 @@ impl Router {
         let state = self.inputs.config.borrow();
         let own_version = state.version.to_string();
         // A kubedns that follows no configuration reports the version of the empty configuration.
-        // So equal versions prove that kubedns follows only if the configuration has one of these
-        // settings, which the empty configuration lacks.
+        // So equal versions prove something only if this configuration is not empty. It is not
+        // empty if `asks_kubedns` returns true.
         let is_proof = asks_kubedns(&state.config);
         drop(state);
 
@@ -231,8 +232,8 @@ impl Router {
         });
     }
 
-    /// Logs each loop once when it appears, and once when it is gone. The resolver logs unresolved
-    /// names, and the detection of loops those that its probes find.
+    /// Logs each loop once when it appears, and once when it is gone. Unresolved names are logged
+    /// by the resolver. Loops that probes find are logged by the detection of loops.
     fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
         for new in omitted.difference(&self.omitted) {
             if let OmittedServer::Loop { domain, server } = new {
@@ -240,7 +241,7 @@ impl Router {
                 error!(
                     %server,
                     domain,
-                    "this server is dnsmasq itself: not used, its queries would loop"
+                    "this server is dnsmasq itself and is not used, because queries to it would loop"
                 );
             }
         }
@@ -277,7 +278,8 @@ struct KubednsState {
 }
 
 impl KubednsState {
-    /// Returns whether kubedns has reported a topology in which it is not in front of dnsmasq.
+    /// Returns whether kubedns has reported a topology other than `direct`, the only topology in
+    /// which kubedns is in front of dnsmasq.
     fn is_behind(&self) -> bool {
         self.topology
             .as_ref()

@@ -165,7 +165,7 @@ fn is_leftover(path: &Path) -> bool {
     let Some(pid) = pid_of_directory(path).filter(|pid| *pid > 0) else {
         return false;
     };
-    // A signal with no number only asks whether the process exists.
+    // kill(2) without a signal only checks whether the process exists.
     let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
     gone && check_owner(path).is_ok() && is_unlocked(path)
 }

@@ -120,7 +120,7 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
 }
 
 /// An index with the objects of other kinds that records of `kind` need: Services need Endpoints,
-/// and the reverse.
+/// and Endpoints need Services.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
     let (mut index, published) = example::index(example::zone(false));
     let source = match kind {

@@ -15,7 +15,8 @@ use crate::{example, message};
 const SUFFIX: &str = "search.cluster.local";
 /// The search domains after those of the cluster.
 const FURTHER: [&str; 2] = ["corp.example", "net"];
-/// The number of states in an input. A search list has at most six names.
+/// The number of states in an input: more than enough for the names of a search list, which are six
+/// at most.
 const STATES: usize = 12;
 
 /// The records that exist at a name.
@@ -101,7 +102,8 @@ pub fn search(input: &[u8]) {
     }
 }
 
-/// Splits the text into a name of at least one label and a namespace, the last label.
+/// Splits the text before its last label. The last label is a namespace, and the rest is a name of
+/// at least one label.
 fn parts(text: &[u8]) -> Option<(String, String)> {
     let text = std::str::from_utf8(text).ok()?;
     let (bare, namespace) = text.rsplit_once('.')?;

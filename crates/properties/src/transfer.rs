@@ -17,7 +17,8 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
-/// The TSIG key of the signed requests in the corpus.
+/// The TSIG key of the signed requests in the corpus. The time in their signatures is 1000 seconds
+/// after 1970, so the server rejects these requests, too.
 const KEY: &str =
     r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 
@@ -32,8 +33,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// EXPIRE of the first primary's SOA records. The client sends it back in an IXFR request, where it
-/// identifies the process.
+/// EXPIRE of the first primary's SOA records. The client sends this value back in an IXFR request.
+/// The server recognizes by it that the serial in the request comes from its own process.
 static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     let [open, _] = &*PRIMARIES;
     let domain = example::name("cluster.local");
@@ -56,7 +57,7 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
 
 /// For any transfer request, each message of the response can be parsed by other software, and has
 /// the ID and the question of the request. A transfer begins and ends with the SOA record. If the
-/// server has a key, it rejects unsigned requests.
+/// server has a key, it rejects requests without a valid signature.
 pub fn transfer(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else {
         return;
@@ -81,7 +82,7 @@ pub fn transfer(input: &[u8]) {
         messages.push(message);
         assert!(
             messages.len() <= MESSAGES,
-            "more messages than the zone has records for"
+            "the response has more messages than the zone needs"
         );
     }
     let types: Vec<u16> = messages
@@ -96,7 +97,10 @@ pub fn transfer(input: &[u8]) {
         refused,
         "a transfer has records, and a rejection has none"
     );
-    assert!(refused || !has_key, "an unsigned request is granted");
+    assert!(
+        refused || !has_key,
+        "a request without a valid signature is granted"
+    );
     assert!(refused || types.first() == Some(&rtype::SOA) && types.last() == Some(&rtype::SOA));
 }
 
@@ -110,7 +114,7 @@ fn primary(key: Option<TsigKey>) -> Arc<ZoneTransfers<Snapshot>> {
     for (view, time) in example::versions().iter().zip(TIME..) {
         assert!(
             transfers.update_versions(view, time),
-            "a version differs from the one before"
+            "each version must differ from the one before"
         );
     }
     transfers

@@ -1,6 +1,7 @@
 //! The kinds of findings: level, remedy, section of the runbook, and place in reports.
 //!
-//! The sidecar decides which findings a pod has. Whoever shows them takes their facts from here.
+//! The sidecar decides which findings a pod has. Code that shows findings takes their properties
+//! from this module.
 
 use std::time::Duration;
 
@@ -88,7 +89,8 @@ pub enum FindingKind {
     ReportMissing,
     /// Clients get REFUSED, because they are over `--client-qps`.
     ClientsLimited,
-    /// With a DNS pod on each node, the clients of this node are answered elsewhere.
+    /// Pods of other nodes answer clients of this node, although the cluster has a DNS pod on each
+    /// node.
     NodeAnsweredElsewhere,
     /// A probe of another server fails.
     ProbeFails,
@@ -369,7 +371,7 @@ impl FindingKind {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),
             Self::ConfigDiffers => Duration::from_secs(90),
-            // A pod is not ready at its start, and the EndpointSlices follow it.
+            // A pod is not ready at its start, and the EndpointSlices change later than the pod.
             Self::NodeAnsweredElsewhere => Duration::from_mins(1),
             Self::ReportMissing => Duration::from_secs(10),
             _ => Duration::ZERO,

@@ -39,19 +39,20 @@ pub struct KubednsReport {
     pub config_current: Option<bool>,
     /// Queries answered since kubedns started.
     pub requests: Option<f64>,
-    /// Of these, queries for names of its own zones.
+    /// Answered queries for names in zones of kubedns.
     pub cluster_queries: Option<f64>,
-    /// Of these, queries for external names.
+    /// Answered queries for external names.
     pub external_queries: Option<f64>,
-    /// Seconds that the answers to queries for names of its own zones took.
+    /// Seconds that kubedns took to answer the queries in `cluster_queries`.
     pub cluster_seconds: Option<f64>,
-    /// Queries for external names that its cache answered.
+    /// Queries for external names that the cache of kubedns answered.
     pub cache_hits: Option<f64>,
-    /// Queries for external names that its cache did not answer.
+    /// Queries for external names that the cache of kubedns did not answer.
     pub cache_misses: Option<f64>,
     /// Queries of clients over `--client-qps` since kubedns started, which got REFUSED.
     pub rate_limited: Option<f64>,
-    /// The upstreams: those that a route uses first, and among them the busiest.
+    /// The upstreams. Those that a route uses come first, then the others; both are sorted by
+    /// queries.
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
     pub routes: Vec<RouteServer>,
@@ -73,9 +74,9 @@ pub struct KubednsReport {
 pub struct NodeReport {
     /// The name of the node.
     pub name: String,
-    /// The pods that answer its clients; `None` while no DNS pod is ready.
+    /// The pods that answer the clients of the node; `None` while no DNS pod is ready.
     pub servers: Option<NodeServers>,
-    /// Percentage of the queries of the last minutes that came from elsewhere.
+    /// Percentage of the queries of the last minutes that did not come from pods of this node.
     pub elsewhere: Option<u8>,
 }
 
@@ -85,9 +86,9 @@ pub struct NodeReport {
 pub enum NodeServers {
     /// The pods of the node.
     Own,
-    /// The pods of other nodes, because the node has no ready one.
+    /// The pods of other nodes, because the node has no ready DNS pod.
     Others,
-    /// The pods of all nodes alike: the Service does not prefer those of the client's node.
+    /// The pods of all nodes alike: the Service does not prefer the pods of the client's node.
     Any,
 }
 
@@ -95,7 +96,7 @@ impl NodeServers {
     /// All values.
     pub const ALL: [Self; 3] = [Self::Own, Self::Others, Self::Any];
 
-    /// The label in metrics, which is that in JSON.
+    /// The label in metrics and in JSON.
     pub fn label(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -117,7 +118,7 @@ impl fmt::Display for NodeReport {
         let servers = match self.servers {
             Some(NodeServers::Own) => "the DNS pod of this node",
             Some(NodeServers::Others) => {
-                "the DNS pods of other nodes, since none of this node is ready"
+                "the DNS pods of other nodes, since no DNS pod of this node is ready"
             }
             Some(NodeServers::Any) => {
                 "the DNS pods of all nodes, since the EndpointSlices of the DNS Service prefer none"
@@ -129,7 +130,7 @@ impl fmt::Display for NodeReport {
         match self.elsewhere {
             Some(percent) => write!(
                 f,
-                "; {percent} % of the queries here are not from pods of this node"
+                "; {percent} % of the queries to this pod are not from pods of this node"
             ),
             None => Ok(()),
         }
@@ -152,8 +153,8 @@ pub struct KubednsUpstream {
     pub answer_seconds: f64,
     /// The TLS certificate of this upstream is trusted; `None` without TLS.
     pub trusted: Option<bool>,
-    /// What the counters above said over the last minutes, oldest first: empty in the metrics, known
-    /// to the sidecar, which reads them all the time.
+    /// The results of the last minutes, oldest first. The sidecar derives them from the counters
+    /// above, which it reads regularly. The metrics of kubedns have no history.
     pub history: Vec<ProbeResult>,
 }
 
@@ -210,8 +211,8 @@ impl KubednsReport {
         report
     }
 
-    /// The stub domains that an upstream serves, and `.` for all other names; none if it is in no
-    /// route.
+    /// The stub domains that an upstream serves, and `.` for all other names; none if the upstream
+    /// is in no route.
     pub fn routes_of(&self, address: &str) -> impl Iterator<Item = &RouteServer> {
         let servers = self.routes.iter();
         servers.filter(move |server| server.address == address)
@@ -229,7 +230,7 @@ impl KubednsReport {
             });
         let mut upstreams: Vec<KubednsUpstream> = named.collect();
 
-        // A busy server of before an edit must not hide the one that is asked now.
+        // A busy server from before an edit must not displace a server that is in use now.
         upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));
         upstreams.sort_by_key(|upstream| self.routes_of(&upstream.address).next().is_none());
         upstreams.truncate(MAX_UPSTREAMS);

@@ -47,8 +47,8 @@ pub struct SidecarStatus {
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
     pub nanny: PeerReport<NannyStatus>,
-    /// Top clients and names; only for requests from within the pod. A reader has its own request
-    /// for them.
+    /// Top clients and names; only for requests from within the pod. Programs that read this
+    /// document do not read this field.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
     /// The same for dnsmasq, if it logs its queries.
@@ -94,7 +94,7 @@ pub struct ProbeStatus {
     pub failures: u32,
     /// The reason why the probed name was not answered.
     pub error: String,
-    /// The RCODE of that response.
+    /// The RCODE of the response that did not answer the probed name.
     pub rcode: String,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,
@@ -259,8 +259,8 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// Queries of dnsmasq to this upstream: since the start of dnsmasq, or since the upstream was new
-    /// to it.
+    /// Queries of dnsmasq to this upstream: since the start of dnsmasq, or since dnsmasq has had
+    /// this upstream.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,
@@ -336,7 +336,8 @@ pub struct PeerReport<T> {
     pub known: Option<T>,
     /// The error of the request.
     pub error: Option<String>,
-    /// The container accepted the request, and did not answer in time; for the sidecar alone.
+    /// The container accepted the request, and did not answer in time. Only the sidecar uses this
+    /// field.
     #[serde(skip)]
     pub is_unanswered: bool,
 }

@@ -39,7 +39,8 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
 
     let mut tasks = Tasks::new(stop.clone());
     for (index, probe) in parts.probes.iter().enumerate() {
-        // Each probe knows its place among all of them, so that their queries are spread out.
+        // Each probe gets its index and the number of probes, so that the probes send their queries
+        // at different times.
         tasks.lasting(
             "a probe",
             Arc::clone(probe).run(index, parts.probes.len(), stop.clone()),

@@ -20,8 +20,8 @@ use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of a first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// After a failure, the next probe is sent sooner than at the interval, until this number has
-/// failed in a row: then the server is known to be silent.
+/// After a failure, the next probe does not wait for the whole interval, until this number of
+/// probes in a row has failed. Then the server is known to be silent.
 const FAILURES_TO_KNOW: u32 = 3;
 /// The longest time from a failed probe to its repetition.
 const REPETITION: Duration = TIMEOUT;

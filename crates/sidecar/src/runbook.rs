@@ -14,7 +14,7 @@ const STYLE: PreEscaped<&str> = PreEscaped(include_str!("runbook/style.css"));
 /// The directory of the page in the repository, to which its links are relative.
 const REPOSITORY_DIRECTORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
 
-/// A part of the page below a heading of the first three levels, up to the next one.
+/// A part of the page below a heading of the first three levels, up to the next such heading.
 struct Section {
     /// The anchor of the heading in Markdown.
     anchor: String,

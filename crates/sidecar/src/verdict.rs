@@ -3,7 +3,7 @@
 //! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each fault,
 //! and hides a fault until it has lasted for some time, usually [`FindingKind::passes_within`]. The metrics show all
 //! other faults. As in the critical alerts, a pod is down if clients get no answers for cluster
-//! names, or none for external names. A degraded pod still answers.
+//! names, or no answers for external names. A degraded pod still answers.
 
 mod probes;
 mod processes;
@@ -127,7 +127,8 @@ fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
     faults
 }
 
-/// The fault of a node whose clients are answered elsewhere, although it has a DNS pod: this one.
+/// The fault of a node whose clients are answered by pods of other nodes, although this pod is a
+/// DNS pod of the node.
 fn node_fault(node: &NodeReport) -> Option<PodFault> {
     match node.servers? {
         NodeServers::Own => None,
@@ -306,7 +307,7 @@ impl Verdicts {
             }
         }
 
-        // The worst comes first, and gives the verdict its level.
+        // The worst finding comes first, and its level is the level of the verdict.
         findings.sort_by_key(|finding| (Reverse(finding.level), finding.since));
         let level = findings
             .first()
@@ -323,7 +324,7 @@ impl Verdicts {
 
     fn export(&self, verdict: &PodVerdict) {
         self.level.set(verdict.level as i64);
-        // Kinds without findings are set as well, or a finding that has ended would stay.
+        // Kinds without findings are set to zero, so that a finding that has ended does not stay.
         for kind in &self.kinds {
             let count = verdict
                 .findings

@@ -15,7 +15,8 @@ const LAMEDUCK: &str = "5s";
 /// Seconds from the failed readiness probe until all nodes know that the pod is not ready.
 const PROPAGATION: u64 = 3;
 
-/// Seconds after SIGTERM for which kubedns is ready, if its lameduck time is twice as long.
+/// Seconds after SIGTERM for which kubedns stays ready, if its lameduck time is at least twice as
+/// long.
 const READY_WHILE_DRAINING: u64 = 4;
 
 /// Seconds by which the lameduck time of the second DNS server must exceed that of the first: the

@@ -1,5 +1,5 @@
 //! The images of the pods. They are made once for all tests, in a read-only store of podman beside
-//! the tests' executables, and made again when what they consist of has changed.
+//! the tests' executables, and made again when their inputs have changed.
 //!
 //! `images/build` builds the images from the binaries of the tests and their shared libraries. If
 //! the environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that
@@ -45,7 +45,7 @@ impl SharedImages {
                 return Self { _lock: lock };
             }
 
-            // Another test may have made them before this one has the lock.
+            // Another test may have made the images before this test has the lock.
             lock.unlock().expect("no lock");
             lock.lock().expect("a lock");
             if !are_made_from(&inputs) {

@@ -34,7 +34,7 @@ use self::client::Client;
 use self::fault::{Expected, Fault, Stage, sidecar_status};
 use self::prometheus::Prometheus;
 
-/// A client may be without answers for this time while the pod is called well.
+/// The longest time for which the pod may be called well while a client gets no answers.
 const OUTAGE: Duration = Duration::from_secs(10);
 /// A fault that costs no answers is found within this time.
 const FOUND: Duration = Duration::from_secs(45);
@@ -216,8 +216,8 @@ impl Views<'_> {
         }
     }
 
-    /// Waits for a finding of this kind, and, if clients lose answers, for the end of the time in
-    /// which the pod may be called well. Returns the text of the finding.
+    /// Waits for a finding of this kind. If clients lose answers, also waits until they have had no
+    /// answer for longer than [`OUTAGE`]. Returns the text of the finding.
     async fn find(&self, kind: FindingKind, client: Option<&Client>) -> Result<String, String> {
         let deadline = Instant::now() + FOUND;
         let mut looks = interval(LOOK);

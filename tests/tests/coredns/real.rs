@@ -55,8 +55,8 @@ async fn written_corefile_gives_recorded_answers() {
     assert_eq!(differing, listed, "above are the differences");
 }
 
-/// Whether a server may answer as the scenario says. Most cases of the program's own tests have a made-up
-/// server behind them.
+/// Whether a real server can give the answers of the scenario. Most cases of CoreDNS' own tests use
+/// a made-up server.
 fn is_real(scenario: &Scenario) -> bool {
     let name = &scenario.name;
     !name.starts_with("cases-") || name.starts_with("cases-zonal")

@@ -151,8 +151,8 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The TTL of the SOA record is that of negative answers. Without `--ttl` this is 60 s
-            // in kubedns.
+            // The SOA record has the TTL of negative answers, which is 60 s in kubedns without
+            // `--ttl`.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) = (
                 server.replace("ns1.dns.", "ns.dns."),

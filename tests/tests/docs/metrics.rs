@@ -173,7 +173,8 @@ async fn exported_metrics_match_the_documentation() {
         ("sidecar", ports.sidecar),
     ] {
         let (page, exported) = (of_binary(binary), scrape(port).await);
-        // This pod is on no node of the cluster; the tests of kubedns look at the metrics of a node.
+        // This pod is on no node of the cluster, so it has no metrics of a node. The tests of
+        // kubedns check those metrics.
         compare(binary, &page, &exported, |entry| {
             !entry.exported.contains("--pods=node")
         });

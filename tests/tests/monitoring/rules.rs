@@ -187,14 +187,14 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
 
 /// The kinds of findings without an alert of their own, and where an alert covers them.
 const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
-    // KubeDNSNoAnswers, which does not know which part is silent.
+    // KubeDNSNoAnswers covers these. It does not know which part is silent.
     FindingKind::KubednsSilent,
     FindingKind::DnsmasqSilent,
     FindingKind::NamesUnanswered,
     FindingKind::ProbeFails,
-    // KubeDNSDnsmasqUpstreamFailing.
+    // KubeDNSDnsmasqUpstreamFailing covers this.
     FindingKind::UpstreamsUnproven,
-    // KubeDNSConfigRejected.
+    // KubeDNSConfigRejected covers this.
     FindingKind::RoutesPending,
     // Nobody has to be woken for these.
     FindingKind::ServersAdded,

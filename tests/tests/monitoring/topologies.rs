@@ -11,8 +11,8 @@ use tests::e2e::{PATIENCE, Pod, get};
 use crate::{dashboard, promql, rules};
 
 /// The topologies: the arguments of localpod, and whether Prometheus scrapes the nanny, as it does
-/// with the component `expose-nanny`. A pod of `node` has the metrics of `alone`, and
-/// two of its node.
+/// with the component `expose-nanny`. A pod of `node` has the metrics of `alone`, and two metrics
+/// of its node.
 const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("drop-in", &[], false),
     ("drop-in with expose-nanny", &[], true),
@@ -24,7 +24,7 @@ const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
 /// Panels that need a feature, in any topology, and say so while it is not used.
 const PANELS_OF_FEATURES: [&str; 3] = [
     "Certificates expire",
-    // A pod on each node.
+    // These panels need a pod on each node.
     "Queries from no pod of the node",
     "Who answers the clients of each node",
 ];

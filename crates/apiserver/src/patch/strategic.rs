@@ -123,7 +123,7 @@ fn merge_element(
         return merge(at, old, element);
     }
 
-    // Merged into null, a new element loses the fields that the patch deletes.
+    // A new element may have null fields, which mean deletion. A merge into null leaves them out.
     let mut added = Value::Null;
     merge(at, &mut added, element)?;
     list.push(added);

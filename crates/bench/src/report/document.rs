@@ -33,7 +33,8 @@ pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Checks that the page exists and has a place for results, before minutes of measuring.
+/// Checks that the page exists and has a place for results. The check comes before the
+/// measurements, which take minutes.
 pub fn check(directory: &Path) -> anyhow::Result<()> {
     page_with(directory, "").map(drop)
 }

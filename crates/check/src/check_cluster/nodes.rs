@@ -28,7 +28,8 @@ const MAX_PAGES: usize = 100;
 const OWN_NODE: &str = "PreferSameNode";
 /// Bound of the nodes that a line names.
 const MAX_NAMED: usize = 5;
-/// The label with the operating system of a node, and the one that has pods of kube-dns.
+/// The label with the operating system of a node, and the operating system of nodes that have pods
+/// of kube-dns.
 const SYSTEM: (&str, &str) = ("kubernetes.io/os", "linux");
 /// The section of the troubleshooting page.
 const SECTION: &str = "node-without-a-pod";
@@ -115,7 +116,7 @@ fn expects_pod(node: &Node) -> bool {
 /// The ready pods of the DNS Service.
 #[derive(Debug, Default, PartialEq)]
 struct ServicePods {
-    /// The node of each pod, with whether the API server has hinted the pod to that node.
+    /// The nodes of the pods, each with whether a pod has a hint for its own node.
     nodes: BTreeMap<String, bool>,
 }
 
@@ -149,7 +150,7 @@ fn check_pods(pods: &ServicePods, nodes: &BTreeSet<String>) -> Vec<CheckLine> {
         .collect();
     let mut checks = vec![check_each_node(&without, nodes.len())];
 
-    // kube-proxy uses the pods of all nodes as long as one of them has no hint.
+    // kube-proxy uses the pods of all nodes as long as one pod has no hint.
     if pods.nodes.values().any(|is_hinted| !is_hinted) {
         let text = format!(
             "the Service has trafficDistribution: {OWN_NODE}, and its EndpointSlices lack hints for nodes"

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// An upstream and the names that it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RouteUpstream {
-    /// Whether kubedns forwards to it, not dnsmasq.
+    /// Whether kubedns, not dnsmasq, forwards to this upstream.
     of_kubedns: bool,
     /// The address, with a scheme for TCP and TLS.
     address: String,

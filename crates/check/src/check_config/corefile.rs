@@ -1,8 +1,9 @@
 //! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that serves the same
 //! flags and `ConfigMap`.
 //!
-//! The text begins with comments: what has no counterpart, and what differs. Answers to which no
-//! flag or key applies are a subject of `docs/coredns.md`, and so are the probes of the pod.
+//! The text begins with comments. They name the flags and keys that have no counterpart, and those
+//! whose counterpart differs. Differences that no flag or key controls are described in
+//! `docs/coredns.md`, and so are the probes of the pod.
 
 mod block;
 mod external;
@@ -26,7 +27,7 @@ pub(crate) use self::flags::is_known as is_known_flag;
 const DEFAULT_TTL: u64 = 30;
 /// TTL of its negative answers without a flag, in seconds.
 const DEFAULT_NEGATIVE_TTL: u64 = 60;
-/// The reverse zones, which `CoreDNS` has to be told.
+/// The reverse zones, which a Corefile has to name.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is
@@ -367,7 +368,8 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// The keys, and flags that are not given, for which `CoreDNS` differs.
+/// The differences of `CoreDNS` for keys of the `ConfigMap`, for defaults of flags, and for the
+/// probes of the pod.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {

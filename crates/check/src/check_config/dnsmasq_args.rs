@@ -10,7 +10,7 @@ use daemon::flags::Exit;
 enum Replacement {
     /// A key, a flag, or how kubedns behaves in any case.
     Is(&'static str),
-    /// There is none. The text says why.
+    /// The option has no replacement. The text says why.
     None(&'static str),
 }
 

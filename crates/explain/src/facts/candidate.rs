@@ -141,7 +141,7 @@ impl NameCandidate {
     }
 }
 
-/// The answers for each type. If the hosts file of dnsmasq has any, there are no others.
+/// The answers for each type. If the hosts file of dnsmasq has answers, the result has only these.
 fn ask_types(snapshot: &Snapshot, front: &DnsFront, name: &Name, types: &[u16]) -> Vec<TypeAnswer> {
     let lower = name.to_lowercase();
     let mut answers = Vec::with_capacity(types.len());

@@ -15,7 +15,8 @@ const ABOUT_ANSWERS: [&str; 8] = [
 ];
 /// Options about names without a server of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
-/// Options whose value may begin with the domains that it is about: `/DOMAIN/DOMAIN/ADDRESS`.
+/// Options whose value may begin with the domains that the option is about:
+/// `/DOMAIN/DOMAIN/ADDRESS`.
 const ABOUT_DOMAINS: [&str; 3] = ["address", "local", "server"];
 
 /// The options of one dnsmasq.

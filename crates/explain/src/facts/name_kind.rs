@@ -74,7 +74,8 @@ fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<O
 }
 
 fn classify_cluster_name(snapshot: &Snapshot, path: &[&str]) -> NameKind {
-    // A federated name has as many labels as that of a member, so it is tried first.
+    // The name of a federation has as many labels as the name of a member, so the federation is
+    // tried first.
     if let Some(kind) = classify_federation_name(snapshot, path) {
         return kind;
     }

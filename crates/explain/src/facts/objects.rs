@@ -196,7 +196,7 @@ impl FoundService {
     fn find(view: &ObjectsView, key: &ObjectKey, hostname: Option<&str>) -> Self {
         let endpoints = view.service_endpoints(key);
         let service = view.service(key);
-        // A Service that was created anew is not a deleted one.
+        // A Service that was created again does not count as deleted.
         let deleted = view.deleted(key).filter(|_| service.is_none());
         let members = all_members(&endpoints);
 

@@ -57,8 +57,9 @@ fn is_lack_of_endpoints(note: &CodedNote) -> bool {
     matches!(note.code.as_str(), "no_ready_endpoints" | "nobody_behind")
 }
 
-/// The command that shows the pods of a Service, and so why none is ready. kubedns does not read
-/// selectors, because they would cost memory for each Service. So the command inserts the selector.
+/// The command that shows the pods of a Service, and why none of these pods is ready. kubedns does
+/// not read selectors, because they would cost memory for each Service. So the command inserts the
+/// selector.
 fn endpoints_command(key: &ObjectKey) -> CodedNote {
     let ObjectKey { namespace, name } = key;
     let selector = format!(
@@ -153,7 +154,8 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
     Some(CodedNote::new("preferred_zone", text))
 }
 
-/// A note that the zone of a name has no endpoints, so that all are answered.
+/// A note that the zone of a name has no endpoints, so that the answer has the endpoints of all
+/// zones.
 fn outside_of_zone(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let NameKind::Zonal { key, zone, .. } = &candidate.kind else {
         return None;
@@ -401,7 +403,8 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         NameKind::Pod { namespace, address } => {
             Some(missing_pod(snapshot, candidate, namespace, *address))
         }
-        // A name of a federation whose Service is here is a name of that Service.
+        // If the Service exists in this cluster, a name of a federation is explained like a name of
+        // that Service.
         NameKind::Federation { .. } if evidence.existing_service(candidate).is_some() => {
             missing_service_name(evidence, candidate)
         }
@@ -449,7 +452,7 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
     }
 }
 
-/// Whether the zone and region of this cluster are known, which names of federations need.
+/// Whether the zone and region of this cluster are known. Names of federations need both.
 fn knows_topology(snapshot: &Snapshot) -> bool {
     let federation = snapshot.federation.as_ref();
     federation.is_some_and(|federation| federation.topology.is_some())

@@ -41,8 +41,8 @@ pub(crate) fn most_telling(
     best_at
 }
 
-/// Rank of a name by its use to the user. A name with an answer has the highest rank. A name that
-/// only the search list makes, and that nobody meant, has the lowest.
+/// The rank of a name, by how useful its explanation is to the user. A name with an answer has the
+/// highest rank. A name that only the search list makes, and that nobody meant, has the lowest.
 fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Name) -> u8 {
     let is_single_label = candidate.route == NameRoute::SingleLabel;
     // A name given with the cluster domain is the name that the user means.

@@ -119,7 +119,8 @@ pub(crate) fn warn_of_lost_zones(
         let FurtherZone {
             domain, pointers, ..
         } = zone;
-        // A zone of pointers may hold any reverse name below it, beside the cluster.
+        // Any reverse name below a zone of pointers may be in that zone, besides being in the
+        // cluster.
         if Some(domain) != own_domain && !(*pointers && name.is_within(domain)) {
             continue;
         }

@@ -78,7 +78,7 @@ fn federated_alias_is_external_alias() {
     let text = "is an alias of docs.example.com., whose addresses come from the upstream servers";
     let words = "docs.apps.fed.svc.cluster.local.";
     cluster.expect(["/verdict/text"], &[(words, [text])]);
-    // The Service is here, so that the topology of the cluster is no reason.
+    // The Service is in this cluster, so the unknown topology of the cluster is not the reason.
     let words = "circle.apps.fed.svc.cluster.local. A";
     assert_eq!(cluster.reasons(words), ["alias_fails"]);
 }

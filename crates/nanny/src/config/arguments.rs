@@ -314,7 +314,8 @@ fn parse_long_option<'a>(
             item.push_option(option.name, value);
         }
         Some(option) => item.push_option(option.name, None),
-        // This is an option of a later release, or a mistake, which dnsmasq reports.
+        // A later release of dnsmasq may have this option. If the option is wrong, dnsmasq reports
+        // it.
         None => item.push_option(text, None),
     }
 }

@@ -26,15 +26,16 @@ pub struct Routes {
     /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
     /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// The servers of stub domains whose queries may come back to dnsmasq, including the servers
-    /// that are left out because they do.
+    /// The servers of stub domains to probe for loops. They include servers that are left out
+    /// because they forward back to dnsmasq.
     pub probed: BTreeSet<StubServer>,
-    /// The domains of the probes of these servers, each with the SERVFAIL server, which recognizes
-    /// the probes.
+    /// The domains of the names in these probes. dnsmasq forwards each of these domains to the
+    /// SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
-    /// The number of reloads that dnsmasq needs although its servers stay the same: because kubedns
-    /// forwards to other servers now, so that the cached answers are outdated, or because a
-    /// forwarding loop began or ended, which dnsmasq notices only at a reload.
+    /// The number of reloads requested so far although the servers of dnsmasq stayed the same. A
+    /// reload is requested when kubedns forwards to other servers, because the cached answers are
+    /// then outdated, and when a forwarding loop begins or ends, because dnsmasq notices that only
+    /// at a reload.
     pub flush_count: u64,
 }
 
@@ -116,9 +117,10 @@ pub struct RouteSources<'a> {
     /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries
     /// for these stub domains must not leak to the upstream servers, and must not get NXDOMAIN.
     pub servfail_server: Nameserver,
-    /// The labels of the probes of stub servers; `None` if they are not probed.
+    /// The labels in the names of the probes of stub servers; `None` if stub servers are not
+    /// probed.
     pub probe_label: Option<&'a str>,
-    /// The stub servers whose probes came back.
+    /// The stub servers through which a probe came back to dnsmasq.
     pub stub_loops: &'a BTreeSet<StubServer>,
     /// The forwarder of queries to the upstream servers.
     pub forward: ForwardMode,
@@ -273,7 +275,8 @@ impl ComputedRoutes {
         usable
     }
 
-    /// Whether the probe of this server came back. Adds the server to the probed servers.
+    /// Returns whether a probe sent to this server came back to dnsmasq. Adds the server to the
+    /// probed servers.
     fn is_probed_loop(
         &mut self,
         from: &RouteSources<'_>,

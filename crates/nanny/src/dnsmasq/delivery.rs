@@ -62,7 +62,7 @@ impl RouteDelivery {
     }
 
     /// Returns the newest routes. [`Self::next_due`] then waits for newer ones, so the caller has to
-    /// call [`Self::mark_in_force`] or [`Self::mark_failed`]: without either, the routes are lost.
+    /// call [`Self::mark_in_force`] or [`Self::mark_failed`]: otherwise the routes are lost.
     pub(crate) fn take_newest(&mut self) -> Routes {
         self.newest.borrow_and_update().clone()
     }

@@ -3,12 +3,13 @@
 //! dnsmasq looks for loops (`--dns-loop-detect`), but only at its start and when it reads its
 //! servers again. So the nanny gives dnsmasq an argument, `--address=/DOMAIN/ADDRESS` with a random
 //! domain and a random address, and periodically asks each upstream for a random name of that
-//! domain. Only a server that forwards to this dnsmasq has the address. When a loop begins or ends,
-//! dnsmasq has to read its servers again: then it leaves the server out, or uses it again.
+//! domain. Only a server that forwards to this dnsmasq can answer with this address. When a loop
+//! begins or ends, dnsmasq has to read its servers again: then it leaves the server out, or uses it
+//! again.
 //!
 //! dnsmasq does not probe the servers of stub domains, which may rightly forward all other names to
-//! the cluster. The nanny asks them for [names of their domains](super::stub_probes), and leaves those
-//! out that lead back.
+//! the cluster. The nanny asks these servers for [names of their domains](super::stub_probes), and
+//! leaves out the servers that lead back to dnsmasq.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -34,11 +35,12 @@ const MAX_PROBED: usize = 64;
 /// Pause before the first probes, and after a change of the routes. A Service may select the pod
 /// only once the pod is ready, and then a loop begins.
 const MIN_PAUSE: Duration = Duration::from_secs(4);
-/// The longest pause between probes: the pause doubles after each probe. With the pause of dnsmasq's
-/// own probes, a loop that begins is found within half a minute.
+/// The longest pause between probes: the pause doubles after each probe. A new loop is found within
+/// half a minute.
 const MAX_PAUSE: Duration = Duration::from_secs(20);
-/// The prefix of the address: packets to it are discarded (RFC 6666), so no server has it. The
-/// private ranges would be filtered by servers with protection against rebinding.
+/// The prefix of the random address. Packets to this prefix are discarded (RFC 6666), so no server
+/// has such an address. An address of a private range would be filtered by servers that protect
+/// against rebinding.
 const DISCARD_PREFIX: u128 = 0x0100 << 112;
 
 /// The domain and the address by which this dnsmasq is recognized.
@@ -72,7 +74,7 @@ impl LoopMark {
     }
 
     /// Whether the answer shows that the server forwards to this dnsmasq. `None` after SERVFAIL,
-    /// which does not tell: another dnsmasq in the loop may have given up.
+    /// which proves nothing: another dnsmasq in the loop may have given up.
     fn leads_back(&self, answer: &DnsAnswer) -> Option<bool> {
         let mut answers = answer.message.answers.iter();
         if answers.any(|record| matches!(&record.data, RData::AAAA(ip) if ip.0 == self.address)) {

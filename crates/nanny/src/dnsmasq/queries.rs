@@ -2,10 +2,10 @@
 //! and the clients and names with the most queries (`top --dnsmasq`).
 //!
 //! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the
-//! query log of the `ConfigMap` has dnsmasq restarted with `--log-queries=extra`. A tap follows the
-//! queries while they are logged anyway, and the ranking counts them; otherwise both are rejected,
-//! because reading a page must not change anything. [`query_lines`] joins the log lines of a query. Each follower has a filter and
-//! a bounded queue.
+//! query log of the `ConfigMap` makes the nanny restart dnsmasq with `--log-queries=extra`. Taps
+//! and the ranking work while dnsmasq logs queries anyway. At other times, requests for them are
+//! rejected, because reading a page must not change anything. [`query_lines`] joins the log lines
+//! of a query. Each follower has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
@@ -25,7 +25,7 @@ use wire::top::{AnswerSampler, SampledAnswer, TopQueries};
 
 use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
-/// Stands for the RCODE of a query without an answer; no answer has it.
+/// Replaces the RCODE of a query without an answer. No answer has this RCODE.
 const NO_ANSWER: u16 = u16::MAX;
 /// Limit of lines that wait for a reader.
 const MAX_QUEUED: usize = 4096;
@@ -226,12 +226,12 @@ impl QueryFollowers {
         self.0.state.lock().joiner.mark_lines_lost();
     }
 
-    /// Opens the query log: queries that match `filter`, of at most `rate` lines per second.
+    /// Opens the query log, which gets the queries that match `filter`, at most `rate` per second.
     pub(crate) fn open_query_log(&self, filter: QueryFilter, rate: u32) -> QueryReader {
         self.add_follower(FollowerKind::QueryLog, filter, rate)
     }
 
-    /// Opens a tap on the queries that match `filter`, of at most `rate` lines per second.
+    /// Opens a tap, which gets the queries that match `filter`, at most `rate` per second.
     ///
     /// # Errors
     ///
@@ -353,7 +353,8 @@ impl Drop for QueryReader {
         state.queues.retain(|queue| queue.id != self.id);
         self.shared.publish_followers(&mut state);
         if state.queues.is_empty() && state.ranking.is_none() {
-            // Now no line is joined, so these queries would stay.
+            // From now on no line is joined, so the queries that wait for an answer would stay for
+            // ever.
             state.joiner = QueryLineJoiner::default();
         }
     }
@@ -427,7 +428,7 @@ mod tests {
         ask(&queries, 1, "a.test");
         assert_eq!(queries.ranking(), Err(QueriesNotLogged));
 
-        // The log has other queries than the ranking, which counts all.
+        // The query log has only the queries that match its filter. The ranking counts all queries.
         let log = query_log(&queries, "name=b.test");
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "a.test");

@@ -86,7 +86,7 @@ impl QuietMoments {
         }
     }
 
-    /// Sends `signal` in the first quiet moment within `limit`, or at its end. Blocks the thread
+    /// Sends `signal` in the first quiet moment, or when `limit` has passed. Blocks the thread
     /// until then.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.

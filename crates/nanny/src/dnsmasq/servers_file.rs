@@ -46,7 +46,7 @@ pub fn server_values(routes: &Routes) -> Vec<String> {
 }
 
 /// `ip`, then `%interface` if the server has an interface, then `#port` unless the port is 53.
-// Differs from kube-dns, which writes `[IPv6]#port`: dnsmasq rejects the brackets.
+// kube-dns writes `[IPv6]#port`, but dnsmasq rejects the brackets.
 fn format_address(server: Nameserver) -> String {
     let interface = server
         .interface()

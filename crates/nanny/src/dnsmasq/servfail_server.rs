@@ -4,7 +4,8 @@
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and
 //! caches keep it only for a short time.
 //!
-//! The server also receives the [probes](crate::dnsmasq::stub_probes) of stub servers that come back.
+//! The server also receives the nanny's [probes](crate::dnsmasq::stub_probes) of stub servers, if
+//! they come back to dnsmasq.
 //!
 //! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its
 //! client. dnsmasq is the only client, so connections are few and short.

@@ -1,8 +1,9 @@
 //! Probes of the servers of stub domains, recognized when they come back.
 //!
-//! The server of a stub domain may rightly forward all other names to the cluster, so that its probe
-//! has a random name of that domain. dnsmasq forwards these names to the [SERVFAIL server], which
-//! recognizes the probe: it came back, so the server forwards the domain to this dnsmasq.
+//! The server of a stub domain may rightly forward all other names to the cluster. So the nanny
+//! asks the server for a random name of the stub domain. dnsmasq forwards such names to the
+//! [SERVFAIL server], which recognizes them. If it receives the name of a probe, the server of the
+//! stub domain forwards the domain to this dnsmasq.
 //!
 //! [SERVFAIL server]: crate::dnsmasq::servfail_server
 
@@ -31,7 +32,7 @@ struct SharedProbes {
 }
 
 impl StubProbes {
-    /// No probes, with a label that no other dnsmasq has.
+    /// Starts with no probes, and with labels that no other dnsmasq has.
     pub(crate) fn new() -> Self {
         Self(Arc::new(SharedProbes {
             label: format!("forward-loop.{:016x}", fastrand::u64(..)),
@@ -39,7 +40,8 @@ impl StubProbes {
         }))
     }
 
-    /// The labels of the domains whose names the SERVFAIL server has to receive.
+    /// The labels in the names of all probes. dnsmasq has to forward names with these labels to the
+    /// SERVFAIL server.
     pub(crate) fn label(&self) -> &str {
         &self.0.label
     }

@@ -35,9 +35,9 @@ use crate::dnsmasq::servers_file;
 use crate::report::{Report, RestartReason};
 use crate::state_dir::StateDir;
 
-/// The end of a dnsmasq that the kernel killed.
+/// The text for the end of a dnsmasq that the kernel killed.
 const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL of the kernel";
-/// The end of a dnsmasq that hung.
+/// The text for the end of a dnsmasq that hung.
 const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
 /// The time that dnsmasq has to end after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The nanny's status for operators and programs: the changes of the document of
+//! The nanny's status for operators and programs: the operations that update the document of
 //! [`reports::nanny`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,15 @@ pub(crate) struct StatusRecord {
     loops: LoopSources,
 }
 
-/// The servers that lead back to dnsmasq, by the way they were found.
+/// The servers that lead back to dnsmasq, grouped by how they were found.
 #[derive(Debug, Clone, Default)]
 struct LoopSources {
     /// The servers that the routes leave out because they are dnsmasq itself.
     omitted: BTreeSet<String>,
-    /// The servers whose probes by the nanny came back.
+    /// The servers through which a probe of the nanny came back to dnsmasq.
     probed: BTreeSet<String>,
-    /// The servers whose probes by dnsmasq came back, at its start or its last reload.
+    /// The servers through which a probe of dnsmasq itself came back, at the start or the last
+    /// reload of dnsmasq.
     by_dnsmasq: BTreeSet<String>,
 }
 

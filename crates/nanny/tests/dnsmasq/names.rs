@@ -153,8 +153,8 @@ async fn start_forwarder(setup: &NannySetup, loops: &Arc<AtomicBool>) -> Upstrea
     .await
 }
 
-/// Waits until the loop through `forwarder`, the only upstream of the started nanny, is found; then
-/// until its end is.
+/// Waits until the loop through `forwarder`, the only upstream of the started nanny, is found, and
+/// then until the end of the loop is found.
 async fn check_later_loop(mut rig: NannyRig, forwarder: &Upstream, loops: &AtomicBool) {
     rig.until_all("192.0.2.1").await;
     assert_eq!(rig.status()["routes"]["loops"], json!([]));

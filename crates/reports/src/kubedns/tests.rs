@@ -122,7 +122,7 @@ fn node_is_read_from_its_metrics() {
             0,
             1,
             Some(NodeServers::Others),
-            "the DNS pods of other nodes, since none of this node is ready",
+            "the DNS pods of other nodes, since no DNS pod of this node is ready",
         ),
         (0, 0, None, "nobody, since no DNS pod is ready"),
     ] {
@@ -130,7 +130,7 @@ fn node_is_read_from_its_metrics() {
         let node = report.node.unwrap();
         assert_eq!((&*node.name, node.servers), ("node-1", servers));
 
-        let share = "13 % of the queries here are not from pods of this node";
+        let share = "13 % of the queries to this pod are not from pods of this node";
         let expected = format!("clients on node-1 are answered by {text}; {share}");
         assert_eq!(node.to_string(), expected);
     }

@@ -11,7 +11,7 @@ use crate::options::HealthMode;
 
 const NAME: &str = "kubernetes.default.svc.cluster.local";
 
-/// Lines `path: label@server ...`, or the error.
+/// Returns the plan of a command line as lines `path: label@server ...`, or the error.
 fn plan(words: &[&str]) -> Result<Vec<String>, String> {
     let words = words
         .iter()

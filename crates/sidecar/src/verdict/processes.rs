@@ -14,8 +14,8 @@ use crate::time::millis_since_1970;
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
-/// The faults of processes; `silent` are the containers whose servers do not answer, which is the
-/// same fault.
+/// The faults of processes. `silent` has the findings about servers that do not answer. For such a
+/// server, a missing report of its container is the same fault, and is left out.
 pub(super) fn process_faults(status: &SidecarStatus, silent: &[FindingKind]) -> Vec<PodFault> {
     let mut faults = Vec::new();
     if let Some(nanny) = &status.nanny.known {

@@ -50,7 +50,7 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     }
 
     // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out: they are
-    // the same servers, or dnsmasq, which has a probe.
+    // the same servers, or they are dnsmasq, which has a probe of its own.
     if let Some(kubedns) = &status.kubedns.known
         && status.forwards_by_kubedns()
     {
@@ -59,7 +59,7 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     routes
 }
 
-/// Whether the container that forwards external names leaves servers out for a loop.
+/// Whether the container that forwards external names leaves out servers because of a loop.
 fn leaves_servers_out(status: &SidecarStatus) -> bool {
     if status.forwards_by_kubedns() {
         let kubedns = status.kubedns.known.as_ref();
@@ -128,7 +128,7 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
         format!("names of {route}")
     };
 
-    // A route without any server that answers is an outage of its names.
+    // If no server of a route answers, the names of the route have an outage.
     let count = down.len();
     let has_proven = count + unproven.len() < all;
     let (kind, text) = if !has_proven && !unproven.is_empty() {

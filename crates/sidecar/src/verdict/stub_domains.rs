@@ -18,7 +18,7 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let kubedns = status.kubedns.known.as_ref();
     let nanny = status.nanny.known.as_ref();
 
-    // kubedns and dnsmasq have the same stub domains: one finding for each.
+    // kubedns and dnsmasq have the same stub domains, so there is one finding for each domain.
     let mut domains = BTreeMap::new();
     if let Some(kubedns) = kubedns {
         for domain in &kubedns.stub_domains_without_server {

@@ -217,8 +217,8 @@ fn upstreams_are_judged_per_route() {
     assert_eq!(found(&behind), [""; 0], "the probe of dnsmasq judges them");
 }
 
-/// The servers that dnsmasq or kubedns asks have series of the same name. Those of a server that is
-/// no longer asked end.
+/// The servers that dnsmasq or kubedns asks have series of the same name. The series of a server
+/// ends when the server is no longer asked.
 #[test]
 fn upstreams_are_exported_per_route() {
     let metrics = Metrics::new("x").unwrap();
@@ -361,13 +361,13 @@ fn clients_of_node_answered_elsewhere_are_fault() {
         status.kubedns.known.as_mut().unwrap().node = Some(node);
         found(&status)
     };
-    let share = "7 % of the queries here are not from pods of this node";
+    let share = "7 % of the queries to this pod are not from pods of this node";
     for (servers, expected) in [
         (Some(NodeServers::Own), None),
         (None, None),
         (
             Some(NodeServers::Others),
-            Some("the DNS pods of other nodes, since none of this node is ready"),
+            Some("the DNS pods of other nodes, since no DNS pod of this node is ready"),
         ),
         (
             Some(NodeServers::Any),

@@ -41,8 +41,8 @@ impl Client {
         }
     }
 
-    /// The time since the first query without a usable answer, if no later query has had one.
-    /// Queries that are lost or get SERVFAIL or REFUSED have none.
+    /// The time since the first query without a usable answer, if no later query has had a usable
+    /// answer. A query that is lost or gets SERVFAIL or REFUSED has no usable answer.
     pub(super) fn outage(&self) -> Duration {
         let since = self.outage.lock().since;
         since.map_or(Duration::ZERO, |since| since.elapsed())

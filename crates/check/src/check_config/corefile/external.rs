@@ -1,8 +1,8 @@
 //! External names: the servers of the flags and of the `ConfigMap`, and the rules for these names.
 //!
 //! A rule must not touch the names of the cluster, and a template comes before the plugin
-//! `kubernetes`. So with rules, the first block forwards what is left to a second one on a port of
-//! loopback.
+//! `kubernetes`. So if there are rules, the first block forwards all other names to a second block,
+//! which listens on a loopback port.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::block::Block;
 use super::flags::KubednsFlags;
 use super::own_names::{soa_of_zone, sort_longest_first};
 
-/// The port of loopback on which the second block listens.
+/// The loopback port on which the second block listens.
 const RULES_PORT: &str = "1053";
 /// The most servers of a `forward`.
 const MAX_SERVERS: usize = 15;
@@ -54,7 +54,7 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    /// The further blocks: of stub domains in the cluster domain, and of the rules.
+    /// The further blocks, for stub domains in the cluster domain and for the rules.
     pub(super) fn further_blocks(&self, port: &str) -> Vec<Block> {
         let mut blocks = Vec::new();
         for (domain, servers) in &self.config.stub_domains {
@@ -151,7 +151,8 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    /// The servers for all names without a stub domain; empty for those of resolv.conf.
+    /// The servers for all names without a stub domain; empty if the servers are those of
+    /// resolv.conf.
     fn general_servers(&self) -> Vec<Upstream> {
         if !self.config.upstream_nameservers.is_empty() {
             return self.config.upstream_nameservers.clone();

@@ -1,7 +1,8 @@
 //! The flags of kubedns as words of a manifest, and which of them `CoreDNS` has.
 //!
-//! The server's own parser is not used: it is a crate above this one, and it looks at files and at
-//! the environment of the machine. A test of kubedns compares its flags with the table.
+//! The server's own parser is not used: it is in a crate that depends on this one, and it looks at
+//! files and at the environment of the machine. A test of kubedns compares its flags with the
+//! table.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +21,11 @@ enum Takes {
 enum Counterpart {
     /// A line of the Corefile.
     Line,
-    /// There is none, and none is needed.
+    /// The flag has no counterpart, and needs none.
     Unneeded,
     /// A line, or something that `CoreDNS` does in any case. The text says how it differs.
     Different(&'static str),
-    /// There is none. The text says why, or what else helps.
+    /// The flag has no counterpart. The text says why, or what else helps.
     Missing(&'static str),
 }
 

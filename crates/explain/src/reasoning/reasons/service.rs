@@ -125,7 +125,7 @@ fn missing_zonal_name(
     }
 }
 
-/// A note that a zone has no ready endpoints of a Service, with the zones that have.
+/// A note that a zone has no ready endpoints of a Service, with the zones that have some.
 pub(super) fn not_in_zone(key: &ObjectKey, zone: &str, zonal: &ZonalNode) -> CodedNote {
     let zones: Vec<String> = zonal
         .zones()
@@ -152,7 +152,8 @@ fn member_of_cluster_ip(key: &ObjectKey, label: &str) -> CodedNote {
 fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     let key = &found.object.key;
     let ObjectKey { namespace, name } = key;
-    // The API server deletes a Service before its Endpoints, so those do not show another mistake.
+    // The API server deletes a Service before its Endpoints, so Endpoints of a deleted Service are
+    // no sign of a mistake.
     if let Some(deleted) = found.deleted {
         let text = format!(
             "there is no Service {name:?} in namespace {namespace} any more: it was seen deleted \

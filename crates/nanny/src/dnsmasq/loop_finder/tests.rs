@@ -69,8 +69,8 @@ impl LoopRig {
         }
     }
 
-    /// The loops in the status and the number of reloads, after probes of an upstream with this
-    /// `forwarding`.
+    /// Probes the upstream, which reacts with this `forwarding`. Returns whether the status shows a
+    /// loop, and the number of requested reloads.
     async fn probe(&mut self, forwarding: Forwarding) -> (bool, u64) {
         *self.forwarding.lock() = forwarding;
         self.finder.probe_servers().await;
@@ -87,7 +87,7 @@ impl LoopRig {
     }
 }
 
-/// The server as that of a stub domain.
+/// Makes `server` the server of a stub domain.
 fn stub_server(server: Nameserver) -> StubServer {
     StubServer {
         domain: "acme.example".to_owned(),
