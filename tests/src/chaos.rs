@@ -33,7 +33,7 @@ pub use relay::Relay;
 /// The order in which kubedns and dnsmasq receive queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// dnsmasq receives the clients' queries, and forwards those for cluster names to kubedns.
+    /// dnsmasq receives the clients' queries, and forwards queries for cluster names to kubedns.
     DropIn,
     /// dnsmasq receives the clients' queries, and forwards all of them to kubedns.
     Cache,

@@ -55,8 +55,9 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // If dnsmasq has cached the CNAME of a completed name, its answer has the CNAME and the
         // target's SRV records.
         "SRV" if question.is_completed() => true,
-        // kubedns answers A of a wildcard or a namespace with one of several CNAMEs, but CNAME with
-        // none. dnsmasq answers CNAME from its cache. Programs do not query CNAME of such names.
+        // kubedns answers a query for A of a wildcard or a namespace with one of several CNAMEs. It
+        // answers a query for CNAME of the same name without a record. dnsmasq answers CNAME from
+        // its cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq answers with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,

@@ -86,8 +86,8 @@ fn older_generations() {
     }
 }
 
-/// The binaries in the images look names up in DNS and in `/etc/hosts`. Their C library may be
-/// another one than that of the build machine.
+/// The binaries in the images look names up in DNS and in `/etc/hosts`. Their C library may differ
+/// from the C library of the build machine.
 #[test]
 fn names_are_looked_up() {
     if !means::are_there() {
@@ -198,7 +198,7 @@ fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
 }
 
-/// The packet filter rules of the host, which podman must not change either.
+/// The packet filter rules of the host. podman must not change them, either.
 fn host_rules() -> String {
     let output = std::process::Command::new("iptables-save")
         .output()
@@ -335,8 +335,8 @@ fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     }
 }
 
-/// The privileges in the `securityContext` of a container. Without `runAsUser` the user is that of
-/// the image.
+/// The privileges in the `securityContext` of a container. Without `runAsUser`, the image
+/// determines the user.
 struct Asked {
     user: (u32, u32),
     no_new_privileges: bool,

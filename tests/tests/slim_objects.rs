@@ -23,7 +23,7 @@ use tests::conformance::vector;
 /// A port: name, protocol, number.
 type Port = (String, String, i64);
 
-/// The objects of the recorded scenarios and of the example cluster. Only the latter has
+/// The objects of the recorded scenarios and of the example cluster. Only the example cluster has
 /// EndpointSlices, since kube-dns does not read them.
 fn objects() -> Vec<Value> {
     let scenarios = vector::load_all().expect("the vectors");

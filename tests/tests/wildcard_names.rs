@@ -23,7 +23,7 @@ async fn wildcards_answer_through_dnsmasq() {
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
 
-    // Words are separated by spaces, so those of the value are escaped.
+    // Spaces separate the words of the command, so the spaces in the value are escaped.
     let hosts = r"192.0.2.11\u0020*.apps.test\n192.0.2.12\u0020fixed.apps.test";
     let aliases = r#"{\"*.shop.apps.test\":\"web.default\"}"#;
     let patch = format!(r#"{{"data":{{"hosts":"{hosts}","aliases":"{aliases}"}}}}"#);

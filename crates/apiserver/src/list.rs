@@ -110,8 +110,8 @@ pub(crate) fn read_page(
     })
 }
 
-/// The listing for a first page. Returns an error if the requested version is higher than that of
-/// the store.
+/// The listing for a first page. Returns an error if the requested version is higher than the
+/// version of the store.
 fn first_listing(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing, Status> {
     let listing = store.list(resource);
     match query.version {

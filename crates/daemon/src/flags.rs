@@ -141,7 +141,7 @@ pub fn parse_program<P: Parser>(
 
 /// Parses a command line in which the words that are neither flags nor values are positional
 /// arguments. If the command has no positional arguments, such a word is a mistake. The error is
-/// that of [`parse_program`].
+/// the same as the error of [`parse_program`].
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,

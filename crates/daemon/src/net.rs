@@ -32,7 +32,7 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
         return Ok(wildcard_addr());
     }
     if let Ok(ip) = host.parse::<IpAddr>() {
-        // Go listens on both families for the wildcard address of either.
+        // Go listens on both families for the wildcard address of either family.
         return Ok(if ip.is_unspecified() {
             wildcard_addr()
         } else {

@@ -142,8 +142,8 @@ impl PathWatch {
 }
 
 impl Targets {
-    /// Watches the path and its parent directory, and notes if either is another file than before.
-    /// May block.
+    /// Watches the path and its parent directory, and notes if one of them is another file than
+    /// before. May block.
     fn examine(&self) {
         let mut notifications = self
             .notifications

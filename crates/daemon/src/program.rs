@@ -23,8 +23,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
-    /// The subcommands. `main.rs` runs them if one is the first word; anywhere else, the word is a
-    /// mistake.
+    /// The subcommands. `main.rs` runs a subcommand if it is the first word. Anywhere else, the
+    /// name of a subcommand is a mistake.
     pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,

@@ -126,7 +126,7 @@ impl Tasks {
         if rest.await.is_err() {
             let tasks = self.names.values().copied().collect();
             keep_first_error(&mut first, Some(TaskError::Stuck { tasks, bound }));
-            // Waits for the aborted tasks, too: none outlives the set.
+            // Waits for the aborted tasks, too: no task outlives the set.
             self.set.shutdown().await;
         }
 

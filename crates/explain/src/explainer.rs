@@ -75,8 +75,8 @@ impl Explainer {
         }
     }
 
-    /// Reads the options of dnsmasq from this `http://` URL of the nanny's status. Without them,
-    /// those of the stock manifest are assumed.
+    /// Reads the options of dnsmasq from this `http://` URL of the nanny's status. Without a report
+    /// of the nanny, the options of the stock manifest are assumed.
     #[must_use]
     pub fn with_nanny_status(self, url: &str) -> Self {
         Self {

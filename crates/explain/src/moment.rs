@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
-    /// The time of a `creationTimestamp`; `None` for 0, which means that the object has none.
+    /// The time of a `creationTimestamp`; `None` for 0, which means that the object has no creation
+    /// time.
     pub(crate) fn of_creation(seconds: u32) -> Option<Self> {
         (seconds != 0).then_some(Self(seconds.into()))
     }

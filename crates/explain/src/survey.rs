@@ -183,7 +183,8 @@ fn describe_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> NameDetai
     let mut reasons = reasons_for(evidence, candidate);
     reasons.extend(server_disagreement(candidate));
 
-    // The Services of the records come first, then those behind an address without a PTR record.
+    // The Services of the records come first, then the Services behind an address without a PTR
+    // record.
     let mut objects = Vec::new();
     for key in &candidate.sources {
         objects.extend(evidence.found_service(key).map(|found| &found.object));

@@ -69,7 +69,7 @@ fn render_tried_names(
     page.table("", &rows);
 }
 
-/// The search list of the resolver, and whose it is.
+/// The search list of the resolver, and the namespace of the pod that has this list.
 fn search_line(question: &QuestionReport) -> String {
     let whose = match &question.namespace {
         Some(namespace) => format!("of a pod in namespace {namespace}: "),

@@ -157,8 +157,8 @@ fn bash_completes_every_subcommand() {
     }
 }
 
-/// Checks that the flags and subcommands of a command are offered after its words, and those of its
-/// subcommands.
+/// Checks that the flags and subcommands of a command are offered after the words of the command.
+/// Checks its subcommands in the same way.
 fn check_offers(script: &Path, words: &[&str], command: &Command) {
     let flags_of_words = press_tab(script, &[words, &["--"]].concat());
     for flag in flags(command) {
@@ -216,7 +216,8 @@ fn fish_completes_every_subcommand() {
         let name = program.get_name();
         let script = directory.path().join(format!("completions/{name}.fish"));
         for (page, command) in pages("", &program) {
-            // The words of the command are those of its page; only the program has a dash.
+            // The words of the command are the words in the name of its page. Only the name of the
+            // program has a dash.
             let below = page.strip_prefix(name).unwrap().replace('-', " ");
             let offers = press_tab_in_fish(&script, &format!("{name}{below} --"));
             for flag in flags(&command) {

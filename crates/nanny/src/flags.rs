@@ -17,10 +17,10 @@ const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by 
 const COMMANDS: &str = "\
 Commands, of the pod:
   dnsmasq-nanny tap                     follow queries of kubedns and their answers live
-  dnsmasq-nanny tap --dnsmasq           follow those of dnsmasq; restarts it
+  dnsmasq-nanny tap --dnsmasq           follow queries of dnsmasq, if it logs them
   dnsmasq-nanny top                     rank the busiest clients and the most queried names";
 
-/// The flags of the nanny; those that kube-dns has keep their names, meanings and defaults.
+/// The flags of the nanny. Flags that kube-dns has, too, keep their names, meanings and defaults.
 #[derive(Debug, clap::Parser)]
 #[command(name = "dnsmasq-nanny", about = ABOUT, after_help = COMMANDS)]
 pub struct Flags {

@@ -225,8 +225,8 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     query::ask(example::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
-/// Checks that every record belongs to the queried name or to a CNAME target, and that none belongs
-/// to a cluster name.
+/// Checks that every record belongs to the queried name or to a CNAME target, and that no record
+/// belongs to a cluster name.
 fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {

@@ -13,7 +13,7 @@ use crate::{example, message};
 
 /// The suffix of names that kubedns completes with a search list.
 const SUFFIX: &str = "search.cluster.local";
-/// The search domains after those of the cluster.
+/// The search domains after the search domains of the cluster.
 const FURTHER: [&str; 2] = ["corp.example", "net"];
 /// The number of states in an input: more than enough for the names of a search list, which are six
 /// at most.

@@ -129,7 +129,7 @@ fn parse_tap(name: &str, words: impl IntoIterator<Item = OsString>) -> Result<Ta
     Ok(options)
 }
 
-/// The status port: the one given, that of the nanny, or that of kubedns.
+/// The status port: the given port, the port of the nanny, or the port of kubedns.
 fn status_port(given: &str, dnsmasq: bool) -> &str {
     match (given, dnsmasq) {
         ("", true) => NANNY_ADDRESS,

@@ -65,7 +65,7 @@ pub enum FindingKind {
     UpstreamNotTrusted,
     /// An upstream forwards back to the pod.
     ForwardingLoop,
-    /// dnsmasq asks servers of its arguments beside those of the ConfigMap.
+    /// dnsmasq asks servers in its arguments, in addition to the servers of the ConfigMap.
     ServersAdded,
     /// The newest ConfigMap is rejected.
     ConfigRejected,

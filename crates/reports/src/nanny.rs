@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// A field that only the nanny's own page has. A program that reads the status drops the field, so
-/// that the sidecar, whose status contains that of the nanny, does not pass the field on.
+/// A field that only the nanny's own page has. A program that reads the status drops the field. So
+/// the sidecar, whose status contains the status of the nanny, does not pass the field on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct NannyOnly<T>(Option<T>);
@@ -60,7 +60,7 @@ pub struct DnsmasqProcess {
     /// The version of dnsmasq.
     pub version: Option<String>,
     /// The options of dnsmasq from its command line and its configuration files, under their long
-    /// names; without those that the nanny adds.
+    /// names; without the options that the nanny adds.
     pub arguments: Vec<String>,
     /// Security fixes that this dnsmasq lacks.
     pub missing_fixes: Vec<String>,
@@ -260,7 +260,7 @@ mod tests {
         assert!(nanny.routes.loops.contains("127.0.0.53"));
     }
 
-    /// The nanny's document has every field, even those without a value. The document that the
+    /// The nanny's document has every field, even fields without a value. The document that the
     /// sidecar passes on lacks the fields of the nanny's own page.
     #[test]
     fn readers_leave_out_nanny_fields() {

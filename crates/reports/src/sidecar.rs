@@ -39,7 +39,7 @@ pub struct SidecarStatus {
     /// The other containers of the pod, as the sidecar has seen them since its start.
     pub containers: Vec<ContainerHistory>,
     /// The time when kubedns last refused queries of clients over `--client-qps`, in milliseconds
-    /// since 1970. `None` if the sidecar has seen none.
+    /// since 1970. `None` if the sidecar has seen no refused queries.
     pub clients_limited_at: Option<u64>,
     /// The rates of queries over the last minutes, oldest first.
     pub traffic: Vec<TrafficSample>,
@@ -187,8 +187,8 @@ pub struct TrafficSample {
     pub external: Option<f64>,
     /// Mean latency of the answers to the queries in `cluster`.
     pub latency_ms: Option<f64>,
-    /// Queries a second that the cache of dnsmasq answered, or that of kubedns in a pod without
-    /// dnsmasq.
+    /// Queries a second that the cache of dnsmasq answered, or the cache of kubedns in a pod
+    /// without dnsmasq.
     pub hits: Option<f64>,
     /// Queries a second that this cache did not answer.
     pub misses: Option<f64>,

@@ -117,8 +117,8 @@ impl Probe {
         self.record(self.judge(asked, own_latency));
     }
 
-    /// Judges the response for the probed name. `own_latency` is that of an answer which dnsmasq
-    /// gives without its upstreams.
+    /// Judges the response for the probed name. `own_latency` is the latency of an answer that
+    /// dnsmasq gives without its upstreams.
     fn judge(
         &self,
         asked: Result<DnsAnswer, ExchangeError>,

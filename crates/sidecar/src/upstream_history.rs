@@ -25,7 +25,8 @@ pub(crate) struct UpstreamHistories {
 #[derive(Debug, Default)]
 struct KnownHistories {
     last_at: Option<Instant>,
-    /// By address; only upstreams of the last report, whose number is bounded.
+    /// The histories of the upstreams in the last report, by address. The number of upstreams is
+    /// bounded.
     histories: BTreeMap<String, UpstreamHistory>,
 }
 

@@ -5,10 +5,10 @@
 //! every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small query
 //! per interval. A server with a probe of its own, such as kubedns, is left out.
 //!
-//! The nanny reports which names an upstream serves. For a stub domain, the query is the SOA of
-//! that domain; otherwise the query is the NS of the root and, if that is refused, the address of a
-//! name of the operator's choice. SERVFAIL and REFUSED are failures. A failed probe is repeated at
-//! once.
+//! The nanny reports which names an upstream serves. For a stub domain, the query asks for the SOA
+//! record of that domain. Otherwise the query asks for the name servers of the root. If the
+//! upstream refuses that query, a second query asks for the address of a name that the operator has
+//! chosen. SERVFAIL and REFUSED are failures. A failed probe is repeated at once.
 //!
 //! An upstream that has never given a usable answer may serve only private names. The verdict tells
 //! such an upstream from one that has answered before.

@@ -31,7 +31,7 @@ impl Reply {
 
         Self {
             id: read.id,
-            // QR and RA; opcode, RD and CD are those of the query.
+            // QR and RA; opcode, RD and CD come from the query.
             bits: 0x8080 | read.bits & 0x7910,
             rcode: 0,
             question,

@@ -96,7 +96,8 @@ impl Gate {
                     let Ok(mut server) = TcpStream::connect(to).await else {
                         return;
                     };
-                    // An error is ignored: either side may close at any time.
+                    // An error is ignored: the client and the server may close the connection at
+                    // any time.
                     let _ = copy_bidirectional(&mut stream, &mut server).await;
                 });
                 while connections.try_join_next().is_some() {}

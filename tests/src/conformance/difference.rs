@@ -21,8 +21,8 @@ pub enum Mode {
     Recorded,
     /// The recorded answers, changed by the differences that always apply.
     Default,
-    /// The recorded answers, changed by the differences that always apply and those under
-    /// `--strict-dns`.
+    /// The recorded answers, changed by the differences that always apply and by the differences
+    /// under `--strict-dns`.
     Strict,
 }
 

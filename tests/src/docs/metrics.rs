@@ -33,7 +33,7 @@ impl Documented {
     }
 }
 
-/// The documented metrics of one binary by name, including those that all binaries have.
+/// The documented metrics of one binary by name, including the metrics that all binaries have.
 pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     let mut all = BTreeMap::new();
     for page in [binary, OF_ALL] {

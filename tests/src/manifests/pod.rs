@@ -25,7 +25,7 @@ pub struct Container {
     pub name: String,
     /// The binary that the container runs.
     pub program: &'static str,
-    /// The arguments of the binary; for the nanny those before `--`.
+    /// The arguments of the binary; for the nanny, the arguments before `--`.
     pub args: Vec<String>,
     /// For the nanny, the arguments of dnsmasq.
     pub dnsmasq: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Container {
 }
 
 impl Pod {
-    /// The kube-dns pod in a document; `None` if it has none.
+    /// The kube-dns pod in a document; `None` if the document has no such pod.
     pub fn of(document: &Value) -> Option<Self> {
         let selected = document.pointer("/spec/template/metadata/labels/k8s-app")?;
         let ours = selected == "kube-dns" || selected == "kube-dns-trial";

@@ -19,8 +19,8 @@ const PROPAGATION: u64 = 3;
 /// long.
 const READY_WHILE_DRAINING: u64 = 4;
 
-/// Seconds by which the lameduck time of the second DNS server must exceed that of the first: the
-/// first may still wait for an answer of the second.
+/// Seconds by which the lameduck time of the second DNS server must exceed the lameduck time of the
+/// first DNS server: the first server may still wait for an answer of the second server.
 const OUTLIVES: u64 = 3;
 
 /// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would

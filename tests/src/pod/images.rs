@@ -91,7 +91,7 @@ fn archive(directory: &Path, image: &str) -> PathBuf {
     directory.join(image).with_extension("tar")
 }
 
-/// The programs, and all that `images/build` reads beside them.
+/// The programs, and all other files that `images/build` reads.
 fn files_of_a_build() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = IMAGES.map(binary).into();
     let scripts = fs::read_dir(repository().join("images")).expect("the directory of the scripts");

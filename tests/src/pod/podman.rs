@@ -24,8 +24,8 @@ pub struct Podman {
 }
 
 impl Podman {
-    /// A podman with all its files below `work`, which runs in `namespace`. Neither needs to exist
-    /// yet.
+    /// A podman with all its files below `work`, which runs in `namespace`. The directory and the
+    /// namespace need not exist yet.
     pub fn new(work: &Path, namespace: &NetNs) -> Self {
         let below = |name: &str| work.join(name).display().to_string();
         let mut words: Vec<String> = TIMEOUT.map(str::to_owned).into();
@@ -171,8 +171,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// The content of podman's configuration file. The limits must not exceed those that root may set
-/// on this machine, and the locks must not be shared with other podmans.
+/// The content of podman's configuration file. The limits must not exceed the limits that root may
+/// set on this machine, and the locks must not be shared with other podmans.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
     // podman lowers its own limit of processes to `pid_max`, and cannot raise that limit again.

@@ -58,8 +58,8 @@ impl Thirds {
         Ok(Self([third(0), third(1), third(2)]))
     }
 
-    /// Returns whether the median of the last third exceeds that of the second by at most `percent`
-    /// percent plus `slack`.
+    /// Returns whether the median of the last third exceeds the median of the second third by at
+    /// most `percent` percent plus `slack`.
     pub(super) fn is_flat(self, percent: u32, slack: u32) -> bool {
         let Self([_, second, last]) = self;
         last <= second + second * percent / 100 + slack

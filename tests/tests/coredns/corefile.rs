@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use crate::scenario::Scenario;
 
-/// The zones of a scenario that names none.
+/// The zones of a scenario that names no zones.
 const ZONES: &str = "cluster.local in-addr.arpa ip6.arpa";
 
 #[test]

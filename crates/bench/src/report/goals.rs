@@ -22,7 +22,7 @@ pub(super) const READ: f64 = 2.0;
 pub(super) const SLOW_READERS: f64 = 1.0;
 /// Limit of the p99 from a change to the answer, in milliseconds.
 pub(super) const CHANGE: f64 = 50.0;
-/// Limit of the memory of cached names, as a multiple of that of dnsmasq.
+/// Limit of the memory of cached names, as a multiple of the memory that dnsmasq uses for them.
 pub(super) const CACHE_MEMORY: f64 = 2.0;
 /// Name of the server that must meet the goals.
 const OURS: &str = "kubedns";

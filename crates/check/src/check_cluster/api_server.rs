@@ -40,7 +40,7 @@ const BIND_OWN_ROLE: &str = "An Endpoints object has at most 1000 addresses, and
 enum Caller {
     /// The `ServiceAccount` of the pod, which kubedns has, too.
     Pod,
-    /// The credentials of a kubeconfig, or those of a URL.
+    /// The credentials of a kubeconfig or of a URL.
     Other,
 }
 

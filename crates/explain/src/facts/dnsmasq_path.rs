@@ -1,10 +1,10 @@
 //! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or
 //! directly to kubedns.
 //!
-//! dnsmasq is another process. The nanny reports its options; without a report, those of the stock
-//! manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse
-//! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
-//! upstream servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This
+//! dnsmasq is another process. The nanny reports its options; without a report, the options of the
+//! stock manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both
+//! reverse trees to kubedns, and does not cache negative answers. The nanny adds the stub domains
+//! and upstream servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This
 //! module assumes that dnsmasq also forwards further zones (etcd, external, cluster set) to
 //! kubedns.
 

@@ -129,7 +129,7 @@ impl ObjectLookup {
             }
         }
 
-        // Only after a visit of all Services is it certain that a namespace has none.
+        // Only after a visit of all Services is it certain that a namespace has no Service.
         if keys.next().is_none() {
             found.extend(open.into_iter().map(|namespace| (namespace, false)));
         }

@@ -63,7 +63,7 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
     names
 }
 
-/// The names that kubedns queries for `name`: those of its own search list, or only the name
+/// The names that kubedns queries for `name`: the names of kubedns' own search list, or only `name`
 /// itself.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
     // --search-suffix depends on the name itself, --autopath on the pod that sends the query.

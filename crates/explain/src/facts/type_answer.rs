@@ -77,7 +77,8 @@ impl TypeAnswer {
         self.qtype == "A" || self.qtype == "AAAA"
     }
 
-    /// Whether nothing but an alias is in the answer, here and at the upstream servers.
+    /// Whether the answer has no records except aliases, and needs no records from upstream
+    /// servers.
     fn is_alias_only(&self) -> bool {
         self.asks.is_empty() && self.records.iter().all(|record| record.rtype == "CNAME")
     }

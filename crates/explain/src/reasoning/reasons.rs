@@ -58,8 +58,8 @@ fn is_lack_of_endpoints(note: &CodedNote) -> bool {
 }
 
 /// The command that shows the pods of a Service, and why none of these pods is ready. kubedns does
-/// not read selectors, because they would cost memory for each Service. So the command inserts the
-/// selector.
+/// not read selectors, because they would cost memory for each Service. So the command itself reads
+/// the selector.
 fn endpoints_command(key: &ObjectKey) -> CodedNote {
     let ObjectKey { namespace, name } = key;
     let selector = format!(

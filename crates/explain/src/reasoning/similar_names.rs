@@ -141,8 +141,8 @@ pub(crate) fn read_candidates(candidates: &[NameCandidate], domain: &Name) -> Ve
     readings
 }
 
-/// The Services to look up: those of the readings, and Services of the same names in similar
-/// namespaces.
+/// The Services to look up: the Services of the readings, and Services with the same names in
+/// similar namespaces.
 pub(crate) fn services_to_look_up(snapshot: &Snapshot, readings: &[NameReading]) -> Vec<ObjectKey> {
     let mut keys: Vec<ObjectKey> = readings.iter().map(|reading| reading.key.clone()).collect();
     for NameReading { key, .. } in readings {

@@ -50,7 +50,7 @@ impl Cluster {
         Self::with(IndexOptions::default())
     }
 
-    /// A cluster without objects or complete lists; `options` are those of the index.
+    /// A cluster without objects or complete lists; `options` are the options of the index.
     pub(super) fn with(options: IndexOptions) -> Self {
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let stub_domain = (
@@ -95,7 +95,7 @@ impl Cluster {
         Self::with_everything_and(IndexOptions::default())
     }
 
-    /// A cluster with every kind of object; `options` are those of the index.
+    /// A cluster with every kind of object; `options` are the options of the index.
     pub(super) fn with_everything_and(options: IndexOptions) -> Self {
         let mut cluster = Self::with(options);
         cluster

@@ -57,7 +57,7 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
         verdict,
         ..
     } = &explanation;
-    // The first name with an answer is the last queried name, and the one in the detail.
+    // The first name with an answer is the last queried name, and the name in the detail.
     let first = tried
         .iter()
         .position(|tried| tried.outcome == LookupOutcome::Answered);

@@ -187,7 +187,7 @@ fn render_endpoints(page: &mut TextPage, endpoints: &ShownEndpoints, now: Moment
     }
 }
 
-/// Prints the addresses; `count` includes those that the document omits.
+/// Prints the addresses; `count` includes the addresses that the document omits.
 fn render_addresses(page: &mut TextPage, label: &str, addresses: &[ShownAddress], count: usize) {
     if count > 0 {
         let more = count.saturating_sub(addresses.len());
@@ -276,7 +276,7 @@ fn cached_text(detail: &NameDetail) -> String {
     }
 }
 
-/// The part of the path after kubedns: the servers that it asks. Empty if it asks none.
+/// The part of the path after kubedns: the servers that it asks. Empty if kubedns asks no servers.
 fn beyond_kubedns_text(route: &NameRoute) -> String {
     match route {
         NameRoute::Reverse { servers, .. } if !servers.is_empty() => {

@@ -16,8 +16,8 @@ pub use dnsclient::resolve::ResolvedNames;
 pub struct Routes {
     /// The servers of each stub domain; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains whose queries get SERVFAIL: none of their servers has a usable address, or
-    /// kubedns has to query them and does not have this configuration yet.
+    /// The stub domains whose queries get SERVFAIL: no server of the domain has a usable address,
+    /// or only kubedns can query the servers and does not follow this configuration yet.
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
@@ -331,7 +331,7 @@ impl ComputedRoutes {
             return;
         };
 
-        // As in kube-dns, configured servers replace those of resolv.conf.
+        // As in kube-dns, configured servers replace the servers of resolv.conf.
         let wanted = if plain.is_empty() {
             self.routes.upstreams_from = UpstreamOrigin::ResolvConf;
             from.resolv_conf

@@ -119,7 +119,7 @@ pub(crate) struct LoopFinder {
 }
 
 impl LoopFinder {
-    /// Creates a finder that probes the upstreams of `routes`, and those `in_arguments`.
+    /// Creates a finder that probes the upstreams of `routes`, and the upstreams `in_arguments`.
     pub(crate) fn new(
         mark: LoopMark,
         in_arguments: Vec<Nameserver>,
@@ -189,7 +189,8 @@ impl LoopFinder {
 
         let mut found = BTreeSet::new();
         for (server, leads_back) in for_all_names.into_iter().zip(results) {
-            // A server without a result keeps its previous result, which may be that of dnsmasq.
+            // A server without a result keeps its previous result, which may come from a probe of
+            // dnsmasq itself.
             if leads_back.unwrap_or_else(|| self.report.is_loop(server)) {
                 found.insert(server);
             }

@@ -83,7 +83,7 @@ struct UnansweredQuery {
 #[derive(Clone, Copy)]
 struct LineAnswer<'l> {
     rcode: u16,
-    /// `None` if the answer is that of the server to which the query was forwarded.
+    /// `None` if the answer comes from the server to which the query was forwarded.
     by: Option<&'l str>,
 }
 

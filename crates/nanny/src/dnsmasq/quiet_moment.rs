@@ -39,7 +39,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub(crate) struct QuietMoments {
     pid: Pid,
     port: u16,
-    /// The smallest set of descriptors seen: those of an idle dnsmasq.
+    /// The smallest set of descriptors seen so far. An idle dnsmasq is assumed to have these
+    /// descriptors.
     idle: Option<Descriptors>,
     /// The time at which each present descriptor was first seen.
     since: BTreeMap<OsString, Instant>,

@@ -220,7 +220,7 @@ mod tests {
             ("2.90", "2.90-4~deb12u1", 6),
             ("2.90", "2.90-4~deb12u2", 0),
             ("2.90", "2.90-4~deb12u11+x", 0),
-            // The package is that of another executable.
+            // The package belongs to another executable.
             ("2.85", "2.90-4~deb12u2", 10),
         ] {
             let missing = dnsmasq(version, Some(package)).missing_fixes();

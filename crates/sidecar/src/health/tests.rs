@@ -16,7 +16,7 @@ fn verdict(state: ProbeState, latency: Duration, failure: ProbeFailure) -> Probe
     }
 }
 
-/// The other recorded bodies are those of the end-to-end tests, which do not compare latencies.
+/// The end-to-end tests compare the other recorded bodies, but not their latencies.
 #[test]
 fn latency_is_written_as_in_kube_dns() {
     let latency = Duration::from_nanos(894_024);

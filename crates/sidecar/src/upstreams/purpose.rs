@@ -18,7 +18,8 @@ pub(super) struct UpstreamPurpose {
 }
 
 impl UpstreamPurpose {
-    /// The purpose of an upstream with unknown names. The queries are those for external names.
+    /// The purpose of an upstream with unknown names. Such an upstream is probed with the queries
+    /// for external names.
     pub(super) fn unknown(probe_name: &Name) -> Self {
         Self {
             domains: Vec::new(),

@@ -70,8 +70,8 @@ impl ProbedUpstream {
         }
     }
 
-    /// Counts the queries since the last reading of dnsmasq's counter. If the counter may come from
-    /// another server (not `is_own`), counts none.
+    /// Counts the queries since the last reading of dnsmasq's counter. Counts no queries if the
+    /// counter may come from another server (not `is_own`).
     pub(super) fn count_queries(&mut self, reading: u64, is_own: bool) {
         if !is_own {
             self.queries.continue_from(reading);

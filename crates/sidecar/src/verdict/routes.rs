@@ -69,8 +69,8 @@ fn leaves_servers_out(status: &SidecarStatus) -> bool {
     nanny.is_some_and(|nanny| !nanny.routes.loops.is_empty())
 }
 
-/// Adds the servers of dnsmasq. Those in `loops` are left out: dnsmasq lists them, and does not ask
-/// them.
+/// Adds the servers of dnsmasq. Servers in `loops` are left out: dnsmasq lists these servers, but
+/// does not ask them.
 fn add_dnsmasq_routes(
     dnsmasq: &DnsmasqReport,
     loops: &BTreeSet<String>,

@@ -454,7 +454,8 @@ fn faults_of_kubedns_and_nanny_are_found() {
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
 }
 
-/// dnsmasq has only the SERVFAIL server 127.0.0.1:9 for a stub domain, or kubedns has none.
+/// dnsmasq has only the SERVFAIL server 127.0.0.1:9 for a stub domain, or kubedns has no server for
+/// it.
 #[test]
 fn stub_domain_without_server_is_fault() {
     let of_dnsmasq = |servers: &[&str], unresolved: &[&str]| {

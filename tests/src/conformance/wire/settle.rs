@@ -19,7 +19,7 @@ use super::cluster::Cluster;
 use super::server::Server;
 
 /// The namespace of the markers. It sorts after all others, so that the API server mirrors the
-/// Endpoints of a step before those of the marker.
+/// Endpoints of a step before the Endpoints of the marker.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
 /// The address before the first address of a marker.

@@ -275,7 +275,7 @@ impl Stage {
     }
 }
 
-/// The interval of the probes is that of the manifest.
+/// The probes have the same interval as in the manifest.
 const ARGUMENTS: [&str; 4] = [
     "--probe-interval=5",
     "--kubedns-arg=--initial-sync-timeout=5s",

@@ -126,7 +126,7 @@ impl<'a> ExternalServers<'a> {
         self.is_of_cluster(domain) && !self.domains.contains(&domain)
     }
 
-    /// Adds a `forward` for each stub domain, the longest first, and the one for all other names:
+    /// Adds a `forward` for each stub domain, the longest first, and one for all other names:
     /// `CoreDNS` tries them in their order.
     fn add_forwards(&self, block: &mut Block) {
         let mut stubs: Vec<_> = self.config.stub_domains.iter().collect();

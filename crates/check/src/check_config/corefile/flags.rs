@@ -286,7 +286,7 @@ impl KubednsFlags {
         lines.collect()
     }
 
-    /// The flags with an effect: a boolean that is false has none.
+    /// The flags with an effect: a boolean that is false has no effect.
     fn given_flags(&self) -> impl Iterator<Item = (&'static str, Counterpart)> {
         FLAGS
             .iter()

@@ -276,7 +276,8 @@ fn no_ready_endpoints(
         _ => "is headless",
     };
 
-    // `None` is a Service without any endpoints object, 0 is one whose objects are empty.
+    // `None` stands for a Service without any endpoints object, 0 for a Service whose endpoints
+    // objects are empty.
     let not_ready = endpoints.map(|endpoints| endpoints.not_ready);
     let text = match not_ready {
         None => format!("Service {key} {kind} and has no endpoints: {NO_POD}"),
