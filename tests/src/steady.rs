@@ -37,8 +37,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of all waits for answers: a path must recover in this time.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// Number of right answers per query of a path that end an excuse. A single answer may come from a
-/// cache.
+/// An excuse ends after this number of right answers to each query of the path. A single answer may
+/// come from a cache.
 const STREAK: u32 = 2;
 
 /// Interval at which queries are sent. The rate determines the number of queries in each interval.

@@ -163,7 +163,8 @@ async fn check_all(options: &Options) -> Vec<CheckLine> {
     let status = pod::read_status(&options.sidecar).await;
     let known = status.as_ref().ok();
 
-    // The DNS checks need the Services of the API server; the rest runs at once.
+    // The DNS checks need the Services of the API server, so they run later. All other checks run
+    // at the same time.
     let (readiness, of_status, api_server) = tokio::join!(
         pod::check_readiness(&options.server),
         pod::check_status(options, &status),

@@ -1,4 +1,4 @@
-//! Files that others read while they change.
+//! Files that other processes read while the files change.
 
 use std::fs::{self, File};
 use std::io;

@@ -32,7 +32,7 @@ pub struct Explainer {
     objects: Arc<PublishedObjects>,
     server: Arc<ReadServerState>,
     slots: Arc<Semaphore>,
-    /// The processor time of all pages.
+    /// The half of a processor core that all pages share.
     share: Arc<HalfCore>,
     topology: DnsmasqTopology,
     /// The URL of the nanny's status; empty for none.

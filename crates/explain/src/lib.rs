@@ -25,7 +25,7 @@
 //! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times, lists |
 //!
 //! Explanations change no state, and neither DNS queries nor events wait for them. The query engine
-//! answers from the published snapshot, as for clients. Both steps and the look-up run on a
+//! answers from the published snapshot, as for clients. All steps of an explanation run on a
 //! blocking thread, one explanation at a time. Explanations send no queries to upstream servers.
 //! Names, search lists, requests and visited objects all have bounds.
 

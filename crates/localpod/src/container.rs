@@ -29,7 +29,7 @@ const USAGE: i32 = 2;
 /// A first run that ends sooner than this with status [`USAGE`] is not restarted.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// The pause before the second restart in a row; the first restart has none.
+/// The pause before the second restart in a row; the first restart has no pause.
 const SECOND_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. A kubelet waits 10 s to 5 min, too long for a laptop.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

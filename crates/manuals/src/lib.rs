@@ -27,8 +27,8 @@ pub fn programs() -> [Command; 3] {
 
 /// Makes a bash completion script use the same names of the subcommands throughout.
 ///
-/// In a part of the script, `clap_complete` splits the name of a program at its dashes, as if they
-/// were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without this change, no
+/// In a part of the script, `clap_complete` splits the name of a program at its dashes, as if the
+/// pieces were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without this change, no
 /// subcommand matches.
 fn name_subcommands(program: &str, script: &str) -> String {
     let split = program.replace('-', "__subcmd__");

@@ -108,7 +108,8 @@ impl StateDir {
         }
     }
 
-    /// Creates a removed directory again. The lock of an own directory was removed with it.
+    /// Creates a removed directory again. If the nanny created the directory, it also takes a new
+    /// lock, because the lock file was removed with the directory.
     fn recreate(&self) -> io::Result<()> {
         match &self.own_lock {
             Some(lock) => *lock.lock() = create_locked(&self.path)?,
@@ -120,7 +121,7 @@ impl StateDir {
     /// Removes the directory if the nanny created it.
     pub(crate) fn remove(self) {
         if self.own_lock.is_some() {
-            // A directory that cannot be removed does no harm except for its space.
+            // A directory that cannot be removed only takes space.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -176,8 +177,8 @@ fn pid_of_directory(path: &Path) -> Option<i32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// The lock file is not created here: a directory without a lock file is foreign, or is just being
-/// created.
+/// Returns whether the directory has a lock file that is unlocked. A directory without a lock file
+/// is foreign, or is just being created.
 fn is_unlocked(path: &Path) -> bool {
     File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
 }

@@ -16,7 +16,8 @@ pub struct MetricSample<'a> {
 impl<'a> MetricSample<'a> {
     /// Parses a line such as `name{label="value"} 1.5 1700000000`.
     fn parse(line: &'a str) -> Option<Self> {
-        // A label's value may contain spaces and braces, but no value contains a brace.
+        // The value of a label may contain spaces and braces, but the value of a sample contains no
+        // brace.
         let (series, rest) = match line.rsplit_once('}') {
             Some((series, rest)) => (series, rest),
             None => line.split_once(' ')?,

@@ -2,8 +2,8 @@
 //! restarts.
 //!
 //! A restart shows as another start time of the process. A process that hangs keeps its port open,
-//! but does not answer there; if it has ended, connections are refused. Only the kubelet knows what
-//! ended it.
+//! but does not answer there. After the end of a process, connections to its port are refused. Only
+//! the kubelet knows what ended the process.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The pages at `/runbook`: docs/troubleshooting.md from build time as HTML.
+//! The pages at `/runbook`: docs/troubleshooting.md as HTML, as it was when the sidecar was built.
 //!
 //! They are for clusters without access to the repository, and always fit the version of the
 //! sidecar. `/runbook` has all sections, each with its anchor; `/runbook/SECTION` has one.
@@ -277,11 +277,11 @@ mod tests {
         let page = render_all("abc");
         assert!(
             page.contains("127.0.0.1:48106-\\u003e127.0.0.1:10053"),
-            "the output of a command is there"
+            "the page has the output of a command"
         );
         assert!(
             page.contains("&gt;&gt;HEADER&lt;&lt;"),
-            "and cannot be markup"
+            "the output is escaped"
         );
         let html = to_html("a <b>c</b>\n\n<script>d</script>\n", Place::WholePage);
         assert!(!html.into_string().contains("<script>"));

@@ -175,7 +175,8 @@ impl UpstreamProbes {
 
         let mut known = self.known.lock();
         let has_changed = !known.keys().eq(wanted.keys());
-        // Otherwise each upstream that ever existed would keep its series.
+        // Upstreams that have left the list are removed. Otherwise each upstream that ever existed
+        // would keep its series.
         known.retain(|address, _| {
             let stays = wanted.contains_key(address);
             if !stays {

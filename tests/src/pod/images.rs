@@ -138,7 +138,8 @@ fn make(inputs: &str) {
             None => build(&podman, &work.join("roots")),
         }
 
-        // podman keeps its storage mounted. Without the overlay driver it does not.
+        // With the overlay driver, podman keeps its storage mounted. With other drivers nothing is
+        // mounted, and umount fails.
         let _ = Command::new("umount")
             .arg(work.join("root/overlay"))
             .output();
@@ -153,7 +154,7 @@ fn load(podman: &Podman, directory: &Path) {
         let archive = archive(directory, image).display().to_string();
         podman.run(["load", "--quiet", "--input", &archive]);
     }
-    say(&format!("the images are those in {}", directory.display()));
+    say(&format!("the images come from {}", directory.display()));
 }
 
 fn build(podman: &Podman, roots: &Path) {

@@ -52,7 +52,7 @@ async fn written_corefile_gives_recorded_answers() {
         .iter()
         .map(|(case, _)| (*case).to_owned())
         .collect();
-    assert_eq!(differing, listed, "above are the differences");
+    assert_eq!(differing, listed, "the differences are printed above");
 }
 
 /// Whether a real server can give the answers of the scenario. Most cases of CoreDNS' own tests use
@@ -132,7 +132,7 @@ impl RealServer {
         server
     }
 
-    /// Waits until the first lists are complete and then the sockets are open.
+    /// Waits until the first lists are complete, and then until the sockets are open.
     async fn wait_until_serving(&mut self, ready: SocketAddr) {
         eventually(PATIENCE, || {
             let state = self.process.check();
@@ -178,8 +178,8 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
 
 /// Compares an answer with the recorded one. The error has the difference.
 fn judge(case: &Case, found: &Response) -> Result<(), String> {
-    // Names that the reverse zones lack are forwarded, as in kubedns; the recording has no
-    // upstream.
+    // The server forwards names that its reverse zones lack, as kubedns does. The recording was
+    // made without an upstream.
     let is_forwarded = case.asks.ends_with(".arpa. PTR") && case.response.rcode == "NXDOMAIN";
     if is_forwarded && found.rcode == "NXDOMAIN" && found.authority.is_empty() {
         return Ok(());

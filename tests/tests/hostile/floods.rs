@@ -72,11 +72,11 @@ pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
 
 /// Time to wait for the answer that follows a burst.
 const MARK_PATIENCE: Duration = Duration::from_millis(500);
-/// ID of the query after each burst. Few datagrams of a flood have it.
+/// ID of the query after each burst. Few datagrams of a flood have this ID.
 const MARK: u16 = 0xffff;
 
-/// Sends the datagrams that `make` returns, as fast as kubedns reads them: a query follows each
-/// burst, and its answer comes before the next burst, unless it is lost.
+/// Sends the datagrams that `make` returns, as fast as kubedns reads them. A query follows each
+/// burst, and the next burst waits for the answer to this query, unless the answer is lost.
 async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     let socket = UdpSocket::bind((FLOODER, 0)).unwrap();
     socket.connect(server).unwrap();

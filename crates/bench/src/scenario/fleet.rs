@@ -53,7 +53,7 @@ pub(super) async fn measure(
         rows: Vec::new(),
     };
     // kubedns answers for a headless Service only after the lists of both Services and endpoints.
-    // This one never changes, because the starts wait for its addresses.
+    // The Service `probe` never changes, because the starts wait for its addresses.
     let headless: Vec<&Service> = cluster.headless().collect();
     let (probe, others) = headless.split_first().context("no headless Service")?;
     real.change_slice(probe).await?;

@@ -248,7 +248,8 @@ fn check_permission(
     }
 
     // With other credentials, kubedns may have permissions that the caller of this command lacks.
-    // With kubedns' own credentials, an open watch lasts until its end, but cannot be opened again.
+    // If kubedns itself lacks the permission, an open watch continues until its end, but cannot be
+    // opened again.
     if is_watched && caller == Caller::Other {
         let text = format!("{kind} cannot be listed, although kubedns watches some of them");
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
@@ -272,7 +273,8 @@ async fn check_config_map(
 ) -> Vec<CheckLine> {
     let in_force = status.and_then(SidecarStatus::configuration_version);
     let directory = Path::new(&options.config_dir);
-    // The pod reads these files. The kubelet updates them later than the API server has the object.
+    // The pod reads these files. The kubelet updates them some time after the object in the API
+    // server has changed.
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
             Ok(data) => check_config(&options.config_dir, data, options, in_force),

@@ -36,7 +36,7 @@ const SECTION: &str = "node-without-a-pod";
 
 /// Checks the nodes, if the DNS Service prefers the pod of the client's node.
 pub(super) async fn check_nodes(connection: &Connection) -> Vec<CheckLine> {
-    // A Service that cannot be read fails the check of permissions.
+    // If the Service cannot be read, the check of permissions reports that.
     if !prefers_own_node(connection).await.unwrap_or_default() {
         return Vec::new();
     }

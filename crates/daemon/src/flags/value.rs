@@ -34,7 +34,7 @@ pub enum ValueError {
     /// The value is not a duration.
     #[error("time: {reason} {}", quote(text))]
     Duration {
-        /// The mistake, before the quoted text.
+        /// The description of the mistake. In the message, it comes before the quoted text.
         reason: String,
         /// The given value.
         text: String,
@@ -56,7 +56,7 @@ impl ValueError {
         }
     }
 
-    /// The mistake in a duration; `reason` comes before the quoted text.
+    /// The error for a duration. In the message, `reason` comes before the quoted text.
     fn duration(reason: impl Into<String>, text: &str) -> Self {
         Self::Duration {
             reason: reason.into(),

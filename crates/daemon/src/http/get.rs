@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 const SHOWN: usize = 80;
 /// Bound of the head of a streaming page, in octets.
 const MAX_HEAD: usize = 16 * 1024;
-/// Bound of the body of a response to a streaming request whose status is not 200, in octets.
+/// Bound of the body of a streaming page whose status is not 200, in octets.
 const MAX_ERROR_BODY: u64 = 64 * 1024;
 
 /// A response.
@@ -104,7 +104,7 @@ pub async fn get(
 async fn read_reply(authority: &str, target: &str, size: usize) -> Result<Vec<u8>, GetError> {
     let stream = send_request(authority, target).await?;
     let mut reply = Vec::new();
-    // One octet more shows that the reply is too large.
+    // One octet more than `size` is read, so that a reply that is too large is noticed.
     stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
     if reply.len() > size {
         return Err(GetError::Large(size));

@@ -36,7 +36,7 @@ pub(crate) struct ObjectLookup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WantedService {
     pub(crate) key: ObjectKey,
-    /// A hostname to find among its addresses.
+    /// A hostname to find among the addresses of the Service.
     pub(crate) hostname: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct FoundMember {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackedService {
     pub(crate) service: FoundService,
-    /// Whether the address is ready there.
+    /// Whether the address is ready in this Service.
     pub(crate) ready: bool,
 }
 
@@ -147,7 +147,8 @@ impl ObjectLookup {
             if found.len() == MAX_OBJECTS {
                 break;
             }
-            // Addresses that are not ready are included: they are what the user asks about.
+            // The user asks about an address without a PTR record. Such an address is often not
+            // ready, so addresses that are not ready are included.
             let endpoints = view.service_endpoints(&service.key);
             let members = all_members(&endpoints);
             // An address in several subsets or slices has records if it is ready in one of them.
@@ -326,7 +327,7 @@ fn show_endpoints(endpoints: &ServiceEndpoints) -> Option<ShownEndpoints> {
     let mut members = all_members(endpoints);
     members.sort_unstable_by_key(|member| (member.ready, member.ip, member.hostname));
     members.dedup();
-    // Members that are not ready come first in their order.
+    // Members that are not ready come first in this order.
     let (not_ready, ready) = members.split_at(members.partition_point(|member| !member.ready));
 
     Some(ShownEndpoints {

@@ -22,8 +22,9 @@ use crate::dnsmasq::process::DnsmasqProcess;
 use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
 use crate::report::RestartReason;
 
-/// Limit of the wait for a moment without queries in flight, before a restart or a reload that
-/// removes servers. The limit is short because an edit should be in force within a second.
+/// The longest wait for a moment without queries in flight. The nanny waits before a restart, and
+/// before a reload that removes servers. The wait is short because an edit should be in force
+/// within a second.
 const QUIET_TIMEOUT: Duration = Duration::from_millis(400);
 /// Timeout of `dnsmasq --test`.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);

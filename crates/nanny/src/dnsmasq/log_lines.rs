@@ -10,7 +10,7 @@ pub(crate) enum LogEvent {
     Started,
     /// A query that dnsmasq sent to this upstream server came back to dnsmasq.
     Loop(Nameserver),
-    /// dnsmasq will not use this upstream server: the address is its own.
+    /// dnsmasq will not use this upstream server, because the address belongs to dnsmasq itself.
     OwnAddress(IpAddr),
     /// dnsmasq rejected queries because too many were waiting for upstream servers.
     TooManyQueries,

@@ -90,7 +90,7 @@ impl LoopMark {
 /// The requests of the loop detection to the router.
 #[derive(Debug, Default)]
 pub(crate) struct LoopRequests {
-    /// The number of requests that dnsmasq reads its servers again, and so looks for loops again.
+    /// The number of requests so far to make dnsmasq read its servers, and look for loops, again.
     pub(crate) reloads: watch::Sender<u64>,
     /// The servers of stub domains to leave out.
     pub(crate) stub_loops: watch::Sender<BTreeSet<StubServer>>,

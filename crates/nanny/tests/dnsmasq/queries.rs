@@ -124,7 +124,7 @@ async fn tap_follows_queries_of_query_log() {
         assert_eq!(shown, format!("127.0.0.1 {name}. A {rcode}"));
     }
 
-    // The ranking counts also what the filters leave out.
+    // The ranking also counts queries that the filters leave out.
     rig.resolve("other.test").await;
     eventually(PATIENCE, || async {
         let ranking = ranking(status).await;
@@ -140,7 +140,7 @@ async fn tap_follows_queries_of_query_log() {
     })
     .await;
 
-    // The edit restarts dnsmasq, and the tap ends rather than show nothing.
+    // The edit restarts dnsmasq without a query log, so the tap ends.
     rig.forward_to(&upstream);
     restarted(&rig, 1).await;
     assert_eq!(following.line(4096).await.unwrap(), None);

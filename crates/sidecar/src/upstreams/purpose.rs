@@ -44,8 +44,8 @@ impl UpstreamPurpose {
             .iter()
             .find_map(|domain| Name::from_ascii(format!("{domain}.")).ok());
 
-        // If a server serves both, it is probed with external names: clients notice their loss
-        // first.
+        // A server that serves a stub domain and external names is probed with external names,
+        // because clients notice their loss first.
         let is_external = serves(&routes.upstreams);
         let questions = match stub_domain {
             Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],

@@ -10,7 +10,8 @@ use reports::sidecar::{ContainerHistory, SidecarStatus};
 use super::PodFault;
 use crate::time::millis_since_1970;
 
-/// Ends of a process within [`RESTARTS_WITHIN`] that are a fault, if nobody asked for them.
+/// This number of ends of a process within [`RESTARTS_WITHIN`] is a fault, if nobody requested
+/// them.
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
@@ -56,7 +57,7 @@ fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     Some(fault.with_detail(&count_ends(&ends)))
 }
 
-/// The ends with their numbers. Equal ends have one cause, and are counted together.
+/// Lists the ends as text. Equal ends have one cause, and are counted together.
 fn count_ends(ends: &[&str]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     for end in ends {

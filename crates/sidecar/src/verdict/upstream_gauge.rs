@@ -53,8 +53,8 @@ impl UpstreamGauge {
             exported.insert((route, server));
         }
 
-        // Otherwise each upstream that ever existed would keep its series. A missing series is no
-        // error.
+        // Series of other upstreams are removed. Otherwise each upstream that ever existed would
+        // keep its series. A missing series is no error.
         for (route, server) in before.difference(&exported) {
             let _ = self.up.remove_label_values(&[route, server]);
         }

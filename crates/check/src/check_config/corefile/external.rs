@@ -1,4 +1,5 @@
-//! External names: the servers of the flags and of the `ConfigMap`, and the rules for these names.
+//! External names: their servers, from the flags and the `ConfigMap`, and the rules for these
+//! names.
 //!
 //! A rule must not touch the names of the cluster, and a template comes before the plugin
 //! `kubernetes`. So if there are rules, the first block forwards all other names to a second block,
@@ -16,7 +17,7 @@ use super::own_names::{soa_of_zone, sort_longest_first};
 
 /// The loopback port on which the second block listens.
 const RULES_PORT: &str = "1053";
-/// The most servers of a `forward`.
+/// The maximum number of servers of a `forward`.
 const MAX_SERVERS: usize = 15;
 /// The servers of external names, as text for a Corefile.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl<'a> ExternalServers<'a> {
         lines
     }
 
-    /// The servers for which `CoreDNS` differs.
+    /// The differences of `CoreDNS` in the use of servers.
     pub(super) fn different(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let stubs = self.config.stub_domains.values();
@@ -151,13 +152,12 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    /// The servers for all names without a stub domain; empty if the servers are those of
-    /// resolv.conf.
+    /// The servers for all names without a stub domain; empty if the servers come from resolv.conf.
     fn general_servers(&self) -> Vec<Upstream> {
         if !self.config.upstream_nameservers.is_empty() {
             return self.config.upstream_nameservers.clone();
         }
-        // With --topology=direct these are dnsmasq, which reads resolv.conf.
+        // With --topology=direct, the only server is dnsmasq, which reads resolv.conf.
         if self.flags.value("topology") == Some("direct") {
             return Vec::new();
         }
@@ -186,7 +186,7 @@ impl<'a> ExternalServers<'a> {
     }
 
     /// Adds the snippet of the rules and the blocks that import it: one for each domain of
-    /// `filterTypes`, because a server block is chosen by its longest zone.
+    /// `filterTypes`, because `CoreDNS` chooses the server block with the longest matching zone.
     fn push_rules(&self, blocks: &mut Vec<Block>) {
         let rules = &self.config.external_rules;
         let mut snippet = Block::snippet("external");
@@ -266,7 +266,7 @@ fn addresses_of(servers: &[ServerAddr]) -> Vec<Upstream> {
     addresses.collect()
 }
 
-/// A server in the words of `forward`: the port of TLS follows the name.
+/// A server in the syntax of `forward`, in which the port follows the name of a TLS server.
 fn server_word(server: &Upstream) -> String {
     if server.protocol != UpstreamProtocol::Tls {
         return server.server.to_string();

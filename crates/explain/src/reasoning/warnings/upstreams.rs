@@ -1,7 +1,7 @@
 //! Warnings that the upstream servers of a name give no answers now.
 //!
-//! kubedns knows this only of its own servers. If dnsmasq forwards the name, there are warnings
-//! only about servers that kubedns uses as well.
+//! kubedns knows this only about the servers that it uses itself. If dnsmasq forwards the name,
+//! there are warnings only about servers that kubedns uses as well.
 
 use cluster::snapshot::Snapshot;
 use wire::Name;
