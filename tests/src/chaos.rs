@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use apiserver::{Faults, Resource};
 use serde_json::Value;
 use testkit::objects::mk_config_map;
-use testkit::processes::{Pid, descendants};
+use testkit::processes::{Pid, descendants, program_name};
 use testkit::upstream::Upstream;
 
 use crate::conformance::wire::cluster::Cluster;
@@ -143,11 +143,13 @@ impl Rig {
         .await;
     }
 
-    /// The process ID of dnsmasq itself, not of the nanny that started it.
+    /// The process ID of dnsmasq itself, not of the nanny that started it, nor of the nanny's
+    /// helper. The helper of a dnsmasq that has ended lives on for a moment, without dnsmasq.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
+        let is_dnsmasq = |pid: &Pid| program_name(*pid).as_deref() == Some("dnsmasq");
         testkit::eventually(crate::e2e::PATIENCE, || async move {
-            descendants(nanny).get(1).copied()
+            descendants(nanny).into_iter().find(is_dnsmasq)
         })
         .await
     }

@@ -34,6 +34,12 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
+/// The name of a process: that of its program, of which the kernel keeps 15 octets.
+pub fn program_name(pid: Pid) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// Sends a signal to an existing process.
 pub fn send(pid: Pid, signal: Signal) {
     kill(raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
