@@ -17,7 +17,7 @@ mod verdict;
 use maud::{Markup, PreEscaped, html};
 use reports::sidecar::{PodPart, ProbeState, ProbeStatus, SidecarStatus};
 
-use self::text::{ago, number};
+use self::text::{ago, number, reason};
 
 /// Content security policy of a page: the policy permits scripts and styles with the nonce, icons
 /// in `data:` URLs, and requests to the origin of the page.
@@ -167,7 +167,7 @@ fn figure(probe: &ProbeStatus, axes: &plot::PlotAxes, now: u64) -> Markup {
                 @if probe.state.is_healthy() { "; " (number(probe.latency_ms, "ms")) }
                 @if has_error {
                     br;
-                    code { (probe.error) @if !probe.rcode.is_empty() { " (" (probe.rcode) ")" } }
+                    code { (reason(&probe.error, &probe.server)) @if !probe.rcode.is_empty() { " (" (probe.rcode) ")" } }
                 }
             }
             (plot::svg(probe, axes))

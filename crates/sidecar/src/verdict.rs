@@ -5,6 +5,7 @@
 //! other faults. As in the critical alerts, a pod is down if clients get no answers for cluster
 //! names, or no answers for external names. A degraded pod still answers.
 
+mod loops;
 mod probes;
 mod processes;
 mod routes;
@@ -54,6 +55,7 @@ pub(crate) fn find_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let silent: Vec<FindingKind> = faults.iter().map(|fault| fault.kind).collect();
     faults.extend(processes::process_faults(status, &silent));
     faults.extend(routes::route_faults(status));
+    faults.extend(loops::loop_faults(status));
     faults.extend(stub_domains::stub_domain_faults(status));
     faults.extend(limited_clients(status));
     faults.extend(kubedns.map(kubedns_faults).unwrap_or_default());
@@ -110,11 +112,6 @@ fn limited_clients(status: &SidecarStatus) -> Option<PodFault> {
 fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
     let mut faults = Vec::from_iter(records_fault(kubedns));
 
-    if kubedns.forward_loops > 0.0 {
-        let text = "an upstream of kubedns forwards to kubedns and is left out";
-        faults.push(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text));
-    }
-
     faults.extend(kubedns.node.as_ref().and_then(node_fault));
     for upstream in &kubedns.upstreams {
         if upstream.trusted == Some(false) {
@@ -169,11 +166,6 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
         let text = "dnsmasq does not have the newest servers";
         let reason = pending.reason.as_deref().unwrap_or("unknown why");
         faults.push(PodFault::new(FindingKind::RoutesPending, "", text).with_detail(reason));
-    }
-    if !routes.loops.is_empty() {
-        let loops = join_words(&routes.loops);
-        let text = format!("upstreams forward to dnsmasq and are left out: {loops}");
-        faults.push(PodFault::new(FindingKind::ForwardingLoop, "dnsmasq", text));
     }
 
     faults.extend(added_servers(&nanny.routes));

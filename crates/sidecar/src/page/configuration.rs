@@ -97,13 +97,17 @@ fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
         Some(servers) => shown_servers(routes, servers),
         // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub
         // domains.
-        None if routes.forwards_to_kubedns() => routes.upstreams.join(" "),
+        None if routes.forwards_to_kubedns() => shown_servers(routes, &routes.upstreams),
         None => String::new(),
     }
 }
 
-/// The servers without the SERVFAIL server of the nanny, whose address would puzzle the reader.
+/// The servers without addresses within the pod, which would puzzle the reader: kubedns has its
+/// name, and the SERVFAIL server of the nanny is left out.
 fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
+    if routes.forwards_to_kubedns() && servers == routes.upstreams {
+        return "kubedns".to_owned();
+    }
     let mut usable_servers: Vec<&str> = servers.iter().map(String::as_str).collect();
     usable_servers.retain(|server| routes.servfail_server.as_deref() != Some(*server));
 
@@ -180,7 +184,7 @@ fn rejection(configuration: &ConfigurationStatus) -> Markup {
                 p.failed { "the newest configuration was rejected at " (error.at.as_deref().unwrap_or_default()) }
                 pre { (error.text.as_deref().unwrap_or("unknown why")) }
             }
-            (None, 0) => p { "none was rejected" }
+            (None, 0) => p { "no edit was rejected" }
             (None, 1) => p { "the newest one is in force; 1 earlier edit rejected" },
             (None, count) => p { "the newest one is in force; " (count) " earlier edits rejected" }
         }

@@ -8,6 +8,15 @@ pub(super) fn route_words(route: &str) -> &str {
     }
 }
 
+/// The reason in an error of the network, without the addresses before it: the page shows the
+/// server beside it, and the port of the client tells nothing.
+pub(super) fn reason<'e>(error: &'e str, server: &str) -> &'e str {
+    let addresses = format!("->{server}: ");
+    error
+        .rsplit_once(&addresses)
+        .map_or(error, |(_, reason)| reason)
+}
+
 /// A number of seconds in its largest two units.
 pub(super) fn ago(seconds: u64) -> String {
     match seconds {

@@ -99,9 +99,12 @@ impl TrafficPlot {
                 figcaption {
                     b { (self.title) }
                     @for (line, class) in self.lines.iter().zip(LINE_CLASSES).filter(|(line, _)| line.has_values(samples)) {
-                        " " span class=(class) { "\u{25cf} " (line.words) }
-                        @if let Some(last) = samples.last().and_then(line.value) {
-                            " " (number(last, self.unit))
+                        " "
+                        span.legend {
+                            span class=(class) { "\u{25cf} " (line.words) }
+                            @if let Some(last) = samples.last().and_then(line.value) {
+                                " " (number(last, self.unit))
+                            }
                         }
                     }
                 }

@@ -1,6 +1,7 @@
 //! The upstreams of dnsmasq and kubedns.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use reports::kubedns::{KubednsReport, KubednsUpstream};
@@ -9,27 +10,29 @@ use reports::sidecar::{
 };
 
 use super::plot::{PlotAxes, small_svg};
-use super::text::{ago, number, route_words};
+use super::text::{ago, number, reason, route_words};
 
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
     let upstreams = &dnsmasq.upstreams;
     // A server with a probe of its own, such as kubedns, is not in the list.
     let by_kubedns = status.forwards_by_kubedns();
+    let nanny = status.nanny.known.as_ref();
+    let loops = nanny.map(|nanny| &nanny.routes.loops);
 
     html! {
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
             @if by_kubedns { p { "dnsmasq forwards everything else to kubedns, whose upstreams are below" } }
             @if upstreams.is_empty() { @if !by_kubedns { p { "none, or unknown" } } } @else {
-                (dnsmasq_table(upstreams, status.time))
+                (dnsmasq_table(upstreams, loops.unwrap_or(&BTreeSet::new()), status.time))
             }
         }
     }
 }
 
-/// The busiest upstreams first.
-fn dnsmasq_table(upstreams: &[DnsmasqUpstream], now: u64) -> Markup {
+/// The busiest upstreams first. Those in `loops` forward back to dnsmasq.
+fn dnsmasq_table(upstreams: &[DnsmasqUpstream], loops: &BTreeSet<String>, now: u64) -> Markup {
     let mut upstreams: Vec<&DnsmasqUpstream> = upstreams.iter().collect();
     upstreams.sort_by_key(|upstream| Reverse(upstream.queries));
     let histories = upstreams.iter().map(|upstream| upstream.history.as_slice());
@@ -42,13 +45,16 @@ fn dnsmasq_table(upstreams: &[DnsmasqUpstream], now: u64) -> Markup {
                 th { (axes.extent()) }
                 th.n { "queries" } th.n { "failed probes" }
             }
-            @for upstream in upstreams { (dnsmasq_row(upstream, &axes, now)) }
+            @for upstream in upstreams {
+                (dnsmasq_row(upstream, loops.contains(&upstream.address), &axes, now))
+            }
         }
     }
 }
 
-fn dnsmasq_row(upstream: &DnsmasqUpstream, axes: &PlotAxes, now: u64) -> Markup {
+fn dnsmasq_row(upstream: &DnsmasqUpstream, is_loop: bool, axes: &PlotAxes, now: u64) -> Markup {
     let (class, words) = match upstream.condition {
+        _ if is_loop => ("failed", "\u{2717} forwards back to this pod"),
         UpstreamCondition::Waiting => ("waiting", "\u{2026} not known yet"),
         UpstreamCondition::Answers => ("ok", "\u{2713} answers"),
         UpstreamCondition::Fails => ("failed", "\u{2717} fails"),
@@ -61,8 +67,10 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, axes: &PlotAxes, now: u64) -> Markup 
             td data-label="address" { (upstream.address) }
             td.names data-label="for" { (served_names(upstream)) }
             td data-label="state" class=(class) {
-                (words) " for " (age)
-                @if !upstream.error.is_empty() { code { (upstream.error) } }
+                @if is_loop { (words) } @else {
+                    (words) " for " (age)
+                    @if !upstream.error.is_empty() { code { (reason(&upstream.error, &upstream.address)) } }
+                }
             }
             td.n data-label="latency" { (latency(upstream.latency_ms)) }
             (history_cell(&upstream.address, &upstream.history, axes))

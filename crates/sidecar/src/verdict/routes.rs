@@ -9,7 +9,7 @@ use reports::sidecar::{DnsmasqReport, DnsmasqUpstream, SidecarStatus, UpstreamCo
 use super::PodFault;
 
 /// The route of all names outside stub domains.
-const EXTERNAL_NAMES: &str = ".";
+pub(super) const EXTERNAL_NAMES: &str = ".";
 
 /// The state of a server of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +27,15 @@ pub(super) type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
 /// Faults of upstreams.
 pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let routes = route_servers(status);
-    let mut faults: Vec<PodFault> = routes
+    let faults = routes
         .iter()
-        .filter_map(|(route, servers)| route_fault(route, servers))
-        .collect();
-    if !routes.contains_key(EXTERNAL_NAMES) && leaves_servers_out(status) {
-        let text =
-            "external names are not answered: each of their upstreams forwards back to this pod";
-        let kind = FindingKind::UpstreamsDown;
-        faults.push(PodFault::new(kind, EXTERNAL_NAMES, text));
-    }
-    faults
+        .filter_map(|(route, servers)| route_fault(route, servers));
+    faults.collect()
+}
+
+/// Whether external names have a server, also one that does not answer.
+pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
+    route_servers(status).contains_key(EXTERNAL_NAMES)
 }
 
 /// The servers of each route, as seen by the container that asks them for external names.
@@ -57,16 +55,6 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
         add_kubedns_routes(kubedns, &mut routes);
     }
     routes
-}
-
-/// Whether the container that forwards external names leaves out servers because of a loop.
-fn leaves_servers_out(status: &SidecarStatus) -> bool {
-    if status.forwards_by_kubedns() {
-        let kubedns = status.kubedns.known.as_ref();
-        return kubedns.is_some_and(|kubedns| kubedns.forward_loops > 0.0);
-    }
-    let nanny = status.nanny.known.as_ref();
-    nanny.is_some_and(|nanny| !nanny.routes.loops.is_empty())
 }
 
 /// Adds the servers of dnsmasq. Servers in `loops` are left out: dnsmasq lists these servers, but

@@ -1,0 +1,58 @@
+//! Faults of upstreams that forward back to the pod, and are left out while they do.
+
+use reports::finding::FindingKind;
+use reports::sidecar::SidecarStatus;
+
+use super::routes::{EXTERNAL_NAMES, has_upstream};
+use super::{PodFault, join_words};
+
+pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
+    let kubedns = loop_of_kubedns(status);
+    let dnsmasq = loop_of_dnsmasq(status);
+
+    // The container that forwards external names has no server left: the outage is the one finding
+    // for its loops.
+    let by_kubedns = status.forwards_by_kubedns();
+    let of_forwarder = if by_kubedns { &kubedns } else { &dnsmasq };
+    if of_forwarder.is_some() && !has_upstream(status) {
+        let other = if by_kubedns { dnsmasq } else { kubedns };
+        return [Some(outage(status)), other]
+            .into_iter()
+            .flatten()
+            .collect();
+    }
+    [kubedns, dnsmasq].into_iter().flatten().collect()
+}
+
+/// kubedns reports only the number of its loops.
+fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
+    let kubedns = status.kubedns.known.as_ref()?;
+    if kubedns.forward_loops == 0.0 {
+        return None;
+    }
+    let text = "an upstream of kubedns forwards to kubedns and is left out";
+    Some(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text))
+}
+
+fn loop_of_dnsmasq(status: &SidecarStatus) -> Option<PodFault> {
+    let loops = list_loops(status)?;
+    let text = format!("upstreams forward to dnsmasq and are left out: {loops}");
+    Some(PodFault::new(FindingKind::ForwardingLoop, "dnsmasq", text))
+}
+
+/// The outage of external names.
+fn outage(status: &SidecarStatus) -> PodFault {
+    let reason =
+        "external names are not answered: each of their upstreams forwards back to this pod";
+    let text = match list_loops(status) {
+        Some(loops) if !status.forwards_by_kubedns() => format!("{reason} ({loops})"),
+        _ => reason.to_owned(),
+    };
+    PodFault::new(FindingKind::UpstreamsDown, EXTERNAL_NAMES, text)
+}
+
+/// The upstreams of dnsmasq that the nanny has found in a loop.
+fn list_loops(status: &SidecarStatus) -> Option<String> {
+    let loops = &status.nanny.known.as_ref()?.routes.loops;
+    (!loops.is_empty()).then(|| join_words(loops))
+}
