@@ -1,23 +1,31 @@
 //! The options of dnsmasq that decide about forwarded names, as the nanny reports them.
 
-use wire::Name;
+use wire::{Name, reverse};
 
 /// Options that change the answers of every server, also of kubedns.
-const ABOUT_ANSWERS: [&str; 8] = [
+const ABOUT_ANSWERS: [&str; 2] = ["filter-rr", "max-ttl"];
+/// Options that change the addresses in these answers.
+const ABOUT_ADDRESSES: [&str; 5] = [
     "bogus-nxdomain",
-    "bogus-priv",
     "filter-A",
     "filter-AAAA",
-    "filter-rr",
     "ignore-address",
-    "max-ttl",
-    "stop-dns-rebind",
+    STOP_REBIND,
 ];
+/// Rejects private addresses, except for the domains of [`REBIND_OK`].
+const STOP_REBIND: &str = "stop-dns-rebind";
+const REBIND_OK: &str = "rebind-domain-ok";
+/// Answers reverse names of private addresses, unless dnsmasq has servers for a domain around them.
+const BOGUS_PRIV: &str = "bogus-priv";
+/// Options whose value names the owners of records that dnsmasq answers itself.
+const ABOUT_RECORDS: [&str; 4] = ["cname", "host-record", "srv-host", "txt-record"];
 /// Options about names without a server of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
 /// Options whose value may begin with the domains that the option is about:
 /// `/DOMAIN/DOMAIN/ADDRESS`.
 const ABOUT_DOMAINS: [&str; 3] = ["address", "local", "server"];
+/// Instead of a domain: all names. Instead of the server of a domain: the servers of other names.
+const STANDARD: &str = "#";
 
 /// The options of one dnsmasq.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,14 +38,26 @@ struct DnsmasqOption {
     value: String,
 }
 
-/// The option for the longest domain around a name.
+/// The options for the longest domain around a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DomainOption {
+pub(crate) struct DomainOptions {
     pub(crate) domain: Name,
-    /// The option as written.
-    pub(crate) text: String,
-    /// The server to ask; `None` if dnsmasq answers without one.
-    pub(crate) server: Option<String>,
+    /// The options as written.
+    pub(crate) texts: Vec<String>,
+    /// The servers to ask.
+    pub(crate) servers: Vec<String>,
+    pub(crate) decision: DomainDecision,
+}
+
+/// What the options for a domain decide about its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DomainDecision {
+    /// dnsmasq answers them, whatever servers the domain has (`--address`).
+    Answered,
+    /// The servers of names without a domain are asked (`--server=/DOMAIN/#`).
+    Standard,
+    /// The servers of the domain are asked. Without any, dnsmasq answers NXDOMAIN.
+    Servers,
 }
 
 impl DnsmasqArguments {
@@ -65,34 +85,109 @@ impl DnsmasqArguments {
         let servers = self.0.iter().filter(|option| option.is_server());
         servers
             .filter(|option| !option.value.starts_with('/'))
-            .map(|option| option.value.clone())
+            .map(|option| shown_server(&option.value))
             .collect()
     }
 
-    /// The option for the longest domain around `name` (in lower case).
-    pub(crate) fn domain_option(&self, name: &Name) -> Option<DomainOption> {
-        let of_domains = self
+    /// The options for the longest domain around `name` (in lower case).
+    pub(crate) fn domain_options(&self, name: &Name) -> Option<DomainOptions> {
+        let around: Vec<(Name, &DnsmasqOption)> = self
             .0
             .iter()
-            .filter(|option| ABOUT_DOMAINS.contains(&option.name.as_str()));
-        let around_name = of_domains.flat_map(|option| option.around(name));
-        around_name.max_by_key(|option| option.domain.label_count())
+            .filter_map(|option| Some((option.longest_domain(name)?, option)))
+            .collect();
+        let longest = around
+            .iter()
+            .map(|(domain, _)| domain.label_count())
+            .max()?;
+        let of_longest = around.iter();
+        let of_longest = of_longest.filter(|(domain, _)| domain.label_count() == longest);
+
+        let mut found = None;
+        for (domain, option) in of_longest {
+            let options = found.get_or_insert_with(|| DomainOptions::new(domain.clone()));
+            options.add(option);
+        }
+        found
     }
 
-    /// The options that matter for names without a server of their own, as written.
-    pub(crate) fn about_forwarded_names(&self) -> Vec<String> {
+    /// The options that matter for `name` if it has no server of its own, as written.
+    pub(crate) fn about_forwarded_name(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter().filter(|option| {
             let is_plain_server = option.is_server() && !option.value.starts_with('/');
             let is_about_names = ABOUT_OTHER_NAMES.contains(&option.name.as_str());
-            is_plain_server || is_about_names || option.is_about_answers()
+            is_plain_server || is_about_names || self.is_about_answers(option, name)
         });
         options.map(DnsmasqOption::text).collect()
     }
 
-    /// The options that matter for the answers of any server, as written.
-    pub(crate) fn about_answers(&self) -> Vec<String> {
-        let options = self.0.iter().filter(|option| option.is_about_answers());
+    /// The options that matter for the answers about `name` of any server, as written.
+    pub(crate) fn about_answers(&self, name: &Name) -> Vec<String> {
+        let options = self.0.iter();
+        let options = options.filter(|option| self.is_about_answers(option, name));
         options.map(DnsmasqOption::text).collect()
+    }
+
+    fn is_about_answers(&self, option: &DnsmasqOption, name: &Name) -> bool {
+        let is_reverse = reverse::is_reverse_name(name);
+        match option.name.as_str() {
+            "cache-size" => option.value == "0",
+            BOGUS_PRIV => is_private_reverse(name) && self.domain_options(name).is_none(),
+            STOP_REBIND if self.may_be_private(name) => false,
+            about if ABOUT_ADDRESSES.contains(&about) => !is_reverse,
+            about if ABOUT_RECORDS.contains(&about) => option.names_owner(name),
+            about => ABOUT_ANSWERS.contains(&about),
+        }
+    }
+
+    /// Whether the addresses of `name` may be private.
+    fn may_be_private(&self, name: &Name) -> bool {
+        let exceptions = self.0.iter().filter(|option| option.name == REBIND_OK);
+        let mut domains = exceptions.flat_map(|option| option.value.split('/'));
+        domains.any(|domain| !domain.is_empty() && is_around(domain, name))
+    }
+}
+
+/// Whether `name` (in lower case) is `domain`, or below it.
+fn is_around(domain: &str, name: &Name) -> bool {
+    Name::parse(domain).is_ok_and(|domain| name.is_within(&domain.to_lowercase()))
+}
+
+fn is_private_reverse(name: &Name) -> bool {
+    let zones = reverse::private_reverse_zones();
+    zones.iter().any(|zone| is_around(zone, name))
+}
+
+impl DomainOptions {
+    fn new(domain: Name) -> Self {
+        Self {
+            domain,
+            texts: Vec::new(),
+            servers: Vec::new(),
+            decision: DomainDecision::Servers,
+        }
+    }
+
+    fn add(&mut self, option: &DnsmasqOption) {
+        self.texts.push(option.text());
+        let (_, address) = option.value.rsplit_once('/').unwrap_or_default();
+        if !option.is_server() {
+            self.decision = DomainDecision::Answered;
+        } else if address == STANDARD && self.decision == DomainDecision::Servers {
+            self.decision = DomainDecision::Standard;
+        } else if address != STANDARD && !address.is_empty() {
+            self.servers.push(shown_server(address));
+        }
+    }
+}
+
+/// A server in the notation of the ConfigMap: dnsmasq writes `IP#PORT@SOURCE`.
+fn shown_server(server: &str) -> String {
+    let (server, _source) = server.split_once('@').unwrap_or((server, ""));
+    match server.split_once('#') {
+        Some((ip, port)) if ip.contains(':') => format!("[{ip}]:{port}"),
+        Some((ip, port)) => format!("{ip}:{port}"),
+        None => server.to_owned(),
     }
 }
 
@@ -101,9 +196,10 @@ impl DnsmasqOption {
         matches!(self.name.as_str(), "local" | "server")
     }
 
-    fn is_about_answers(&self) -> bool {
-        let is_uncached = self.name == "cache-size" && self.value == "0";
-        is_uncached || ABOUT_ANSWERS.contains(&self.name.as_str())
+    /// Whether the value names `name` (in lower case) between its commas.
+    fn names_owner(&self, name: &Name) -> bool {
+        let owners = self.value.split(',').map(Name::parse);
+        owners.flatten().any(|owner| owner.to_lowercase() == *name)
     }
 
     fn text(&self) -> String {
@@ -114,31 +210,22 @@ impl DnsmasqOption {
         }
     }
 
-    /// This option for each of its domains around `name`.
-    fn around(&self, name: &Name) -> Vec<DomainOption> {
-        let Some((domains, address)) = self
-            .value
-            .strip_prefix('/')
-            .and_then(|v| v.rsplit_once('/'))
-        else {
-            return Vec::new();
-        };
-
-        let mut around = Vec::new();
-        for domain in domains.split('/') {
-            let Ok(domain) = Name::parse(domain) else {
-                continue;
-            };
-            let domain = domain.to_lowercase();
-            if name.is_within(&domain) {
-                around.push(DomainOption {
-                    domain,
-                    text: self.text(),
-                    server: (self.is_server() && !address.is_empty()).then(|| address.to_owned()),
-                });
-            }
+    /// The longest domain around `name` (in lower case) that this option is about.
+    fn longest_domain(&self, name: &Name) -> Option<Name> {
+        if !ABOUT_DOMAINS.contains(&self.name.as_str()) {
+            return None;
         }
-        around
+
+        let (domains, _) = self.value.strip_prefix('/')?.rsplit_once('/')?;
+        let domains = domains.split('/').filter_map(|domain| match domain {
+            STANDARD => Some(Name::default()),
+            // Names of one label, which are explained without dnsmasq.
+            "" => None,
+            domain => Name::parse(domain).ok(),
+        });
+        let domains = domains.map(|domain| domain.to_lowercase());
+        let around = domains.filter(|domain| name.is_within(domain));
+        around.max_by_key(Name::label_count)
     }
 }
 
@@ -168,8 +255,12 @@ mod tests {
             "--filter-AAAA",
             "--cache-size=0",
         ];
-        assert_eq!(given.about_forwarded_names(), expected);
-        assert_eq!(given.about_answers(), ["--filter-AAAA", "--cache-size=0"]);
+        let name = Name::parse("www.test.").unwrap();
+        assert_eq!(given.about_forwarded_name(&name), expected);
+        assert_eq!(
+            given.about_answers(&name),
+            ["--filter-AAAA", "--cache-size=0"]
+        );
         assert_eq!(given.servers(), ["10.0.0.2"]);
         assert!(!given.reads_resolv_conf());
         assert!(arguments(&["--cache-size=0"]).reads_resolv_conf());
@@ -177,23 +268,75 @@ mod tests {
 
     #[test]
     fn longest_domain_decides() {
+        use DomainDecision::{Answered, Servers, Standard};
         let given = arguments(&[
-            "--server=/example/10.0.0.1",
+            "--server=/example/10.0.0.1#5353",
             "--address=/ads.example/b.example/0.0.0.0",
             "--local=/Local.example/",
+            "--server=/two.example/2001:db8::1#53@eth0",
+            "--server=/two.example/10.0.0.2",
+            "--server=/up.two.example/#",
+            "--address=/both.example/0.0.0.0",
+            "--server=/both.example/10.0.0.3",
+            "--server=//10.0.0.4",
         ]);
         for (name, expected) in [
-            ("www.example.", Some(("example.", Some("10.0.0.1")))),
-            ("x.ads.example.", Some(("ads.example.", None))),
-            ("b.example.", Some(("b.example.", None))),
-            ("a.local.example.", Some(("local.example.", None))),
+            ("www.example.", Some((Servers, "example. 10.0.0.1:5353"))),
+            ("x.ads.example.", Some((Answered, "ads.example."))),
+            ("b.example.", Some((Answered, "b.example."))),
+            ("a.local.example.", Some((Servers, "local.example."))),
+            (
+                "www.two.example.",
+                Some((Servers, "two.example. [2001:db8::1]:53 10.0.0.2")),
+            ),
+            ("www.up.two.example.", Some((Standard, "up.two.example."))),
+            ("both.example.", Some((Answered, "both.example. 10.0.0.3"))),
             ("www.test.", None),
         ] {
-            let found = given.domain_option(&Name::parse(name).unwrap());
-            let found = found.map(|option| (option.domain.to_string(), option.server));
-            let expected =
-                expected.map(|(domain, server)| (domain.to_owned(), server.map(ToOwned::to_owned)));
+            let found = given.domain_options(&Name::parse(name).unwrap());
+            let found = found.map(|options| {
+                let words = [vec![options.domain.to_string()], options.servers].concat();
+                (options.decision, words.join(" "))
+            });
+            let expected = expected.map(|(decision, words)| (decision, words.to_owned()));
             assert_eq!(found, expected, "{name}");
+        }
+
+        let all = arguments(&["--address=/#/192.0.2.1"]);
+        let options = all.domain_options(&Name::parse("www.test.").unwrap());
+        assert_eq!(options.unwrap().decision, Answered);
+    }
+
+    /// Each option, a name, and whether the option matters for the name.
+    #[test]
+    fn options_matter_for_their_names() {
+        let reverse = "1.2.3.10.in-addr.arpa.";
+        for (options, name, matter) in [
+            (&["--filter-AAAA"][..], "www.test.", true),
+            (&["--filter-AAAA"], reverse, false),
+            (&["--filter-rr=PTR"], reverse, true),
+            (&["--stop-dns-rebind"], "www.test.", true),
+            (&["--stop-dns-rebind"], reverse, false),
+            (
+                &["--stop-dns-rebind", "--rebind-domain-ok=/ok.test/vpn.test/"],
+                "www.vpn.test.",
+                false,
+            ),
+            (&["--bogus-priv"], reverse, true),
+            (&["--bogus-priv"], "8.8.8.8.in-addr.arpa.", false),
+            (&["--bogus-priv"], "www.test.", false),
+            (
+                &["--bogus-priv", "--server=/in-addr.arpa/127.0.0.1#10053"],
+                reverse,
+                false,
+            ),
+            (&["--host-record=Web.test,192.0.2.1"], "web.test.", true),
+            (&["--host-record=web.test,192.0.2.1"], "www.test.", false),
+        ] {
+            let name = Name::parse(name).unwrap();
+            let about = arguments(options).about_answers(&name);
+            let expected = &options[..usize::from(matter)];
+            assert_eq!(about, expected, "{options:?} {name}");
         }
     }
 }

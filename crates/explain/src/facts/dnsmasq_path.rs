@@ -19,7 +19,7 @@ use wire::ServerAddr;
 use wire::mnemonic::type_name;
 use wire::{reverse, rtype};
 
-use super::dnsmasq_arguments::{DnsmasqArguments, DomainOption};
+use super::dnsmasq_arguments::{DnsmasqArguments, DomainDecision, DomainOptions};
 use super::topology::DnsmasqTopology;
 use crate::document::{AnswerRecord, DnsmasqAsks, DnsmasqPath, NameRoute, TypeAnswer};
 
@@ -89,48 +89,103 @@ impl DnsFront {
             return path_without_dnsmasq(route);
         }
         let kubedns_domain = self.kubedns_domain(name, domain);
-        let option = self.arguments.as_ref();
-        if let Some(option) = option.and_then(|arguments| arguments.domain_option(name))
-            && self.is_longest(&option, name, kubedns_domain.as_ref())
+        let options = self.arguments.as_ref();
+        if let Some(options) = options.and_then(|arguments| arguments.domain_options(name))
+            && let Some(path) = self.path_by_domain(name, options, kubedns_domain.as_ref())
         {
-            let domain = Some(&option.domain);
-            let path = dnsmasq_path(DnsmasqAsks::Arguments, domain, option.server.as_slice());
-            return DnsmasqPath {
-                arguments: Some(vec![option.text]),
-                ..path
-            };
+            return path;
         }
         // As a cache, or with rules for external names, dnsmasq has no other server than kubedns.
         if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
-            return self.with_options(path_to_kubedns(kubedns_domain.as_ref()));
+            return self.with_options(name, path_to_kubedns(kubedns_domain.as_ref()));
         }
 
         // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to
         // kubedns and to a stub domain, dnsmasq uses the servers of both.
         match (kubedns_domain, self.stub_domain(name)) {
-            (Some(domain), Some(stub)) if domain == stub.domain => self.with_options(dnsmasq_path(
-                DnsmasqAsks::KubednsAndStubDomain,
-                Some(&stub.domain),
-                stub.servers,
-            )),
+            (Some(domain), Some(stub)) if domain == stub.domain => self.with_options(
+                name,
+                dnsmasq_path(
+                    DnsmasqAsks::KubednsAndStubDomain,
+                    Some(&stub.domain),
+                    stub.servers,
+                ),
+            ),
             (Some(domain), stub)
                 if stub
                     .as_ref()
                     .is_none_or(|stub| domain.is_within(&stub.domain)) =>
             {
-                self.with_options(path_to_kubedns(Some(&domain)))
+                self.with_options(name, path_to_kubedns(Some(&domain)))
             }
             (_, Some(stub)) => {
                 let domain = Some(&stub.domain);
-                self.with_options(dnsmasq_path(DnsmasqAsks::StubDomain, domain, stub.servers))
+                let path = dnsmasq_path(DnsmasqAsks::StubDomain, domain, stub.servers);
+                self.with_options(name, path)
             }
-            _ => self.path_to_upstreams(),
+            _ => self.path_to_upstreams(name),
         }
     }
 
+    /// The path that the options for a domain decide; `None` if a longer domain of kubedns or of a
+    /// stub domain decides.
+    fn path_by_domain(
+        &self,
+        name: &Name,
+        options: DomainOptions,
+        kubedns_domain: Option<&Name>,
+    ) -> Option<DnsmasqPath> {
+        let labels = options.domain.label_count();
+        // The stock manifest names kubedns in an option for the same domain.
+        if kubedns_domain.is_some_and(|domain| domain.label_count() >= labels) {
+            return None;
+        }
+        let stub = self.stub_domain(name);
+        let stub = stub.filter(|stub| stub.domain.label_count() >= labels);
+        if stub
+            .as_ref()
+            .is_some_and(|stub| stub.domain != options.domain)
+        {
+            return None;
+        }
+
+        let DomainOptions {
+            domain,
+            texts,
+            servers,
+            decision,
+        } = options;
+        let path = match (decision, stub) {
+            (DomainDecision::Standard, _) => self.path_to_upstreams(name),
+            // dnsmasq asks the servers of the stub domain, too.
+            (DomainDecision::Servers, Some(stub)) => {
+                let of_stub = stub.servers.iter().map(ToString::to_string);
+                let all: Vec<String> = of_stub.chain(servers).collect();
+                self.with_options(
+                    name,
+                    dnsmasq_path(DnsmasqAsks::StubDomain, Some(&domain), &all),
+                )
+            }
+            _ => {
+                let path = dnsmasq_path(DnsmasqAsks::Arguments, Some(&domain), &servers);
+                if servers.is_empty() {
+                    path
+                } else {
+                    self.with_options(name, path)
+                }
+            }
+        };
+        let about_answers = path.arguments.unwrap_or_default();
+        Some(DnsmasqPath {
+            arguments: Some([texts, about_answers].concat()),
+            ..path
+        })
+    }
+
     /// The path with the options of dnsmasq that change the answers of its servers, if any.
-    fn with_options(&self, path: DnsmasqPath) -> DnsmasqPath {
-        let options = self.arguments.as_ref().map(DnsmasqArguments::about_answers);
+    fn with_options(&self, name: &Name, path: DnsmasqPath) -> DnsmasqPath {
+        let arguments = self.arguments.as_ref();
+        let options = arguments.map(|arguments| arguments.about_answers(name));
         DnsmasqPath {
             arguments: options.filter(|options| !options.is_empty()),
             ..path
@@ -138,7 +193,7 @@ impl DnsFront {
     }
 
     /// The path of external names, to which further options apply.
-    fn path_to_upstreams(&self) -> DnsmasqPath {
+    fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
             _ if !upstreams.is_empty() => dnsmasq_path(DnsmasqAsks::Upstreams, None, upstreams),
@@ -149,23 +204,9 @@ impl DnsFront {
         };
         let arguments = self.arguments.as_ref();
         DnsmasqPath {
-            arguments: arguments.map(DnsmasqArguments::about_forwarded_names),
+            arguments: arguments.map(|arguments| arguments.about_forwarded_name(name)),
             ..path
         }
-    }
-
-    /// Whether the domain of the option is longer than the domains around `name` for which dnsmasq
-    /// has kubedns or a stub domain.
-    fn is_longest(
-        &self,
-        option: &DomainOption,
-        name: &Name,
-        kubedns_domain: Option<&Name>,
-    ) -> bool {
-        let stub = self.stub_domain(name).map(|stub| stub.domain);
-        let others = [kubedns_domain, stub.as_ref()].into_iter().flatten();
-        let longest = others.map(Name::label_count).max();
-        longest.is_none_or(|longest| option.domain.label_count() > longest)
     }
 
     /// The longest domain around `name` that dnsmasq forwards to kubedns.

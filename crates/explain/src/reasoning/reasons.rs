@@ -23,26 +23,28 @@ use crate::list::join;
 /// The reasons or remarks for the outcome of a candidate.
 pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> Vec<CodedNote> {
     let notes = match candidate.outcome() {
-        LookupOutcome::Answered if candidate.is_from_hosts() => [Some(answered_from_hosts()), None],
+        LookupOutcome::Answered if candidate.is_from_hosts() => {
+            [Some(answered_from_hosts()), None, None]
+        }
         LookupOutcome::Answered => [
             remark_on_answer(evidence, candidate),
             one_of_aliases(candidate),
+            None,
         ],
-        LookupOutcome::Refused => [Some(refused(candidate)), None],
+        LookupOutcome::Refused => [Some(refused(candidate)), None, None],
         // Names of one label are not forwarded, so no upstream can be the reason.
-        _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None],
+        _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None, None],
         LookupOutcome::Forwarded => [
-            rule_for_external_name(candidate)
-                .or_else(|| rule_for_reply(evidence, candidate))
-                .or_else(|| without_pointer(evidence, candidate)),
+            rule_for_external_name(candidate).or_else(|| without_pointer(evidence, candidate)),
+            rule_for_reply(evidence, candidate),
             without_servers(evidence, candidate),
         ],
         // The reason lies in the target, which a resolver follows.
         LookupOutcome::NoData if candidate.bare_alias_target().is_some() => {
-            [alias_without_address(evidence, candidate), None]
+            [alias_without_address(evidence, candidate), None, None]
         }
         LookupOutcome::NoData | LookupOutcome::NxDomain | LookupOutcome::ServFail => {
-            [missing_name(evidence, candidate), None]
+            [missing_name(evidence, candidate), None, None]
         }
     };
     let mut notes: Vec<CodedNote> = notes.into_iter().flatten().collect();
@@ -347,7 +349,12 @@ fn rule_for_reply(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<C
     // For an alias, kubedns asks for the target.
     let mut asked = candidate.answers.iter().flat_map(|answer| &answer.asks);
     let name = match candidate.kind {
-        NameKind::External => rejected(&candidate.name.to_string()),
+        NameKind::External => {
+            let mut answers = candidate.answers.iter();
+            let asks_for_addresses =
+                answers.any(|answer| answer.is_of_addresses() && answer.rcode.is_none());
+            asks_for_addresses.then(|| rejected(&candidate.name.to_string()))?
+        }
         _ => asked.find_map(|query| rejected(query.split(' ').next()?)),
     }?;
 

@@ -46,11 +46,55 @@ fn arguments_decide_about_forwarded_names() {
         "dnsmasq asks no server; of its arguments, these matter: --address=/ads.test/0.0.0.0"
     );
     assert_eq!(
-        with(&["--server=/test/10.0.0.9"]),
+        with(&[
+            "--server=/test/10.0.0.9",
+            "--server=/test/10.0.0.8#5353",
+            "--filter-AAAA"
+        ]),
         format!(
-            "dnsmasq asks 10.0.0.9; {not_asked}; of its arguments, these matter: --server=/test/10.0.0.9"
+            "dnsmasq asks 10.0.0.9, 10.0.0.8:5353; {not_asked}; of its arguments, these matter: \
+             --server=/test/10.0.0.9 --server=/test/10.0.0.8#5353 --filter-AAAA"
         )
     );
+    assert_eq!(
+        with(&["--server=/test/10.0.0.9", "--server=/ads.test/#"]),
+        format!("{RESOLV_CONF}; {not_asked}; of its arguments, these matter: --server=/ads.test/#")
+    );
+}
+
+/// The cluster has the stub domain acme.test.
+#[test]
+fn arguments_for_stub_domain_count_beside_it() {
+    let with = |option| path(&[option], "www.acme.test.");
+    let of_stub = with("--cache-size=1000");
+    let servers = of_stub.strip_suffix(" of the stub domain acme.test; kubedns is not asked");
+    let servers = servers.unwrap_or_else(|| panic!("{of_stub}"));
+    let counting = |option| format!("of its arguments, these matter: {option}");
+
+    let added = "--server=/acme.test/10.0.0.9";
+    let expected = format!(
+        "{servers}, 10.0.0.9 of the stub domain acme.test; kubedns is not asked; {}",
+        counting(added)
+    );
+    assert_eq!(with(added), expected);
+    let answered = "--address=/acme.test/192.0.2.1";
+    let expected = format!("dnsmasq asks no server; {}", counting(answered));
+    assert_eq!(with(answered), expected);
+    assert_eq!(with("--server=/test/10.0.0.9"), of_stub);
+}
+
+#[test]
+fn names_answered_by_dnsmasq_are_not_forwarded() {
+    let mut cluster = Cluster::with_everything();
+    let options = ["--address=/ads.test/".to_owned()];
+    cluster.arguments = Some(DnsmasqArguments::parse(&options));
+    let text = cluster.text("www.ads.test.");
+    for expected in [
+        "www.ads.test. is answered by dnsmasq, as its arguments say",
+        "A, AAAA, SRV  answered by dnsmasq",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]

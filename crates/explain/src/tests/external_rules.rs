@@ -53,7 +53,11 @@ fn rule_is_reason_of_answer() {
             ("www.outside.test. A", &["external_rule_on_reply"]),
             ("www.vpn.test. A", &[]),
             ("x.acme.test. A", &[]),
-            ("www.outside.test.", &["external_rule"]),
+            (
+                "www.outside.test.",
+                &["external_rule", "external_rule_on_reply"],
+            ),
+            ("www.outside.test. MX", &[]),
             ("x.ads.test. A", &["external_rule"]),
             ("192.168.7.7", &["external_rule"]),
             ("out.own.test. AAAA", &["external_rule"]),
@@ -67,6 +71,28 @@ fn rule_is_reason_of_answer() {
                 "{question} {topology:?}"
             );
         }
+    }
+}
+
+#[test]
+fn path_of_denied_name_ends_at_kubedns() {
+    let mut cluster = cluster();
+    for (topology, path) in [
+        (
+            DnsmasqTopology::DropIn,
+            "dnsmasq asks kubedns for all names",
+        ),
+        (DnsmasqTopology::Alone, "pods ask kubedns itself (port 53)"),
+    ] {
+        cluster.topology = topology;
+        let line = |question| {
+            let text = cluster.text(question);
+            let path = text.lines().find_map(|line| line.strip_prefix("path"));
+            path.unwrap_or_default().trim().to_owned()
+        };
+        assert_eq!(line("x.ads.test."), path);
+        let beyond = line("www.outside.test.");
+        assert!(beyond.contains(", which asks "), "{beyond}");
     }
 }
 

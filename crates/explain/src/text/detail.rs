@@ -23,7 +23,11 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
         ""
     };
     page.section("answer", &format!("for {}{condition}", detail.name));
-    page.table("", &answer_rows(&detail.answers));
+    let elsewhere = match detail.dnsmasq.asks {
+        DnsmasqAsks::Arguments if detail.dnsmasq.servers.is_empty() => "answered by dnsmasq",
+        _ => "answered upstream",
+    };
+    page.table("", &answer_rows(&detail.answers, elsewhere));
 
     for object in &detail.objects {
         render_object(page, object, now);
@@ -40,8 +44,12 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
 }
 
 /// The rows of all types; a single row if all types have the same outcome without records.
-fn answer_rows(answers: &[TypeAnswer]) -> Vec<[String; 3]> {
-    let rows: Vec<[String; 3]> = answers.iter().flat_map(type_rows).collect();
+/// `elsewhere` describes answers that kubedns does not give.
+fn answer_rows(answers: &[TypeAnswer], elsewhere: &str) -> Vec<[String; 3]> {
+    let rows = answers.iter();
+    let rows: Vec<[String; 3]> = rows
+        .flat_map(|answer| type_rows(answer, elsewhere))
+        .collect();
     let [[_, first, ttl], rest @ ..] = rows.as_slice() else {
         return rows;
     };
@@ -55,7 +63,7 @@ fn answer_rows(answers: &[TypeAnswer]) -> Vec<[String; 3]> {
 }
 
 /// A row per record with type, data and TTL; then a row per remark, without a TTL.
-fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
+fn type_rows(answer: &TypeAnswer, elsewhere: &str) -> Vec<[String; 3]> {
     let qtype = &answer.qtype;
     // Without an alias, the owner of each record is the name itself.
     let is_alias = answer
@@ -80,7 +88,7 @@ fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
     }
     if rows.is_empty() && remarks.is_empty() {
         remarks.push(match answer.rcode.as_deref() {
-            None => "answered upstream".to_owned(),
+            None => elsewhere.to_owned(),
             Some("NOERROR") => "NOERROR, no records".to_owned(),
             Some(rcode) => rcode.to_owned(),
         });
@@ -207,50 +215,52 @@ fn path_text(detail: &NameDetail) -> String {
     let counting = counting_text(arguments.as_deref().unwrap_or_default());
     let domain = without_dot(domain.as_deref().unwrap_or("."));
     let servers = join(servers);
-    let beyond = beyond_kubedns_text(&detail.route);
+    let beyond = beyond_kubedns_text(detail);
 
-    match asks {
+    let path = match asks {
         DnsmasqAsks::Kubedns if domain == "." => {
-            format!("dnsmasq asks kubedns for all names{beyond}{counting}")
+            format!("dnsmasq asks kubedns for all names{beyond}")
         }
         DnsmasqAsks::Kubedns => {
             let cached = cached_text(detail);
-            format!("dnsmasq asks kubedns for {domain}{beyond}{cached}{counting}")
+            format!("dnsmasq asks kubedns for {domain}{beyond}{cached}")
         }
         DnsmasqAsks::StubDomain => {
-            format!(
-                "dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked{counting}"
-            )
+            format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")
         }
         DnsmasqAsks::KubednsAndStubDomain => {
             format!(
                 "dnsmasq asks kubedns or {servers} of the stub domain {domain}, or both, and the \
-                 first answer counts{counting}"
+                 first answer counts"
             )
         }
         DnsmasqAsks::Upstreams => {
-            format!("dnsmasq asks {servers} (upstreamNameservers); kubedns is not asked{counting}")
+            format!("dnsmasq asks {servers} (upstreamNameservers); kubedns is not asked")
         }
-        DnsmasqAsks::Arguments if servers.is_empty() => {
-            format!("dnsmasq asks no server{counting}")
-        }
-        DnsmasqAsks::Arguments => {
-            format!("dnsmasq asks {servers}; kubedns is not asked{counting}")
-        }
+        DnsmasqAsks::Arguments if servers.is_empty() => "dnsmasq asks no server".to_owned(),
+        DnsmasqAsks::Arguments => format!("dnsmasq asks {servers}; kubedns is not asked"),
         DnsmasqAsks::NodeResolvConf if arguments.is_none() => {
-            "dnsmasq asks the servers of the node's resolv.conf, unless its arguments (--no-resolv, --server) name others; kubedns is not asked".to_owned()
+            "dnsmasq asks the servers of the node's resolv.conf, unless its arguments (--no-resolv, \
+             --server) name others; kubedns is not asked"
+                .to_owned()
         }
         DnsmasqAsks::NodeResolvConf => {
-            format!("dnsmasq asks the servers of the node's resolv.conf; kubedns is not asked{counting}")
+            "dnsmasq asks the servers of the node's resolv.conf; kubedns is not asked".to_owned()
         }
-        DnsmasqAsks::NotInFront if servers.is_empty() => {
+        DnsmasqAsks::NotInFront if servers.is_empty() || is_decided_by_rules(detail) => {
             format!("pods ask kubedns itself (port 53){beyond}")
         }
         // Without dnsmasq in front, these are the servers that kubedns asks.
         DnsmasqAsks::NotInFront => {
             format!("pods ask kubedns itself (port 53), which asks {servers}")
         }
-    }
+    };
+    path + &counting
+}
+
+/// Whether rules of the `ConfigMap` decide each answer, so that no upstream is asked.
+fn is_decided_by_rules(detail: &NameDetail) -> bool {
+    detail.answers.iter().all(|answer| answer.rule.is_some())
 }
 
 /// The options of dnsmasq that matter for the name; empty if there are none.
@@ -277,8 +287,9 @@ fn cached_text(detail: &NameDetail) -> String {
 }
 
 /// The part of the path after kubedns: the servers that it asks. Empty if kubedns asks no servers.
-fn beyond_kubedns_text(route: &NameRoute) -> String {
-    match route {
+fn beyond_kubedns_text(detail: &NameDetail) -> String {
+    match &detail.route {
+        _ if is_decided_by_rules(detail) => String::new(),
         NameRoute::Reverse { servers, .. } if !servers.is_empty() => {
             format!(", which asks {} for unknown addresses", join(servers))
         }

@@ -51,6 +51,10 @@ pub(super) fn forwarding_sentence(candidate: &NameCandidate) -> String {
 }
 
 fn forwarding_verb(candidate: &NameCandidate) -> String {
+    let dnsmasq = &candidate.dnsmasq;
+    if dnsmasq.asks == DnsmasqAsks::Arguments && dnsmasq.servers.is_empty() {
+        return "is answered by dnsmasq, as its arguments say".to_owned();
+    }
     match forwarded_to(candidate) {
         Some(servers) => format!("is forwarded to {servers}"),
         None => format!("is not forwarded, {NO_UPSTREAM}"),
@@ -64,9 +68,6 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
     let (domain, servers) = match (dnsmasq.asks, route) {
         (DnsmasqAsks::NodeResolvConf, _) => {
             return Some("the servers of the node's resolv.conf".to_owned());
-        }
-        (DnsmasqAsks::Arguments, _) if dnsmasq.servers.is_empty() => {
-            return Some("nobody: the arguments of dnsmasq decide".to_owned());
         }
         (DnsmasqAsks::Arguments, _) => {
             let servers = join(&dnsmasq.servers);
