@@ -173,8 +173,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key whose values here and in `other` differ, with both values. Shared nodes are
-    /// skipped, so the work is proportional to the difference.
+    /// Visits each key whose values in this map and in `other` differ, with both values. Shared
+    /// nodes are skipped, so the work is proportional to the difference.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -224,7 +224,8 @@ impl<K, V> TrieNode<K, V> {
                     ours.collect_differing(theirs, parts);
                 }
             }
-            // The positions of a bucket and of an inner node do not correspond.
+            // The entries of a bucket and of an inner node are at different positions, so all of
+            // them are compared by key.
             (ours, theirs) => parts.push((ours.iter(), theirs.iter())),
         }
     }
@@ -321,7 +322,8 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
                 let child = &mut children[child_index(hash, used_bits)];
                 let value = child.remove(hash, used_bits + BITS, key)?;
 
-                // A node that another map shares is never changed: `make_mut` has copied it.
+                // If another map shared the inner node, `make_mut` has copied it, so the other map
+                // does not change.
                 if let Some(bucket) = Self::merge_children(children) {
                     *self = bucket;
                 }
@@ -337,7 +339,8 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
             match child {
                 Self::Empty => {}
                 Self::Bucket(_, bucket) => count += bucket.len(),
-                // An inner node that is left has more entries than a merged bucket may have.
+                // A child that is still an inner node has more entries than a merged bucket may
+                // have.
                 Self::Inner(_) => return None,
             }
         }

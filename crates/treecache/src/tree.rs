@@ -141,7 +141,8 @@ impl<V: Clone> TreeNode<V> {
                 break;
             }
 
-            // A child without entries takes the steps, too, because reaching it is what costs time.
+            // A child without matching entries takes these steps, too, because reaching the child
+            // costs the time.
             *steps = steps.saturating_sub(CHILD_STEPS);
             // As in kube-dns, a wildcard matches no labels of protocols and ports.
             if !label.starts_with('_') {

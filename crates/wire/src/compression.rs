@@ -81,8 +81,8 @@ impl NameOffsets {
             }
         })?;
 
-        // The names are kept only now, because a record that does not fit leaves no name to point
-        // to.
+        // The names are kept only after the record was written: if a record does not fit, its names
+        // are not in the message.
         self.insert_first(record.owner, start);
         self.insert_first(target.as_ref(), data_start);
         Ok(())

@@ -118,7 +118,7 @@ pub fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
     [head.as_flattened(), text.as_bytes()].concat()
 }
 
-/// One EDNS option, split off from those after it.
+/// One EDNS option, and the octets of the options after it.
 struct SplitOption<'o> {
     code: u16,
     /// The octets of the option, with code and length.

@@ -1,4 +1,4 @@
-//! Messages in a byte stream, each after its length (RFC 1035 section 4.2.2).
+//! Messages in a byte stream. Each message follows its length (RFC 1035 section 4.2.2).
 
 /// Length of the length field, in octets.
 const LENGTH: usize = 2;

@@ -51,12 +51,12 @@ pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
     parse_number(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shorten(text, 40)))
 }
 
-/// The mnemonic of a record type; `None` if the type has none here.
+/// The mnemonic of a record type; `None` if `TYPES` lacks the type.
 pub fn type_mnemonic(number: u16) -> Option<&'static str> {
     find_mnemonic(&TYPES, number)
 }
 
-/// The mnemonic of an RCODE; `None` if the RCODE has none here.
+/// The mnemonic of an RCODE; `None` if `RCODES` lacks the RCODE.
 pub fn rcode_mnemonic(code: u16) -> Option<&'static str> {
     find_mnemonic(&RCODES, code)
 }

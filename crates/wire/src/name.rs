@@ -72,14 +72,14 @@ impl Name {
         is_within(&self.0, &domain.0)
     }
 
-    /// The name made of the labels of this name and `domain`; `None` if the name is too long.
+    /// Appends `domain` to the labels of this name; `None` if the resulting name is too long.
     pub fn below(&self, domain: &Self) -> Option<Self> {
         let (_, relative) = self.0.split_last()?;
         Self::from_wire(&[relative, &domain.0].concat())
     }
 
-    /// The name whose labels below `domain` are `path`, from the domain downwards; `None` if a
-    /// label or the name is not valid.
+    /// The name with the labels `path` below `domain`, of which the first is next to `domain`;
+    /// `None` if a label or the name is not valid.
     pub fn from_path(path: &[&str], domain: &Self) -> Option<Self> {
         let mut wire = Vec::new();
         for label in path.iter().rev() {
@@ -144,10 +144,11 @@ pub fn parse_labels(text: &str) -> Result<Vec<u8>, NameError> {
 /// 4.1.4). `visit` is called with each label, including its length octet; the root comes last.
 /// Returns the offset after the name.
 ///
-/// The part of a name at a pointer's target must end before the part with the pointer begins.
-/// Therefore every chain of pointers ends. Also, no name depends on the octets after it, which may
-/// be removed before the message reaches the client. The target must be after the header: ID and
-/// counts are replaced later, and a name read from them would change.
+/// A compressed name consists of parts: the pointer at the end of a part leads to the next part.
+/// The next part must end before the part with the pointer begins. Therefore every chain of
+/// pointers ends. Also, no name depends on the octets after it, which may be removed before the
+/// message reaches the client. The target must be after the header: ID and counts are replaced
+/// later, and a name read from them would change.
 pub(crate) fn walk_labels(
     bytes: &[u8],
     start: usize,
@@ -219,7 +220,7 @@ pub(crate) fn skip_name(bytes: &[u8], start: usize) -> Result<usize, WireError> 
             _ => return Err(WireError::BadName(start)),
         }
 
-        // A longer name is not valid, so the rest of the message is not searched for its end.
+        // A name of more than 255 octets is not valid, so the search for its end stops.
         if at - start > MAX_NAME {
             return Err(WireError::BadName(start));
         }
@@ -244,9 +245,9 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
-/// single label, for example with a dot.
+/// single label, for example because it contains a dot.
 pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
-    // `parse_labels` would make two labels of it.
+    // `parse_labels` would split such a text into two labels.
     if label.contains('.') {
         return None;
     }
@@ -288,7 +289,8 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
                     write!(f, "\\{}", octet as char)?;
                 }
                 b'!'..=b'~' => f.write_char(octet as char)?,
-                // Octets that do not print are decimal (RFC 1035, section 5.1).
+                // Octets that cannot be printed are written as decimal numbers (RFC 1035, section
+                // 5.1).
                 _ => write!(f, "\\{octet:03}")?,
             }
         }

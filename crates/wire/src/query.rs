@@ -46,8 +46,8 @@ pub struct Query<'q> {
 /// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryError {
-    /// Send no response: the message has no header, or is a response. To respond to responses could
-    /// start an endless exchange of two servers.
+    /// Send no response: the message has no header, or is a response. A response to a response
+    /// could start an endless exchange between two servers.
     Ignore,
     /// Send this response.
     Respond(ErrorResponse),
@@ -75,7 +75,7 @@ impl<'q> Query<'q> {
         if header.is_response() {
             return Err(QueryError::Ignore);
         }
-        // The sections of another opcode may mean something else (RFC 2136).
+        // With another opcode, the sections may have another meaning (RFC 2136).
         if header.opcode() != 0 {
             return Err(QueryError::respond_header(rcode::NOTIMP));
         }
@@ -163,7 +163,8 @@ impl<'q> Query<'q> {
     }
 }
 
-/// A query with its message. It is parsed once: what was read is kept beside the octets.
+/// A query that owns its message. The parsed fields are kept beside the octets, so the message is
+/// not parsed again.
 #[derive(Debug)]
 pub struct OwnedQuery {
     message: Box<[u8]>,
@@ -222,7 +223,7 @@ impl<'q> EdnsScan<'q> {
             if record.section != Section::Additional || record.rtype != rtype::OPT {
                 continue;
             }
-            // kube-dns skips such a record; `--strict-dns` rejects the query.
+            // kube-dns skips an OPT record with another owner; `--strict-dns` rejects the query.
             if !record.is_of_root() {
                 found.lax = true;
                 continue;

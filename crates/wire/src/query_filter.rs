@@ -1,6 +1,7 @@
 //! Selection of queries to log or watch, by name, client, RCODE and type.
 //!
-//! A filter is compiled once and matches a query without copying it.
+//! A filter is compiled once. It matches a query without copying anything, unless the query name is
+//! not valid UTF-8.
 
 use std::net::IpAddr;
 

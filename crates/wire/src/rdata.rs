@@ -1,7 +1,7 @@
 //! Positions of names in record data.
 //!
-//! A receiver decompresses the names of the types in the table (RFC 3597 section 4, DNAME and KX).
-//! Data of other types are copied unchanged.
+//! A receiver decompresses the names in the data of the types in the table: the types of RFC 3597,
+//! section 4, DNAME and KX. It copies the data of other types unchanged.
 
 use std::ops::Range;
 
@@ -46,13 +46,14 @@ impl RecordData<'_> {
         for field in data_layout(self.rtype, self.class) {
             let next = match field {
                 DataField::Name => {
-                    // The name may continue elsewhere, so its end is not known from its length.
+                    // A compressed name continues elsewhere in the message, so `walk_labels`
+                    // returns the end of its octets in these data.
                     at = name::walk_labels(self.bytes, at, &mut visit)?;
                     continue;
                 }
                 DataField::Octets(count) => at + count,
                 DataField::Text => at + 1 + usize::from(*self.bytes.get(at).ok_or(bad)?),
-                // Earlier fields may reach beyond the end, which fails below.
+                // If earlier fields reach beyond the end of the data, the comparison below fails.
                 DataField::Rest => self.range.end.max(at),
             };
             visit(self.bytes.get(at..next).ok_or(bad)?);

@@ -191,7 +191,7 @@ impl<'a> RecordIter<'a> {
         let record = end.and_then(|end| Record::read(self.bytes, self.at, end, section));
         match &record {
             Ok(record) => self.at = record.data.end,
-            // The place of the next record is unknown.
+            // After a malformed record, the start of the next record is unknown.
             Err(_) => self.left = [0; 3],
         }
         Some(record)

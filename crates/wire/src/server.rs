@@ -43,7 +43,8 @@ impl Nameserver {
         };
 
         let ip: Ipv6Addr = ip.parse().ok()?;
-        // A name of digits is taken for a name, not for an index.
+        // The text is tried as a name first, because the name of an interface may consist of
+        // digits.
         let scope = if_nametoindex(interface)
             .ok()
             .or_else(|| parse_interface_index(interface))?;
@@ -199,7 +200,8 @@ impl FromStr for ServerAddr {
         if text.contains("://") {
             return text.parse().map(Self::Address);
         }
-        // An IPv6 address has colons, too: it is tried before a port is split off.
+        // An IPv6 address contains colons, so the text is parsed as an address before a port is
+        // split off.
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(Nameserver::from(ip).into());
         }

@@ -80,7 +80,7 @@ impl WindowTables {
                 self.failed += weight;
                 self.servfail.add_key(name, weight);
             }
-            // Other RCODEs have no ranking of their own.
+            // There is no ranking for other RCODEs.
             _ => {}
         }
     }
@@ -220,8 +220,8 @@ impl TopQueries {
         }
     }
 
-    /// The number of answers to clients that `is_counted`, and the number of all answers. Both are
-    /// estimates for the time of a [`ranking`](Self::ranking).
+    /// The number of answers to the clients for which `is_counted` returns true, and the number of
+    /// all answers. Both are estimates for the same period as in a [`ranking`](Self::ranking).
     pub fn count_clients(&self, is_counted: impl Fn(IpAddr) -> bool) -> (u64, u64) {
         let now = Instant::now();
         let threads = self.threads.lock().clone();
@@ -308,7 +308,7 @@ fn parse_address(octets: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// An answered query that a sample may be taken of.
+/// An answered query that may be sampled.
 #[derive(Debug, Clone, Copy)]
 pub struct SampledAnswer<'a> {
     /// The address of the client.
@@ -348,7 +348,7 @@ impl AnswerSampler {
         let weight = self.stride.into();
         self.schedule_next(now);
 
-        // A reader holds the lock for a short time only. The sample is dropped meanwhile.
+        // A reader holds the lock only for a short time, and samples are dropped meanwhile.
         if let Some(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
 
@@ -376,7 +376,8 @@ impl AnswerSampler {
         self.skip = fastrand::u32(0..2 * self.stride - 1);
     }
 
-    /// The stride for [`MAX_SAMPLES`] a second at the rate of the last samples.
+    /// The stride that gives [`MAX_SAMPLES`] a second if answers continue at the rate of the last
+    /// samples.
     fn adapted_stride(&self, elapsed: Duration) -> u32 {
         let answers = u64::from(self.taken) * u64::from(self.stride);
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);

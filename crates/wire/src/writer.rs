@@ -42,9 +42,10 @@ pub struct ResponseWriter<'q, 'b> {
 pub enum NameForm<'n> {
     /// The query name.
     Question,
-    /// The name in wire format, in parts from left to right.
+    /// A name in wire format, split into slices that are written one after the other.
     Parts(&'n [&'n [u8]]),
-    /// A compression pointer to a name at this offset of the message, which must be below 2^14.
+    /// A compression pointer to the name at this offset in the message. The offset must be below
+    /// 2^14.
     At(u16),
 }
 
@@ -71,7 +72,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         let head = query.message.get(..query.question_end());
         out.extend_from_slice(head.unwrap_or_default());
 
-        // `finish` appends the OPT record after the last record, so its room is kept free.
+        // `finish` appends the OPT record after the last record, so room for the OPT record is
+        // reserved.
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
         let limit = query.limit() - reserved;
         Self {
@@ -197,8 +199,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
     /// Appends a name. A suffix that the query name also ends with becomes a pointer (RFC 1035,
     /// section 4.1.4).
     ///
-    /// The suffix must have the same upper and lower case: our names keep their case, and the
-    /// client may use another.
+    /// The suffix must have the same upper and lower case, because our names keep their case even
+    /// if the client writes the query name in another case.
     #[inline]
     pub fn push_name(&mut self, name: NameForm<'_>) {
         match name {
@@ -237,8 +239,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
     /// Sets the TTL of all answer records to `ttl`, after they are written: an RRset has one TTL, and
     /// SkyDNS uses the lowest TTL of the whole section.
     pub fn set_answer_ttls(&mut self, ttl: u32) {
-        // Each record has an iterator of its own, because an iterator borrows the message. The owner
-        // names are ours and need no check.
+        // A new iterator is made for each record, because an iterator borrows the message. This
+        // writer wrote the owner names, so they need no check.
         let mut at = self.query.question_end();
         for _ in 0..self.record_count(Section::Answer) {
             let message = self.out.get_mut(self.start..).unwrap_or_default();
@@ -272,7 +274,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
     }
 }
 
-/// The four bits of an RCODE that the header holds. The OPT record has the upper ones (RFC 6891,
+/// The four bits of an RCODE that the header holds. The OPT record has the upper bits (RFC 6891,
 /// section 6.1.3).
 #[inline]
 fn header_bits(rcode: u16) -> u16 {
@@ -334,7 +336,7 @@ mod tests {
 
     #[test]
     fn large_rcode_is_split_over_opt() {
-        // A query for the root, with no more than its header and its question.
+        // A query for the root, which consists of a header and a question.
         let mut query = Header {
             id: 7,
             flags: 0,

@@ -1,4 +1,4 @@
-//! Tags of hashes, with which a lookup in a bucket compares few keys.
+//! Tags of hashes. With the tags, a lookup in a bucket compares only few keys.
 
 use std::borrow::Borrow;
 
@@ -7,7 +7,7 @@ use super::MAX_BUCKET;
 /// Tags of the entries of a bucket: three bits of the hash of each entry, in three planes. Bit `n`
 /// of each plane belongs to entry `n`.
 ///
-/// A lookup compares only keys whose tag matches. Comparing a key is a cache miss, which is the
+/// A lookup compares only keys whose tag matches. Comparing a key causes a cache miss, which is the
 /// main cost of a lookup. The tags are stored beside the pointer to the entries, and take no
 /// additional memory.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +31,7 @@ impl BucketTags {
         ]
     }
 
-    /// Sets the tag of a new entry. Entries beyond the planes have no tag.
+    /// Sets the tag of a new entry. A plane has 16 bits, so entries from the 17th on have no tag.
     pub(super) fn set(&mut self, at: usize, hash: u64) {
         if at < MAX_BUCKET {
             for (plane, bit) in self.0.iter_mut().zip(Self::bits(hash)) {
@@ -47,7 +47,8 @@ impl BucketTags {
         entries: &[(K, V)],
         key: &Q,
     ) -> Option<usize> {
-        // Only equal hashes fill a bucket this far, and their tags would not differ.
+        // A bucket has more entries only if their hashes are equal, and equal hashes have equal
+        // tags.
         if entries.len() > MAX_BUCKET {
             return entries.iter().position(|(other, _)| other.borrow() == key);
         }

@@ -96,7 +96,7 @@ fn records_of_all_sections_are_read() {
     assert_eq!(target, b"\x04test\x00");
 }
 
-/// A message, and the error of parsing it.
+/// The description of a malformed message, its octets, and the error of parsing them.
 type MalformedMessage = (&'static str, Vec<u8>, WireError);
 
 fn assert_rejected(cases: &[MalformedMessage]) {
@@ -152,7 +152,11 @@ fn bad_owner_name_is_rejected() {
             named(&[0xc0, 8]),
             bad_name,
         ),
-        ("pointer to a header with another", through_header, bad_name),
+        (
+            "pointer to a pointer in the header",
+            through_header,
+            bad_name,
+        ),
         ("label type 01", named(&[0x41, b'x', 0]), bad_name),
         ("label type 10", named(&[0x81, b'x', 0]), bad_name),
         ("name of 257 octets", named(&long_name), bad_name),
@@ -190,8 +194,8 @@ fn bad_data_is_rejected() {
     ]);
 }
 
-/// The owner name of the second record points to the data of the first record, which look like the
-/// start of a name. The rest of that name would be the second record itself.
+/// The owner name of the second record points to the data of the first record. These data look like
+/// the start of a name whose rest would be the second record itself.
 #[test]
 fn name_through_its_own_record_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);

@@ -64,7 +64,8 @@ fn split_flag_port(text: &str) -> Option<(&str, u16)> {
         return Some((text, DNS_PORT));
     }
 
-    // An IPv6 address with a port needs brackets, which the standard library has parsed.
+    // An IPv6 address with a port needs brackets. The standard library has already parsed that
+    // form.
     let (host, port) = text.rsplit_once(':')?;
     if host.contains(':') {
         return None;

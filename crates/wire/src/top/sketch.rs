@@ -21,8 +21,8 @@ struct SketchSlot {
 #[derive(Debug, Default)]
 pub(super) struct FrequencySketch {
     slots: Vec<SketchSlot>,
-    /// Count of each slot. They are apart from the keys, so that the search for the lowest count
-    /// reads little memory.
+    /// Count of each slot. The counts are stored apart from the keys, so that the search for the
+    /// lowest count reads little memory.
     counts: Vec<u64>,
     /// Index of each slot by the hash of its key. The hash has 64 bits and a random seed.
     /// Collisions are so unlikely that keys are not compared.
@@ -61,8 +61,8 @@ impl FrequencySketch {
         self.slots.len() - 1
     }
 
-    /// Replaces the key with the lowest count. The new key inherits the count, because it may have
-    /// been counted before. Returns the index of the slot; `None` without slots.
+    /// Replaces the key with the lowest count. The new key inherits the count, because the new key
+    /// may have been counted before. Returns the index of the slot; `None` without slots.
     fn replace_rarest(&mut self, key: &[u8], hash: u64, weight: u64) -> Option<usize> {
         let counts = self.counts.iter_mut().enumerate();
         let (at, count) = counts.min_by_key(|(_, count)| **count)?;

@@ -7,7 +7,8 @@ use super::{MessageFull, NameForm, RecordHead, ResponseWriter, Section, class, r
 /// The data of a SOA record (RFC 1035, section 3.3.13).
 #[derive(Debug, Clone, Copy)]
 pub struct SoaData<'d> {
-    /// The primary name server in wire format, in parts from left to right.
+    /// The name of the primary name server in wire format, split into slices that are written one
+    /// after the other.
     pub mname: &'d [&'d [u8]],
     /// The mailbox of the person responsible for the zone, in the same form.
     pub rname: &'d [&'d [u8]],
@@ -48,14 +49,15 @@ impl ResponseWriter<'_, '_> {
         self.write_record(&head, |m| m.push_name(NameForm::Parts(&[target])))
     }
 
-    /// Writes a PTR record of the query name to the answer section. `target` is a name in parts.
+    /// Writes a PTR record to the answer section. The owner is the query name. `target` is a name,
+    /// split into slices.
     pub fn write_ptr(&mut self, target: &[&[u8]], ttl: u32) -> Result<(), MessageFull> {
         let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype::PTR, ttl);
         self.write_record(&head, |m| m.push_name(NameForm::Parts(target)))
     }
 
-    /// Writes a TXT record of the query name, of one character-string, to the answer section. The
-    /// text is cut after 255 octets.
+    /// Writes a TXT record with a single character-string to the answer section. The owner is the
+    /// query name. The text is cut after 255 octets.
     pub fn write_text(&mut self, class: u16, ttl: u32, text: &str) -> Result<(), MessageFull> {
         let head = RecordHead {
             section: Section::Answer,
