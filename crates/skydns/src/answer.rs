@@ -64,10 +64,11 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     external: &'q ExternalAnswers,
     /// The zone that holds the query name. For a name in no zone, the cluster's zone.
     authority: Authority<'q>,
-    /// The name whose records are looked up, in lower case: the query name, or the target of its
-    /// own-name alias.
+    /// The name whose records are looked up, in lower case: the query name or, if the query name is
+    /// an alias of the configuration, the target of the alias.
     name: &'q [u8],
-    /// Whether the query is for an own name, which is in none of our zones.
+    /// Whether the query name is a host or an alias of the configuration, and so in none of our
+    /// zones.
     own: bool,
     pub(crate) message: ResponseWriter<'q, 'b>,
     /// Queries that upstreams must answer before this answer is complete.
@@ -111,7 +112,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.steps.get() == 0
     }
 
-    /// Visits the entries of a name in a zone, and charges the work; see
+    /// Visits the entries of a name in a zone, and subtracts the steps of the visit; see
     /// [`Records::visit_entries`](crate::Records::visit_entries).
     fn visit_entries(
         &self,
@@ -131,7 +132,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             on_entry,
         });
 
-        // `on_entry` may look up other names and charge the steps of those lookups itself.
+        // `on_entry` may look up other names. Those lookups subtract their own steps.
         let spent = before - left;
         self.steps.set(self.steps.get().saturating_sub(spent));
         lookup
@@ -324,7 +325,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
     /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any
     /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2), but not in a
-    /// zone in SkyDNS style. `None` leaves the query to the records of its type.
+    /// zone in SkyDNS style. `None` if the caller must answer with the records of the query type.
     fn write_alias(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         let zone = self.view.zone();
         match self.query.qtype {
@@ -358,20 +359,21 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         }
     }
 
-    /// Answers for an own-name alias with the records of its target. The alias is the owner of the
-    /// records.
+    /// Answers for an alias of the configuration with the records of its target. The alias is the
+    /// owner of the records.
     pub(crate) fn write_target(&mut self, target: &'q Name) -> AnswerStatus {
         self.name = target.wire();
         self.own = true;
         self.write_zone_answer()
     }
 
-    /// Marks the query name as an own name, which is in none of our zones.
+    /// Marks the query name as a host or an alias of the configuration, which is in none of our
+    /// zones.
     pub(crate) fn mark_own(&mut self) {
         self.own = true;
     }
 
-    /// Writes the addresses of an own name.
+    /// Writes the addresses of a host of the configuration.
     pub(crate) fn write_host(&mut self, addresses: &[IpAddr]) -> AnswerStatus {
         self.own = true;
         // The name exists for every query type: NXDOMAIN would deny its addresses, too.
@@ -401,8 +403,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         }
     }
 
-    /// Writes the CNAME of an own-name alias with an external target. A query for addresses also
-    /// gets the target's addresses.
+    /// Writes the CNAME of an alias of the configuration with an external target. A query for
+    /// addresses also gets the target's addresses.
     pub(crate) fn write_external_alias(&mut self, target: &Name) -> AnswerStatus {
         self.own = true;
         let ttl = self.view.zone().ttl();

@@ -1,4 +1,4 @@
-//! Answers one query in process, as a client would receive it, in the form of records.
+//! Answers one query within the process. The result holds the records that a client would receive.
 //!
 //! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external
 //! name is shown as a name without records. An alias with an external target is therefore shown
@@ -16,8 +16,8 @@ use crate::external_rules::RuleKey;
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
-    /// The RCODE; `None` without a response of this server, for example if the query is forwarded
-    /// to an upstream.
+    /// The RCODE; `None` if this server does not respond itself, for example because it forwards
+    /// the query to an upstream.
     pub rcode: Option<u16>,
     /// The answer section, in the random order that any client gets.
     pub records: Vec<Record>,
@@ -74,8 +74,8 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     }
                 }
             }
-            // With `--search-suffix` the server completes such a name. The name has no records of
-            // its own, so that `explain` shows the candidates instead.
+            // With `--search-suffix` the server completes this name. The response here has no
+            // records, so that `explain` shows the candidates instead.
             EngineOutcome::Search(_) => {
                 return Response {
                     rcode: Some(rcode::NOERROR),

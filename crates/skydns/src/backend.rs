@@ -41,7 +41,7 @@ pub trait Backend: Send + Sync + 'static {
 /// allocate.
 pub trait Records: Any + Send + Sync {
     /// Whether the first list of records is complete. Before that, queries for cluster names get
-    /// REFUSED, and queries for names of further zones SERVFAIL.
+    /// REFUSED, and queries for names of further zones get SERVFAIL.
     fn has_synced(&self) -> bool;
 
     /// Visits the entries of a name and returns whether the name exists.
@@ -69,11 +69,11 @@ pub trait Records: Any + Send + Sync {
 pub struct EntryVisit<'a, 'v> {
     /// The labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`).
     pub path: &'a [&'a str],
-    /// Whether the last label has to equal the label of the entry, and `*` is not a wildcard.
-    /// SkyDNS looks up CNAME records in this way.
+    /// Whether the last label matches only an entry with an equal label. Then `*` is not a
+    /// wildcard. SkyDNS looks up CNAME records in this way.
     pub exact: bool,
-    /// Limit of the work. An entry costs one step, and a name that matches a wildcard some dozens
-    /// of steps. When no step is left, the visit ends and is incomplete.
+    /// Limit of the work. An entry costs one step, and a name that matches a wildcard costs some
+    /// dozens of steps. When no step is left, the visit ends and is incomplete.
     pub steps: &'a mut usize,
     /// Called with each entry.
     pub on_entry: &'a mut dyn FnMut(Entry<'v>),
@@ -95,7 +95,7 @@ pub trait View: Records + Sized {
 
     /// The cluster domain that holds a name (wire format, lower case). A view without a cluster has
     /// no cluster domain: the domain of its [`zone`](Self::zone) is then used only in answers for
-    /// own names, which are in no zone.
+    /// hosts and aliases of the configuration, which are in no zone.
     fn cluster_domain_of(&self, name: &[u8]) -> Option<&Name> {
         self.zone().domain_of(name)
     }
@@ -109,7 +109,7 @@ pub trait View: Records + Sized {
 pub enum Lookup {
     /// It does not exist.
     Missing,
-    /// The name exists, with or without entries: for example, a malformed pod name has none.
+    /// The name exists, with or without entries: for example, a malformed pod name has no entries.
     Exists,
     /// The target of a federated name is not known: the target needs the zone and region of a node.
     TargetUnknown,
@@ -180,7 +180,7 @@ pub struct Zone {
     pub upstreams: Arc<[Upstream]>,
     /// Domains with upstreams of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
-    /// Search list with which the server completes names; `None` if the server does not.
+    /// Search list with which the server completes names; `None` if the server completes no names.
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
@@ -314,7 +314,7 @@ impl Zone {
     }
 
     /// Whether a rule rejects an upstream's reply for an external name (wire format, lower case) if
-    /// it has a private address.
+    /// the reply has a private address.
     pub fn rejects_private_addresses(&self, name: &[u8]) -> bool {
         let rules = self.external_rules.as_ref();
         let in_stub_domain = self.servers_for(name).1.is_some();
@@ -356,8 +356,8 @@ impl Zone {
     }
 }
 
-/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). Longer
-/// names cannot be queried anyway.
+/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). A name
+/// that is too long cannot be queried anyway.
 pub(crate) fn has_room_for(octets: usize, domain: &Name) -> bool {
     octets + domain.wire().len() <= MAX_NAME
 }

@@ -187,7 +187,7 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
     if last.rtype != rtype::OPT || last.range().end != message.len() {
         return None;
     }
-    // Nothing is added to malformed options, because a reader would not find it.
+    // Nothing is added to malformed options, because a client would not find the added option.
     let has_cause = split_options(last.data())
         .any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
     (!has_cause).then(|| last.data().len())

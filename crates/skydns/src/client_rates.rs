@@ -1,18 +1,18 @@
-//! A limit on the queries a second of each client, off by default.
+//! A limit on the number of queries that each client may send in a second. It is off by default.
 //!
 //! Each client has a bucket of `burst` queries, which refills at `qps` queries a second. A query
 //! above this limit is always answered, with REFUSED: a resolver that gets no answer waits for
 //! seconds, asks again, and does not learn the reason. The answer is not larger than the query, so
-//! that it is of no use for amplification. The RCODE is REFUSED, because SERVFAIL makes musl ask
+//! attackers cannot use it for amplification. The RCODE is REFUSED, because SERVFAIL makes musl ask
 //! again at once.
 //!
 //! Clients are counted by [`ClientHost`]. The containers of the pod, on 127.0.0.1 and `::1`, have
 //! no limit, because dnsmasq sends the queries of all its clients, and probes must be answered.
 //!
-//! The table has a fixed size, and a query reads only one set of it, so the cost is the same for
-//! any number of clients. A full set forgets the client that would be the first to have its whole
-//! burst again. So forged addresses with one query each replace one another, but not a client at
-//! its limit.
+//! The table has a fixed size, and a query reads only one set of the table, so the cost is the same
+//! for any number of clients. A full set forgets the client that would be the first to have its
+//! whole burst again. So forged addresses with one query each replace one another, but not a client
+//! at its limit.
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ const WAYS: usize = 8;
 const TAG_BITS: u32 = 16;
 const TIME_BITS: u32 = u64::BITS - TAG_BITS;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-/// The longest burst, in microseconds: an hour of queries.
+/// The longest burst, in microseconds: the queries that the rate allows in an hour.
 const MAX_BURST: u64 = 3_600_000_000;
 /// Maximum number of attempts to change an entry that other threads change at the same time.
 const ATTEMPTS: usize = 4;
@@ -51,9 +51,9 @@ pub struct ClientRate {
 /// The clients, each with the unused part of its limit.
 #[derive(Debug)]
 pub(crate) struct ClientRates {
-    /// Microseconds for one query.
+    /// Microseconds in which the rate allows one query.
     interval: u64,
-    /// Microseconds for a whole burst.
+    /// Microseconds in which the rate allows the queries of a whole burst.
     burst: u64,
     start: Instant,
     hasher: RandomState,
@@ -99,7 +99,7 @@ impl ClientRates {
         }
     }
 
-    /// Whether a query of `client` is within its limit; if so, counts the query.
+    /// Whether a query of `client` is within the client's limit; if so, counts the query.
     pub(crate) fn admits_query(&self, client: IpAddr, now: Instant) -> bool {
         let client = client.to_canonical();
         if client == Ipv4Addr::LOCALHOST || client == Ipv6Addr::LOCALHOST {
@@ -135,8 +135,8 @@ impl ClientRates {
         true
     }
 
-    /// The entry of the client. If the client has none, the entry to replace, which is the one that
-    /// becomes free first.
+    /// The entry of the client. If the client has no entry, the result is the entry to replace: the
+    /// entry that becomes free first.
     fn find_entry(&self, hash: u64, tag: u64) -> Option<(&AtomicU64, u64)> {
         let set = usize::try_from(hash).unwrap_or_default() % SETS;
         let entries = self.entries.get(set * WAYS..(set + 1) * WAYS)?;
@@ -183,7 +183,7 @@ mod tests {
         })
     }
 
-    /// The number of queries of `client` that are within its limit, of `sent` queries at once.
+    /// Sends `sent` queries of `client` at once, and returns how many of them are within its limit.
     fn admitted(rates: &ClientRates, client: &str, millis: u64, sent: usize) -> usize {
         let now = rates.start + Duration::from_millis(millis);
         let client = client.parse().unwrap();

@@ -44,7 +44,8 @@ pub enum EngineOutcome {
     Ignore,
 }
 
-/// Outcome of one name of a query, after search list and transfer have been decided.
+/// Outcome of answering one name of a query. The decisions about search lists and transfers were
+/// made before.
 ///
 /// A query that waits can have only these two outcomes, so it can be neither dropped nor started
 /// again.
@@ -263,11 +264,11 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Answers a query that is rejected before its name is looked up: its form, its EDNS version or
-    /// the type ANY.
+    /// Answers a query that is rejected before its name is looked up, because of its form, its EDNS
+    /// version or the type ANY.
     fn reject_query(&self, out: &mut Vec<u8>) -> Option<Reply> {
         let zone = self.view.zone();
-        // kube-dns answers such queries, so only `--strict-dns` rejects them.
+        // kube-dns answers lax queries, so only `--strict-dns` rejects them.
         if self.query.lax && zone.strict {
             self.append_empty(rcode::FORMERR, flag::RD, out);
             return Some(self.append_cause(&Cause::Malformed, rcode::FORMERR, System::Auth, out));
@@ -290,14 +291,16 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Completes a name below the search suffix.
     fn route_search_name(&self, out: &mut Vec<u8>) -> EngineOutcome {
-        // With `forwards_all`, ANY below a suffix outside our zones has passed `reject_query`.
+        // With `forwards_all`, `reject_query` accepts queries of type ANY for names below a suffix
+        // outside our zones.
         if self.query.qtype == rtype::ANY {
             return EngineOutcome::Reply(self.refuse_query(&Cause::AnyType, out));
         }
 
         match self.view.zone().search_list(self.query.name) {
             Some(list) if self.view.has_synced() => EngineOutcome::Search(list),
-            // Every name below the suffix has a list, so this is a view that has not synced.
+            // Every name below the suffix has a list, so this case means that the view has not
+            // synced.
             _ => EngineOutcome::Reply(self.refuse_query(&Cause::NotSynced, out)),
         }
     }
@@ -419,7 +422,8 @@ impl<'a, V: View> Engine<'a, V> {
         self.new_reply(System::Auth, rcode, false)
     }
 
-    /// Answers REFUSED. kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
+    /// Answers REFUSED. kube-dns does not copy RD into this answer, which breaks RFC 1035, section
+    /// 4.1.1.
     pub(super) fn refuse_query(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
         let copied = if self.view.zone().strict { flag::RD } else { 0 };
         self.append_empty(rcode::REFUSED, copied, out);
@@ -467,7 +471,7 @@ impl<'a, V: View> Engine<'a, V> {
         NameProgress::Pending(PendingAnswer::Forward(system))
     }
 
-    /// Answers with the owners of an address, or as the zone that holds the reverse name.
+    /// Answers with the owners of an address, or from the zone that holds the reverse name.
     fn answer_reverse(
         &self,
         address: IpAddr,

@@ -122,7 +122,7 @@ mod tests {
 
         // No query is answered before all queries wait.
         let (_, place, ()) = tokio::join!(greedy, other, async { drop(turn) });
-        assert_eq!(place, Some(1), "of 51");
+        assert_eq!(place, Some(1), "the other host is second of 51");
         assert_eq!(done.load(Ordering::SeqCst), 51);
     }
 

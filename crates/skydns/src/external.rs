@@ -1,4 +1,5 @@
-//! External queries: names that only upstreams can resolve, needed to answer one query.
+//! External queries: queries for names that only upstreams can resolve. The answer to a client's
+//! query may need several of them.
 
 use smallvec::SmallVec;
 use wire::Name;
@@ -39,7 +40,7 @@ pub enum ExternalAnswer {
     /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases
     /// ends at the first name in our zones. The records of that name are not included.
     Records(Vec<ExternalRecord>),
-    /// The same from a truncated reply, so there may be more records.
+    /// The records of a truncated reply, so there may be more records.
     Truncated(Vec<ExternalRecord>),
     /// No upstream gave a usable answer.
     Failed,

@@ -20,7 +20,7 @@ pub struct ExternalRules {
     /// The reverse zones of private networks, if this server answers for their names; otherwise
     /// empty.
     private_zones: DomainMap<()>,
-    /// The domains whose names may have private addresses; `None` if all may.
+    /// The domains whose names may have private addresses; `None` if all names may.
     may_be_private: Option<DomainMap<()>>,
 }
 
@@ -201,8 +201,8 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// NXDOMAIN for a whole address. A name above it exists, because names of the cluster may be below
-/// it (RFC 8020).
+/// NXDOMAIN for the reverse name of a whole address, and NOERROR for a shorter name. The shorter
+/// name exists, because names of the cluster may be below it (RFC 8020).
 fn rcode_of_reverse(name: &[u8]) -> u16 {
     match reverse::address_of_name(name) {
         Some(_) => rcode::NXDOMAIN,

@@ -20,11 +20,11 @@
 //!   budget; in kube-dns, after two seconds. A late reply is still accepted while the next upstream
 //!   is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
-//!   better reply, the SERVFAIL or REFUSED is the answer: at once when no upstream is left to wait
-//!   for.
+//!   better reply, the SERVFAIL or REFUSED is the answer. It is sent at once when no upstream is
+//!   left to wait for.
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`). Upstreams
 //!   without queries are probed by [`Forwarder::probe_idle`].
-//! * The rest of the question is our own (`query`): the name in lower case, an OPT record with our
+//! * The rest of the query is our own (`query`): the name in lower case, and an OPT record with our
 //!   UDP size. Clients whose questions are the same to an upstream share one query, which is sent
 //!   once (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its
 //!   own ID, case, EDNS and size (`answer`).
@@ -32,7 +32,8 @@
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
 //!   reply, with TC. For a client over TCP, the upstreams are then queried over TCP alone. A
 //!   truncated reply over TCP without records counts as a failure.
-//! * An upstream that does not know EDNS is queried without, for ten minutes (`exchange`).
+//! * An upstream that does not know EDNS is queried without an OPT record for ten minutes
+//!   (`exchange`).
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with
 //!   an untrusted certificate fails and is never queried in plain text (`tls`).
 //! * A reply counts only if address, port, ID and question match the query (RFC 5452). Source port
@@ -114,7 +115,8 @@ use wire::{Transport, name::Name};
 use crate::client_warnings::ClientWarnings;
 use crate::inline_tasks;
 
-/// Tries of a probe of an upstream without queries: one packet may be lost.
+/// Number of times that an unanswered probe of an upstream without queries is sent: one packet may
+/// be lost.
 const IDLE_PROBE_TRIES: u32 = 2;
 
 /// Error of a forwarded query.
@@ -211,8 +213,8 @@ impl Forwarder {
     }
 
     /// Sends `query` to `upstreams`, the most preferred first, on behalf of `client`. Returns the
-    /// reply of one upstream. `transport` is that of the client: over TCP, the client needs a whole
-    /// reply.
+    /// reply of one upstream. `transport` is the client's transport: a client over TCP needs a
+    /// whole reply.
     ///
     /// The result comes within [`ForwardLimits::budget`]. The future may be dropped at any time:
     /// other callers of an identical query still get their reply.
@@ -338,14 +340,14 @@ impl Forwarder {
             }
             JoinOutcome::Joined(waiter) => Ok(waiter),
             JoinOutcome::Started(owner, waiter) => {
-                // An identical query may have ended after the caller's look into the cache.
+                // An identical query may have ended after the caller looked into the cache.
                 let cache = self.state.cache.as_ref();
                 if let Some(reply) = cache.and_then(|cache| cache.fresh_reply(&query.key)) {
                     owner.finish(Ok(reply));
                     return Ok(waiter);
                 }
 
-                // A task of its own: the query goes on if this caller goes away.
+                // The query runs in a task of its own, so it goes on if this caller goes away.
                 let state = Arc::clone(&self.state);
                 let running = run_query(state, query, transport, owner);
                 inline_tasks::spawn(&self.state.tasks, &Handle::current(), running);
@@ -399,7 +401,7 @@ impl Forwarder {
         let probe = state.loops.start_probe(domain)?;
         let query = probe.query();
         let metrics = state.metrics.upstream(upstream);
-        // The probe takes the way of a client's query, but has no health and no metrics to record.
+        // The probe is sent like a client's query, but records neither health nor metrics.
         let exchange = UpstreamExchange {
             query: &query,
             upstream,
@@ -421,10 +423,10 @@ impl Forwarder {
         (came_back || replied).then_some(came_back)
     }
 
-    /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`, all at
-    /// once and in tasks of their own, each in one at a time. A probe without a reply is repeated
-    /// once. Each probe asks another question: one that the upstream has answered before, then
-    /// those listed beside the upstream.
+    /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
+    /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
+    /// a reply is repeated once. Each probe asks another question: the first asks one that the
+    /// upstream has answered before, and the next ones ask those listed beside the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {
@@ -473,7 +475,7 @@ fn out_of_time() -> ForwardError {
 }
 
 /// Queries the upstreams, and passes the outcome to all waiting callers. `client` is the transport
-/// of the first.
+/// of the first caller.
 async fn run_query(
     state: Arc<ForwarderState>,
     query: InFlightKey,
@@ -492,7 +494,8 @@ async fn run_query(
         tracing::debug!(%error, "forwarding failed");
     }
 
-    // The cache comes first: a caller that asks after this outcome must find the reply there.
+    // The reply is cached before the callers get the outcome: a caller that asks again after the
+    // outcome must find the reply in the cache.
     let outcome = outcome.map(Arc::new);
     if let Some(cache) = &state.cache {
         cache.record_outcome(&query.key, &outcome);

@@ -46,7 +46,7 @@ pub(crate) fn spawn(
 /// those wake. The caller must have entered the runtime.
 pub(crate) fn run_woken<T>(wake: impl FnOnce() -> T) -> T {
     let Some(_running) = RunningHere::begin() else {
-        // A caller further up runs the tasks.
+        // An outer call of `run_woken` on this thread runs the tasks.
         return wake();
     };
 

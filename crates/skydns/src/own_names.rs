@@ -86,12 +86,12 @@ impl OwnNames {
             .insert(domain, OwnName::Alias(target.to_lowercase()));
     }
 
-    /// Keeps the names of a zone of ours from wildcards.
+    /// Excludes the names of a zone of ours from wildcards.
     pub fn add_zone(&mut self, zone: &Name) {
         self.zones.insert(zone, ());
     }
 
-    /// Keeps the names of a stub domain from wildcards of shorter domains.
+    /// Excludes the names of a stub domain from wildcards of shorter domains.
     pub fn add_stub_domain(&mut self, domain: &Name) {
         self.stub_domains.insert(domain, ());
     }
@@ -124,8 +124,8 @@ impl OwnNames {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
 
-    /// Whether a name (wire format, lower case) is one of [`iter`](Self::iter). A name that only a
-    /// wildcard matches is not, and neither is a port below an alias.
+    /// Whether a name (wire format, lower case) is one of [`iter`](Self::iter). The result is false
+    /// for a name that only a wildcard matches, and for a port below an alias.
     pub(crate) fn lists(&self, name: &[u8]) -> bool {
         self.names.contains_key(name)
     }
@@ -206,7 +206,8 @@ mod tests {
         Name::parse(text).unwrap()
     }
 
-    /// The target of a name: its addresses or its name, `nowhere`, or `-` without a target.
+    /// The target of `asked` as text: addresses, a name, `nowhere` if it cannot be resolved, or `-`
+    /// if `asked` is not an own name.
     fn found_text(own: &OwnNames, asked: &str) -> String {
         match own.find(name(asked).wire()) {
             None => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! The record of a name: SkyDNS's service record, reduced to the parts that answers need.
+//! The record of a name: SkyDNS's service record, reduced to the fields that answers need.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ pub const PRIORITY: u16 = 10;
 pub const WEIGHT: u16 = 10;
 
 /// One entry of the tree. It is created for each visit, and borrows the stored data. SkyDNS calls
-/// it a Service; here, Service is the Kubernetes kind.
+/// such an entry a Service. In this crate, a Service is the Kubernetes kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
     /// Target of the record.

@@ -112,7 +112,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The runtime of the tasks, which a thread that runs them itself must enter.
+    /// The runtime of the tasks. A thread that runs tasks itself must enter this runtime.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
@@ -153,8 +153,8 @@ impl<B: Backend> Resolver<B> {
         let view = self.backend.view();
         query.max_udp = view.zone().max_udp();
 
-        // TSIG keys are configured only for zone transfers. Without them, signatures are not
-        // checked.
+        // TSIG keys are configured only for zone transfers. Without zone transfers, signatures are
+        // not checked.
         match &self.transfers {
             Some(transfers) => self.attempt_signed(transfers, &query, client, view, out),
             None => self.attempt_verified(&query, client, view, None, out),
@@ -277,8 +277,8 @@ impl<B: Backend> Resolver<B> {
         if let Some(reply) = replace_by_rule(ask, system, start, out) {
             return Some(reply);
         }
-        // A name that is missing in our zones, and was therefore forwarded, may be created there at
-        // any time.
+        // A name that was forwarded because our zones lack it may be created in our zones at any
+        // time.
         limit_negative_ttls(ask, start, out);
 
         Some(Reply {

@@ -206,7 +206,7 @@ mod tests {
         let first = ZoneSerials::starting_at(1000, 7);
         assert!(
             !first.are_before(1000),
-            "the process before may have had this second"
+            "the previous process may have used this second as a serial"
         );
         assert!(first.are_before(1001));
 
@@ -217,7 +217,7 @@ mod tests {
         assert_ne!(
             first.soa_numbers(last),
             second.soa_numbers(last),
-            "their versions are not the same"
+            "two processes have different versions of the zone"
         );
     }
 }

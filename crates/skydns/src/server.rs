@@ -25,7 +25,7 @@ use crate::udp::{self, UdpSocket};
 /// Maximum number of attempts to find a port that is free for both UDP and TCP, if the port is 0.
 const PORT_ATTEMPTS: usize = 32;
 
-/// Configuration of a server, without the records.
+/// Configuration of a server, apart from the records.
 pub struct ServerConfig {
     /// Address for UDP and TCP. Port 0 selects a free port.
     pub address: SocketAddr,
@@ -172,7 +172,7 @@ fn spawn_udp_threads<B: Backend>(
     Ok(threads)
 }
 
-/// Also stops the threads if the future of [`DnsServer::run`] is dropped. Otherwise the threads
+/// Stops the threads even if the future of [`DnsServer::run`] is dropped. Otherwise the threads
 /// would continue to answer, and share the port with the next server.
 struct StopOnDrop(Arc<AtomicBool>);
 

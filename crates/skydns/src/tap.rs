@@ -1,4 +1,4 @@
-//! Copies of answered queries, for readers that watch them.
+//! Copies of answered queries, for readers that watch queries.
 //!
 //! Without readers, a query costs one relaxed load. Each [`TapWatch`] has a filter, a maximum
 //! number of records a second, and a bounded queue. The filter is applied before anything is copied.

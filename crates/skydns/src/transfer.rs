@@ -1,9 +1,9 @@
 //! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are
 //! signed by TSIG (RFC 8945).
 //!
-//! Everything is based on one enumeration: [`names`] has the owner names of a zone, and [`content`]
-//! has the records of each name, which are the engine's own answers. AXFR writes the enumeration.
-//! If two enumerations differ ([`difference`]), there is a new version of the zone. IXFR writes the
+//! Everything is based on one enumeration of a zone: [`names`] visits the owner names, and
+//! [`content`] gets the records of each name from the engine. AXFR writes the enumeration. If two
+//! enumerations differ ([`difference`]), there is a new version of the zone. IXFR writes the
 //! differences since the client's version. A property test compares transfers with answers.
 //! docs/transfer.md lists the names that cannot be enumerated.
 //!
@@ -148,13 +148,13 @@ impl<V: View> ZoneTransfers<V> {
             .lock()
             .push_version(zone, version, difference, Instant::now());
 
-        // The serial is set last, because a secondary that sees it must get this version.
+        // The serial is set last, because a secondary that sees the serial must get this version.
         self.serials.set_serial(zone, serial);
         self.metrics.set_serial(zone, serial);
         true
     }
 
-    /// Passes the serials of `zones` to the notifiers.
+    /// Publishes the serials of `zones` for the tasks that send NOTIFY.
     fn publish_serials(&self, zones: Vec<Name>) {
         let current = zones.into_iter().map(|zone| {
             let serial = self.serials.zone_serial(&zone);
@@ -193,7 +193,7 @@ impl<V: View> ZoneTransfers<V> {
 
             let this = Arc::clone(&self);
             let view = current();
-            // All records of a zone may have to be compared, which takes long.
+            // All records of a zone may have to be compared, and this takes a long time.
             let updated =
                 tokio::task::spawn_blocking(move || this.update_versions(&view, serial::now()))
                     .await;
@@ -260,8 +260,8 @@ impl<V: View> ZoneTransfers<V> {
 }
 
 /// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers)
-/// are incomplete and cannot be transferred, and neither can a domain whose name is in another
-/// zone.
+/// are incomplete and cannot be transferred. A domain whose name is in another zone cannot be
+/// transferred either.
 fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view
@@ -270,8 +270,8 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
 
-    // Without a cluster, the domain of the zone is only used for own names, so it is not
-    // transferred.
+    // Without a cluster, the domain of the zone is only used for hosts and aliases of the
+    // configuration, so it is not transferred.
     let cluster = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .filter(|domain| view.cluster_domain_of(domain.wire()).is_some());

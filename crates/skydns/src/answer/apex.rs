@@ -65,7 +65,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 
     /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of
-    /// `ns.dns`. Without entries that can be written, the name server is this server.
+    /// `ns.dns`. If no entry can be written, the name server is this server.
     fn write_name_servers(&mut self) -> AnswerStatus {
         if self.authority.is_skydns() {
             let status = self.write_targets(&["dns", "ns"], TargetType::NameServer);
@@ -95,8 +95,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return status;
         }
 
-        // Either all addresses are written or none, because a client would take a part of them for
-        // all.
+        // Either all addresses are written or none, because a client would take an incomplete list
+        // for the complete one.
         let mark = self.message.mark();
         let owner = NameForm::At(target);
         for address in self.name_server_addresses() {
@@ -132,7 +132,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     pub(crate) fn write_negative_soa(&mut self) {
         let negative_ttl = self.authority.negative_ttl(self.view.zone());
         let soa = if self.own {
-            // A name of `hosts` or `aliases` is in no zone, so it is the owner of the record itself.
+            // A name of `hosts` or `aliases` is in no zone, so the name itself is the owner of the
+            // record.
             ZoneSoa {
                 domain: soa_owner(self.query.lower()),
                 numbers: default_soa_numbers(),
@@ -168,8 +169,8 @@ pub(crate) fn default_soa_numbers() -> [u32; 4] {
     ]
 }
 
-/// The owner of the SOA record for a name in no zone of ours: `name`, or the nearest name above that is
-/// short enough for [`HOSTMASTER`] in front of it.
+/// The owner of the SOA record for a name in no zone of ours: `name`, or the nearest name above
+/// `name` that leaves room for [`HOSTMASTER`] in front.
 pub(crate) fn soa_owner(name: &[u8]) -> &[u8] {
     let mut owner = name;
     while owner.len() + HOSTMASTER.len() > MAX_NAME {

@@ -1,4 +1,5 @@
-//! Follows aliases (ExternalName, federated names, own-name aliases) to their addresses.
+//! Follows aliases (ExternalName, federated names, aliases of the configuration) to their
+//! addresses.
 //!
 //! A chain of CNAMEs is written only as a whole, with the addresses at its end, because a client
 //! that follows the chain does not use the other addresses of the first name. A chain without
@@ -25,7 +26,8 @@ use crate::own_names::{MAX_CHAIN, OwnTarget};
 /// hundreds.
 const MAX_QUESTIONS: usize = 32;
 
-/// Result of following a name. A name with several aliases has the greatest of their results.
+/// Result of following a name. For a name with several aliases, it is the greatest of the results
+/// of the aliases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
     /// A loop, a chain that is too long, or no answer from an upstream.
@@ -78,7 +80,7 @@ struct DeadEnd {
     chain_length: usize,
 }
 
-/// A position in the walk to which it can be rolled back.
+/// A position to which the walk can be rolled back.
 struct WalkMark {
     mark: WriterMark,
     done: usize,
@@ -226,7 +228,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             reached = reached.max(result);
         }
 
-        // Only after the last alias is it known that none has an address.
+        // It is known only after the last alias that no alias has an address.
         if reached == ChaseResult::NoData
             && !beside_addresses
             && let Some(alias) = bare
@@ -273,8 +275,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         self.follow_name(walk, &alias.target)
     }
 
-    /// Writes the addresses of a name: an own name, a name in one of our zones, or an external
-    /// name.
+    /// Writes the addresses of a name: a host or an alias of the configuration, a name in one of
+    /// our zones, or an external name.
     fn follow_name(
         &mut self,
         walk: &mut AliasWalk<'q>,
@@ -287,7 +289,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
 
         walk.chain.push(lower.clone());
-        // Own names override all domains, as they do for a query name.
+        // Hosts and aliases of the configuration override all domains, as they do for a query name.
         let result = if let Some(target) = self.view.zone().own(lower.wire()) {
             self.follow_own_name(walk, name, &target)
         } else if let Some(authority) = Authority::of(self.view, lower.wire()) {
@@ -367,7 +369,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let aliases = content.aliases.into_shuffled();
         let is_cut = addresses.is_cut || aliases.is_cut;
         if is_cut && walk.section == Section::Additional {
-            // The section is left out, because a client would take a part of the addresses for all.
+            // The section is left out, because a client would take an incomplete list of addresses
+            // for the complete one.
             return Err(MessageFull);
         }
         self.truncated |= is_cut;
@@ -432,7 +435,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 Ok(ChaseResult::Failed)
             }
             Some(ExternalAnswer::Records(records)) => self.write_external_records(walk, records),
-            // The section is left out, because a client would take a part of the addresses for all.
+            // The section is left out, because a client would take an incomplete list of addresses
+            // for the complete one.
             Some(ExternalAnswer::Truncated(_)) if walk.section == Section::Additional => {
                 Err(MessageFull)
             }
@@ -448,7 +452,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         walk: &mut AliasWalk<'q>,
         records: &'q [ExternalRecord],
     ) -> Result<ChaseResult, MessageFull> {
-        // An upstream decides the number of records, so they are charged as work.
+        // An upstream decides the number of records, so each record counts as a step of work.
         let left = self.steps.get().saturating_sub(records.len());
         self.steps.set(left);
         let ttl = if self.external.is_stale() {
@@ -476,7 +480,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             }
         }
 
-        // A target in our zones is resolved here, not by the upstream.
+        // A target in our zones is resolved by this server, not by the upstream.
         let Some(target) = ours else {
             return Ok(reached);
         };

@@ -146,7 +146,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return;
         };
 
-        // The target of a member is the child of the node that has the member's label.
+        // The target of a member is the node's child under the label of the member.
         if entry.record.host == Host::Member {
             path.push(entry.label);
         }

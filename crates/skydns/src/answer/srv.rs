@@ -143,8 +143,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let lookup = self.visit_entries(self.authority, path, false, &mut |entry| {
             let is_possible = TargetName::of_entry(&entry).is_possible(domain);
             if is_possible && target_type.includes(&entry) {
-                // The sum includes entries that are dropped later, because a weight is a share of
-                // all entries.
+                // The sum includes entries that are dropped later, because a weight is a percentage
+                // of the sum over all entries.
                 weights.add(&entry);
                 entries.add(TargetEntry { entry, target_type });
             }
@@ -179,8 +179,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             self.lower_answer_ttls();
         }
 
-        // If the additional section does not fit, it is left out, because a client would take a
-        // part of the addresses for all.
+        // If the additional section does not fit, it is left out, because a client would take an
+        // incomplete list of addresses for the complete one.
         let mark = self.message.mark();
         if !self.context.zone_data && self.write_additional(&chosen.items, &offsets).is_err() {
             self.message.rewind(mark);
@@ -282,7 +282,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the addresses of a tree node, or of the entry of the node with the owner's label.
+    /// Writes the addresses of a tree node. If the owner has a label, writes only the addresses of
+    /// the node's entry with this label.
     fn write_additional_of_node<'n>(
         &mut self,
         node: &mut TargetNode<'n>,
@@ -378,7 +379,7 @@ impl WeightSums {
             Some((_, sum)) => *sum,
             None => 1,
         };
-        // SkyDNS writes percentages, and takes an entry without a weight for 100.
+        // SkyDNS writes percentages, and gives an entry without a weight the weight 100.
         u16::try_from(100 * raw_weight(entry) / sum.max(1)).unwrap_or(u16::MAX)
     }
 }

@@ -128,7 +128,8 @@ impl Zones {
     }
 }
 
-/// Whether a name (wire format, lower case) is an own name or in one of our zones.
+/// Whether a name (wire format, lower case) is a host or an alias of the configuration, or in one
+/// of our zones.
 pub fn is_ours(view: &impl View, name: &[u8]) -> bool {
     view.zone().own(name).is_some() || Authority::of(view, name).is_some()
 }
@@ -241,8 +242,9 @@ impl<'v> Authority<'v> {
 /// Upper limit of the negative TTL of an upstream's response for a name (wire format, lower case),
 /// in seconds.
 ///
-/// Only nonexistent names of our zones that fall through have a limit. Such a name may be created
-/// here at any time. The upstream's negative answer must not hide it for longer than our own would.
+/// Only names that do not exist in our zones and fall through have a limit. Such a name may be
+/// created in our zones at any time. An upstream's negative answer must not hide the new name for
+/// longer than our own negative answer would.
 pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
     let zone = view.zone();
     if zone.fallthrough.is_empty() {

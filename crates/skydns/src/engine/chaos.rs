@@ -10,7 +10,7 @@ use crate::cause::Cause;
 /// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
-/// The authors of SkyDNS, as it answers.
+/// The authors of SkyDNS, as SkyDNS lists them in its answer.
 const AUTHORS: [&str; 4] = [
     "Erik St. Martin",
     "Brian Ketelsen",
@@ -19,7 +19,8 @@ const AUTHORS: [&str; 4] = [
 ];
 
 impl<V: View> Engine<'_, V> {
-    /// Answers with the texts of a CHAOS name, and any other query with REFUSED.
+    /// Answers a query for a CHAOS name with the texts of the name, and any other query with
+    /// REFUSED.
     pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
         // The routes are answered even before the cluster's records are complete: the nanny must
         // not wait for the records.

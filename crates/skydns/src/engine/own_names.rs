@@ -47,7 +47,7 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
-                // An own name is in no zone, so the cluster's zone takes the place of its zone.
+                // An own name is in no zone, so its answer has the settings of the cluster's zone.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
             }
@@ -64,8 +64,8 @@ impl<V: View> Engine<'_, V> {
         own.names_of(reverse::address_of_name(self.query.lower())?)
     }
 
-    /// Answers as [`write_answer`](Self::write_answer) does, and NXDOMAIN for an own name whose
-    /// target does not exist.
+    /// Answers as [`write_answer`](Self::write_answer) does. An own name whose target does not
+    /// exist gets NXDOMAIN.
     fn write_own_name<'q>(
         &'q self,
         authority: Authority<'q>,

@@ -62,7 +62,7 @@ pub enum AnswerReason {
 }
 
 impl AnswerReason {
-    /// The word for the reason in copies of queries: for a rule, its key.
+    /// The word for the reason in copies of queries. The word for a rule is the key of the rule.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rule(key) => key.as_str(),

@@ -3,8 +3,8 @@
 //! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or
 //! is silent for its part of the budget. Replies of earlier upstreams are still accepted: the first
 //! good reply is the answer. If all upstreams fail, the error response of the most preferred
-//! upstream is the answer. It is the answer at once if no upstream is left that may have a better
-//! one: each has answered or failed, or is known to be dead.
+//! upstream is the answer. That error response is the answer at once if every upstream has
+//! answered, has failed or is known to be dead, because then no better reply can come.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use super::{ForwardError, ForwarderState, UpstreamReply};
 /// Minimum time before the next upstream is tried, for any number of upstreams.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Tries of a probe that confirms what clients' queries have shown.
+/// Number of times that a probe is sent if it only confirms what clients' queries have shown.
 const SINGLE_PROBE: u32 = 1;
 
 /// The attempt to get a reply from one upstream.
@@ -150,8 +150,8 @@ impl UpstreamAttempts {
             && self.next_attempt < self.deadline
     }
 
-    /// Whether an upstream is left that may have a better reply than SERVFAIL or REFUSED. A dead
-    /// upstream has none.
+    /// Whether an upstream is left that may have a better reply than SERVFAIL or REFUSED. Dead
+    /// upstreams do not count.
     fn may_improve(&self) -> bool {
         self.plan.iter().any(|candidate| !candidate.dead)
             || self.pending.iter().any(|attempt| !attempt.candidate.dead)
@@ -174,7 +174,7 @@ impl UpstreamAttempts {
         self.started += 1;
         self.pending.push(attempt.clone());
 
-        // With enough sockets for all upstreams, a late reply is accepted until the end.
+        // With enough sockets for all upstreams, a late reply is accepted until the deadline.
         let until = if self.crowded {
             self.give_up_at(now, silence_timeout)
         } else {
@@ -191,7 +191,7 @@ impl UpstreamAttempts {
 
     /// Time at which to stop waiting for an upstream that is queried now. At most
     /// [`ForwardLimits::max_open`](crate::forward::ForwardLimits::max_open) upstreams are queried
-    /// at the same time, so a later upstream can only be queried after that.
+    /// at the same time, so a later upstream can only be queried after that time.
     fn give_up_at(&self, now: Instant, silence_timeout: Duration) -> Instant {
         let attempts = u32::try_from(self.state.limits.max_open).unwrap_or(u32::MAX);
         self.deadline
@@ -199,7 +199,7 @@ impl UpstreamAttempts {
     }
 
     /// Time for which the next upstream may be silent: an equal part of the remaining time, within
-    /// limits. Upstreams believed dead get no part while others are left.
+    /// limits. Upstreams believed dead get no time while others are left.
     fn silence_timeout(&self, now: Instant) -> Duration {
         let alive = self.plan.iter().filter(|candidate| !candidate.dead).count();
         let sharers = if alive > 0 { alive } else { self.plan.len() };
@@ -218,7 +218,7 @@ impl UpstreamAttempts {
         self.pending
             .retain(|pending| pending.index != attempt.index);
 
-        // After a longer silence the next upstream was already tried.
+        // If the upstream was silent for longer, the next upstream was already tried.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }
@@ -256,7 +256,7 @@ impl UpstreamAttempts {
             return;
         }
 
-        // One further round: a third would exceed the budget.
+        // There is only one further round: a third round would exceed the budget.
         self.retry_all = false;
         self.next_attempt = Instant::now() + self.state.limits.retry_pause;
         for (upstream, _) in &self.failures {
@@ -371,8 +371,8 @@ fn record_in_health(
     }
 }
 
-/// Probes an upstream with the query `question`, in a separate task. Without a reply, the probe is
-/// sent `tries` times.
+/// Probes an upstream with the query `question`, in a separate task. The probe is sent until there
+/// is a reply, at most `tries` times.
 pub(super) fn spawn_probe(
     state: &Arc<ForwarderState>,
     upstream: &Upstream,
@@ -418,9 +418,9 @@ async fn probe_upstream(
     }
 }
 
-/// Queries an upstream for a probe. An upstream that has never answered a query with an OPT
-/// record, and is silent to this one, is queried without: a device on the way to it may drop such
-/// queries.
+/// Queries an upstream for a probe. If the upstream is silent, and has never answered a query with
+/// an OPT record, it is queried again without an OPT record: a device on the way to the upstream
+/// may drop queries with OPT records.
 async fn exchange_probe(
     state: &ForwarderState,
     upstream: &Upstream,

@@ -50,13 +50,13 @@ use super::in_flight::ForwardOutcome;
 use super::key::{BorrowedQueryKey, QueryKey, UpstreamList};
 use super::{ForwardError, UpstreamReply};
 
-/// Evicted entries of which the table keeps the hash, as a part of the entries: a name that comes
-/// back soon is then kept for longer. With a larger part, the table needs twice as many buckets.
+/// Number of evicted entries whose hash the table remembers, as a fraction of the number of
+/// entries. A name that comes back while its hash is remembered is kept for longer. With a larger
+/// fraction, the table needs twice as many buckets.
 const EVICTED: f64 = 0.4;
 /// Minimum size with which an entry counts, in octets.
 const MIN_WEIGHT: u64 = 1024;
-/// Minimum number of entries in a shard. The largest reply takes the space of half of a shard's
-/// entries.
+/// Minimum number of entries in a shard. The largest reply takes half of the space of such a shard.
 const MIN_SHARD: usize = 128;
 /// Maximum number of shards.
 const MAX_SHARDS: usize = 16;
@@ -180,7 +180,7 @@ impl ReplyCache {
         let entry = self.table.get(&key)?;
         let state = entry.state_at(&self.limits, self.now())?;
 
-        // Somebody must retry the upstreams, which takes a task.
+        // The upstreams must be retried, and the retry needs a task.
         if state == (EntryState::Stale { due: true }) {
             return None;
         }
@@ -304,7 +304,8 @@ impl ReplyCache {
         }
     }
 
-    /// The same upstreams as in other entries. Those that no entry has are forgotten.
+    /// Returns the list that other entries share, or a new list to share. If the list is new, lists
+    /// that no entry uses are forgotten.
     fn share_upstreams(&self, upstreams: &UpstreamList) -> SharedUpstreams {
         let mut shared = self.upstreams.lock();
         if let Some(known) = shared.iter().find(|known| ***known == *upstreams) {

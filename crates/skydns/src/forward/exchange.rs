@@ -45,8 +45,8 @@ pub(super) struct UpstreamExchange<'a> {
 
 impl UpstreamExchange<'_> {
     /// Queries the upstream until there is a usable reply or a failure, until the deadline at most.
-    /// After SERVFAIL or a truncated reply, the retry ends before that. `client` is the transport of
-    /// the client, for the metrics.
+    /// After SERVFAIL or a truncated reply, the retry ends before the deadline. `client` is the
+    /// transport of the client, for the metrics.
     pub(super) async fn run(self, client: Transport) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
         self.metrics.count_request(client);
@@ -69,7 +69,7 @@ impl UpstreamExchange<'_> {
         self,
         servfail: UpstreamReply,
     ) -> Result<UpstreamReply, UpstreamFailure> {
-        // A server that does not know EDNS may reply SERVFAIL to it.
+        // A server that does not know EDNS may reply SERVFAIL to a query with an OPT record.
         let retry = self.query_once(servfail.opt.is_some());
 
         timeout_at(self.return_by(), retry)
@@ -94,9 +94,9 @@ impl UpstreamExchange<'_> {
         }
     }
 
-    /// Queries with an OPT record, and without if the upstream does not know EDNS: it then replies
-    /// FORMERR or NOTIMP, without an OPT record (RFC 6891, section 7). This is remembered for a
-    /// while.
+    /// Queries with an OPT record. If the upstream does not know EDNS, it replies FORMERR or NOTIMP
+    /// without an OPT record (RFC 6891, section 7). It is then queried again without an OPT record,
+    /// and the lack of EDNS is remembered for a while.
     // Differs from kube-dns, which sends an OPT record if the client does.
     async fn query_with_edns_fallback(self) -> Result<UpstreamReply, UpstreamFailure> {
         let reply = self.query_once(self.edns).await?;
@@ -109,7 +109,7 @@ impl UpstreamExchange<'_> {
             return Ok(reply);
         };
 
-        // The same error again: the OPT record was not its cause.
+        // If the error is the same again, the OPT record was not its cause.
         if without.rcode != reply.rcode {
             self.health
                 .record_lack_of_edns(self.upstream, Instant::now());

@@ -61,9 +61,9 @@ struct HealthState {
     refused: Option<Arc<QueryKey>>,
     /// Whether a probe was refused after such refusals.
     refusing: bool,
-    /// Idle probes since the last usable answer: each asks another question.
+    /// Number of idle probes since the last usable answer: each asks another question.
     idle_probes: usize,
-    /// The begin of the last idle probe.
+    /// The start of the last idle probe.
     idle_probe: Option<Instant>,
     /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a
     /// name may be slow to resolve.
@@ -162,7 +162,7 @@ impl UpstreamHealth {
         state.silent_to = None;
         state.probing = false;
         state.failures = 0;
-        // Other RCODEs may depend on the name, so such a query is no good probe.
+        // Other RCODEs may depend on the name, so a query that got one is not a good probe.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             if state.refusing {
                 tracing::info!(%upstream, "upstream server gives usable answers again");
@@ -204,7 +204,7 @@ impl UpstreamHealth {
     pub(super) fn record_refused_probe(&self, upstream: &Upstream, now: Instant) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
-        // A server of private names alone may rightly refuse a probe for other names.
+        // A server that has only private names may rightly refuse a probe for other names.
         if state.known.is_none() && state.refused.is_none() {
             return;
         }
@@ -216,9 +216,10 @@ impl UpstreamHealth {
         state.last_failure = Some(now);
     }
 
-    /// Begins a probe of an upstream that has given no usable answer for `idle`, unless one is
-    /// under way. Of `questions`, after the query that the upstream answered before, each such
-    /// probe has the next. The caller must then call [`UpstreamHealth::record_answer`] or
+    /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
+    /// under way. Returns the question of the probe. The first probe asks a query that the upstream
+    /// answered before, if there is one, and each further probe asks the next of `questions`. The
+    /// caller must then call [`UpstreamHealth::record_answer`] or
     /// [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
@@ -229,7 +230,7 @@ impl UpstreamHealth {
     ) -> Option<Arc<QueryKey>> {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
-        // One that is down is probed at each call, so that its return is noticed soon.
+        // An upstream that is down is probed at each call, so that its return is noticed soon.
         let is_down = state.dead.is_some() || state.refusing;
         let is_recent = |event: Instant| now.saturating_duration_since(event) < idle;
         if state.probing

@@ -35,7 +35,7 @@ pub(super) struct InFlightQueries {
     table: Arc<Mutex<InFlightTable>>,
     /// Places for the queries of all routes together.
     all: Arc<ClientShares>,
-    /// Places for callers who wait for the query of another.
+    /// Places for callers who wait for the query of another caller.
     joiners: Arc<Semaphore>,
     max_per_route: usize,
     metrics: ForwardMetrics,
@@ -48,7 +48,7 @@ struct InFlightTable {
     routes: HashMap<UpstreamList, Arc<ClientShares>, RandomState>,
 }
 
-/// Part of a caller in a query.
+/// How a caller takes part in a query.
 pub(super) enum JoinOutcome {
     /// The query is new: send the query, and pass the outcome to the owner. The waiter gets the
     /// outcome, too.
@@ -63,7 +63,7 @@ impl InFlightQueries {
     /// Creates an empty table with the limits in `limits`.
     pub(super) fn new(limits: &ForwardLimits, metrics: ForwardMetrics) -> Self {
         let joiners = limits.max_joined.min(Semaphore::MAX_PERMITS);
-        // No fixed limit for a client: its share alone bounds it, here and for each route.
+        // A client has no fixed limit: only its share bounds it, in total and for each route.
         Self {
             table: Arc::default(),
             all: ClientShares::new(limits.max_in_flight, limits.max_in_flight),
@@ -104,7 +104,8 @@ impl InFlightQueries {
         let upstreams = &query.key.upstreams;
         let route = table.routes.get(upstreams).cloned();
         let route = route.unwrap_or_else(|| self.add_route(table, upstreams));
-        // A client needs a share of both limits. The first is returned if the second is taken.
+        // A client needs a place under both limits. If there is no second place, the first place is
+        // freed.
         let (Some(of_all), Some(of_route)) =
             (self.all.take_share(client), route.take_share(client))
         else {
@@ -129,7 +130,8 @@ impl InFlightQueries {
         JoinOutcome::Started(QueryOwner { sender, entry }, waiter)
     }
 
-    /// Adds the limits of another list of upstreams, and forgets those of lists without queries.
+    /// Adds the limits of another list of upstreams, and forgets the limits of lists without
+    /// queries.
     fn add_route(&self, table: &mut InFlightTable, upstreams: &UpstreamList) -> Arc<ClientShares> {
         table.routes.retain(|_, route| route.taken() > 0);
 
@@ -149,8 +151,8 @@ pub(super) struct QueryOwner {
 }
 
 impl QueryOwner {
-    /// Passes the outcome to all waiters. The entry goes first: an identical query that arrives now
-    /// is sent again.
+    /// Passes the outcome to all waiters. The entry is removed first, so an identical query that
+    /// arrives now is sent again.
     pub(super) fn finish(self, outcome: ForwardOutcome) {
         drop(self.entry);
         self.sender.send_replace(Some(outcome));

@@ -90,7 +90,7 @@ impl PartialEq for BorrowedQueryKey<'_> {
 
 impl Eq for BorrowedQueryKey<'_> {}
 
-/// Compares two lists, which are mostly one and the same.
+/// Compares two lists. Usually both are the same list in memory.
 fn has_same_upstreams(one: &UpstreamList, other: &UpstreamList) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }

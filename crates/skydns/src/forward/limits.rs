@@ -22,7 +22,8 @@ pub struct ForwardLimits {
     /// Time from the query to the reply or error, at most 1.85 s.
     pub budget: Duration,
     /// Maximum time for which an upstream believed alive may be silent before the next upstream is
-    /// tried. An equal part of the budget for each upstream may be shorter.
+    /// tried. If an equal part of the budget for each upstream is shorter, that part is the
+    /// maximum.
     pub silence_timeout: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,

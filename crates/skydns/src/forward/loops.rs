@@ -110,9 +110,9 @@ fn parse_nonce(question: &[u8]) -> Option<u64> {
 
 /// Whether the upstream is this server itself, which listens on the addresses `listening`.
 ///
-/// A server on a wildcard address listens on every local address. It is then each upstream with its
-/// port and a local address. The function makes system calls: call it when the configuration
-/// changes, not for every query.
+/// A server on a wildcard address listens on every local address. Then every upstream with a local
+/// address and the server's port is this server. The function makes system calls: call it when the
+/// configuration changes, not for every query.
 pub fn is_own_address(upstream: &Upstream, listening: &[SocketAddr]) -> bool {
     let address = upstream.socket_addr();
     listening.iter().any(|ours| is_same_server(address, *ours))
@@ -128,7 +128,7 @@ fn is_same_server(upstream: SocketAddr, ours: SocketAddr) -> bool {
     let bound = ours.ip().to_canonical();
     // `::` also accepts IPv4, unless IPV6_V6ONLY is set; 0.0.0.0 does not accept IPv6.
     let binds_all = bound.is_unspecified() && (bound.is_ipv6() || target.is_ipv4());
-    // The kernel sends queries to the wildcard address to loopback.
+    // The kernel delivers queries for the wildcard address to the loopback address.
     let reaches_loopback =
         target.is_unspecified() && (bound.is_loopback() || bound.is_unspecified());
     target == bound || reaches_loopback || binds_all && is_local(target)

@@ -225,7 +225,7 @@ impl ConnectionPool {
             return Ok(Box::new(stream));
         }
 
-        // A failed handshake fails the query: it is never sent in plain text.
+        // A failed handshake fails the query: the query is never sent in plain text.
         let stream = self.tls.handshake(upstream, stream, metrics).await?;
         metrics.record_trust(true);
         Ok(Box::new(stream))

@@ -1,8 +1,8 @@
 //! Queries to upstreams.
 //!
 //! The question is our own: the name in lower case, our UDP size, and an OPT record whether or not
-//! the client sent one. So clients cannot make several queries for one entry of the cache, each of
-//! which a forged reply could answer.
+//! the client sent one. Otherwise clients could cause several queries for one entry of the cache,
+//! and a forged reply could match any of them.
 
 use wire::{Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 
@@ -128,7 +128,7 @@ impl UpstreamQuery {
         out
     }
 
-    /// Length of the query message with an OPT record that has so many octets of options.
+    /// Length of the query message with an OPT record that has `options` octets of options.
     fn length_with(&self, options: usize) -> usize {
         HEADER + self.name.len() + size_of::<[u16; 2]>() + OPT_LEN + options
     }

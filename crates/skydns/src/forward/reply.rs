@@ -71,7 +71,7 @@ impl UpstreamReply {
     }
 
     /// Appends the answer to a client's query to `out`. Returns whether it is truncated. The reply
-    /// must be that to the client's question.
+    /// must answer the client's question.
     pub fn append_answer(&self, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
         let opt = self.opt.as_ref().map(Edns::borrowed);
         answer::append_answer(&self.message, opt, self.rcode, query, out).truncated
@@ -109,8 +109,8 @@ fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) ->
 /// Appends the records behind the first OPT record, which is the additional record at `opt_index`.
 /// Returns their number.
 ///
-/// The records move, and so do the names that their pointers lead to: their names are written out.
-/// Such records are rare.
+/// The records and the names that their pointers lead to move, so these records are written without
+/// compression. Such records are rare.
 fn append_records_after_opt(message: &Message<'_>, opt_index: usize, out: &mut Vec<u8>) -> usize {
     let records = message
         .section(Section::Additional)

@@ -263,7 +263,8 @@ fn handshake_error(error: &std::io::Error) -> OpenError {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    // A certificate that is not trusted is shown as such; all else may be a fault of the network.
+    // A certificate that is not trusted is reported as such. All other errors may be faults of the
+    // network.
     let failure = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             UpstreamFailure::Certificate

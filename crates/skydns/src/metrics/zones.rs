@@ -1,4 +1,4 @@
-//! Queries by further zone and RCODE. Names of the cluster's zone are not counted here.
+//! Queries by further zone and RCODE. Queries for names of the cluster's zone are not counted.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

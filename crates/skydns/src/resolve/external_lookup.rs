@@ -101,7 +101,7 @@ pub fn extract_external_answer(
     message: &[u8],
     code: u16,
 ) -> ExternalAnswer {
-    // With NXDOMAIN there may still be aliases.
+    // An NXDOMAIN reply may still contain aliases.
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return ExternalAnswer::Failed;
     }
@@ -138,8 +138,8 @@ fn aliases_and_addresses(message: &Message<'_>) -> Vec<ExternalRecord> {
     records
 }
 
-/// `start`, and the names that its aliases among `records` lead to. The chain ends before one of
-/// our own names.
+/// Returns `start` and the names that aliases in `records` lead to from `start`. The chain ends
+/// before a name that `is_ours`.
 fn follow_aliases(
     start: &[u8],
     is_ours: impl Fn(&[u8]) -> bool,

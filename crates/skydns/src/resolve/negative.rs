@@ -1,8 +1,8 @@
 //! Limits the negative TTL of an upstream's message.
 //!
 //! With fall-through, a query for a name that our zones do not have is forwarded. The name may be
-//! created here at any time, so the upstream's negative answer must not be cached for longer than
-//! our own would be.
+//! created in our zones at any time, so the upstream's negative answer must not be cached for
+//! longer than our own negative answer would be.
 
 use std::ops::Range;
 

@@ -61,7 +61,7 @@ enum WalkEnd {
     Failed,
 }
 
-/// The response for one name, and the part of the server that gave it.
+/// The response for one name, and the part of the server that gave the response.
 #[derive(Debug)]
 struct CandidateResponse {
     message: Vec<u8>,
@@ -282,7 +282,7 @@ impl SearchWalk {
         records
     }
 
-    /// The result of the walk, whose records are from `system`.
+    /// The result of the walk. `system` is the part of the server that gave the records.
     fn result(&self, system: System) -> WalkResult {
         let (rcode, completion) = match self.end {
             WalkEnd::Failed => (rcode::SERVFAIL, Completion::Failed),
@@ -492,8 +492,8 @@ impl RecordCopier<'_, '_, '_> {
         }
     }
 
-    /// Copies either all additional records or none, because a client would take a part of the
-    /// addresses for all.
+    /// Copies either all additional records or none, because a client would take an incomplete list
+    /// of addresses for the complete one.
     fn copy_additional(&mut self, message: &Message<'_>) {
         let mark = self.writer.mark();
         let mut records = message

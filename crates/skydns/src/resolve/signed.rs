@@ -46,8 +46,8 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Verifies the signature of a query, and attempts to answer the query. The answer to a signed
-    /// query is signed. This concerns not only transfers, because a secondary signs all its
-    /// queries, for example for the SOA.
+    /// query is signed. This function handles all signed queries, not only those for transfers: a
+    /// secondary also signs its other queries, for example for the SOA.
     pub(super) fn attempt_signed(
         &self,
         transfers: &ZoneTransfers<B::View>,

@@ -48,7 +48,7 @@ pub(super) struct AdmittedAsk<'a, V> {
 }
 
 impl<'a, V> AdmittedAsk<'a, V> {
-    /// The same with another query, for one name of a search list.
+    /// The same place and deadline for another query, which looks up one name of a search list.
     pub(super) fn with_query<'c>(&self, query: &'c Query<'c>) -> AdmittedAsk<'c, V>
     where
         'a: 'c,
@@ -276,8 +276,8 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Queries the upstreams of the question's name, until the deadline. After other waits less
-    /// time may be left than the forwarder's own budget.
+    /// Queries the upstreams of the question's name, until the deadline. If the query has waited
+    /// before, less time may be left than the forwarder's own budget.
     pub(super) async fn query_upstreams(
         &self,
         admitted: &AdmittedAsk<'_, B::View>,
@@ -304,8 +304,8 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`].
-    /// `None` if the queue has no place or no time left, or if the answer takes more work than
-    /// that.
+    /// `None` if the queue has no place or no time left, or if the answer takes more work than the
+    /// limit.
     async fn queue_expensive(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,

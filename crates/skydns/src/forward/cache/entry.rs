@@ -17,7 +17,7 @@ use crate::forward::key::{BorrowedQueryKey, QueryKey, UpstreamList};
 use crate::forward::query::QueryKind;
 use crate::forward::{UpstreamQuery, UpstreamReply, answer};
 
-/// Upper limit of a TTL in seconds, so that a mistake in a zone does not stay for more than a day.
+/// Upper limit of a TTL in seconds, so that a wrong record is not kept for more than a day.
 const MAX_TTL: u32 = 86_400;
 /// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
@@ -26,7 +26,7 @@ const OVERHEAD: usize = 80;
 /// Length of QTYPE and QCLASS, in octets.
 const TYPE_AND_CLASS: usize = 4;
 
-/// The upstreams of many entries: one pointer in each.
+/// A list of upstreams that many entries share. Each entry holds only a pointer.
 pub(super) type SharedUpstreams = Arc<UpstreamList>;
 
 /// A time in milliseconds since the creation of the cache.
@@ -47,32 +47,33 @@ pub(super) enum EntryState {
 
 /// A reply, its lifetime, and the key of its query. Clones share the reply.
 ///
-/// The memory of the cache is mostly that of its entries, so an entry is one allocation, without
-/// anything that can be computed from the rest. The octets are the reply without its OPT record, and
-/// then the options of that record. The name of the reply's question is that of the key.
+/// Most of the cache's memory is in its entries. So an entry is one allocation, and stores nothing
+/// that can be computed from its other data. The octets are the reply without its OPT record, and
+/// then the options of that record. The question of the reply has the name of the key.
 #[derive(Clone, Debug)]
 pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
 
-/// Facts of the reply besides its octets.
+/// The data of an entry besides the octets of the reply.
 #[derive(Debug)]
 pub(super) struct EntryHead {
     /// The upstreams of the key.
     upstreams: SharedUpstreams,
     pub(super) received: CacheTime,
-    /// The addresses, if there are several.
+    /// The addresses, whose order changes with each answer, if there are several.
     addresses: Option<RotatedRecords>,
-    /// Time from `received` in which the reply is fresh, in seconds.
+    /// Time after `received` during which the reply is fresh, in seconds.
     pub(super) lifetime: u32,
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
     retry_at: AtomicU32,
-    /// RD, AD and CD of the query, see [`QueryKind`]. The rest of its kind is in the question.
+    /// RD, AD and CD of the query, see [`QueryKind`]. The other fields of the kind are in the
+    /// question.
     query_flags: u16,
     /// DO of the query.
     query_dnssec_ok: bool,
     /// The OPT record of the reply, with the length of its options.
     opt: Option<Edns<u16>>,
-    /// Index in `upstreams` of the one that replied.
+    /// Index in `upstreams` of the upstream that replied.
     upstream: u16,
     /// RCODE, with the upper bits from the OPT record.
     rcode: u16,
@@ -155,7 +156,7 @@ impl CacheEntry {
         octets.split_at_checked(message).unwrap_or_default()
     }
 
-    /// The key of the query, which is without EDNS options.
+    /// The key of the query. A cached query has no EDNS options.
     pub(super) fn key(&self) -> BorrowedQueryKey<'_> {
         let head = self.head();
         let question = self.message().get(HEADER..).unwrap_or_default();
@@ -233,7 +234,7 @@ impl CacheEntry {
             return false;
         }
 
-        // Of several callers, the exchange succeeds for one.
+        // If several callers try at the same time, the exchange succeeds for only one.
         let next = self.time_after(recheck, now);
         self.head()
             .retry_at
@@ -251,7 +252,7 @@ impl CacheEntry {
     }
 
     /// Converts the time `pause` after `now` to milliseconds since `received`, the unit of the
-    /// field `retry_at`. Never 0, which has a meaning of its own.
+    /// field `retry_at`. The result is never 0, because 0 means that the upstreams have not failed.
     fn time_after(&self, pause: Duration, now: CacheTime) -> u32 {
         as_milliseconds(self.age_at(now).saturating_add(pause)).max(1)
     }
@@ -272,7 +273,7 @@ impl CacheEntry {
             answer::append_answer(message, self.opt(), self.rcode(), query, out)
         };
 
-        // Up to `length`, since the OPT record that follows has no TTL to count down.
+        // The OPT record after `length` octets is left out, because it has no TTL to count down.
         let records = out.get_mut(start..start + written.length);
         let records = records.unwrap_or_default();
         self.write_age(state, records);
@@ -369,7 +370,7 @@ impl CacheEntry {
         }
     }
 
-    /// The OPT record of a stale answer, with the extended error that says so.
+    /// The OPT record of a stale answer, with the extended error for stale answers.
     fn stale_opt(&self, dnssec_ok: bool) -> Edns<Box<[u8]>> {
         let code = if self.rcode() == rcode::NXDOMAIN {
             info::STALE_NXDOMAIN

@@ -70,7 +70,7 @@ impl CacheSize {
         self.bytes.add(size.into());
     }
 
-    /// Counts the end of an entry of `size` octets.
+    /// Counts the removal of an entry of `size` octets.
     pub(super) fn remove_entry(&self, size: u32) {
         self.entries.dec();
         self.bytes.sub(size.into());

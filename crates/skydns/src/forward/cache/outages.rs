@@ -88,7 +88,7 @@ mod tests {
         [SocketAddr::from(([192, 0, 2, 1], port)).into()].into()
     }
 
-    /// One outage with one log line, even if some names fail for a long time while other names are
+    /// An outage is logged once, even if some names fail for a long time while other names are
     /// answered.
     #[test]
     fn outage_ends_after_quiet_time() {

@@ -65,8 +65,8 @@ fn check_with_question(
     }
 }
 
-/// Accepts an error response without question. A server may send one if it did not understand the
-/// query.
+/// Accepts an error response without question. A server may send such a response if it did not
+/// understand the query.
 fn check_without_question(
     query: &UpstreamQuery,
     upstream: &Upstream,
@@ -98,7 +98,7 @@ pub(super) fn check_stream_reply(
             ..reply
         }),
 
-        // A connection delivers one message for each ID: the reply will not come.
+        // A connection delivers one message for each ID, so the right reply will not come.
         ReplyCheck::Mismatch => {
             exchange.metrics.count_mismatch();
             Err(UpstreamFailure::Garbage)

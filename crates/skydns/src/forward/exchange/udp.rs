@@ -28,7 +28,7 @@ pub(super) async fn query_upstream(
     // A packet may be lost in either direction. One repetition is enough for a busy network.
     let resend_due = Instant::now() + exchange.limits.resend_after;
     if resend_due < exchange.deadline {
-        // One timer at a time: most replies come before any is due.
+        // Only one timer runs at a time, because most replies come before any timer is due.
         match timeout_at(resend_due, sent.outcome()).await {
             Ok(outcome) => return outcome,
             Err(_) => sent.resend()?,

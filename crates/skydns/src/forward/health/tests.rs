@@ -26,7 +26,8 @@ fn name(question: &Arc<QueryKey>) -> &[u8] {
     &question.query.name
 }
 
-/// The last octets of the ordered upstreams: those alive, `|`, those dead; then those to probe.
+/// The last octets of the upstreams, in order: the living ones, `|`, the dead ones, and then the
+/// ones to probe.
 fn ordered(health: &UpstreamHealth, upstreams: &[u8], now: Instant) -> String {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
@@ -76,7 +77,7 @@ fn dead_upstreams_come_last() {
 }
 
 /// An upstream is probed after two unanswered names without an answer in between. The upstream is
-/// dead only if the probe is not answered, either.
+/// dead only if the probe is not answered as well.
 #[test]
 fn silence_to_one_name_is_ignored() {
     let (health, start) = (UpstreamHealth::default(), Instant::now());
@@ -97,7 +98,7 @@ fn silence_to_one_name_is_ignored() {
     }
     assert!(
         silent(&question(b"\x01A\0"), 5).is_none(),
-        "the case of letters makes no other name"
+        "a name in another case is the same name"
     );
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(
@@ -114,7 +115,7 @@ fn silence_to_one_name_is_ignored() {
     assert_eq!(
         name(&probe),
         b"\x05known\0",
-        "the probe asks for a name that it answered"
+        "the probe asks for a name that the upstream answered"
     );
     assert!(
         silent(&question(b"\x01c\0"), 22).is_none(),

@@ -27,7 +27,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_UNSENT: usize = 16 * 1024;
 /// Size of the read buffer, in octets.
 const READ_BUFFER: usize = 4096;
-/// Maximum number of replies on one connection with an ID of no query.
+/// Maximum number of replies on one connection whose ID belongs to no query.
 const MAX_MISMATCHES: usize = 64;
 /// Number of queries without a reply above which abandoned queries free their places.
 const MANY_WAITING: usize = 16;
@@ -187,7 +187,8 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         let failure = self.serve_until_end().await;
         self.questions.close();
 
-        // Servers of one query each close after its reply, and drop the queries behind it.
+        // A server that answers one query per connection closes the connection after its reply, and
+        // drops the other queries.
         let closed_early = failure == UpstreamFailure::Closed && !self.waiting.is_empty();
         on_end(ConnectionEnd {
             one_at_a_time: self.replies == 1 && closed_early,
@@ -247,7 +248,8 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         self.since + timeout
     }
 
-    /// Ends an idle connection. A silent one takes no further queries, but may still reply.
+    /// Ends an idle connection. A silent connection takes no further queries, but may still deliver
+    /// replies.
     fn on_timeout(&mut self) -> Result<(), UpstreamFailure> {
         if self.ending || self.waiting.is_empty() {
             return Err(UpstreamFailure::Timeout);
@@ -293,7 +295,7 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         self.unsent.drain(..length);
     }
 
-    /// Passes complete messages to their callers. No octets are the end of the connection.
+    /// Passes complete messages to their callers. If there are no octets, the connection has ended.
     fn receive_octets(&mut self, octets: &[u8]) -> Result<(), UpstreamFailure> {
         if octets.is_empty() {
             return Err(UpstreamFailure::Closed);

@@ -217,7 +217,7 @@ fn answer_has_query_name_and_opt() {
         ("x.test.", Some(true)),
     ] {
         let answer = answer(&entry, EntryState::Fresh(1), name, dnssec_ok);
-        // No AA: the answer is cached.
+        // AA is not set, because the answer comes from the cache.
         assert_eq!((answer.id, answer.flags().as_str()), (0, "qr rd ra ad"));
         assert_eq!(answer.questions[0].name, name);
         assert_eq!(answer.trailing, 0);
@@ -319,8 +319,8 @@ fn entry_state_depends_on_age_and_failures() {
     }
 }
 
-/// An entry for a name of usual length takes three cache lines: the memory of the cache is mostly
-/// that of its entries.
+/// An entry for a name of usual length takes three cache lines. Most of the cache's memory is in
+/// its entries, so their size matters.
 #[test]
 fn entry_head_has_48_octets() {
     assert_eq!(size_of::<EntryHead>(), 48);

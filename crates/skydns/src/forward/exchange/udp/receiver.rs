@@ -1,8 +1,9 @@
-//! Receives the replies of upstreams over UDP, and runs the tasks that wait for them: the answer to
-//! a client is sent from here, without the wake-up of another thread.
+//! Receives the replies of upstreams over UDP, and runs the tasks that wait for them. These tasks
+//! send the answers to clients, so no other thread has to wake up.
 //!
-//! A thread that receives the queries of clients over UDP also receives the replies to those that it
-//! forwards ([`ReplyReceiver::of_this_thread`]). One thread, `upstreams`, receives all others.
+//! A thread that receives the queries of clients over UDP also receives the replies to the queries
+//! that it forwards ([`ReplyReceiver::of_this_thread`]). One thread, `upstreams`, receives all
+//! other replies.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,14 +19,14 @@ use super::sockets::OpenSockets;
 use crate::inline_tasks::run_woken;
 use crate::udp::UdpSocket;
 
-/// Token of the events that are no replies: queries of clients, or the wake-up of the thread.
+/// Token of the events other than replies: queries of clients, or the wake-up of the thread.
 pub(super) const OTHER: u64 = 0;
 
-/// Time between two looks for sockets to close. A socket that nobody uses stays open for that time
-/// and its maximum age at most.
+/// Time between two searches for sockets to close. A socket that nobody uses stays open at most for
+/// its maximum age and this time.
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 
-/// Pause after a failure of the kernel, which has no known cause.
+/// Pause after the kernel has failed to wait for events. No cause of such a failure is known.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Size of the largest datagram, in octets.
@@ -35,7 +36,7 @@ const MAX_DATAGRAM: usize = 65_535;
 const EVENTS: usize = 32;
 
 thread_local! {
-    /// The sockets whose replies this thread receives, if it does.
+    /// The sockets whose replies this thread receives; `None` if the thread receives no replies.
     static SOCKETS_OF_THIS_THREAD: RefCell<Option<Arc<OpenSockets>>> = const { RefCell::new(None) };
 }
 
@@ -56,10 +57,10 @@ pub(crate) struct ReplyReceiver {
     sockets: Arc<OpenSockets>,
     buffer: Vec<u8>,
     close_due: Instant,
-    /// The socket of clients, on a thread that serves them.
+    /// The socket for the queries of clients, if the thread serves clients.
     clients: Option<Arc<UdpSocket>>,
-    /// Whether the events of `clients` are reported. They cost each query a little, so they are not
-    /// while no socket to an upstream is open.
+    /// Whether the events of `clients` are reported. The reports cost each query a little, so they
+    /// are off while no socket to an upstream is open.
     watches_clients: bool,
 }
 
@@ -74,9 +75,10 @@ impl ReplyReceiver {
         }
     }
 
-    /// Creates the receiver of the calling thread, for the queries that begin on it from now on.
-    /// The thread has to call [`wait`](Self::wait) while [`is_expecting`](Self::is_expecting).
-    /// `clients` is the socket of which `wait` reports that it has datagrams.
+    /// Creates the receiver of the calling thread, for the queries that begin on this thread from
+    /// now on. The thread has to call [`wait`](Self::wait) while
+    /// [`is_expecting`](Self::is_expecting). `wait` also reports when the socket `clients` has
+    /// datagrams.
     pub(crate) fn of_this_thread(clients: Arc<UdpSocket>) -> io::Result<Self> {
         let sockets = Arc::new(OpenSockets::of_client_thread(&*clients)?);
         SOCKETS_OF_THIS_THREAD.set(Some(Arc::clone(&sockets)));
@@ -91,9 +93,9 @@ impl ReplyReceiver {
         self.sockets.are_queries_waiting()
     }
 
-    /// Waits for events, for `timeout` at most if there is one, receives replies, and runs the tasks
-    /// that wait for them. Returns whether there was an event that is no reply. The caller must have
-    /// entered the runtime: the tasks use timers.
+    /// Waits for events, for `timeout` at most if there is one, receives replies, and runs the
+    /// tasks that wait for them. Returns whether there was an event other than a reply. The caller
+    /// must have entered the runtime: the tasks use timers.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> bool {
         self.watch_clients(true);
 
@@ -135,7 +137,7 @@ impl ReplyReceiver {
         }
     }
 
-    /// Reports the events of the clients' socket from now on, or no longer.
+    /// Turns the reports of events of the clients' socket on or off.
     fn watch_clients(&mut self, watch: bool) {
         let Some(clients) = &self.clients else {
             return;

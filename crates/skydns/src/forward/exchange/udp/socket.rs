@@ -20,8 +20,9 @@ pub(super) const MAX_QUERIES: usize = 64;
 /// Time for which a socket is used for further queries.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// Maximum number of mismatching datagrams of a socket; beyond this, its queries fail over UDP. An
-/// attacker who knows the port gets this number of guesses among 65,536 IDs.
+/// Maximum number of mismatching datagrams on a socket. Beyond this number, the queries of the
+/// socket fail over UDP. An attacker who knows the port gets this number of guesses among 65,536
+/// IDs.
 const MAX_MISMATCHES: usize = 64;
 
 pub(super) type QueryOutcome = Result<UpstreamReply, UpstreamFailure>;
@@ -29,7 +30,7 @@ pub(super) type QueryOutcome = Result<UpstreamReply, UpstreamFailure>;
 /// A query that was added to a socket.
 #[derive(Debug)]
 pub(super) struct AddedQuery {
-    /// The ID to send it with.
+    /// The ID to send the query with.
     pub(super) id: u16,
     pub(super) outcome: oneshot::Receiver<QueryOutcome>,
 }
@@ -63,7 +64,7 @@ struct SocketQueries {
 pub(super) struct UpstreamSocket {
     socket: UdpSocket,
     upstream: Upstream,
-    /// Number of the socket in its table, which events carry.
+    /// Number of the socket in its table. The events of the socket carry this number.
     token: u64,
     opened: Instant,
     metrics: Arc<UpstreamMetrics>,
@@ -145,8 +146,8 @@ impl UpstreamSocket {
         !self.takes_queries(queries, now) && !queries.any_waits()
     }
 
-    /// Uses the socket for no further queries. After silence, the way of this port may be dead, as
-    /// the server behind a Service that the port leads to.
+    /// Uses the socket for no further queries. After silence, the way of the packets from this port
+    /// may be dead: for example, a Service may lead them to a dead server.
     pub(super) fn retire(&self) {
         self.queries.lock().retired = true;
     }
@@ -166,8 +167,8 @@ impl UpstreamSocket {
             .map_err(|error| UpstreamFailure::from_talking(&error))
     }
 
-    /// Reads the datagrams that have arrived while queries wait for them, and passes replies on.
-    /// Another event reports what is left. `buffer` has room for the largest datagram.
+    /// Reads the datagrams that have arrived, as long as queries wait, and passes replies on. If
+    /// datagrams are left, another event reports them. `buffer` has room for the largest datagram.
     pub(super) fn receive_replies(&self, buffer: &mut [u8]) {
         // A flood must not keep the thread from other sockets.
         for _ in 0..MAX_QUERIES {
@@ -201,7 +202,7 @@ impl UpstreamSocket {
         match check_reply(&waiting.query, used.id, &self.upstream, datagram) {
             ReplyCheck::Valid(reply) => used.finish(Ok(reply)),
             ReplyCheck::Malformed => used.finish(Err(UpstreamFailure::Garbage)),
-            // The reply may still arrive behind forged packets.
+            // The reply may still arrive after forged packets.
             ReplyCheck::Mismatch => self.count_mismatch(queries),
         }
     }
@@ -355,7 +356,7 @@ mod tests {
         let mut waiting = socket.add_query(&query(), now).unwrap();
         socket.end_query(used, now);
 
-        // Repeated replies count for nothing, so they do not end the flood.
+        // Repeated replies are ignored, so the query keeps waiting and the flood goes on.
         let client = socket.socket().local_addr().unwrap();
         let target = (Ipv4Addr::LOCALHOST, client.port());
         for _ in 0..2 * MAX_QUERIES {

@@ -26,15 +26,15 @@ use crate::forward::metrics::UpstreamMetrics;
 /// Number of sockets to one upstream from which queries choose.
 const SOCKETS: usize = 8;
 
-/// The same number on a thread that receives the replies to its own queries. There are several such
-/// threads.
+/// Number of sockets to one upstream on a thread that receives the replies to its own queries.
+/// There are several such threads.
 const OWN_SOCKETS: usize = 4;
 
-/// Maximum number of queries whose replies a thread receives itself. A thread that serves clients
-/// must not be kept from them by the replies to a flood.
+/// Maximum number of queries whose replies a thread receives itself. The replies to a flood must
+/// not keep such a thread from its clients.
 const MAX_OWN_WAITING: usize = 16;
 
-/// Opens sockets for queries. A thread that receives no replies itself leaves these to the thread
+/// Opens sockets for queries. A thread that receives no replies leaves its queries to the thread
 /// `upstreams`, which starts with the first such query.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct UdpSockets {
@@ -46,7 +46,7 @@ pub(in crate::forward) struct UdpSockets {
 pub(super) struct OpenSockets {
     epoll: Epoll,
     /// Wakes the thread `upstreams`, to end it or to make it look for old sockets. A thread that
-    /// receives the replies to its own queries alone needs no wake-up.
+    /// receives only the replies to its own queries needs no wake-up.
     wake: Option<EventFd>,
     /// Number of sockets to one upstream from which queries choose.
     choices: usize,
@@ -127,8 +127,8 @@ impl Drop for UdpSockets {
 }
 
 impl OpenSockets {
-    /// Creates the table of a thread that serves clients, whose socket is `clients`. Their events are
-    /// not reported yet, see [`watch_other`](Self::watch_other).
+    /// Creates the table of a thread that serves clients, whose socket is `clients`. The events of
+    /// this socket are not reported yet, see [`watch_other`](Self::watch_other).
     pub(super) fn of_client_thread(clients: impl AsFd) -> nix::Result<Self> {
         Self::new(clients, EpollFlags::empty(), OWN_SOCKETS)
     }
@@ -149,7 +149,8 @@ impl OpenSockets {
         })
     }
 
-    /// Changes the events of `other`, the one of [`new`](Self::new), that are reported.
+    /// Sets which events of `other` are reported. `other` is the descriptor that was passed to
+    /// [`new`](Self::new).
     pub(super) fn watch_other(&self, other: impl AsFd, events: EpollFlags) {
         // Fails only for a descriptor that is not in the list.
         let _ = self
@@ -224,7 +225,7 @@ impl OpenSockets {
             .map_err(|_| UpstreamFailure::NoSocket)?;
 
         table.open.insert(token, Arc::clone(&socket));
-        // Without sockets the receiving thread waits without a limit.
+        // While no socket is open, the receiving thread waits without a limit, so it must be woken.
         if !self.any_open.swap(true, Ordering::Relaxed) {
             self.wake_receiver();
         }
@@ -233,7 +234,7 @@ impl OpenSockets {
 
     fn wake_receiver(&self) {
         if let Some(wake) = &self.wake {
-            // A full counter is an event, too.
+            // The write fails only if the counter is full, and then the event is pending already.
             let _ = wake.write(1);
         }
     }
@@ -294,7 +295,8 @@ impl SocketTable {
             .find_map(|socket| Some((Arc::clone(socket), socket.add_query(query, now)?)))
     }
 
-    /// Makes `socket` the one at `choice` from which queries choose. Returns the one before.
+    /// Puts `socket` at index `choice` of the sockets from which queries choose. Returns the socket
+    /// that was there before.
     fn put_in_use(
         &mut self,
         upstream: &Upstream,
@@ -327,7 +329,7 @@ impl SentQuery {
     /// Waits for the reply.
     pub(super) async fn outcome(&mut self) -> QueryOutcome {
         let outcome = (&mut self.added.outcome).await;
-        // The sender is gone only if the socket is.
+        // The sender is dropped only together with the socket.
         outcome.unwrap_or(Err(UpstreamFailure::NoSocket))
     }
 }
