@@ -3,8 +3,8 @@
 //!
 //! The threads are not part of the async runtime. Most queries are answered within two
 //! microseconds, and a blocking receive is the cheapest wait for the next query. Queries that wait
-//! for an upstream begin on the thread that received them ([`crate::inline_tasks`]). While any does,
-//! the thread waits for the reply, too, and sends the answer.
+//! for an upstream begin on the thread that received them ([`crate::inline_tasks`]). While such a
+//! query waits, the thread also waits for the reply, and then sends the answer.
 
 mod socket;
 
@@ -119,15 +119,16 @@ impl<B: Backend> UdpWorker<B> {
         self.drain_socket(&mut buffers, replies.as_mut());
     }
 
-    /// Prepares this thread to receive the replies to the queries that it forwards. Without a
-    /// descriptor for that, another thread receives them.
+    /// Prepares this thread to receive the replies to the queries that it forwards. If no
+    /// descriptor is left, another thread receives the replies.
     fn receive_own_replies(&self) -> Option<ReplyReceiver> {
         ReplyReceiver::of_this_thread(Arc::clone(&self.socket))
             .inspect_err(|error| tracing::warn!(%error, "replies of upstreams need another thread"))
             .ok()
     }
 
-    /// Serves the next batch of queries, or the next replies to those that it forwarded.
+    /// Serves the next batch of queries, or the next replies to queries that this thread has
+    /// forwarded.
     fn serve_clients_and_replies(
         &mut self,
         buffers: &mut BatchBuffers,
@@ -141,7 +142,7 @@ impl<B: Backend> UdpWorker<B> {
         if !replies.is_expecting() {
             self.serve_batch(buffers, ReceiveWait::Timeout);
         } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
-            // Clients come first: in a flood, the replies are those to the flood.
+            // Clients come first: in a flood, the replies belong to the queries of the flood.
             for _ in 0..BATCHES_BEFORE_REPLIES {
                 if self.serve_batch(buffers, ReceiveWait::None) < BATCH {
                     break;
@@ -167,7 +168,8 @@ impl<B: Backend> UdpWorker<B> {
 
         self.socket.refuse_datagrams();
         let closed = Instant::now();
-        // A queue that could not be closed is never empty under load, so a time limit applies, too.
+        // If the queue could not be closed, it is never empty under load, so a time limit applies,
+        // too.
         while self.serve_batch(buffers, ReceiveWait::None) > 0 && closed.elapsed() < LAST_QUERIES {}
     }
 
@@ -227,7 +229,7 @@ impl<B: Backend> UdpWorker<B> {
     }
 
     /// Appends the answer to one datagram to `answers`, or passes the query on to be answered
-    /// later. `now` is the time at which the datagram before was answered.
+    /// later. `now` is the time at which the previous datagram was answered.
     fn answer_datagram(
         &mut self,
         buffer: &[u8; MAX_QUERY],
@@ -247,12 +249,12 @@ impl<B: Backend> UdpWorker<B> {
             AnswerAttempt::Waits(waiting) => {
                 self.admit_or_servfail(waiting, datagram.peer, answers)?
             }
-            // Zones are sent over TCP alone.
+            // Zones are sent only over TCP.
             AnswerAttempt::Transfer | AnswerAttempt::Ignored => return None,
         };
         let end = answers.len();
 
-        // One look at the clock ends this answer and begins the next.
+        // The clock is read once for the end of this answer and the beginning of the next.
         let before = std::mem::replace(now, Instant::now());
         let took = Took::AtOnce(now.duration_since(before));
         self.shard.record(reply, Transport::Udp, took, end - start);
@@ -320,7 +322,7 @@ impl<B: Backend> UdpWorker<B> {
         let mut count = 0;
 
         for pending in pending.iter().flatten() {
-            // A system call has one source address.
+            // All datagrams of one system call have the same source address.
             if count > 0 && local != Some(pending.peer.local) {
                 self.socket
                     .send_batch(headers, &slices[..count], &peers[..count], local);

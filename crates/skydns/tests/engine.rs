@@ -208,9 +208,9 @@ fn ttls(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
     records.split("; ").map(ttl).collect::<Vec<_>>().join(", ")
 }
 
-/// Question, and the answers with the default TTLs, and with TTLs for records and missing names of
-/// 5 and 3, 3600 and 0, 0 and 5 seconds. Addresses from an upstream have a TTL of at most a minute,
-/// and so have the aliases before them.
+/// Each row has a question and its answers with four settings: the default TTLs, and TTLs of 5,
+/// 3600 and 0 seconds for records together with 3, 0 and 5 seconds for missing names. Addresses
+/// from an upstream have a TTL of at most a minute, and so have the aliases before them.
 const TTLS: &str = "
     web.apps.svc.cluster.local A     | A 30          | A 5         | A 3600           | A 0
     web.apps.svc.cluster.local SRV   | SRV 30, A 30  | SRV 5, A 5  | SRV 3600, A 3600 | SRV 0, A 0
@@ -260,8 +260,9 @@ fn several_domains_hold_the_same_names() {
     );
 }
 
-/// Name, and the RCODEs of its answer with `--fallthrough` for the whole zone, for two names, and
-/// before the first sync. An existing name is not forwarded, even if its alias cannot be resolved.
+/// Each row has a name and the RCODEs of three answers: with `--fallthrough` for the whole zone,
+/// with `--fallthrough` for two names, and before the first sync. An existing name is not
+/// forwarded, even if its alias cannot be resolved.
 const FALLTHROUGH: &str = "
     no.apps.svc.cluster.local  forward/Recursive NXDOMAIN          REFUSED
     no.OTHER.svc.cluster.local forward/Recursive forward/Recursive REFUSED
@@ -477,7 +478,7 @@ fn malformed_edns_query_gets_edns_answer() {
     }
 }
 
-/// The lengths are those of kube-dns.
+/// The accepted lengths are the same as in kube-dns.
 #[test]
 fn edns_option_of_wrong_length_is_formerr() {
     const OPT: [u8; 9] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0];

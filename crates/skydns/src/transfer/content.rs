@@ -129,7 +129,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
     /// secondary cannot load a zone without these records. In the cluster's zone without
-    /// `--strict-dns` the engine does not answer all of them; the missing records are added here.
+    /// `--strict-dns` the engine does not answer all of them; this function adds the missing
+    /// records.
     pub(super) fn append_apex(&mut self, records: &mut Vec<ZoneRecord>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
@@ -237,8 +238,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
         ZoneRecord::new(owner, rtype::NS, ttl, &server)
     }
 
-    /// Adds the RRset of type `rtype` of `name` (wire format), and the CNAME that the engine
-    /// answers with it. The records get the owner `owner`.
+    /// Adds the records that the engine answers to a query for `name` (wire format) and `rtype`:
+    /// the RRset, and a CNAME, if any. The records get the owner `owner`.
     fn append_answers(
         &mut self,
         name: &[u8],
@@ -287,7 +288,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 }
 
-/// The query for the records of type `rtype` of `name` (wire format).
+/// The query for `name` (wire format) and `rtype`.
 fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
     let header = Header {
         id: 0,

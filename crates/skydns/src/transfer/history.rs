@@ -99,8 +99,9 @@ impl<V> TransferHistory<V> {
         Some(range.map(|(step, _)| Arc::clone(step)).collect())
     }
 
-    /// Makes `version` the current version of a zone. `difference` leads to it from the last
-    /// version; without it, the zone must be transferred whole. `now` is the time of the version.
+    /// Makes `version` the current version of a zone. `difference` leads from the last version to
+    /// the new version. Without a difference, the zone must be transferred whole. `now` is the time
+    /// of the version.
     pub(super) fn push_version(
         &mut self,
         zone: &Name,

@@ -93,7 +93,7 @@ impl TsigKey {
             return Err(ParseTsigKeyError::Form);
         };
 
-        // The statements may have either order.
+        // The two statements may be in any order.
         let (["algorithm", algorithm, ";", "secret", secret, ";"]
         | ["secret", secret, ";", "algorithm", algorithm, ";"]) = *statements
         else {

@@ -1,5 +1,5 @@
-//! The owner names of a zone: those of its stored records, the own names of the configuration, and
-//! the zone cuts.
+//! The owner names of a zone: the names of its stored records, the hosts and aliases of the
+//! configuration ("own names"), and the zone cuts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ impl OwnerNames {
     }
 
     /// Adds the names of zone `domain`. If `unlike` is given, stored names whose records are the
-    /// same in `unlike` may be left out. Own names and cuts are few, and are always added.
+    /// same in `unlike` may be left out. Hosts and aliases of the configuration and cuts are few,
+    /// and are always added.
     fn add_zone<V: View>(&mut self, view: &V, domain: &Name, unlike: Option<&dyn Records>) {
         let Some(authority) = transferable_authority(view, domain) else {
             return;
@@ -115,7 +116,7 @@ impl OwnerNames {
 
         let mut aliases = AliasesByTarget::default();
         for (name, _) in own_names.iter() {
-            // A name that belongs to another zone is not in this zone.
+            // A name below `domain` may belong to another zone, whose domain is longer.
             let holder = Authority::of(view, name).filter(|holder| holder.domain == domain);
             let Some(holder) = holder else {
                 continue;
@@ -136,7 +137,8 @@ impl OwnerNames {
         }
     }
 
-    /// Adds the names of ports below `aliases` whose targets are in the zone `target`.
+    /// For each of the `aliases` with a target in the zone `target`, adds the names of the ports
+    /// below the alias.
     fn add_ports(&mut self, target: Authority<'_>, aliases: &AliasesByTarget<'_>) {
         target.records.owner_names(None, &mut |path| {
             let [above @ .., protocol, port] = path else {
@@ -168,7 +170,8 @@ impl OwnerNames {
 
         let start = u32::try_from(self.octets.len());
         let length = u8::try_from(owner.len());
-        // A longer name cannot be queried either.
+        // A name of more than 255 octets is left out, because it is not valid and cannot be
+        // queried.
         if let (Ok(start), Ok(length)) = (start, length) {
             self.octets.extend_from_slice(owner);
             self.spans.push(NameSpan { start, length });
@@ -189,7 +192,7 @@ fn name_at(octets: &[u8], span: NameSpan) -> &[u8] {
     octets.get(start..end).unwrap_or_default()
 }
 
-/// The zones that hold `names` (wire format, lower case), each once.
+/// The zones that hold `names` (wire format, lower case), each zone once.
 fn holding_zones<'v, V: View>(
     view: &'v V,
     names: impl Iterator<Item = impl AsRef<[u8]>>,
@@ -203,8 +206,8 @@ fn holding_zones<'v, V: View>(
     zones
 }
 
-/// Everything besides stored records on which the answers for a stored name depend. Own names
-/// override stored names, and an alias also overrides the ports below it.
+/// All settings that the answers for a stored name depend on. Hosts and aliases of the
+/// configuration override stored names, and an alias also overrides the ports below it.
 #[derive(PartialEq)]
 struct NameSettings<'v> {
     strict: bool,
@@ -212,8 +215,8 @@ struct NameSettings<'v> {
     zone_ttl: Option<u32>,
     skydns: bool,
     search: Option<&'v Search>,
-    /// The address of the own names in memory. It identifies them, because they are never modified
-    /// in place.
+    /// The address of the set of hosts and aliases in memory. The address identifies the set,
+    /// because a set is never modified in place.
     own_names: Option<*const OwnNames>,
     cluster_domains: Vec<&'v Name>,
     stub_domains: Vec<&'v Name>,

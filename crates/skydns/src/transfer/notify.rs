@@ -116,7 +116,8 @@ impl<V: View> ZoneNotifier<V> {
         self.socket = None;
     }
 
-    /// Counts a notification without a response. Only the first is logged until a response arrives.
+    /// Counts a notification without a response. After the first one, no other is logged until a
+    /// response arrives.
     fn report_unanswered(&mut self, zone: &Name) {
         self.transfers
             .metrics

@@ -104,7 +104,7 @@ impl FromStr for TransferPeers {
 /// Parses `ADDRESS/BITS`. Host bits may be set.
 fn parse_network(text: &str) -> Option<IpNet> {
     let (address, bits) = text.split_once('/')?;
-    // `parse` accepts a sign.
+    // `parse` would also accept a number with a sign.
     let bits = bits.parse().ok().filter(|_| !text.contains('+'))?;
     IpNet::new(address.parse().ok()?, bits).ok()
 }

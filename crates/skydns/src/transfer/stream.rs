@@ -123,8 +123,8 @@ impl<V: View + 'static> ZoneTransfers<V> {
         let AcceptedTransfer { request, version } = accepted;
         self.metrics.running.inc();
 
-        // The form is known when the plan is made, for the first message. Until then, it is the
-        // form that the query asks for.
+        // The plan for the first message decides the form. Until then, the form is the one that the
+        // query asks for.
         let form = if request.since.is_some() {
             ResponseForm::Incremental
         } else {
@@ -244,7 +244,8 @@ impl<V: View> StreamWork<V> {
             form,
         } = self;
 
-        // The plan lists all names of the zone, so it is made here and not when the query arrives.
+        // The plan lists all names of the zone, so it is made with the first message and not when
+        // the query arrives.
         let plan = plan.get_or_insert_with(|| StreamPlan::new(transfers, request, version));
         *form = plan.form;
 
@@ -301,7 +302,8 @@ impl StreamPlan {
         Self::with_parts(ResponseForm::Whole, parts.into())
     }
 
-    /// The steps to version `serial`, each with the SOA of both its versions (RFC 1995, section 4).
+    /// The steps to version `serial`, each with the SOA records of its two versions (RFC 1995,
+    /// section 4).
     fn steps<V: View>(
         soa: &SoaParts<'_, '_, V>,
         steps: Vec<Arc<VersionStep>>,

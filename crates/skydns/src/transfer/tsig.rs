@@ -86,8 +86,8 @@ struct SignedTiming<'o> {
     other: &'o [u8],
 }
 
-/// Signs the one response to a query. It owns all its data, because the response may be finished
-/// later, in another task.
+/// Signs the one response to a query. The signer owns all its data, because the response may be
+/// finished later, in another task.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseSigner {
     session: TsigSession,
@@ -137,7 +137,7 @@ pub(crate) fn check_signature(
         return Err(tsig.refuse(BADSIG));
     }
 
-    // Only after the signature is verified, the client may learn our time.
+    // The client may learn our time only after its signature has been verified.
     let mut session = TsigSession {
         key: Arc::clone(key),
         previous: Some(tsig.mac.to_vec()),
@@ -308,7 +308,7 @@ impl TsigSession {
             other: timing.other,
         };
 
-        // Each MAC also covers the previous MAC, so that no message can be left out or exchanged.
+        // Each MAC also covers the previous MAC, so that no message can be left out or replaced.
         let mut octets = Vec::with_capacity(message.len() + 256);
         if let Some(previous) = &self.previous {
             append_counted(previous, &mut octets);

@@ -5,8 +5,8 @@ use skydns::external::{ExternalAnswer, ExternalAnswers};
 use super::fixed::Fixed;
 use super::{address_of, ask, outside_with};
 
-/// A name with addresses, as a headless Service and an ExternalName have them together for a
-/// wildcard.
+/// A name with addresses and aliases. In the cluster, only a wildcard has both, if it matches a
+/// headless Service and an ExternalName.
 const MIXED: [&str; 3] = ["svc", "apps", "mixed"];
 
 /// External answers: `www.outside.test` has an address, `empty.outside.test` has none, and the
@@ -25,7 +25,7 @@ fn mixed_records(view: &Fixed, rtype: &str) -> String {
         .replace("mixed.apps.svc.cluster.local.", "MIXED")
 }
 
-/// The records of a name without SOA, sorted, or the RCODE.
+/// The records of a name, sorted and without the SOA record, or the RCODE.
 fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     let answer = ask(view, &format!("{name} {rtype}"), &known_outside());
     let (header, records) = answer.split_once(':').unwrap();
@@ -98,7 +98,7 @@ fn alias_without_addresses_alone_is_answered() {
     assert_eq!(mixed_records(&view, "AAAA"), expected);
 }
 
-/// docs/etcd.md says so: SkyDNS and CoreDNS answer names and addresses together.
+/// SkyDNS and CoreDNS answer aliases and addresses together, as docs/etcd.md says.
 #[test]
 fn zone_name_with_both_has_both() {
     let mixed = ["mixed"];

@@ -132,7 +132,8 @@ fn upstream_alias_into_zone_is_followed() {
     );
 }
 
-/// A zone falls through only if `--fallthrough` names the zone or a part of it.
+/// A zone falls through only if `--fallthrough` contains the domain of the zone or a domain below
+/// it.
 #[test]
 fn nested_zone_falls_through_by_own_name() {
     let view = |fallthrough: &[&str]| {

@@ -1,4 +1,4 @@
-//! ExternalName Services: the answer is what a client gets that queries the upstream's name itself.
+//! ExternalName Services: the answer is the same as for a query for the external name itself.
 
 use skydns::forward::CacheLimits;
 use testkit::client::{ask, ask_tcp};

@@ -127,7 +127,10 @@ async fn stale_reply_replaces_failure() {
         pass(61 * SECOND).await;
         let stale = asked(&subject, a("x.test."), &upstreams).await;
         assert_eq!(stale, (rcode.to_owned(), vec![30], vec![]), "{what}");
-        assert!(fickle.upstream.count() > 1, "{what}: they were asked first");
+        assert!(
+            fickle.upstream.count() > 1,
+            "{what}: the upstreams were asked first"
+        );
         // While the upstreams are known to fail, the stale reply is returned at once.
         fickle.upstream.forget();
         let stale = asked(&subject, with_edns("X.test."), &upstreams).await;
@@ -243,8 +246,8 @@ async fn unknown_types_and_dnssec_are_cached() {
     server.stop().await;
 }
 
-/// A stale reply for an external name answers queries for it, and for a cluster name that is its
-/// alias (RFC 8767, section 4, and RFC 8914, section 4.4).
+/// A stale reply for an external name answers queries for this name, and for a cluster name that is
+/// an alias of this name (RFC 8767, section 4, and RFC 8914, section 4.4).
 #[tokio::test(flavor = "multi_thread")]
 async fn server_serves_stale_external_names() {
     let fickle = Fickle::start(&[fleeting, servfail]).await;
@@ -323,5 +326,5 @@ async fn cleared_cache_queries_upstream_again() {
     fickle.goes_on();
     subject.forwarder.clear_cache();
     let failed = subject.ask_a("x.test.", &upstreams).await;
-    assert_eq!(failed, "SERVFAIL", "nor is it served stale");
+    assert_eq!(failed, "SERVFAIL", "the removed reply is not served stale");
 }

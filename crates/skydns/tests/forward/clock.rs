@@ -11,7 +11,7 @@ use crate::support::PATIENCE;
 /// The time of tokio, which passes only in [`StoppedClock::advance`].
 ///
 /// A paused clock jumps to the next timer whenever the runtime is idle, even if a packet is on its
-/// way. While a blocking task runs, it does not.
+/// way. While a blocking task runs, a paused clock does not jump.
 pub(crate) struct StoppedClock {
     _blocking: mpsc::Sender<()>,
 }
@@ -36,7 +36,7 @@ impl StoppedClock {
         while !condition() {
             assert!(
                 started.elapsed() < PATIENCE,
-                "{what}: not while the clock stands still"
+                "{what}: did not happen while the clock stood still"
             );
             self.turn().await;
         }

@@ -94,7 +94,7 @@ async fn idle_upstream_fault_is_known_soon() {
         let found = seconds_until(&subject, address, true, &clock).await;
         assert!(found <= BOUND, "{fault:?} was found after {found} s");
 
-        // Nobody asks for minutes: the fault stays known.
+        // No client sends a query for minutes, and the fault stays known.
         for _ in 0..180 {
             look(&subject, address);
             clock.turn().await;
@@ -132,9 +132,9 @@ async fn busy_upstream_is_not_probed() {
     assert_eq!(upstream.count(), 10);
 }
 
-/// A server of private names refuses both names of the probes: the root and the name that the
-/// operator chose. Probes are no evidence against it, and the name that a client asked for is the
-/// better probe.
+/// A server that has only private names refuses both names of the probes: the root and the name
+/// that the operator chose. These refusals do not prove a fault. A name that a client has asked for
+/// is a better probe.
 #[tokio::test]
 async fn server_of_private_names_stays_up() {
     let subject = Subject::new(ForwardLimits::default());
@@ -159,7 +159,7 @@ async fn server_of_private_names_stays_up() {
             clock.advance(SECOND).await;
             assert!(!subject.forwarder.is_down(&address.into()), "{asks}");
         }
-        // Its refusals do not multiply the probes.
+        // The refusals do not cause additional probes.
         let most = if asks { 31 } else { 15 };
         assert!(upstream.count() <= most, "{asks}: {}", upstream.count());
     }

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "the helpers of tests end them with a panic, as the tests themselves do"
+    reason = "helpers of tests may panic, as the tests themselves do"
 )]
 
 mod aliases;

@@ -35,8 +35,8 @@ fn variants() -> Vec<Ask> {
         .collect()
 }
 
-/// A birthday attack needs many equal queries to the upstream at the same time. Here there is only
-/// one, from one port and with one ID.
+/// A birthday attack needs many equal queries to the upstream at the same time. The forwarder sends
+/// only one, from one port and with one ID.
 #[tokio::test]
 async fn variants_at_once_make_one_query() {
     let fickle = Fickle::start(&[silent, good]).await;
@@ -131,7 +131,7 @@ fn without_edns(rcode: &'static str) -> impl Fn(&Asked) -> Reaction + Send + Syn
     }
 }
 
-/// An upstream that does not know EDNS is queried without (RFC 6891, section 7).
+/// An upstream that does not know EDNS is queried without an OPT record (RFC 6891, section 7).
 #[tokio::test]
 async fn upstream_without_edns_answers_all_clients() {
     // The RCODE for queries with EDNS, and the number of queries for the first and for the second

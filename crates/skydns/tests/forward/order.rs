@@ -58,11 +58,14 @@ async fn one_lost_name_keeps_upstream_alive() {
     while asked.elapsed() < 4000 * MS {
         for case in ["lost.test.", "Lost.test.", "LOST.test."] {
             let reply = subject.ask_a(case, &upstreams).await;
-            assert_eq!(reply, "NXDOMAIN", "the second counts in the end");
+            assert_eq!(
+                reply, "NXDOMAIN",
+                "the second upstream gives the answer in the end"
+            );
         }
     }
     let answered = subject.ask_a("other.test.", &upstreams).await;
-    assert_eq!(answered, GOOD, "the first stays the first");
+    assert_eq!(answered, GOOD, "the first upstream is still queried first");
 }
 
 /// With one to four silent upstreams before a live upstream, the first query is answered within its
@@ -232,7 +235,7 @@ async fn silent_upstream_is_queried_again() {
     assert_eq!(asked[0].packet, asked[1].packet, "with the same ID");
     assert_eq!(
         asked[0].from, asked[1].from,
-        "from the same port: no more to guess for others"
+        "from the same port, so that a forger gets no second chance"
     );
 }
 

@@ -46,8 +46,8 @@ impl Server {
     }
 }
 
-/// A list of upstreams, the expected outcome, and the times to wait, in milliseconds. Each time
-/// begins when the servers have received the number of packets in front of it.
+/// A list of upstreams, the expected outcome, and the times to wait, in milliseconds. A wait is a
+/// number of packets and a time: the time begins when the servers have received the packets.
 type Case = (&'static [Server], &'static str, &'static [(usize, u32)]);
 
 const AT_ONCE: &[(usize, u32)] = &[];

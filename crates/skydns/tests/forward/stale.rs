@@ -45,7 +45,7 @@ async fn stale_names_return_at_once() {
     drop(clock);
 }
 
-/// With one upstream that may answer, a stale name waits for it.
+/// If one upstream may answer, a query for a stale name waits for this upstream.
 #[tokio::test]
 async fn stale_name_waits_for_living_upstream() {
     let first = Fickle::start(MORTAL).await;

@@ -279,7 +279,7 @@ async fn looping_upstream_is_found() {
     let long = vec!["d".repeat(56); 4].join(".");
     assert_eq!(leads_back(&subject, looping, &long).await, None);
     let requests = subject.count("requests_total");
-    assert_eq!(requests, 0, "questions of its own do not count");
+    assert_eq!(requests, 0, "loop probes do not count as requests");
 }
 
 #[tokio::test]

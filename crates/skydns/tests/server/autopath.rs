@@ -109,7 +109,7 @@ async fn autopath_list_has_queried_domain() {
     let asked = upstream.asked();
     let first = "www.example.test.apps.svc.cluster.local.";
     let before = asked.iter().filter(|asked| asked.name() == first).count();
-    assert_eq!(before, 1, "before the list goes on");
+    assert_eq!(before, 1, "the first name of the list is queried once");
     renamed.stop().await;
     falling.stop().await;
 }

@@ -14,8 +14,8 @@ use super::*;
 
 /// Number of random combinations of options.
 const COMBINATIONS: u64 = 24;
-/// One combination in this number also has an upstream that is silent, for which each query waits
-/// almost two seconds.
+/// One of this number of combinations also queries names for which the upstream is silent. Each of
+/// these queries waits almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
 /// Number of queries that wait for an answer at a time. The kernel drops queries that do not fit
 /// into a socket's queue.

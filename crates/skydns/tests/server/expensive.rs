@@ -101,7 +101,7 @@ async fn udp_flood_does_not_delay_others() {
     server.stop().await;
 }
 
-/// Every query of a flood is answered. Queries beyond the limit are SERVFAIL.
+/// Every query of a flood is answered. Queries beyond the limit get SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_is_answered_completely() {
     let (server, _) = server_with_expensive_name();

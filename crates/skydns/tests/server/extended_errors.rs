@@ -173,7 +173,8 @@ fn upstream_cases() -> Vec<Case> {
     ]
 }
 
-/// A case in which the server passes an error on, with or without the option.
+/// The case in which the upstream's reply already has an extended error. The server passes it on,
+/// with or without `--extended-errors`.
 const UPSTREAMS_OWN: &str = "the upstream's own cause";
 
 /// Errors in lookups of further names: targets of aliases, and names of the search list.
@@ -233,7 +234,7 @@ async fn extended_error_names_cause() {
         .flatten();
     let mut checks: tokio::task::JoinSet<()> = cases.map(check_case).collect();
     while let Some(checked) = checks.join_next().await {
-        checked.expect("it is as it should be");
+        checked.expect("every case passes");
     }
 }
 

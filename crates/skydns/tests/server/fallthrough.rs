@@ -47,8 +47,8 @@ fn summary(answer: &str) -> String {
         .collect()
 }
 
-/// Title, and name and type of each query; the answers with a negative TTL of the cluster of 60 and
-/// of 5 seconds.
+/// Each case has a title, a query, and two answers. The negative TTL of the cluster is 60 seconds
+/// for the first answer, and 5 seconds for the second.
 const CASES: &str = "
     a missing name
     no.apps.svc.cluster.local. A

@@ -120,7 +120,10 @@ async fn trickling_query_closes_connection() {
             }
         }
     }
-    assert!(sent < 6, "it was let send {sent} octets in 3.5 s each");
+    assert!(
+        sent < 6,
+        "the server accepted {sent} octets, one every 3.5 s"
+    );
 }
 
 /// A client reads its answers slowly, but reads each answer before the server's timeout.

@@ -134,7 +134,7 @@ struct ChangedPrimary {
     expire: u32,
 }
 
-/// The change is five seconds younger than the first version.
+/// The time from the first version to the change, in seconds.
 const CHANGE_AGE: u32 = 5;
 
 impl ChangedPrimary {

@@ -1,4 +1,4 @@
-//! A backend with fixed records, and a server on it.
+//! A backend with fixed records, and a server that answers from this backend.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ impl Fixed {
         self
     }
 
-    /// Replaces the records of a name with one.
+    /// Replaces the records of a name with one record.
     fn with_record(
         self,
         path: &[&'static str],

@@ -25,7 +25,7 @@ pub(super) struct PendingNotices {
 #[derive(Debug, Default)]
 struct ZoneNotice {
     serial: u32,
-    /// The ID of the messages for this serial. No other zone has the same.
+    /// The ID of the messages for this serial. No other zone has the same ID.
     id: u16,
     /// The number of messages since the attempts began; a change during the attempts does not
     /// restart them.
@@ -60,7 +60,7 @@ pub(super) struct NoticeResponse {
 }
 
 impl ZoneNotice {
-    /// Whether a message was sent to which the secondary may still respond.
+    /// Whether the secondary may still respond to a message that was sent.
     fn expects_response(&self) -> bool {
         self.sent > 0 && self.due.is_some()
     }
@@ -98,8 +98,8 @@ impl PendingNotices {
         }
     }
 
-    /// A random ID that no zone has. In a response, only the ID names the zone. There are far fewer
-    /// zones than IDs.
+    /// A random ID that no zone has. In a response, only the ID identifies the zone. There are far
+    /// fewer zones than IDs.
     fn unused_id(&self) -> u16 {
         let mut id: u16 = rand::random();
         while self.zones.values().any(|notice| notice.id == id) {
@@ -139,8 +139,9 @@ impl PendingNotices {
         self.zones.values().filter_map(|notice| notice.due).min()
     }
 
-    /// Takes the response with this ID. Returns its zone if a response was expected. An error is
-    /// not an acknowledgement, but it would not help to repeat the message before the next change.
+    /// Takes the response with this ID. Returns the zone of the response if a response was
+    /// expected. An error is not an acknowledgement, but it would not help to repeat the message
+    /// before the next change.
     pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<NoticeResponse> {
         // A late response to an earlier change has another ID, and does not end the attempts.
         let mut zones = self.zones.iter_mut();

@@ -78,7 +78,7 @@ fn query_signed_with_key_is_accepted() {
     }
     let mut forwarded = signed_query(&our_key(), NOW);
     forwarded[..2].copy_from_slice(&[1, 2]);
-    assert!(is_signed(&forwarded), "the ID on the way may be another");
+    assert!(is_signed(&forwarded), "a forwarder may change the ID");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn signatures_of_one_response_are_chained() {
         let mut response = soa_query();
         let room = response.len() + session.signature_size();
         session.sign_message(0, NOW, &mut response);
-        assert_eq!(response.len(), room, "what was reserved for the signature");
+        assert_eq!(response.len(), room, "the signature has the reserved size");
         let (tsig, start) = TsigRecord::read(&response, QUESTION_END).unwrap();
         let mut octets = Vec::new();
         append_counted(&previous, &mut octets);
