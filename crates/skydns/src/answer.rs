@@ -186,8 +186,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         status
     }
 
-    /// Whether a name without records of its own exists: a name above another one, or the name
-    /// server.
+    /// Whether a name without records exists: a name above an existing name, or the name of the
+    /// name server.
     fn exists_without_records(&self, path: &[&str]) -> bool {
         matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
     }

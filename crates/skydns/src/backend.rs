@@ -170,8 +170,8 @@ pub struct Zone {
     pub ttl: Option<u32>,
     /// TTL of negative answers of the zone, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Zones, in lower case, whose nonexistent names are forwarded. A zone above a further zone
-    /// does not include the further zone.
+    /// Zones, in lower case, whose nonexistent names are forwarded. A zone in this list does not
+    /// include further zones below it.
     pub fallthrough: Arc<[Name]>,
     /// TXT records of the CHAOS name `routes.kubedns.`, which identify the settings that
     /// `upstreams` and `stub_domains` are made from. Without records the answer is REFUSED.
@@ -301,7 +301,8 @@ impl Zone {
             && self.own(name).is_none()
     }
 
-    /// Target of a name (wire format, lower case) if it is one of [`own_names`](Self::own_names).
+    /// Target of a name (wire format, lower case) if the name is one of
+    /// [`own_names`](Self::own_names).
     pub fn own(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         self.own_names.as_ref()?.find(name)
     }

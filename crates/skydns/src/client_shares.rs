@@ -1,8 +1,8 @@
 //! Fair shares of a limited number of places. Clients that flood the server leave places to others.
 //!
 //! A client may take another place while it holds fewer places than are free. A single greedy
-//! client gets half of the places. Of n greedy clients, each gets one part in n + 1, and one part
-//! stays free for other clients.
+//! client gets half of the places. With n greedy clients, each of them gets 1/(n + 1) of the
+//! places, and the same number stays free for other clients.
 //!
 //! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, because a host can use
 //! any address of its network.

@@ -1,8 +1,8 @@
 //! Rules for external names, from the configuration: queries that this server answers itself
 //! instead of forwarding them, and replies of upstreams that it rejects.
 //!
-//! Rules apply to queries that would be forwarded. Names in zones of ours, names that fall through
-//! from them, and own names are not subject to rules.
+//! Rules apply to queries that would be forwarded. Names in our zones, names that fall through from
+//! our zones, and hosts and aliases of the configuration are not subject to rules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

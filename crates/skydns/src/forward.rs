@@ -30,7 +30,7 @@
 //!   own ID, case, EDNS and size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
-//!   reply, with TC. For a client over TCP, the upstreams are then queried over TCP alone. A
+//!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A
 //!   truncated reply over TCP without records counts as a failure.
 //! * An upstream that does not know EDNS is queried without an OPT record for ten minutes
 //!   (`exchange`).
@@ -278,7 +278,7 @@ impl Forwarder {
         cache.replace_failure(outcome, key)
     }
 
-    /// Queries the upstreams over TCP alone, until `deadline` at most.
+    /// Queries the upstreams only over TCP, until `deadline` at most.
     async fn whole_reply(
         &self,
         key: Arc<QueryKey>,

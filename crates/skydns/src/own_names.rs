@@ -31,7 +31,7 @@ pub struct OwnNames {
     wildcards: DomainMap<OwnName>,
     /// Zones whose names match no wildcard.
     zones: DomainMap<()>,
-    /// Domains whose names match a wildcard only if its domain is at least as long.
+    /// Domains whose names match a wildcard only if the domain of the wildcard is at least as long.
     stub_domains: DomainMap<()>,
 }
 

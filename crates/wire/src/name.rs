@@ -78,8 +78,8 @@ impl Name {
         Self::from_wire(&[relative, &domain.0].concat())
     }
 
-    /// The name with the labels `path` below `domain`, of which the first is next to `domain`;
-    /// `None` if a label or the name is not valid.
+    /// The name with the labels `path` below `domain`. The first label of `path` is next to
+    /// `domain`. `None` if a label or the name is not valid.
     pub fn from_path(path: &[&str], domain: &Self) -> Option<Self> {
         let mut wire = Vec::new();
         for label in path.iter().rev() {

@@ -8,7 +8,7 @@
 //! below one tenth of the share.
 //!
 //! Each thread has two windows: the current window and the window before. A window takes at most
-//! 600 KiB, if all names have the maximum length. A quarter of that is usual.
+//! 600 KiB, if all names have the maximum length. Usually a window takes a quarter of that.
 
 mod sketch;
 

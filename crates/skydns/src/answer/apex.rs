@@ -111,8 +111,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         status
     }
 
-    /// Returns the addresses of the name server: those of `ns.dns` in a further zone, otherwise
-    /// those of the DNS Service.
+    /// Returns the addresses of the name server: the addresses of `ns.dns` in a further zone,
+    /// otherwise the addresses of the DNS Service.
     fn name_server_addresses(&self) -> SmallVec<[IpAddr; 8]> {
         if self.authority.further.is_some() {
             let stored = self.addresses_of(self.authority, &["dns", "ns"]);
@@ -158,7 +158,7 @@ pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32;
     default_soa_numbers()
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of a zone that is not transferred: those of SkyDNS.
+/// SERIAL, REFRESH, RETRY and EXPIRE of a zone that is not transferred, as in SkyDNS.
 pub(crate) fn default_soa_numbers() -> [u32; 4] {
     let now = serial::now();
     [

@@ -11,8 +11,8 @@ use crate::Host;
 use crate::backend::{EntryVisit, View, has_room_for};
 
 impl<V: View> AnswerWriter<'_, '_, V> {
-    /// Writes the PTR records of an address: those of the cluster, otherwise those of further
-    /// zones.
+    /// Writes the PTR records of an address: the records of the cluster, otherwise the records of
+    /// further zones.
     pub(crate) fn write_pointers(&mut self, address: IpAddr) -> AnswerStatus {
         let zone = self.view.zone();
         let message = &mut self.message;

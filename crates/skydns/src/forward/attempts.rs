@@ -1,8 +1,8 @@
 //! One query to a list of upstreams, in order.
 //!
 //! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or
-//! is silent for its part of the budget. Replies of earlier upstreams are still accepted: the first
-//! good reply is the answer. If all upstreams fail, the error response of the most preferred
+//! is silent for its share of the budget. Replies of earlier upstreams are still accepted: the
+//! first good reply is the answer. If all upstreams fail, the error response of the most preferred
 //! upstream is the answer. That error response is the answer at once if every upstream has
 //! answered, has failed or is known to be dead, because then no better reply can come.
 
@@ -268,7 +268,7 @@ impl UpstreamAttempts {
         }
     }
 
-    /// Records a timeout of every upstream that is still silent after its part of the time.
+    /// Records a timeout of every upstream that is still silent after its share of the time.
     fn record_timeouts(&self) {
         let now = Instant::now();
         for attempt in &self.pending {

@@ -7,10 +7,10 @@
 //! # Cached replies
 //!
 //! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a
-//! negative reply sets its lifetime (RFC 2308). Truncated replies are not cached, nor are replies
-//! to queries with forwarded EDNS options such as a client subnet. The key is that of the query in
-//! flight. It includes the list of upstreams: replies from before an edit of the list no longer
-//! match.
+//! negative reply sets its lifetime (RFC 2308). Truncated replies are not cached. Replies to
+//! queries with forwarded EDNS options, such as a client subnet, are not cached either. The key is
+//! the same as for the query in flight. It includes the list of upstreams: replies from before an
+//! edit of the list no longer match.
 //!
 //! # Stale replies
 //!
@@ -187,8 +187,8 @@ impl ReplyCache {
         Some(self.count_use(entry, state))
     }
 
-    /// The cached reply to a query that would otherwise be forwarded. A stale reply is also used
-    /// before the upstreams have failed for this query, if they `are_dead`.
+    /// The cached reply to a query that would otherwise be forwarded. If `are_dead` returns true, a
+    /// stale reply is used even before the upstreams have failed for this query.
     pub(super) fn find_reply(
         &self,
         key: &Arc<QueryKey>,

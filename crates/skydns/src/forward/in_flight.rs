@@ -24,7 +24,7 @@ pub(super) type ForwardOutcome = Result<Arc<UpstreamReply>, ForwardError>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InFlightKey {
     pub(super) key: Arc<QueryKey>,
-    /// Whether the query is sent over TCP alone. Only clients over TCP with a truncated reply need
+    /// Whether the query is sent only over TCP. Only clients over TCP with a truncated reply need
     /// this.
     pub(super) over_tcp: bool,
 }

@@ -24,7 +24,7 @@ pub(super) struct QueryKey {
 
 impl QueryKey {
     /// Whether the reply may be cached: the query is for one type of records, and has no forwarded
-    /// option, such as a client subnet, which may change the reply.
+    /// options. An option such as a client subnet may change the reply.
     pub(super) fn is_cacheable(&self) -> bool {
         self.query.options.is_empty() && !QUESTIONS_ONLY.contains(&self.query.kind.qtype)
     }

@@ -53,7 +53,7 @@ impl LoopProbes {
     }
 
     /// Whether `question` is one of our own probes, and records that the probe came back.
-    /// `question` is a whole question, or a name alone.
+    /// `question` is a whole question, or only a name.
     pub(super) fn record_return(&self, question: &[u8]) -> bool {
         let Some(nonce) = parse_nonce(question) else {
             return false;

@@ -112,8 +112,8 @@ impl TlsClient {
         Ok(stream)
     }
 
-    /// Checks the pins, and for a resumed session the expiry of the certificate. rustls checks
-    /// neither.
+    /// Checks the pins, and for a resumed session the expiry of the certificate. rustls knows no
+    /// pins, and checks the expiry only in a full handshake.
     fn check_certificate(
         &self,
         upstream: &Upstream,
@@ -137,7 +137,7 @@ impl TlsClient {
         Ok(())
     }
 
-    /// Whether the certificate has one of the keys pinned for the upstream, or none is pinned.
+    /// Whether the certificate has one of the keys pinned for the upstream, or no key is pinned.
     fn matches_pins(&self, upstream: &Upstream, certificate: &CertificateInfo<'_>) -> bool {
         let ip = upstream.server.ip.to_string();
         let name = upstream.name.as_deref().unwrap_or(&ip);

@@ -35,8 +35,8 @@ pub enum AnswerAttempt<V> {
     Ignored,
 }
 
-/// A query whose answer takes longer, with everything that the answer needs. It always gets an
-/// answer: see [`Resolver::resolve_waiting`](super::Resolver).
+/// A query whose answer takes longer, with everything that the answer needs. The query always gets
+/// an answer: see [`Resolver::resolve_waiting`](super::Resolver).
 #[derive(Debug)]
 pub struct WaitingQuery<V> {
     pub(crate) query: OwnedQuery,

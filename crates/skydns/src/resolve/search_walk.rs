@@ -323,8 +323,8 @@ impl CandidateResponse {
         }
     }
 
-    /// Appends the whole NXDOMAIN response for the query name. Its ID is that of the query, because
-    /// the lookups have the header of the query.
+    /// Appends the whole NXDOMAIN response for the query name. The response has the ID of the
+    /// query, because the lookups have the header of the query.
     fn append_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
         let end = query.question_end();

@@ -33,7 +33,7 @@ use wire::{HEADER, Query, rcode};
 pub(crate) struct WaitingPlace {
     /// Frees the place when dropped.
     _share: ClientShare,
-    /// Whether the place is one in the queue of expensive queries.
+    /// Whether the place is in the queue of expensive queries.
     in_expensive_queue: bool,
     deadline: Deadline,
 }

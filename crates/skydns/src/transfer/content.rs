@@ -151,8 +151,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
         records.append(&mut own);
     }
 
-    /// Adds the records of the zone's name server. If the zone has no address for it, the addresses
-    /// are those of the DNS Service.
+    /// Adds the records of the zone's name server. If the zone has no address for the name server,
+    /// the addresses are those of the DNS Service.
     fn append_name_server(&mut self, records: &mut Vec<ZoneRecord>) {
         let name = [NAME_SERVER, self.domain.wire()].concat();
         if self.holds_name(&name) {

@@ -3,7 +3,7 @@
 use super::search::{check_cases, upstream};
 use super::*;
 
-/// A pod of the namespace `apps`, from which all tests send their queries.
+/// The address of a pod in the namespace `apps`, from which clients send queries by default.
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));

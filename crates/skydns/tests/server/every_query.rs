@@ -257,7 +257,7 @@ fn queries(options: &Options) -> BTreeMap<u16, (String, Vec<u8>)> {
     queries
 }
 
-/// Removes the query of a response from those that wait for one.
+/// Removes the query of a response from the queries that wait for a response.
 fn answered(waiting: &mut BTreeMap<u16, (String, Vec<u8>)>, response: &[u8]) {
     assert!(
         response.len() >= 12 && response[2] & 0x80 != 0,

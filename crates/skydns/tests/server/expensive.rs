@@ -151,10 +151,10 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("it ends");
 }
 
-/// A name of a search list waits in the same bounded queue as a query of its own.
+/// A name of a search list waits in the same bounded queue as a separate query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
-    // The most expensive queries of one host that may wait.
+    // Maximum number of expensive queries of one host that may wait.
     const PLACES: u16 = 256;
     let done = Arc::default();
     let pod = IpAddr::V4(FLOODER);

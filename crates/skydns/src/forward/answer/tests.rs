@@ -37,8 +37,8 @@ fn reply(octets: &[u8]) -> UpstreamReply {
     }
 }
 
-/// Length, answer count, length of the OPT record and TC of the answer, and whether it is reported
-/// as truncated.
+/// The length, the answer count, the length of the OPT record and TC of an answer, and whether the
+/// answer is reported as truncated.
 fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
     let parsed = wire::Query::parse(query, Transport::Udp).unwrap();
     let mut out = Vec::new();

@@ -404,8 +404,8 @@ impl ReplyLifetime {
         let shortest = ttls.min()?;
 
         let mut answers = message.section(Section::Answer);
-        // An alias without a target of the type is a negative answer, too, and so is any answer to
-        // a query for ANY.
+        // An answer with an alias, but without a record of the type, is negative, too. Any answer
+        // to a query for ANY also counts as negative.
         let positive = code == rcode::NOERROR && answers.any(|record| record.rtype == qtype);
         let seconds = if positive {
             shortest.min(MAX_TTL)

@@ -166,7 +166,7 @@ mod tests {
             let end = end.index(whole.len());
             prop_assert_eq!(CertificateInfo::parse(&whole[..end]), None);
 
-            // A changed length may make a shorter certificate, which is then a whole one.
+            // A changed length may make a shorter certificate that is complete.
             let mut changed = whole;
             *at.get_mut(&mut changed) = octet;
             CertificateInfo::parse(&changed);

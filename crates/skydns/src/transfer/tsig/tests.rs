@@ -165,7 +165,8 @@ fn response_without_room_is_truncated() {
         let parsed = Query::parse(&request, wire::Transport::Udp).unwrap();
         let signer = ResponseSigner::new(session, &parsed);
 
-        // The response begins after other octets. Its records do not matter here.
+        // The response begins after other octets. The records of the response do not matter in this
+        // test.
         let mut out = vec![0xff; 3];
         out.extend(&soa_query());
         Header {

@@ -40,7 +40,8 @@ thread_local! {
     static SOCKETS_OF_THIS_THREAD: RefCell<Option<Arc<OpenSockets>>> = const { RefCell::new(None) };
 }
 
-/// The sockets whose replies this thread receives. Queries that begin on the thread use these.
+/// The sockets whose replies this thread receives. Queries that begin on this thread use these
+/// sockets.
 pub(super) fn sockets_of_this_thread() -> Option<Arc<OpenSockets>> {
     SOCKETS_OF_THIS_THREAD.with_borrow(Clone::clone)
 }

@@ -46,7 +46,7 @@ struct WaitingQuery {
 #[derive(Debug)]
 struct UsedId {
     id: u16,
-    /// `None` after the end of the query: another reply to it is late or repeated.
+    /// `None` after the end of the query: another reply to the query is late or repeated.
     waiting: Option<WaitingQuery>,
 }
 
@@ -137,7 +137,7 @@ impl UpstreamSocket {
         self.are_finished(&queries, now)
     }
 
-    /// Whether no query waits and no further one is sent from the socket.
+    /// Whether no query waits for a reply, and no further query is sent from the socket.
     pub(super) fn is_finished(&self, now: Instant) -> bool {
         self.are_finished(&self.queries.lock(), now)
     }
