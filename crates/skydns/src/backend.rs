@@ -47,8 +47,8 @@ pub trait Records: Any + Send + Sync {
     /// Visits the entries of a name and returns whether the name exists.
     fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup;
 
-    /// Whether [`owner_names`](Self::owner_names) visits all names. Other zones are not
-    /// transferred.
+    /// Whether [`owner_names`](Self::owner_names) visits all names. A zone for which this is false
+    /// is not transferred.
     fn is_enumerable(&self) -> bool {
         false
     }
@@ -154,7 +154,7 @@ pub struct Pointer {
 /// The cluster's zone, and the upstreams for other names.
 #[derive(Debug, Clone)]
 pub struct Zone {
-    /// The cluster domain, in lower case. Without a cluster, it is another domain: see
+    /// The cluster domain, in lower case. Without a cluster, this field holds another domain: see
     /// [`View::cluster_domain_of`].
     pub domain: Name,
     /// Further domains of the same cluster, in lower case. PTR records name the first domain.

@@ -46,8 +46,8 @@ use signed::sign_reply;
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task:
 /// about 2 KiB.
 const MAX_WAITING: usize = 16_384;
-/// Maximum number of waiting queries of one client. The forwarder has lower limits, but they apply
-/// to distinct queries.
+/// Maximum number of waiting queries of one client. The forwarder has lower limits, but counts
+/// identical queries only once.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Maximum work for an immediate answer over UDP, in steps (see
 /// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a

@@ -163,8 +163,8 @@ impl<V: View> ZoneTransfers<V> {
         self.current.send_replace(current.collect());
     }
 
-    /// Makes versions of the view of `current` after each change in `changes`, until `stop` is
-    /// cancelled. A zone has at most one version each second.
+    /// After each change in `changes`, makes versions of the view that `current` returns, until
+    /// `stop` is cancelled. A zone has at most one version each second.
     pub async fn follow_changes(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
@@ -259,9 +259,9 @@ impl<V: View> ZoneTransfers<V> {
     }
 }
 
-/// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers)
-/// are incomplete and cannot be transferred. A domain whose name is in another zone cannot be
-/// transferred either.
+/// The zones of a view that can be transferred. Zones that hold only [PTR
+/// records](crate::FurtherZone::pointers) are incomplete and cannot be transferred. A domain whose
+/// name is in another zone cannot be transferred either.
 fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view

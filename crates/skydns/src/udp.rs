@@ -107,7 +107,7 @@ impl<B: Backend> UdpWorker<B> {
             sending: self.socket.batch_headers(BATCH),
         };
 
-        // The tasks that replies wake use timers.
+        // Tasks that are woken by replies use timers, and timers need the runtime.
         let resolver = Arc::clone(&self.resolver);
         let _context = resolver.runtime().enter();
         let mut replies = self.receive_own_replies();

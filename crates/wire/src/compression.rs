@@ -46,7 +46,8 @@ impl NameOffsets {
         self.0.truncate(len);
     }
 
-    /// Writes a record. If the owner name was written before, the record has a pointer instead.
+    /// Writes a record. If the owner name was written before, the record has a pointer to that name
+    /// instead.
     pub fn write_record(
         &mut self,
         message: &mut ResponseWriter<'_, '_>,

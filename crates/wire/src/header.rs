@@ -88,7 +88,7 @@ impl Header {
         self.flags & flag::TC != 0
     }
 
-    /// The RCODE in the header, which has four bits. An OPT record may hold eight more bits.
+    /// The four bits of the RCODE in the header. An OPT record may hold eight more bits.
     pub fn rcode(&self) -> u16 {
         self.flags & Self::MAX_RCODE
     }

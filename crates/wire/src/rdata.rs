@@ -46,8 +46,8 @@ impl RecordData<'_> {
         for field in data_layout(self.rtype, self.class) {
             let next = match field {
                 DataField::Name => {
-                    // A compressed name continues elsewhere in the message, so `walk_labels`
-                    // returns the end of its octets in these data.
+                    // A name may end with a compression pointer, so only `walk_labels` knows where
+                    // its octets end.
                     at = name::walk_labels(self.bytes, at, &mut visit)?;
                     continue;
                 }

@@ -169,7 +169,7 @@ impl<'a> RecordIter<'a> {
         self.advance(|bytes, at| name::walk_labels(bytes, at, |_| ()))
     }
 
-    /// The next record. The pointers of the owner name are not followed, which is enough for a
+    /// The next record. The pointers of the owner name are not followed. This is enough for a
     /// message that was parsed before.
     pub fn next_unfollowed(&mut self) -> Option<Result<Record<'a>, WireError>> {
         self.advance(name::skip_name)

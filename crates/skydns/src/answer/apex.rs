@@ -82,7 +82,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let domain = self.authority.domain;
         let ttl = self.authority.ttl_of(self.view.zone(), TTL);
         let head = RecordHead::internet(Section::Answer, NameForm::Question, rtype::NS, ttl);
-        // The glue points to the target of this record, instead of repeating the name.
+        // The owner names of the glue records are pointers to the target of this record.
         let mut target = 0;
         let status = self.try_write(|m| {
             m.write_record(&head, |m| {

@@ -13,8 +13,8 @@ const SVC: &[u8] = b"\x03svc";
 impl Zone {
     /// The names that a resolver would query instead of `name` (wire format), in order. The search
     /// domains are the namespace, `svc`, the cluster domain and the further domains; the bare name
-    /// comes last. `None` for names that are not below the suffix; empty for the suffix itself and
-    /// for a namespace below it.
+    /// comes last. The result is `None` for a name that is not below the suffix. The list is empty
+    /// for the suffix itself and for a namespace directly below the suffix.
     pub fn search_list(&self, name: &[u8]) -> Option<SearchList> {
         let search = self.search.as_deref()?;
         let suffix = search.suffix()?.wire();

@@ -120,8 +120,8 @@ impl Zones {
             .find(|zone| !zone.pointers && is_within(name, zone.domain.wire()))
     }
 
-    /// The zones of [pointers](FurtherZone::pointers) whose domain holds a name (wire format, lower
-    /// case).
+    /// The zones that hold only [PTR records](FurtherZone::pointers), and whose domain holds a name
+    /// (wire format, lower case).
     pub(crate) fn pointers<'z>(&'z self, name: &'z [u8]) -> impl Iterator<Item = &'z FurtherZone> {
         self.iter()
             .filter(move |zone| zone.pointers && is_within(name, zone.domain.wire()))

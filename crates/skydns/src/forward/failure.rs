@@ -99,7 +99,7 @@ pub(super) struct OpenError {
 }
 
 impl OpenError {
-    /// Whether the certificate or the handshake failed, which a retry at once would not change.
+    /// Whether the certificate or the handshake failed. An immediate retry would fail, too.
     pub(super) fn is_tls(&self) -> bool {
         matches!(
             self.failure,

@@ -109,8 +109,8 @@ fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) ->
 /// Appends the records behind the first OPT record, which is the additional record at `opt_index`.
 /// Returns their number.
 ///
-/// The records and the names that their pointers lead to move, so these records are written without
-/// compression. Such records are rare.
+/// These records move, and the names that their pointers lead to may move, too. So the records are
+/// written without compression. Such records are rare.
 fn append_records_after_opt(message: &Message<'_>, opt_index: usize, out: &mut Vec<u8>) -> usize {
     let records = message
         .section(Section::Additional)

@@ -44,8 +44,8 @@ impl<B: Backend> Resolver<B> {
         Ok(self.finish_walk(walk, ask, out))
     }
 
-    /// Walks the search list, one name after the other, and waits for each answer. Usually an early
-    /// name exists, or no name except the last.
+    /// Walks the search list, one name after the other, and waits for each answer. Usually one of
+    /// the first names exists, or only the last name.
     pub(super) async fn complete_search(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,

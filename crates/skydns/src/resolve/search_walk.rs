@@ -39,7 +39,8 @@ pub struct SearchWalk {
     first_response: Option<CandidateResponse>,
     /// Lowest TTL of the negative responses so far, in seconds.
     negative_ttl: u32,
-    /// TTL of the zone's records, in seconds: the highest TTL of the walk's CNAME record.
+    /// TTL of the zone's records, in seconds. It is also the maximum TTL of the CNAME record that
+    /// the walk adds.
     alias_ttl: u32,
     /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those
     /// of the zone.

@@ -70,7 +70,8 @@ impl<V: View> ZoneTransfers<V> {
 
         let zone = Name::from_wire(query.lower())?;
         let since = ClientVersion::read(&query);
-        // IXFR names the version of the client. AXFR is only for TCP (RFC 5936, section 4.2).
+        // An IXFR query must have the version of the client. AXFR is only for TCP (RFC 5936,
+        // section 4.2).
         let lacks_version = query.qtype == rtype::IXFR && since.is_none();
         let is_axfr_over_udp = query.qtype == rtype::AXFR && transport == Transport::Udp;
         if lacks_version || is_axfr_over_udp {

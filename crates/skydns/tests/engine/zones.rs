@@ -6,7 +6,7 @@ use skydns::external::ExternalAnswers;
 use super::fixed::Fixed;
 use super::{ask, assert_answers, name, outside_with};
 
-/// A name of 40 labels. Names from etcd may have so many labels.
+/// A name of 40 labels. Names from etcd may have that many labels.
 const LONG: &str =
     "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a";
 

@@ -195,7 +195,8 @@ async fn id_guessing_ends_udp() {
     assert_eq!(outcome, "failed: Flooded Flooded");
 }
 
-/// Listening addresses, and upstreams that are usable with them (`+`) or not (`-`).
+/// Each row has the addresses on which a server listens, and upstreams. An upstream with `-` is
+/// that server itself, and an upstream with `+` is usable.
 const OWN_ADDRESSES: [(&str, &str); 8] = [
     ("127.0.0.1:10053", "-127.0.0.1:10053 +8.8.8.8:53"),
     ("127.0.0.1:10053", "+127.0.0.1:53 +127.0.0.2:10053"),

@@ -3,7 +3,8 @@
 use super::search::{check_cases, upstream};
 use super::*;
 
-/// The address of a pod in the namespace `apps`, from which clients send queries by default.
+/// The address of a pod in the namespace `apps`. Clients send their queries from this address by
+/// default.
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));

@@ -325,7 +325,8 @@ fn start_flipping(options: &Options, upstream: SocketAddr) -> RunningServer {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_gets_an_rcode() {
     let upstream = upstream().await;
-    // Each group has one combination with a silent upstream. The others do not wait for it.
+    // Each group has one combination with a silent upstream. The other combinations do not wait for
+    // this upstream.
     for group in 0..COMBINATIONS / SILENT_ONE_IN {
         let first = group * SILENT_ONE_IN;
         let seeds = first..first + SILENT_ONE_IN;

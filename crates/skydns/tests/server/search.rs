@@ -282,9 +282,9 @@ async fn negative(server: SocketAddr, name: &str) -> String {
     )
 }
 
-/// Server and name of each query, and the answer as [`negative`] shows it. Without its search
-/// domain, the third name is still below the suffix. Such a name is not looked up, since the lookup
-/// would complete the name again.
+/// Server and name of each query, and the answer as [`negative`] shows it. If its search domain is
+/// removed, the third name is still below the suffix. Such a name is not looked up, since the
+/// lookup would complete the name again.
 const NEGATIVE_CASES: &str = "
     below search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60
     below apps.search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60

@@ -314,8 +314,8 @@ impl CacheEntry {
         head.upstreams.get(usize::from(head.upstream))
     }
 
-    /// Counts the TTLs down in `message`, which begins as the reply does, and clears the flags that
-    /// only a reply of the upstream itself may have.
+    /// Counts the TTLs down in `message`, which is a copy of the reply or of its beginning. Clears
+    /// the flags that only a reply of the upstream itself may have.
     fn write_age(&self, state: EntryState, message: &mut [u8]) {
         for at in self.ttl_offsets() {
             let rest = message.get_mut(at..);
@@ -425,7 +425,7 @@ fn valid_ttl(ttl: u32) -> u32 {
     if ttl > u32::MAX / 2 { 0 } else { ttl }
 }
 
-/// MINIMUM of the SOA record in the authority section, which is the last field of the record.
+/// MINIMUM, the last field of the SOA record in the authority section.
 fn soa_minimum(message: &Message<'_>) -> Option<u32> {
     let soa = message
         .section(Section::Authority)

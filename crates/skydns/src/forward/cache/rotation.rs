@@ -1,5 +1,5 @@
-//! The order of the addresses in a cached reply, which changes with each answer: clients that use the
-//! first address then share the load between all of them. dnsmasq does the same.
+//! The order of the addresses in a cached reply. The order changes with each answer, so that
+//! clients that use the first address spread the load over all addresses. dnsmasq does the same.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU16, Ordering};

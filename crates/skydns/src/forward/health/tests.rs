@@ -77,7 +77,7 @@ fn dead_upstreams_come_last() {
 }
 
 /// An upstream is probed after two unanswered names without an answer in between. The upstream is
-/// dead only if the probe is not answered as well.
+/// dead only if the probe gets no answer, too.
 #[test]
 fn silence_to_one_name_is_ignored() {
     let (health, start) = (UpstreamHealth::default(), Instant::now());

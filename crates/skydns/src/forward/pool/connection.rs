@@ -149,7 +149,7 @@ pub(super) struct ConnectionWorker<S> {
     frames: FrameBuffer,
     unsent: Vec<u8>,
     flushed: bool,
-    /// Begin of the current wait: the last reply, the first query after an idle time, or the time
+    /// Start of the current wait: the last reply, the first query after an idle time, or the time
     /// at which `ending` was set.
     since: Instant,
     /// Whether the connection takes no further queries.
