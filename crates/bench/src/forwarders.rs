@@ -47,9 +47,11 @@ pub(crate) async fn start_forwarders(
     ];
     for (name, cache) in sizes {
         let address = free_address();
-        // kubedns forwards external names even without an API server.
+        // kubedns forwards external names even without an API server. It listens on one address, as
+        // the other forwarders do.
         let program = kubedns::program(bench, address, free_address(), &[upstream])
             .args([
+                format!("--dns-bind-address={}", address.ip()),
                 format!("--cache-size={cache}"),
                 format!("--kube-master-url=http://{}", free_address()),
             ])
