@@ -1,9 +1,10 @@
 //! A lenient parser of DNS messages. The parser reads up to the first defect, and reports that
-//! defect.
+//! defect. hickory reads the parts, so that messages of the crate `wire` are read by other code.
 
+use hickory_proto::serialize::binary::{BinDecoder, DecodeError};
 use thiserror::Error;
 
-use crate::record::{Record, data_text};
+use crate::record::{Record, read_data};
 use crate::{codes, name};
 
 /// The position and the kind of the first defect.
@@ -103,7 +104,9 @@ impl Message {
             size: wire.len(),
             ..Self::default()
         };
-        let mut reader = Reader { wire, at: 0 };
+        let mut reader = Reader {
+            decoder: BinDecoder::new(wire),
+        };
         let defect = message.read_sections(&mut reader).err();
         (message, defect)
     }
@@ -137,7 +140,7 @@ impl Message {
                 self.additional.push(read.record);
             }
         }
-        self.trailing = reader.wire.len() - reader.at;
+        self.trailing = reader.decoder.len();
         Ok(())
     }
 
@@ -210,65 +213,51 @@ impl Message {
     }
 }
 
-struct Reader<'a> {
-    wire: &'a [u8],
-    at: usize,
-}
-
 /// A record, and the octets of its data.
 struct ReadRecord<'a> {
     record: Record,
     raw: &'a [u8],
 }
 
+/// Reads the parts of a message. A part that hickory cannot read is a defect where the part begins.
+struct Reader<'a> {
+    decoder: BinDecoder<'a>,
+}
+
 impl<'a> Reader<'a> {
+    fn part<T>(
+        &mut self,
+        what: &'static str,
+        read: impl FnOnce(&mut BinDecoder<'a>) -> Result<T, DecodeError>,
+    ) -> Result<T, Malformed> {
+        let at = self.decoder.index();
+        read(&mut self.decoder).map_err(|_| Malformed { at, what })
+    }
+
     fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
-        let octets = self
-            .wire
-            .get(self.at..self.at + 2)
-            .and_then(|octets| <[u8; 2]>::try_from(octets).ok());
-        let word = octets
-            .map(u16::from_be_bytes)
-            .ok_or(Malformed { at: self.at, what })?;
-        self.at += 2;
-        Ok(word)
-    }
-
-    fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
-        Ok(u32::from(self.u16(what)?) << 16 | u32::from(self.u16(what)?))
-    }
-
-    fn name(&mut self, what: &'static str) -> Result<String, Malformed> {
-        let at = self.at;
-        name::from_wire(self.wire, &mut self.at).ok_or(Malformed { at, what })
+        self.part(what, |decoder| Ok(decoder.read_u16()?.unverified()))
     }
 
     fn question(&mut self) -> Result<Question, Malformed> {
-        let name = self.name("name of a question")?;
         Ok(Question {
-            name,
+            name: self.part("name of a question", name::read)?,
             rtype: self.u16("type of a question")?,
             class: self.u16("class of a question")?,
         })
     }
 
     fn record(&mut self) -> Result<ReadRecord<'a>, Malformed> {
-        let name = self.name("name of a record")?;
+        let name = self.part("name of a record", name::read)?;
         let rtype = self.u16("type of a record")?;
         let class = self.u16("class of a record")?;
-        let ttl = self.u32("TTL of a record")?;
-        let length = usize::from(self.u16("length of a record")?);
+        let ttl = self.part("TTL of a record", |decoder| {
+            Ok(decoder.read_u32()?.unverified())
+        })?;
+        let length = self.u16("length of a record")?;
 
-        let start = self.at;
-        let end = start + length;
-        let malformed = Malformed {
-            at: start,
-            what: "data of a record",
-        };
-        let raw = self.wire.get(start..end).ok_or(malformed.clone())?;
-        let data = data_text(self.wire, start, end, &codes::type_name(rtype)).ok_or(malformed)?;
-        self.at = end;
-
+        let (raw, data) = self.part("data of a record", |decoder| {
+            read_data(decoder, usize::from(length), &codes::type_name(rtype))
+        })?;
         let record = Record {
             name,
             ttl,

@@ -3,6 +3,9 @@
 use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use hickory_proto::rr::rdata::AAAA;
+use hickory_proto::serialize::binary::{BinDecodable as _, BinDecoder, DecodeError};
+
 use crate::{codes, name};
 
 /// A resource record in a message.
@@ -78,36 +81,49 @@ fn fields(rtype: &str) -> Option<&'static [DataField]> {
     })
 }
 
-/// The presentation format of the record data at `from..to` of `message`; `None` if the data are
-/// malformed.
-pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> Option<String> {
-    let raw = message.get(from..to)?;
-    let Some(fields) = fields(rtype) else {
-        return if rtype == "CAA" {
-            caa_text(raw)
-        } else {
-            Some(unknown_text(raw))
-        };
+/// Reads record data of `length` octets. Returns the octets, and their presentation format.
+pub(crate) fn read_data<'a>(
+    decoder: &mut BinDecoder<'a>,
+    length: usize,
+    rtype: &str,
+) -> Result<(&'a [u8], String), DecodeError> {
+    let start = decoder.index();
+    let end = start + length;
+    let text = match fields(rtype) {
+        Some(fields) => {
+            let texts: Result<Vec<String>, _> = fields
+                .iter()
+                .map(|field| field.read(decoder, end))
+                .collect();
+            texts?.join(" ")
+        }
+        None if rtype == "CAA" => read_caa(decoder, end)?,
+        None => unknown_text(decoder.read_slice(length)?.unverified()),
     };
-    let mut at = from;
-    let texts: Option<Vec<String>> = fields
-        .iter()
-        .map(|field| field.text(message, &mut at, to))
-        .collect();
-    Some(texts?.join(" ")).filter(|_| at == to)
+
+    let raw = decoder.slice_from(start)?;
+    if raw.len() != length {
+        return Err(DecodeError::InsufficientBytes);
+    }
+    Ok((raw, text))
 }
 
 impl DataField {
-    /// Parses the field at offset `at` of `message`, and moves `at` past the field. A name may be
-    /// compressed.
-    fn text(self, message: &[u8], at: &mut usize, end: usize) -> Option<String> {
-        Some(match self {
-            Self::V4 => Ipv4Addr::from(octets(message, at)?).to_string(),
-            Self::V6 => Ipv6Addr::from(octets::<16>(message, at)?).to_string(),
-            Self::U16 => u16::from_be_bytes(octets(message, at)?).to_string(),
-            Self::U32 => u32::from_be_bytes(octets(message, at)?).to_string(),
-            Self::Name => name::from_wire(message, at)?,
-            Self::Strings => strings_text(message.get(std::mem::replace(at, end)..end)?)?,
+    /// Reads the field, in data that end at offset `end`. A name may be compressed.
+    fn read(self, decoder: &mut BinDecoder<'_>, end: usize) -> Result<String, DecodeError> {
+        Ok(match self {
+            Self::V4 => Ipv4Addr::from(decoder.read_u32()?.unverified()).to_string(),
+            Self::V6 => AAAA::read(decoder)?.to_string(),
+            Self::U16 => decoder.read_u16()?.unverified().to_string(),
+            Self::U32 => decoder.read_u32()?.unverified().to_string(),
+            Self::Name => name::read(decoder)?,
+            Self::Strings => {
+                let mut texts = Vec::new();
+                while decoder.index() < end {
+                    texts.push(quoted(decoder.read_character_data()?.unverified()));
+                }
+                texts.join(" ")
+            }
         })
     }
 
@@ -129,32 +145,12 @@ impl DataField {
     }
 }
 
-fn octets<const N: usize>(message: &[u8], at: &mut usize) -> Option<[u8; N]> {
-    let octets = message.get(*at..)?.first_chunk()?;
-    *at += N;
-    Some(*octets)
-}
-
-fn strings_text(mut raw: &[u8]) -> Option<String> {
-    let mut texts = Vec::new();
-    while let Some((length, rest)) = raw.split_first() {
-        let (string, behind) = rest.split_at_checked(usize::from(*length))?;
-        texts.push(quoted(string));
-        raw = behind;
-    }
-    Some(texts.join(" "))
-}
-
-fn caa_text(raw: &[u8]) -> Option<String> {
-    let (head, rest) = raw.split_at_checked(2)?;
-    let flags = head.first()?;
-    let length = usize::from(*head.last()?);
-    let (tag, value) = rest.split_at_checked(length)?;
-    Some(format!(
-        "{flags} {} {}",
-        String::from_utf8_lossy(tag),
-        quoted(value)
-    ))
+fn read_caa(decoder: &mut BinDecoder<'_>, end: usize) -> Result<String, DecodeError> {
+    let flags = decoder.read_u8()?.unverified();
+    let tag = decoder.read_character_data()?.unverified();
+    let tag = String::from_utf8_lossy(tag).into_owned();
+    let value = decoder.read_slice(end.saturating_sub(decoder.index()))?;
+    Ok(format!("{flags} {tag} {}", quoted(value.unverified())))
 }
 
 fn unknown_text(raw: &[u8]) -> String {
