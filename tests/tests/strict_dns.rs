@@ -12,19 +12,13 @@ mod engine;
 use engine::{ask, published};
 use serde_json::Value;
 use testkit::message::Message;
-use testkit::objects::{mk_cluster_ip, mk_external_name};
+use testkit::objects::mk_cluster_ip;
 use testkit::query::Query;
-use testkit::table;
 use tests::lab::in_a_line;
 use wire::Transport;
 
 fn objects() -> Vec<Value> {
-    vec![
-        mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]),
-        mk_external_name("names", "inside", "web.apps.svc.cluster.local"),
-        mk_external_name("names", "outside", "www.outside.test"),
-        mk_external_name("literal", "address", "192.0.2.7"),
-    ]
+    vec![mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"])]
 }
 
 /// The RCODE, the flags and the answer records in one line.
@@ -34,54 +28,6 @@ fn outline(answer: &Message) -> String {
         |(rcode, data)| (rcode.to_owned(), format!(" {data}")),
     );
     format!("{rcode} ({}){data}", answer.flags())
-}
-
-/// Name and type of a query, and its answers without and with `--strict-dns`.
-const STRICT_ANSWERS: &str = "
-    # With `--strict-dns` the answer for every type has the CNAME. For A and AAAA it also has
-    # the target's records.
-    inside.names.svc    | TXT       | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.
-    inside.names.svc    | MX        | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.
-    inside.names.svc    | NS        | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.
-    inside.names.svc    | TYPE65280 | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.
-    inside.names.svc    | SRV       | NOERROR (qr aa rd ra) 10 100 0 web.apps.svc.cluster.local.        | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.
-    inside.names.svc    | CNAME     | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.              | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.
-    inside.names.svc    | A         | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local. 10.96.0.10   | NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local. 10.96.0.10
-    outside.names.svc   | TXT       | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra) -> www.outside.test.
-    web.apps.svc        | TXT       | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra)
-    missing.names.svc   | TXT       | NXDOMAIN (qr rd)                                                  | NXDOMAIN (qr aa rd ra)
-    # With `--strict-dns` every namespace is an empty non-terminal.
-    literal.svc         | A         | NOERROR (qr aa rd ra) 192.0.2.7                                   | NOERROR (qr aa rd ra)
-    literal.svc         | AAAA      | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra)
-    literal.svc         | TXT       | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra)
-    literal.svc         | SRV       | NOERROR (qr aa rd ra) 10 100 0 address.literal.svc.cluster.local. | NOERROR (qr aa rd ra)
-    address.literal.svc | A         | NOERROR (qr aa rd ra) 192.0.2.7                                   | NOERROR (qr aa rd ra) 192.0.2.7
-    names.svc           | TXT       | NOERROR (qr aa rd ra)                                             | NOERROR (qr aa rd ra)
-    apps.svc            | A         | NXDOMAIN (qr rd)                                                  | NOERROR (qr aa rd ra)
-    gone.svc            | A         | NXDOMAIN (qr rd)                                                  | NXDOMAIN (qr aa rd ra)
-";
-
-#[test]
-fn strict_alias_and_namespace_answers() {
-    let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
-    for [name, rtype, usually, strictly] in table::rows(STRICT_ANSWERS) {
-        let query = Query::new(&format!("{name}.cluster.local."), rtype).wire();
-        for (way, published, expected) in [
-            ("usually", &plain, usually),
-            ("strictly", &strict, strictly),
-        ] {
-            let shown = outline(&ask(published, &query, Transport::Udp));
-            assert_eq!(shown, expected, "{way}: {name} {rtype}");
-        }
-    }
-    // Without `--strict-dns` the answer has one of the CNAMEs in the namespace, as in kube-dns.
-    let query = Query::new("names.svc.cluster.local.", "A").wire();
-    let shown = outline(&ask(&strict, &query, Transport::Udp));
-    assert_eq!(shown, "NOERROR (qr aa rd ra)");
-    let aliases = ask(&plain, &query, Transport::Udp)
-        .answer_data("CNAME")
-        .len();
-    assert_eq!(aliases, 1);
 }
 
 /// A query for A of `web`, with the octets of further records and the record counts of the three
