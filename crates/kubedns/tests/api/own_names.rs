@@ -60,32 +60,3 @@ async fn hosts_and_aliases_follow_edits() {
     assert_eq!(route.ok(), Some(json!({"kind": "own_name"})), "{explained}");
     kubedns.stop().await;
 }
-
-#[tokio::test]
-async fn wildcards_follow_edits() {
-    let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
-    cluster.set(mk_cluster_ip("infra", "ingress", &["10.96.0.7"], &[]));
-    let upstream = Upstream::answering("198.51.100.1").await;
-    let write = |key: &str, text: &str| std::fs::write(config.path().join(key), text).unwrap();
-    write("hosts", "192.0.2.20 *.lab.example db.apps.example\n");
-    write("aliases", r#"{"*.apps.example": "ingress.infra"}"#);
-    let directory = format!("--config-dir={}", config.path().display());
-    let servers = format!("--nameservers={}", upstream.addr());
-    let kubedns = Kubedns::ready(&cluster, &[&directory, &servers]).await;
-
-    for (name, rtype, expected) in [
-        ("a.lab.example.", "A", "192.0.2.20"),
-        ("a.b.apps.example.", "A", "10.96.0.7"),
-        ("a.apps.example.", "AAAA", "NOERROR"),
-        ("db.apps.example.", "A", "192.0.2.20"),
-        ("apps.example.", "A", "198.51.100.1"),
-        ("20.2.0.192.in-addr.arpa.", "PTR", "db.apps.example."),
-    ] {
-        let answers = kubedns.answers(name, rtype).await;
-        assert_eq!(answers, expected, "{name} {rtype}");
-    }
-    write("aliases", "{}");
-    let forwarded = kubedns.until_answered("a.b.apps.example.", "A", "198.51.100.1");
-    forwarded.await;
-    kubedns.stop().await;
-}

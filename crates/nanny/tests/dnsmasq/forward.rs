@@ -171,22 +171,6 @@ async fn cache_is_flushed_after_kubedns_edit() {
     rig.end().await;
 }
 
-/// dnsmasq flushes its cache at once. The second flush follows when no answer from before the edit
-/// can be in flight.
-#[tokio::test]
-async fn after_an_edit_dnsmasq_forgets_twice() {
-    let kubedns = Kubedns::start("192.0.2.1").await;
-    let rig = kubedns.plan().start().await;
-    settled(&rig, &kubedns).await;
-    let reloads = |status: &Value| status["configuration"]["reloads"].as_u64().unwrap();
-    let before = reloads(&rig.status());
-    kubedns.moves_on("192.0.2.2");
-    rig.status_with("second reload", |status| reloads(status) == before + 2)
-        .await;
-    rig.until("www.outside.test.", "192.0.2.2").await;
-    rig.end().await;
-}
-
 #[tokio::test]
 async fn cache_is_flushed_without_servers_file() {
     let kubedns = Kubedns::start("192.0.2.1").await;

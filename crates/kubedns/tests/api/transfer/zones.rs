@@ -1,4 +1,4 @@
-//! Transfers of further zones (etcd, external, cluster set): whole zones equal the answers, and
+//! Transfers of further zones (etcd, external): whole zones equal the answers, and
 //! changes are incremental.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use apiserver::RunningApiServer;
 use testkit::client;
 use testkit::etcd::Etcd;
 use testkit::eventually;
-use testkit::objects::{mk_cluster_ip, mk_imported_slice, mk_service_import};
+use testkit::objects::mk_cluster_ip;
 use testkit::query::Query;
 
 use super::super::cluster::PATIENCE;
@@ -186,42 +186,5 @@ async fn external_zone_is_transferred() {
     let [gone, come] = ["192.0.2.1", "192.0.2.2"].map(with);
     let [gone, come] = [&gone, &come].map(|records| records.each_ref().map(String::as_str));
     has_changed(&kubedns, "lb.example", &soa, &gone, &come).await;
-    kubedns.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn clusterset_zone_is_transferred() {
-    let cluster = RunningApiServer::empty();
-    let ports = ["sql:5432"];
-    let members = ["10.1.0.1 db-0"];
-    cluster.set(mk_service_import("apps", "db", "Headless", &[], &ports));
-    cluster.set(mk_imported_slice("apps", "db", "east", &members, &ports));
-    let flags = [TO_US, "--clusterset-domain=clusterset.local", "--ttl=5s"];
-    let kubedns = start(&cluster, &flags).await;
-    let db = "db.apps.svc.clusterset.local.";
-    let (member, port) = (format!("db-0.east.{db}"), format!("_sql._tcp.{db}"));
-    let records: Vec<String> = [db, &member, &port]
-        .iter()
-        .flat_map(|name| {
-            [
-                format!("{name} 5 IN A 10.1.0.1"),
-                format!("{name} 5 IN SRV 10 100 5432 {member}"),
-            ]
-        })
-        .collect();
-    let records: Vec<&str> = records.iter().map(String::as_str).collect();
-    let soa = is_transferred_as_answered(&kubedns, "clusterset.local", &records).await;
-    let ips = ["10.112.0.1"];
-    let import = mk_service_import("apps", "web", "ClusterSetIP", &ips, &["http:80"]);
-    cluster.set(import);
-    let web = "web.apps.svc.clusterset.local.";
-    let come = [
-        format!("_http._tcp.{web} 5 IN A 10.112.0.1"),
-        format!("_http._tcp.{web} 5 IN SRV 10 100 80 {web}"),
-        format!("{web} 5 IN A 10.112.0.1"),
-        format!("{web} 5 IN SRV 10 100 80 {web}"),
-    ];
-    let come = come.each_ref().map(String::as_str);
-    has_changed(&kubedns, "clusterset.local", &soa, &[], &come).await;
     kubedns.stop().await;
 }
