@@ -36,12 +36,16 @@ pub(crate) fn program(
     Program::tied(&bench.kubedns)
         .args([
             &format!("--domain={DOMAIN}."),
-            &format!("--dns-bind-address={}", bench.options.bind),
             &format!("--dns-port={}", address.port()),
             &format!("--healthz-port={}", status.port()),
             &format!("--nameservers={}", nameservers.join(",")),
         ])
-        .args(["--resolv-conf=/dev/null", "--lameduck=0s"])
+        // All addresses are bound, as in the stock manifest.
+        .args([
+            "--dns-bind-address=0.0.0.0",
+            "--resolv-conf=/dev/null",
+            "--lameduck=0s",
+        ])
 }
 
 /// A running kubedns.

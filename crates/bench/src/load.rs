@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,8 +24,6 @@ const MAX_LOST: f64 = 0.01;
 /// Settings of dnsperf.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The dnsperf binary.
-    pub dnsperf: PathBuf,
     /// Maximum number of outstanding queries. With too few outstanding queries, the server spends
     /// CPU time on wake-ups. With too many, queries are dropped.
     pub outstanding: u32,
@@ -108,7 +106,7 @@ impl Load {
 
     /// Sends the queries of `file` to `server`.
     pub async fn run(&self, server: SocketAddr, file: &Path) -> anyhow::Result<Outcome> {
-        let mut command = Command::new(&self.dnsperf);
+        let mut command = Command::new("dnsperf");
         command
             .arg("-s")
             .arg(server.ip().to_string())
@@ -133,7 +131,7 @@ impl Load {
         let output = timeout(self.span + GRACE, command.output())
             .await
             .context("dnsperf did not end in time")?
-            .with_context(|| format!("cannot run {}", self.dnsperf.display()))?;
+            .context("cannot run dnsperf")?;
         if !output.status.success() {
             bail!("dnsperf failed ({})", output.status);
         }

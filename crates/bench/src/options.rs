@@ -33,9 +33,6 @@ pub struct Measuring {
     /// binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
-    /// The dnsperf binary
-    #[arg(long, default_value = "dnsperf", value_name = "FILE")]
-    pub dnsperf: PathBuf,
     /// Services of the cluster, three endpoints each, every tenth headless with hostnames
     #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
     pub services: u32,
@@ -57,9 +54,6 @@ pub struct Measuring {
     /// Queries that dnsperf keeps outstanding
     #[arg(long, default_value_t = 64, value_name = "COUNT")]
     pub outstanding: u32,
-    /// Address that kubedns binds; all addresses by default, as in the stock manifest
-    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
-    pub bind: std::net::IpAddr,
     /// Numbers of kubedns instances in the scenario `fleet`
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 50, 200], value_name = "COUNT")]
     pub instances: Vec<u32>,

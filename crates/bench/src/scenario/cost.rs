@@ -81,7 +81,6 @@ async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow:
 async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::Result<f64> {
     let options = &bench.options;
     let load = Load {
-        dnsperf: options.dnsperf.clone(),
         outstanding: options.outstanding,
         span: options.span(),
         rate: None,

@@ -99,7 +99,6 @@ async fn measure_load(
 ) -> anyhow::Result<MeasuredLoad> {
     let options = &bench.options;
     let mut dnsperf = Load {
-        dnsperf: options.dnsperf.clone(),
         outstanding: options.outstanding,
         span: options.span(),
         rate: load.rate(),
@@ -146,7 +145,6 @@ async fn memory_of_cached_names(
 
     let file = names.write_file(CACHED_NAMES)?;
     let load = Load {
-        dnsperf: bench.options.dnsperf.clone(),
         outstanding: bench.options.outstanding,
         span: Duration::from_secs(3),
         rate: Some(5000),

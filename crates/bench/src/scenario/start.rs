@@ -50,7 +50,6 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     forget_peak(kubedns.pid())?;
     let file = Kind::A.file(cluster, bench.directory(), bench.options.seed)?;
     let load = Load {
-        dnsperf: bench.options.dnsperf.clone(),
         outstanding: bench.options.outstanding,
         span: LOAD,
         rate: None,
