@@ -23,7 +23,21 @@ pub mod wire;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
+
 /// The directory of the suite's data.
 pub fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance")
+}
+
+/// The files of a directory of the suite's data, sorted.
+fn files(name: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let directory = directory().join(name);
+    let entries =
+        std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
 }

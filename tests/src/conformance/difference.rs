@@ -119,14 +119,7 @@ pub struct Expected {
 impl Differences {
     /// Reads all difference files, and checks them as [`Differences::new`] does.
     pub fn load(scenarios: &[Scenario]) -> anyhow::Result<Self> {
-        let directory = super::directory().join("differences");
-        let entries =
-            std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
-        let mut paths = entries
-            .map(|entry| Ok(entry?.path()))
-            .collect::<std::io::Result<Vec<_>>>()?;
-        paths.sort();
-        let all = paths
+        let all = super::files("differences")?
             .iter()
             .map(|path| read(path))
             .collect::<anyhow::Result<Vec<_>>>()?;

@@ -198,14 +198,10 @@ pub struct Exchange {
 
 /// All scenarios, sorted by name.
 pub fn load_all() -> anyhow::Result<Vec<Scenario>> {
-    let directory = super::directory().join("vectors");
-    let entries =
-        std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    paths.sort();
-    paths.iter().map(|path| load(path)).collect()
+    super::files("vectors")?
+        .iter()
+        .map(|path| load(path))
+        .collect()
 }
 
 fn load(path: &Path) -> anyhow::Result<Scenario> {

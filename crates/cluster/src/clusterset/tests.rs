@@ -236,19 +236,19 @@ fn names_around_imports_exist_or_not() {
     assert_eq!(answer, "REFUSED", "the cluster's own zone is not loaded");
 }
 
+fn web() -> ServiceImport {
+    let (ips, ports) = (["10.0.0.1"], ["http:80"]);
+    let web = mk_service_import("apps", "web", "ClusterSetIP", &ips, &ports);
+    import(&web)
+}
+
 #[test]
 fn unlisted_imports_answer_servfail() {
     let (mut index, published) = index(Namespaces::All);
     let name = "web.apps.svc.clusterset.local.";
     index.publish();
     assert_eq!(said(&published, name, "A"), "SERVFAIL");
-    let web = import(&mk_service_import(
-        "apps",
-        "web",
-        "ClusterSetIP",
-        &["10.0.0.1"],
-        &["http:80"],
-    ));
+    let web = web();
     index.apply(Event::ServiceImport(Change::RelistStarted));
     index.apply(Event::ServiceImport(Change::Apply(web.clone())));
     index.apply(Event::ServiceImport(Change::RelistDone));
@@ -263,13 +263,7 @@ fn unlisted_imports_answer_servfail() {
 #[test]
 fn imports_of_unserved_namespaces_are_hidden() {
     let (mut index, published) = index(Namespaces::Selected("team=a".to_owned()));
-    let web = import(&mk_service_import(
-        "apps",
-        "web",
-        "ClusterSetIP",
-        &["10.0.0.1"],
-        &["http:80"],
-    ));
+    let web = web();
     list(&mut index, &[web], &[]);
     let namespace = || crate::objects::Namespace {
         key: ObjectKey::new("", "apps"),
