@@ -234,6 +234,9 @@ pub(crate) struct TypeAnswer {
     pub(crate) rule: Option<String>,
     /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
     pub(crate) from_hosts: bool,
+    /// Whether dnsmasq answers with an address in its arguments.
+    #[serde(default)]
+    pub(crate) from_arguments: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -72,7 +72,7 @@ impl NameCandidate {
         let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
         sources.truncate(MAX_OBJECTS);
 
-        let answers = ask_types(snapshot, front, &name, types);
+        let answers = ask_types(snapshot, front, (&name, domain), types);
         let mut candidate = Self {
             name,
             path,
@@ -90,7 +90,7 @@ impl NameCandidate {
     }
 
     pub(crate) fn outcome(&self) -> LookupOutcome {
-        if self.dnsmasq.leads_to_kubedns() || self.is_from_hosts() {
+        if self.dnsmasq.leads_to_kubedns() || self.is_from_hosts() || self.is_from_arguments() {
             lookup_outcome(&self.answers)
         } else {
             LookupOutcome::Forwarded
@@ -107,9 +107,15 @@ impl NameCandidate {
         self.answers.iter().any(|answer| answer.from_hosts)
     }
 
+    /// Whether dnsmasq answers with an address in its arguments.
+    pub(crate) fn is_from_arguments(&self) -> bool {
+        self.answers.iter().any(|answer| answer.from_arguments)
+    }
+
     /// See [`DnsmasqPath::keeps_seconds`].
     fn cached_seconds(&self) -> Option<u32> {
-        if self.dnsmasq.asks != DnsmasqAsks::Kubedns || self.is_from_hosts() {
+        let is_own = self.is_from_hosts() || self.is_from_arguments();
+        if self.dnsmasq.asks != DnsmasqAsks::Kubedns || is_own {
             return None;
         }
 
@@ -142,12 +148,19 @@ impl NameCandidate {
 }
 
 /// The answers for each type. If the hosts file of dnsmasq has answers, the result has only these.
-fn ask_types(snapshot: &Snapshot, front: &DnsFront, name: &Name, types: &[u16]) -> Vec<TypeAnswer> {
+/// kubedns answers names in `domain`.
+fn ask_types(
+    snapshot: &Snapshot,
+    front: &DnsFront,
+    (name, domain): (&Name, &Name),
+    types: &[u16],
+) -> Vec<TypeAnswer> {
     let lower = name.to_lowercase();
     let mut answers = Vec::with_capacity(types.len());
     for qtype in types {
         let answer = front
             .hosts_answer(&lower, *qtype)
+            .or_else(|| front.arguments_answer(&lower, domain, *qtype))
             .unwrap_or_else(|| TypeAnswer::ask_engine(snapshot, name, *qtype));
         answers.push(answer);
     }

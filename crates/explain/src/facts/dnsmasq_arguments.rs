@@ -1,5 +1,7 @@
 //! The options of dnsmasq that decide about forwarded names, as the nanny reports them.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use wire::{Name, reverse};
 
 /// Options that change the answers of every server, also of kubedns.
@@ -18,13 +20,15 @@ const REBIND_OK: &str = "rebind-domain-ok";
 /// Answers reverse names of private addresses, unless dnsmasq has servers for a domain around them.
 const BOGUS_PRIV: &str = "bogus-priv";
 /// Options whose value names the owners of records that dnsmasq answers itself.
-const ABOUT_RECORDS: [&str; 4] = ["cname", "host-record", "srv-host", "txt-record"];
+const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
 /// Options about names without a server of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
-/// Options whose value may begin with the domains that the option is about:
-/// `/DOMAIN/DOMAIN/ADDRESS`.
-const ABOUT_DOMAINS: [&str; 3] = ["address", "local", "server"];
+/// Addresses for the names of a domain: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, NXDOMAIN.
+const ADDRESS: &str = "address";
+/// Addresses for names: `NAME,NAME,ADDRESS`.
+const HOST_RECORD: &str = "host-record";
 /// Instead of a domain: all names. Instead of the server of a domain: the servers of other names.
+/// Instead of an address: those that lead nowhere.
 const STANDARD: &str = "#";
 
 /// The options of one dnsmasq.
@@ -49,11 +53,21 @@ pub(crate) struct DomainOptions {
     pub(crate) decision: DomainDecision,
 }
 
+/// Addresses with which dnsmasq answers the names of a domain itself. Queries of types without an
+/// address are forwarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DomainAddresses {
+    pub(crate) domain: Name,
+    /// The options as written.
+    pub(crate) texts: Vec<String>,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
 /// What the options for a domain decide about its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DomainDecision {
-    /// dnsmasq answers them, whatever servers the domain has (`--address`).
-    Answered,
+    /// dnsmasq answers NXDOMAIN, whatever servers the domain has (`--address=/DOMAIN/`).
+    Denied,
     /// The servers of names without a domain are asked (`--server=/DOMAIN/#`).
     Standard,
     /// The servers of the domain are asked. Without any, dnsmasq answers NXDOMAIN.
@@ -89,26 +103,63 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// The options for the longest domain around `name` (in lower case).
+    /// The options for the longest domain around `name` (in lower case), apart from those of
+    /// [`Self::domain_addresses`].
     pub(crate) fn domain_options(&self, name: &Name) -> Option<DomainOptions> {
-        let around: Vec<(Name, &DnsmasqOption)> = self
-            .0
-            .iter()
-            .filter_map(|option| Some((option.longest_domain(name)?, option)))
-            .collect();
-        let longest = around
-            .iter()
-            .map(|(domain, _)| domain.label_count())
-            .max()?;
-        let of_longest = around.iter();
-        let of_longest = of_longest.filter(|(domain, _)| domain.label_count() == longest);
+        let is_about_servers = |option: &DnsmasqOption| {
+            option.is_server() || (option.name == ADDRESS && option.addresses().is_empty())
+        };
+        let (domain, of_domain) = self.of_longest_domain(name, is_about_servers)?;
 
-        let mut found = None;
-        for (domain, option) in of_longest {
-            let options = found.get_or_insert_with(|| DomainOptions::new(domain.clone()));
+        let mut options = DomainOptions::new(domain);
+        for option in of_domain {
             options.add(option);
         }
-        found
+        Some(options)
+    }
+
+    /// The addresses for the longest domain around `name` (in lower case) that has some.
+    pub(crate) fn domain_addresses(&self, name: &Name) -> Option<DomainAddresses> {
+        let has_addresses =
+            |option: &DnsmasqOption| option.name == ADDRESS && !option.addresses().is_empty();
+        let (domain, of_domain) = self.of_longest_domain(name, has_addresses)?;
+        Some(DomainAddresses {
+            domain,
+            texts: of_domain.iter().map(|option| option.text()).collect(),
+            addresses: of_domain
+                .iter()
+                .flat_map(|option| option.addresses())
+                .collect(),
+        })
+    }
+
+    /// The addresses of `name` (in lower case) itself.
+    pub(crate) fn host_addresses(&self, name: &Name) -> Vec<IpAddr> {
+        let records = self.0.iter().filter(|option| option.name == HOST_RECORD);
+        let of_name = records.filter(|option| option.names_owner(name));
+        of_name
+            .flat_map(|option| option.value.split(','))
+            .filter_map(|field| field.parse().ok())
+            .collect()
+    }
+
+    /// The longest domain around `name` that such options are about, and these options.
+    fn of_longest_domain(
+        &self,
+        name: &Name,
+        is_wanted: impl Fn(&DnsmasqOption) -> bool,
+    ) -> Option<(Name, Vec<&DnsmasqOption>)> {
+        let wanted = self.0.iter().filter(|option| is_wanted(option));
+        let around: Vec<(Name, &DnsmasqOption)> = wanted
+            .filter_map(|option| Some((option.longest_domain(name)?, option)))
+            .collect();
+        let domains = around.iter().map(|(domain, _)| domain);
+        let longest = domains.max_by_key(|domain| domain.label_count())?.clone();
+
+        let of_longest = around.into_iter();
+        let of_longest = of_longest.filter(|(domain, _)| *domain == longest);
+        let options = of_longest.map(|(_, option)| option).collect();
+        Some((longest, options))
     }
 
     /// The options that matter for `name` if it has no server of its own, as written.
@@ -172,7 +223,7 @@ impl DomainOptions {
         self.texts.push(option.text());
         let (_, address) = option.value.rsplit_once('/').unwrap_or_default();
         if !option.is_server() {
-            self.decision = DomainDecision::Answered;
+            self.decision = DomainDecision::Denied;
         } else if address == STANDARD && self.decision == DomainDecision::Servers {
             self.decision = DomainDecision::Standard;
         } else if address != STANDARD && !address.is_empty() {
@@ -196,6 +247,15 @@ impl DnsmasqOption {
         matches!(self.name.as_str(), "local" | "server")
     }
 
+    /// The addresses after the domains of `--address`.
+    fn addresses(&self) -> Vec<IpAddr> {
+        match self.value.rsplit_once('/') {
+            Some((_, STANDARD)) => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+            Some((_, address)) => address.parse().into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// Whether the value names `name` (in lower case) between its commas.
     fn names_owner(&self, name: &Name) -> bool {
         let owners = self.value.split(',').map(Name::parse);
@@ -210,12 +270,9 @@ impl DnsmasqOption {
         }
     }
 
-    /// The longest domain around `name` (in lower case) that this option is about.
+    /// The longest domain around `name` (in lower case), in a value such as
+    /// `/DOMAIN/DOMAIN/ADDRESS`.
     fn longest_domain(&self, name: &Name) -> Option<Name> {
-        if !ABOUT_DOMAINS.contains(&self.name.as_str()) {
-            return None;
-        }
-
         let (domains, _) = self.value.strip_prefix('/')?.rsplit_once('/')?;
         let domains = domains.split('/').filter_map(|domain| match domain {
             STANDARD => Some(Name::default()),
@@ -268,29 +325,29 @@ mod tests {
 
     #[test]
     fn longest_domain_decides() {
-        use DomainDecision::{Answered, Servers, Standard};
+        use DomainDecision::{Denied, Servers, Standard};
         let given = arguments(&[
             "--server=/example/10.0.0.1#5353",
-            "--address=/ads.example/b.example/0.0.0.0",
+            "--address=/ads.example/b.example/",
             "--local=/Local.example/",
             "--server=/two.example/2001:db8::1#53@eth0",
             "--server=/two.example/10.0.0.2",
             "--server=/up.two.example/#",
-            "--address=/both.example/0.0.0.0",
+            "--address=/both.example/192.0.2.1",
             "--server=/both.example/10.0.0.3",
             "--server=//10.0.0.4",
         ]);
         for (name, expected) in [
             ("www.example.", Some((Servers, "example. 10.0.0.1:5353"))),
-            ("x.ads.example.", Some((Answered, "ads.example."))),
-            ("b.example.", Some((Answered, "b.example."))),
+            ("x.ads.example.", Some((Denied, "ads.example."))),
+            ("b.example.", Some((Denied, "b.example."))),
             ("a.local.example.", Some((Servers, "local.example."))),
             (
                 "www.two.example.",
                 Some((Servers, "two.example. [2001:db8::1]:53 10.0.0.2")),
             ),
             ("www.up.two.example.", Some((Standard, "up.two.example."))),
-            ("both.example.", Some((Answered, "both.example. 10.0.0.3"))),
+            ("both.example.", Some((Servers, "both.example. 10.0.0.3"))),
             ("www.test.", None),
         ] {
             let found = given.domain_options(&Name::parse(name).unwrap());
@@ -301,10 +358,33 @@ mod tests {
             let expected = expected.map(|(decision, words)| (decision, words.to_owned()));
             assert_eq!(found, expected, "{name}");
         }
+    }
 
-        let all = arguments(&["--address=/#/192.0.2.1"]);
-        let options = all.domain_options(&Name::parse("www.test.").unwrap());
-        assert_eq!(options.unwrap().decision, Answered);
+    #[test]
+    fn addresses_of_longest_domain_count() {
+        let given = arguments(&[
+            "--address=/#/192.0.2.1",
+            "--address=/ads.test/192.0.2.2",
+            "--address=/ads.test/2001:db8::2",
+            "--address=/null.test/#",
+            "--address=/gone.test/",
+            "--host-record=web.test,www.web.test,192.0.2.7,3600",
+        ]);
+        for (name, domain, addresses) in [
+            ("a.ads.test.", "ads.test.", "192.0.2.2 2001:db8::2"),
+            ("null.test.", "null.test.", "0.0.0.0 ::"),
+            ("a.gone.test.", ".", "192.0.2.1"),
+            ("www.test.", ".", "192.0.2.1"),
+        ] {
+            let found = given.domain_addresses(&Name::parse(name).unwrap()).unwrap();
+            let shown: Vec<String> = found.addresses.iter().map(ToString::to_string).collect();
+            let found = (found.domain.to_string(), shown.join(" "));
+            assert_eq!(found, (domain.to_owned(), addresses.to_owned()), "{name}");
+        }
+
+        let host = |name| given.host_addresses(&Name::parse(name).unwrap());
+        assert_eq!(host("www.web.test."), [IpAddr::from([192, 0, 2, 7])]);
+        assert!(host("www.test.").is_empty());
     }
 
     /// Each option, a name, and whether the option matters for the name.

@@ -19,7 +19,7 @@ use wire::ServerAddr;
 use wire::mnemonic::type_name;
 use wire::{reverse, rtype};
 
-use super::dnsmasq_arguments::{DnsmasqArguments, DomainDecision, DomainOptions};
+use super::dnsmasq_arguments::{DnsmasqArguments, DomainAddresses, DomainDecision, DomainOptions};
 use super::topology::DnsmasqTopology;
 use crate::document::{AnswerRecord, DnsmasqAsks, DnsmasqPath, NameRoute, TypeAnswer};
 
@@ -65,6 +65,53 @@ impl DnsFront {
         Some(TypeAnswer::from_hosts_file(qtype, records))
     }
 
+    /// The addresses of `name` (in lower case) in the arguments of dnsmasq; kubedns answers names
+    /// in `domain`. `None` if dnsmasq has no address of this type.
+    pub(crate) fn arguments_answer(
+        &self,
+        name: &Name,
+        domain: &Name,
+        qtype: u16,
+    ) -> Option<TypeAnswer> {
+        let arguments = self.arguments.as_ref()?;
+        let mut addresses = arguments.host_addresses(name);
+        if addresses.is_empty() {
+            addresses = self.domain_addresses(name, domain)?.addresses;
+        }
+        addresses.retain(|address| match qtype {
+            rtype::A => address.is_ipv4(),
+            rtype::AAAA => address.is_ipv6(),
+            _ => false,
+        });
+        if addresses.is_empty() || !self.topology.is_behind_dnsmasq() {
+            return None;
+        }
+
+        let records = addresses.into_iter().map(|address| AnswerRecord {
+            name: name.to_string(),
+            rtype: type_name(qtype),
+            data: address.to_string(),
+            ttl: 0,
+        });
+        Some(TypeAnswer::from_arguments(qtype, records.collect()))
+    }
+
+    /// The addresses for a domain around `name` in the arguments of dnsmasq; `None` if a longer
+    /// domain has a server.
+    fn domain_addresses(&self, name: &Name, domain: &Name) -> Option<DomainAddresses> {
+        let arguments = self.arguments.as_ref()?;
+        let found = arguments.domain_addresses(name)?;
+        let domains = [
+            self.kubedns_domain(name, domain),
+            self.stub_domain(name).map(|stub| stub.domain),
+            arguments.domain_options(name).map(|options| options.domain),
+        ];
+        let longest = domains.iter().flatten().map(Name::label_count).max();
+        longest
+            .is_none_or(|longest| found.domain.label_count() >= longest)
+            .then_some(found)
+    }
+
     /// The first name of an address in the hosts file.
     fn first_host_name(&self, address: IpAddr) -> Option<String> {
         let name = hosts::lookup_names(&self.hosts, address)
@@ -88,6 +135,20 @@ impl DnsFront {
         if !self.topology.is_behind_dnsmasq() {
             return path_without_dnsmasq(route);
         }
+
+        let path = self.forwarding_path(name, domain);
+        let Some(DomainAddresses { texts, .. }) = self.domain_addresses(name, domain) else {
+            return path;
+        };
+        let others = path.arguments.unwrap_or_default();
+        DnsmasqPath {
+            arguments: Some([texts, others].concat()),
+            ..path
+        }
+    }
+
+    /// The path of a query that dnsmasq forwards.
+    fn forwarding_path(&self, name: &Name, domain: &Name) -> DnsmasqPath {
         let kubedns_domain = self.kubedns_domain(name, domain);
         let options = self.arguments.as_ref();
         if let Some(options) = options.and_then(|arguments| arguments.domain_options(name))
@@ -166,13 +227,12 @@ impl DnsFront {
                     dnsmasq_path(DnsmasqAsks::StubDomain, Some(&domain), &all),
                 )
             }
-            _ => {
+            (DomainDecision::Servers, None) if !servers.is_empty() => {
                 let path = dnsmasq_path(DnsmasqAsks::Arguments, Some(&domain), &servers);
-                if servers.is_empty() {
-                    path
-                } else {
-                    self.with_options(name, path)
-                }
+                self.with_options(name, path)
+            }
+            (DomainDecision::Servers, None) | (DomainDecision::Denied, _) => {
+                dnsmasq_path(DnsmasqAsks::Arguments, Some(&domain), &[""; 0])
             }
         };
         let about_answers = path.arguments.unwrap_or_default();

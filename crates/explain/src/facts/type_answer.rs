@@ -40,11 +40,27 @@ impl TypeAnswer {
             asks,
             rule: response.rule.map(|key| key.as_str().to_owned()),
             from_hosts: false,
+            from_arguments: false,
         }
     }
 
     /// The answer of dnsmasq from its hosts file.
     pub(crate) fn from_hosts_file(qtype: u16, records: Vec<AnswerRecord>) -> Self {
+        Self {
+            from_hosts: true,
+            ..Self::with_records(qtype, records)
+        }
+    }
+
+    /// The answer of dnsmasq from its arguments.
+    pub(crate) fn from_arguments(qtype: u16, records: Vec<AnswerRecord>) -> Self {
+        Self {
+            from_arguments: true,
+            ..Self::with_records(qtype, records)
+        }
+    }
+
+    fn with_records(qtype: u16, records: Vec<AnswerRecord>) -> Self {
         Self {
             qtype: type_name(qtype),
             rcode: Some(rcode_name(rcode::NOERROR)),
@@ -53,7 +69,8 @@ impl TypeAnswer {
             truncated: false,
             asks: Vec::new(),
             rule: None,
-            from_hosts: true,
+            from_hosts: false,
+            from_arguments: false,
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
         LookupOutcome::Answered if candidate.is_from_hosts() => {
             [Some(answered_from_hosts()), None, None]
         }
+        LookupOutcome::Answered if candidate.is_from_arguments() => {
+            [Some(answered_from_arguments()), None, None]
+        }
         LookupOutcome::Answered => [
             remark_on_answer(evidence, candidate),
             one_of_aliases(candidate),
@@ -180,6 +183,12 @@ fn answered_from_hosts() -> CodedNote {
     let text = "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with \
                 --no-hosts";
     CodedNote::new("hosts_file", text)
+}
+
+fn answered_from_arguments() -> CodedNote {
+    let text =
+        "dnsmasq answers with an address in its arguments, and forwards queries of other types";
+    CodedNote::new("dnsmasq_arguments", text)
 }
 
 /// A note that a wildcard matches several aliases. An answer contains one of them.

@@ -42,8 +42,8 @@ fn arguments_decide_about_forwarded_names() {
         )
     );
     assert_eq!(
-        with(&["--address=/ads.test/0.0.0.0"]),
-        "dnsmasq asks no server; of its arguments, these matter: --address=/ads.test/0.0.0.0"
+        with(&["--address=/ads.test/"]),
+        "dnsmasq asks no server; of its arguments, these matter: --address=/ads.test/"
     );
     assert_eq!(
         with(&[
@@ -77,7 +77,7 @@ fn arguments_for_stub_domain_count_beside_it() {
         counting(added)
     );
     assert_eq!(with(added), expected);
-    let answered = "--address=/acme.test/192.0.2.1";
+    let answered = "--address=/acme.test/";
     let expected = format!("dnsmasq asks no server; {}", counting(answered));
     assert_eq!(with(answered), expected);
     assert_eq!(with("--server=/test/10.0.0.9"), of_stub);
@@ -91,7 +91,7 @@ fn names_answered_by_dnsmasq_are_not_forwarded() {
     let text = cluster.text("www.ads.test.");
     for expected in [
         "www.ads.test. is answered by dnsmasq, as its arguments say",
-        "A, AAAA, SRV  answered by dnsmasq",
+        "A, AAAA, SRV  NXDOMAIN, answered by dnsmasq",
     ] {
         assert!(text.contains(expected), "{text}");
     }
@@ -115,4 +115,39 @@ fn stock_arguments_lead_to_kubedns() {
         path.starts_with("dnsmasq asks kubedns for cluster.local"),
         "{path}"
     );
+}
+
+/// An address of one family decides only about queries of its type.
+#[test]
+fn addresses_in_arguments_are_answers() {
+    let mut cluster = Cluster::with_everything();
+    let options = [
+        "--address=/ads.test/192.0.2.1",
+        "--host-record=web.ads.test,192.0.2.2",
+        "--server=/up.ads.test/10.0.0.9",
+    ];
+    let options = options.map(str::to_owned);
+    cluster.arguments = Some(DnsmasqArguments::parse(&options));
+
+    let text = cluster.text("www.ads.test.");
+    for expected in [
+        "www.ads.test. resolves to 192.0.2.1",
+        "dnsmasq answers with an address in its arguments",
+        "A     192.0.2.1          ttl 0",
+        "AAAA  answered upstream",
+        "kubedns is not asked; of its arguments, these matter: --address=/ads.test/192.0.2.1",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    for (question, expected) in [
+        ("www.ads.test. AAAA", "www.ads.test. is forwarded to"),
+        ("web.ads.test. A", "web.ads.test. resolves to 192.0.2.2"),
+        (
+            "x.up.ads.test. A",
+            "x.up.ads.test. is forwarded to 10.0.0.9",
+        ),
+    ] {
+        let text = cluster.text(question);
+        assert!(text.contains(expected), "{question}: {text}");
+    }
 }

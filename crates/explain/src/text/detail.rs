@@ -12,10 +12,15 @@ use crate::moment::Moment;
 const MAX_RECORDS: usize = 8;
 
 pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Moment) {
-    let is_answered_by_kubedns = detail.answers.iter().any(|answer| answer.rcode.is_some());
+    let mut answers = detail.answers.iter();
+    let is_answered_by_kubedns =
+        answers.any(|answer| answer.rcode.is_some() && !answer.from_arguments);
     let is_from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
     // With a stub domain in dnsmasq, no pod receives the answers of kubedns.
-    let is_unasked = is_answered_by_kubedns && !is_from_hosts && !detail.dnsmasq.leads_to_kubedns();
+    let is_unasked = is_answered_by_kubedns
+        && !is_from_hosts
+        && !is_denied_by_dnsmasq(detail)
+        && !detail.dnsmasq.leads_to_kubedns();
 
     let condition = if is_unasked {
         ", if kubedns were asked"
@@ -23,11 +28,7 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
         ""
     };
     page.section("answer", &format!("for {}{condition}", detail.name));
-    let elsewhere = match detail.dnsmasq.asks {
-        DnsmasqAsks::Arguments if detail.dnsmasq.servers.is_empty() => "answered by dnsmasq",
-        _ => "answered upstream",
-    };
-    page.table("", &answer_rows(&detail.answers, elsewhere));
+    page.table("", &answer_rows(detail));
 
     for object in &detail.objects {
         render_object(page, object, now);
@@ -43,13 +44,20 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     }
 }
 
+/// Whether dnsmasq answers NXDOMAIN, as its arguments say, and asks no server.
+fn is_denied_by_dnsmasq(detail: &NameDetail) -> bool {
+    let DnsmasqPath { asks, servers, .. } = &detail.dnsmasq;
+    *asks == DnsmasqAsks::Arguments && servers.is_empty()
+}
+
 /// The rows of all types; a single row if all types have the same outcome without records.
-/// `elsewhere` describes answers that kubedns does not give.
-fn answer_rows(answers: &[TypeAnswer], elsewhere: &str) -> Vec<[String; 3]> {
-    let rows = answers.iter();
-    let rows: Vec<[String; 3]> = rows
-        .flat_map(|answer| type_rows(answer, elsewhere))
-        .collect();
+fn answer_rows(detail: &NameDetail) -> Vec<[String; 3]> {
+    let answers = &detail.answers;
+    let rows: Vec<[String; 3]> = if is_denied_by_dnsmasq(detail) {
+        answers.iter().map(denied_row).collect()
+    } else {
+        answers.iter().flat_map(type_rows).collect()
+    };
     let [[_, first, ttl], rest @ ..] = rows.as_slice() else {
         return rows;
     };
@@ -62,8 +70,13 @@ fn answer_rows(answers: &[TypeAnswer], elsewhere: &str) -> Vec<[String; 3]> {
     vec![[join(&types), first.clone(), String::new()]]
 }
 
+fn denied_row(answer: &TypeAnswer) -> [String; 3] {
+    let text = "NXDOMAIN, answered by dnsmasq".to_owned();
+    [answer.qtype.clone(), text, String::new()]
+}
+
 /// A row per record with type, data and TTL; then a row per remark, without a TTL.
-fn type_rows(answer: &TypeAnswer, elsewhere: &str) -> Vec<[String; 3]> {
+fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
     let qtype = &answer.qtype;
     // Without an alias, the owner of each record is the name itself.
     let is_alias = answer
@@ -88,7 +101,7 @@ fn type_rows(answer: &TypeAnswer, elsewhere: &str) -> Vec<[String; 3]> {
     }
     if rows.is_empty() && remarks.is_empty() {
         remarks.push(match answer.rcode.as_deref() {
-            None => elsewhere.to_owned(),
+            None => "answered upstream".to_owned(),
             Some("NOERROR") => "NOERROR, no records".to_owned(),
             Some(rcode) => rcode.to_owned(),
         });
