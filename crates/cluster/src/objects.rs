@@ -327,7 +327,7 @@ pub struct SliceEndpoint {
     pub addresses: OneOrMany<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
-    /// Whether the endpoint is ready: serving and not terminating, or of a Service that publishes
+    /// Whether the endpoint is ready: it serves and is not terminating, or its Service publishes
     /// unready addresses.
     pub ready: Option<bool>,
     /// Whether the endpoint passes its readiness probe, even while it terminates.
@@ -348,7 +348,7 @@ fn has_none<T>(list: &OneOrMany<T>) -> bool {
 pub struct EndpointPlaces {
     /// The zone of the endpoint itself.
     pub zone: Option<SmolStr>,
-    /// The zones of its hints, which a Service with `trafficDistribution` has.
+    /// The zones in its hints. Endpoints have hints if their Service has `trafficDistribution`.
     pub hinted_zones: OneOrMany<SmolStr>,
     /// The nodes of its hints (KEP-3015).
     pub hinted_nodes: OneOrMany<SmolStr>,
@@ -401,13 +401,14 @@ pub struct ScheduledPod {
     pub host_network: bool,
 }
 
-/// A `ServiceImport`: a Service of the cluster set. Type `Headless` is headless. Any other type,
-/// such as `ClusterSetIP`, has cluster IPs, possibly none yet.
+/// A `ServiceImport`: a Service of the cluster set. An import of type `Headless` is read as a
+/// headless Service. An import of any other type, such as `ClusterSetIP`, is read as a Service with
+/// cluster IPs, of which there may be none yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 
-/// An `EndpointSlice` of a `ServiceImport`. The Service of the contained slice is the import (label
-/// `multicluster.kubernetes.io/service-name`).
+/// An `EndpointSlice` of a `ServiceImport`. In the contained slice, `service` is the name of the
+/// import (label `multicluster.kubernetes.io/service-name`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSlice {
     /// The cluster that has the endpoints (label `multicluster.kubernetes.io/source-cluster`), in

@@ -6,9 +6,9 @@
 //! backup. The keys of a zone that was too large are listed again after growing pauses. Until the
 //! new list is complete, the last state stays published.
 //!
-//! An open connection does not prove that a watch still works: a proxy may have lost its other
-//! half. So a silent watch is compared with etcd. If the zone has changed without an event, a new
-//! watch replaces the silent one.
+//! An open connection does not prove that a watch still works: a proxy may have lost its own
+//! connection to etcd. So if a watch is silent, the last known state is compared with the zone in
+//! etcd. If the zone has changed without an event, a new watch replaces the silent one.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const MAX_OCTETS: usize = 128 << 20;
 /// The time without a frame of the watch after which etcd is checked. A new watch must be confirmed
 /// within this time.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The time for which the event of a change that a check has found may still be on its way.
+/// The time in which the event of a change may still arrive after a check has found the change.
 const LATE_EVENT: Duration = Duration::from_secs(2);
 /// The time without a frame after which a new watch replaces the watch. By default, etcd reports
 /// its revision on a silent watch after ten to eleven minutes.
@@ -382,7 +382,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         if !current.continues(reached) {
             return Err(SessionFailure::OtherHistory);
         }
-        // A deleted key leaves no revision behind, only another count.
+        // No revision shows that a key was deleted. Only the number of keys does.
         if page.count != self.key_count {
             return Ok(true);
         }

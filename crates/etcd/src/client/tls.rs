@@ -26,7 +26,7 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// The mistake.
+        /// The reason why the file cannot be used.
         reason: String,
     },
     /// There are no CA certificates.
@@ -67,7 +67,8 @@ impl EtcdTlsFiles {
         };
 
         let mut roots = RootCertStore::empty();
-        // One malformed certificate, of the file or of the system, must not stop all others.
+        // One malformed certificate, in the file or of the system, must not make the others
+        // unusable.
         match roots.add_parsable_certificates(authorities) {
             (0, _) => Err(TlsError::NoAuthorities),
             _ => Ok(roots),

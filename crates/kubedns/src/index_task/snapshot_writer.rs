@@ -13,7 +13,7 @@ use cluster::index::Index;
 use cluster::objects::EndpointsSource;
 use cluster::persist;
 
-/// Time between a change and the write of the file. The write includes later changes.
+/// Time between a change and the write of the file. The write includes all changes in this time.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Time after which a write is reported as hanging. A write cannot be cancelled, and the next write
 /// waits for its end.
@@ -44,8 +44,8 @@ struct SnapshotWrite {
 }
 
 impl SnapshotWriter {
-    /// Creates a writer into `directory`. `domain` is the identity of the file: the cluster domain
-    /// and some flags.
+    /// Creates a writer of the file in `directory`. `domain` identifies the settings that the
+    /// objects in the file depend on: the cluster domain and some flags.
     pub fn new(directory: PathBuf, domain: &str, metrics: Arc<Metrics>) -> Self {
         Self {
             directory: Arc::new(directory),

@@ -39,7 +39,8 @@ struct ZoneContent<'a> {
 struct ZoneNames<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
-    /// The further zones, and the own names among the settings.
+    /// Collects the further zones, and the hosts and aliases of the ConfigMap, which are in
+    /// `settings`.
     pub(in crate::status) fn new(settings: &'a Zone, further: &'a Zones) -> Self {
         let mut zones = BTreeMap::new();
         for zone in further.iter() {
@@ -68,8 +69,8 @@ impl<'a> OtherRecords<'a> {
                 OwnTarget::Name(target) => {
                     aliases.insert(name, target.to_string());
                 }
-                // This does not occur: only a chain of aliases may be unresolvable, and this is a
-                // single step.
+                // This variant does not occur here: only following a chain of aliases gives it,
+                // and each target here is a single step.
                 OwnTarget::Unresolvable => {}
             }
         }
@@ -82,8 +83,8 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl ZoneNames<'_> {
-    /// Visits each owner name with its path, in any order. No older records are passed, so that no
-    /// name is left out.
+    /// Visits each owner name with its path, in any order. `owner_names` gets no other records to
+    /// compare with, so it leaves out no name.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::from_path(path, &self.0.domain) {
@@ -96,12 +97,12 @@ impl ZoneNames<'_> {
 impl Serialize for ZoneNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        // The zone has no order, so its names are visited several times, and each visit sorts a
-        // part of them.
+        // The zone yields its names in no order. To sort them without holding all of them, they are
+        // visited several times, and each visit sorts a part of them.
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
-                // A name of several sources is shown once.
+                // A name to which several paths lead is shown once.
                 let path = paths.last().into_iter().flatten().map(SmolStr::as_str);
                 let entries = NameEntries {
                     zone: self.0,

@@ -59,8 +59,8 @@ impl Cluster {
         addresses.iter().map(text).collect()
     }
 
-    /// Advances the clock of this thread. The server closes its idle connections then, and a
-    /// request on one of them would fail, so the owners get a connection without any.
+    /// Advances the clock of this thread. The server then closes its idle connections, and a request
+    /// on one of them would fail. So the owners get a new `Connection`, which has no idle ones.
     async fn after(&mut self, time: Duration) {
         tokio::time::pause();
         tokio::time::advance(time).await;
@@ -131,9 +131,9 @@ async fn owners_are_found_in_both_encodings() {
             ("IPv6", "fd00::6", "pod apps/six on node-1"),
             ("ended", "10.0.0.2", "-"),
             ("several pods of a node", "192.0.2.1", "node node-1"),
-            ("one pod is not all of a node", "192.0.2.2", "node node-2"),
+            ("a pod with its node's address", "192.0.2.2", "node node-2"),
             ("an address that changes hands", "10.0.0.3", "-"),
-            ("a further address has no selector", "fd00::1", "-"),
+            ("a further address of a pod", "fd00::1", "-"),
             ("outside of the cluster", "198.51.100.1", "-"),
         ] {
             let found = cluster.owner_texts(&[ip(address)]).await;
@@ -154,7 +154,7 @@ fn pod_without_address_is_no_owner() {
     assert_eq!(
         select_owner(ip("10.0.0.2"), &found),
         ClientOwner::default(),
-        "an API server without the selector"
+        "an API server that ignores the selector returns other pods"
     );
 }
 
