@@ -1,5 +1,5 @@
-//! The code under test is both client and server of an exchange. In `tests/server/transfer.rs` dig
-//! is the client.
+//! The code under test is both client and server of an exchange. In
+//! `crates/kubedns/tests/api/transfer.rs`, dig is the client.
 
 use super::*;
 
