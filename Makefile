@@ -1,6 +1,8 @@
 # Two commands are enough: `make run` and `make test`.
 
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
+# What `make run` builds first, without optimised dependencies. Where the programs were built for tests, they are used.
+QUICK := $(if $(wildcard $(BIN)/localpod),,quick)
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test bench soak images release fuzz fmt lint deny locked supply rust dnsmasq tools
@@ -9,8 +11,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: rust dnsmasq ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
-	cargo build -p localpod -p kubedns -p nanny -p sidecar
-	@exec $(BIN)/localpod $(ARGS)
+	cargo build $(if $(QUICK),--profile $(QUICK)) -p localpod -p kubedns -p nanny -p sidecar
+	@exec $(dir $(BIN))$(or $(QUICK),debug)/localpod $(ARGS)
 
 build: rust ## Build all binaries
 	cargo build --workspace --bins
