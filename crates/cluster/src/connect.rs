@@ -44,7 +44,7 @@ pub enum ConnectError {
     Kubeconfig {
         /// The path of the file.
         path: PathBuf,
-        /// The mistake, in one line.
+        /// Why the file cannot be used, in one line.
         reason: String,
     },
     /// The URL is invalid.
@@ -58,7 +58,7 @@ pub enum ConnectError {
         "neither --kubecfg-file nor --kube-master-url is given, and there is no service account: {reason}"
     )]
     InCluster {
-        /// The missing part.
+        /// What is missing.
         reason: String,
     },
     /// Certificates or credentials cannot be used.
@@ -66,7 +66,7 @@ pub enum ConnectError {
     Client {
         /// The URL of the API server.
         url: String,
-        /// The mistake, in one line.
+        /// Why the connection cannot be set up, in one line.
         reason: String,
     },
     /// The files with the credentials cannot be read in time.
@@ -170,7 +170,8 @@ impl Connection {
     /// in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
-        // A rejection fails all watches of the connection together: one read is enough for them.
+        // A rejection makes all watches of the connection fail at the same time. One read is enough
+        // for all of them.
         {
             let mut renewed = self.renewed.lock();
             if renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {

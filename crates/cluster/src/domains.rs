@@ -8,9 +8,11 @@ use thiserror::Error;
 use wire::Name;
 use wire::rfc1123::{LABEL_RULE, MAX_LABEL, is_label};
 
-/// Bound of the domains of a cluster: two during a rename, more after a merge of clusters.
+/// Maximum number of domains of a cluster. A cluster has two domains while its domain is renamed,
+/// and may have more after clusters have been merged.
 const MAX_DOMAINS: usize = 8;
-/// Bound of a domain, which leaves room for the names of Services below it, in octets.
+/// Maximum length of a domain, in octets. It leaves room for the names of Services below the
+/// domain.
 const MAX_OCTETS: usize = 180;
 
 /// A domain in a flag: labels in lower case, with a dot at the end.
@@ -76,12 +78,12 @@ impl FromStr for Domain {
     }
 }
 
-/// The domains of the cluster. PTR records point to names in the first.
+/// The domains of the cluster. PTR records point to names in the first domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterDomains {
-    /// The domain of PTR targets, and of all else that needs a single domain.
+    /// The domain of PTR targets, which is also used wherever a single domain is needed.
     pub first: Domain,
-    /// Further domains with the same names.
+    /// Further domains, which contain the same names.
     pub others: Vec<Domain>,
 }
 

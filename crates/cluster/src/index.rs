@@ -142,9 +142,9 @@ impl Index {
         self.changed = true;
     }
 
-    /// Replaces the federations, a map of name to domain.
+    /// Replaces the federations. `domains` maps the name of each federation to its domain.
     pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
-        // This takes the first Node by name that has both labels, whatever the order of events.
+        // The Nodes are sorted by name, so the topology does not depend on the order of events.
         let topology = self.nodes.values().find_map(|node| {
             Some(Topology {
                 zone: node.zone.clone()?,
@@ -202,8 +202,9 @@ impl Index {
         // A reader that sees new records must find their objects.
         self.publish_objects();
 
-        // Until the first lists are complete, no client gets the records. Published records would
-        // be shared, and the next batch of the lists would have to copy what it changes.
+        // Until the first lists are complete, no client gets the records, so they are not
+        // published. Otherwise, each batch of the lists would have to copy the published records
+        // that it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.snapshot.synced) {
             return false;
@@ -228,8 +229,8 @@ impl Index {
         }
     }
 
-    /// Makes all changes of objects visible to readers, also those that change no record. As with
-    /// the records, the objects are not shared while the first lists arrive.
+    /// Makes all changes of objects visible to readers, including those that change no record. Like
+    /// the records, the objects are not published while the first lists arrive.
     fn publish_objects(&mut self) {
         let Some(source) = self.source else { return };
         if self.snapshot.synced && std::mem::take(&mut self.objects_unpublished) {
@@ -287,7 +288,7 @@ impl Index {
 
     /// The content for the snapshot file.
     pub fn content(&self) -> IndexContent {
-        // With a fixed selection, the namespaces are options and need not be stored.
+        // If an option lists the namespaces, they need not be stored.
         let namespaces = match &self.snapshot.served {
             Some(served) if self.selects_namespaces() => served.clone(),
             _ => treecache::Map::default(),

@@ -1,5 +1,5 @@
-//! Kubernetes objects to DNS records: watches the API server, keeps the objects in an index, builds
-//! records from them.
+//! Turns Kubernetes objects into DNS records: watches the API server, keeps the objects in an
+//! index, and builds records from them.
 //!
 //! ```text
 //! connect -> watch --Event--> index (the one writer) --records--> snapshot::Published

@@ -315,7 +315,7 @@ pub enum AddressType {
     Ipv4,
     /// IPv6 addresses.
     Ipv6,
-    /// Domain names or an unknown type. Such a slice has no addresses here.
+    /// Domain names or an unknown type. The addresses of such a slice are not read.
     Other,
 }
 
@@ -350,7 +350,7 @@ pub struct EndpointPlaces {
     pub zone: Option<SmolStr>,
     /// The zones in its hints. Endpoints have hints if their Service has `trafficDistribution`.
     pub hinted_zones: OneOrMany<SmolStr>,
-    /// The nodes of its hints (KEP-3015).
+    /// The nodes in its hints (KEP-3015).
     pub hinted_nodes: OneOrMany<SmolStr>,
 }
 

@@ -75,7 +75,7 @@ pub enum SnapshotError {
     Object {
         /// The line number, from 1.
         line: usize,
-        /// The mistake.
+        /// Why the line is not an object.
         reason: String,
     },
 }
@@ -267,7 +267,8 @@ pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> 
     Some(file)
 }
 
-/// The objects of a file. The endpoints from the other source are not in use.
+/// The objects that are written to a file. The endpoints from the other source are left out,
+/// because they are not in use.
 fn saved_objects(
     content: &IndexContent,
     source: EndpointsSource,

@@ -35,11 +35,11 @@ pub use zonal::{ZONE_LABEL, ZonalName, ZonalNode, ZoneDirective, is_above_zonal_
 /// The records of one Service.
 #[derive(Debug, Default)]
 pub struct ServiceRecords {
-    /// Records at the Service's name and at the names below.
+    /// Records at the Service's name and at the names below it.
     pub node: Option<ServiceNode>,
     /// Target of an ExternalName Service.
     pub alias: Option<ExternalName>,
-    /// Records in the external zone, at the Service's name and at the names below.
+    /// Records in the external zone, at the Service's name and at the names below it.
     pub external: Option<ExternalNode>,
     /// The addresses at zonal names; `None` unless the Service is headless and has such names.
     pub zonal: Option<ZonalNode>,
@@ -50,7 +50,7 @@ pub struct ServiceRecords {
 /// The entry of an ExternalName Service at the node of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalName {
-    /// The target name, or the address if `spec.externalName` is one.
+    /// The target name, or the address if `spec.externalName` is an address.
     pub host: Host<'static>,
     /// See [`skydns::ServiceRecord::base`].
     pub base: Box<[u8]>,
@@ -175,7 +175,7 @@ impl RecordOptions {
                     }
                 }
             }
-            // An alias has no address to point back from.
+            // An alias has no address, so it has no reverse record.
             ServiceKind::ExternalName(_) => {}
         }
         sort_pointers(&mut pointers);
@@ -217,13 +217,13 @@ impl RecordOptions {
         }
 
         records.node = (!labels.is_empty()).then(|| headless_node(labels, base));
-        // The names exist without addresses, too.
+        // The zonal names exist even without addresses.
         records.zonal = self.zonal_names.then(|| zonal.into_node());
         records
     }
 
-    /// The endpoints that this server's clients should use: those with a hint for its node, or
-    /// enough endpoints in its zone, or all.
+    /// The endpoints that the clients of this server should use: the endpoints with a hint for the
+    /// server's node, or the endpoints in the preferred zone if there are enough, or all endpoints.
     fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
         if let Some(node) = &self.preferred_node
             && node::has_hint_for_node(node, groups)
@@ -238,13 +238,13 @@ impl RecordOptions {
     }
 }
 
-/// The endpoints that answers for a headless Service contain.
+/// The endpoints that are in the answers for a headless Service.
 #[derive(Debug, Clone, Copy)]
 enum Preference<'o> {
     All,
-    /// Those with a hint for the node.
+    /// The endpoints with a hint for the node.
     Node(&'o SmolStr),
-    /// Those that serve the zone.
+    /// The endpoints that serve the zone.
     Zone(&'o PreferredZone),
 }
 
@@ -360,7 +360,7 @@ fn cluster_ip_ports(ports: &[ServicePort]) -> Arc<[PortRecords]> {
 /// The addresses and ports of one label.
 #[derive(Default)]
 struct CollectedLabel {
-    /// Whether the addresses are also answered at the name of the Service.
+    /// Whether the addresses are also in the answers for the name of the Service.
     is_preferred: bool,
     addresses: Vec<IpAddr>,
     ports: Vec<NamedPort>,

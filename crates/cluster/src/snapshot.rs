@@ -30,9 +30,9 @@ pub type Published = PublishedView<Snapshot>;
 /// All records at one point in time. `clone` only increments reference counts.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The zone, its upstreams and stub domains.
+    /// The cluster's zone, with its upstreams and stub domains.
     pub zone: Zone,
-    /// The zones beside the cluster's.
+    /// The zones beside the cluster's zone.
     pub zones: Zones,
     /// The domain of the external zone; `None` if there is no external zone.
     pub external: Option<Name>,
@@ -53,7 +53,7 @@ pub struct Snapshot {
     pub served: Option<Map<SmolStr, ()>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
-    /// Services that are answered locally at their federated names: those with ready endpoints, and
+    /// Services whose federated names lead to this cluster: Services with ready endpoints, and
     /// ExternalName Services. Only filled while federations are configured.
     pub backed: Map<ObjectKey, ()>,
 }
@@ -72,8 +72,8 @@ pub enum PodNames {
     OfNode(PodNamespaces),
 }
 
-/// The sorted namespaces of the pods with an address. An address has several namespaces only in the
-/// host network, or briefly while the address moves to another pod.
+/// For each address, the sorted namespaces of the pods with that address. An address has several
+/// namespaces only in the host network, or briefly while the address moves to another pod.
 pub type PodNamespaces = Map<IpAddr, Arc<[SmolStr]>>;
 
 impl PodNames {

@@ -57,10 +57,10 @@ pub struct ReceivedEvent<E> {
     pub at: std::time::Instant,
 }
 
-/// State of a feed, which others observe.
+/// State of a feed, which other tasks observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedState {
-    /// Whether a complete list has been sent, and its objects were not removed since.
+    /// Whether a complete list has been sent, and its objects have not been removed since.
     pub listed: bool,
     /// The current phase.
     pub phase: FeedPhase,
@@ -99,8 +99,8 @@ pub enum FeedPhase {
 pub struct WatchTiming {
     /// Requested duration of a watch.
     pub watch: RangeInclusive<Duration>,
-    /// Bound of a watch's silence before the watch is reopened. API servers send a bookmark each
-    /// minute, but only if any object of the kind has changed, whether selected or not.
+    /// The longest silence of a watch before the watch is reopened. API servers send a bookmark
+    /// each minute, but only if any object of the kind has changed, whether selected or not.
     pub silence: Duration,
     /// Time that a watch may last beyond its requested duration.
     pub overrun: Duration,

@@ -1,4 +1,4 @@
-//! One DNS query and its answer, on sockets of our own.
+//! One DNS query and its answer, on a socket that this module opens.
 //!
 //! Every query has a random ID and its own socket, and so a random source port. A reply is accepted
 //! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
@@ -268,7 +268,7 @@ async fn exchange_over_udp(
 }
 
 async fn open_udp(server: SocketAddr) -> io::Result<(UdpSocket, SocketPath)> {
-    // Port 0: the kernel chooses a random port, which a forged reply must guess.
+    // With port 0, the kernel chooses a random port, which a forger must guess.
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -354,8 +354,8 @@ async fn before<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>)
     }
 }
 
-/// Go's text for the error: the failed system call and the reason, or only the reason for a timeout
-/// and a closed connection.
+/// Go's text for the error: the failed system call and the reason. For a timeout or a closed
+/// connection, Go's text has the reason only.
 fn go_call_reason(call: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => go_reason(error),

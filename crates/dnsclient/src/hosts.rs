@@ -18,7 +18,7 @@ pub fn lookup_addresses(path: &Path, name: &str) -> Vec<IpAddr> {
 pub fn lookup_names(path: &Path, address: IpAddr) -> Vec<String> {
     let text = read_file(path);
     let mut found = Vec::new();
-    // An address may be in several lines: the first name of all is the canonical one.
+    // An address may be in several lines. The first name in the first line is the canonical name.
     for (listed, names) in entries(&text) {
         if listed == address {
             found.extend(names.map(str::to_owned));
@@ -37,7 +37,7 @@ fn read_file(path: &Path) -> String {
     }
 }
 
-/// The lines of the file, as an address and its names. Lines without a valid address are left out.
+/// The address and the names in each line. Lines without a valid address are left out.
 fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &str>)> {
     dnsconfig::hosts::lines(text)
         .filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))

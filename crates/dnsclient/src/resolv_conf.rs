@@ -27,8 +27,8 @@ pub struct ResolvConf {
     pub nameservers: Vec<Nameserver>,
     /// The search list: the last `search` or `domain` line, without trailing dots.
     pub search: Vec<String>,
-    /// Minimum number of dots in a name that is looked up as an absolute name before the search
-    /// list is applied.
+    /// A name with at least this number of dots is first looked up as an absolute name, before the
+    /// search list is applied.
     pub ndots: usize,
 }
 
@@ -50,7 +50,7 @@ impl ResolvConf {
         Ok(Self::parse(&String::from_utf8_lossy(&octets)))
     }
 
-    /// Parses the text of a file. As in resolvers, invalid lines are ignored.
+    /// Parses the text of a file. Invalid lines are ignored, as other resolvers do.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         for line in text.lines() {

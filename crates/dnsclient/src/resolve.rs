@@ -67,7 +67,7 @@ fn server_names(config: &Config) -> BTreeSet<String> {
 /// `config`.
 pub fn set_wanted_names(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     let names = server_names(config);
-    // An edit of other keys must not wake the resolver.
+    // A change of other settings must not wake the resolver.
     wanted.send_if_modified(|wanted| {
         let changed = *wanted != names;
         *wanted = names;

@@ -21,7 +21,8 @@ use tokio::net::{TcpStream, UdpSocket};
 
 type BoxedIo<T> = Pin<Box<dyn Send + Future<Output = io::Result<T>>>>;
 
-/// Opens sockets to one server. The tasks of its connections end when the last clone is dropped.
+/// Opens sockets to one server. The tasks of the connections end when the last clone of this value
+/// is dropped.
 #[derive(Clone)]
 pub(crate) struct ServerSockets {
     server: SocketAddr,

@@ -39,8 +39,8 @@ pub enum QueryError {
     },
 }
 
-/// Queries over UDP, and again over TCP if the answer is truncated. Each of the two queries has
-/// this `timeout`.
+/// Sends a query over UDP, and again over TCP if the answer is truncated. Each of the two queries
+/// has this `timeout`.
 pub async fn query_with_tcp_retry(
     server: &ServerAddr,
     query: &Query,

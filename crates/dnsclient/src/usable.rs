@@ -1,4 +1,4 @@
-//! Whether an upstream gives usable answers, and the queries that find out.
+//! Whether an upstream gives usable answers, and the queries that test this.
 
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
@@ -23,9 +23,9 @@ impl DnsAnswer {
     }
 }
 
-/// The queries to a server of external names, in the order in which they are tried until one has a
-/// usable answer: the name servers of the root, then the addresses of `external_name`. A resolver
-/// without access to the root may answer other names.
+/// The queries that test a server of external names: first for the name servers of the root, then
+/// for the addresses of `external_name`. They are tried in this order until one has a usable
+/// answer. A resolver without access to the root may still answer the second query.
 pub fn external_queries(external_name: Option<Name>) -> Vec<Query> {
     let mut queries = vec![Query::query(Name::root(), RecordType::NS)];
     queries.extend(external_name.map(|name| Query::query(name, RecordType::A)));

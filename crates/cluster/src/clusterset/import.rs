@@ -1,4 +1,4 @@
-//! The records of one `ServiceImport`, at the import's name and at the names below.
+//! The records of one `ServiceImport`, at the import's name and at the names below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -159,8 +159,8 @@ impl ImportNode {
         }
     }
 
-    /// The members that are answered at the import's own name and at the names of the import's
-    /// ports.
+    /// The groups whose members are in the answers for the import's own name and for the names of
+    /// the import's ports.
     fn groups_at_name(&self) -> impl Iterator<Item = &MemberGroup> {
         // Only a headless import answers with its endpoints (KEP-1645).
         let clusters = if self.own.is_some() {
@@ -292,7 +292,7 @@ fn build_clusters<'o>(
 ) -> OneOrMany<SourceCluster> {
     let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, CollectedEndpoints>> = BTreeMap::new();
     for ImportedSlice { cluster, slice } in slices {
-        // Only ready endpoints have records: an import has no field that publishes others.
+        // Only ready endpoints have records: an import has no field that publishes unready ones.
         let group = EndpointGroup::of_slice(slice, false);
         let ports = group.ports.iter();
         let ports: Vec<_> = ports

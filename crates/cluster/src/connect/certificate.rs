@@ -74,12 +74,12 @@ impl PemPair {
     }
 }
 
-/// A certificate and its key, in use since the last attempt to load them.
+/// The certificate and key in use, and the time of the last attempt to load them.
 #[derive(Debug)]
 struct LoadedKey {
-    /// `None` before a plugin has provided one.
+    /// `None` until a plugin has provided a certificate.
     key: Option<Arc<CertifiedKey>>,
-    /// The time of the last attempt to load it.
+    /// The time of the last attempt to load the certificate.
     loaded: Instant,
 }
 
@@ -176,7 +176,7 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// The certificates in a file as DER, at least one.
+/// The certificates in a file, as DER. A file without a certificate is an error.
 pub(super) fn read_authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
     let pem = Pem::File(path.to_owned()).read()?;
 

@@ -45,7 +45,7 @@ pub(super) enum CredentialsError {
 /// Credentials of one user.
 #[derive(Debug)]
 pub(super) struct Credentials {
-    /// The header of the password or token in the kubeconfig itself.
+    /// The header with the password or token that the kubeconfig itself contains.
     fixed: Option<HeaderValue>,
     token: TokenSource,
     certificate: Option<Arc<ClientCertificate>>,
@@ -67,7 +67,7 @@ impl Credentials {
     /// [`CredentialsError`] if a credential cannot be used.
     pub(super) fn take(user: &mut AuthInfo) -> Result<Self, CredentialsError> {
         if let Some(provider) = &user.auth_provider {
-            // kube-dns does not link client-go's auth providers either.
+            // This is as in kube-dns, which does not link client-go's auth providers.
             return Err(CredentialsError::AuthProvider(provider.name.clone()));
         }
         let fixed = fixed_authorization(user)?;
@@ -137,8 +137,8 @@ impl Credentials {
     }
 }
 
-/// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if
-/// the token is not valid in a header.
+/// The header with the password in the kubeconfig, or else with the token. kube's own layer would
+/// panic if the token is not valid in a header.
 fn fixed_authorization(user: &AuthInfo) -> Result<Option<HeaderValue>, CredentialsError> {
     let value = match (&user.username, &user.password, &user.token) {
         (Some(name), Some(password), _) => {

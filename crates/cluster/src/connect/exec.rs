@@ -155,11 +155,11 @@ impl Plugin {
 
     async fn run_plugin(&self) -> Result<CredentialStatus, PluginError> {
         let command = self.config.command.clone().ok_or(PluginError::NoCommand)?;
-        // A server has no terminal that such a plugin could ask.
+        // A plugin in the mode `Always` asks the user at a terminal, which a server does not have.
         if self.config.interactive_mode == Some(ExecInteractiveMode::Always) {
             return Err(PluginError::Interactive(command));
         }
-        // The timeout drops the run, which kills its processes.
+        // A timeout drops the future of the run, which kills the processes of the plugin.
         let output = match tokio::time::timeout(
             LIMIT,
             process::run_command(&mut self.plugin_command(&command)),

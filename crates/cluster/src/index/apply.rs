@@ -154,8 +154,8 @@ impl Index {
         }
     }
 
-    /// Updates the topology zone of the node that this process runs on. The zone of a deleted node
-    /// is kept: this process still runs on it.
+    /// Updates the topology zone of the node that this process runs on. If the Node object is
+    /// deleted, the zone is kept, because this process still runs on the node.
     fn apply_own_node(&mut self, change: Change<Node>) {
         let Change::Apply(Node { key, zone, .. }) = change else {
             return;
@@ -273,7 +273,7 @@ impl Index {
             return self.use_source(EndpointsSource::Endpoints);
         };
 
-        // The feed proposes Endpoints again and again, which is logged once.
+        // The feed proposes Endpoints again and again, but the warning is logged only once.
         if self.lacking_service.is_none() {
             tracing::warn!(
                 %service,
@@ -285,7 +285,7 @@ impl Index {
 
     pub(super) fn use_source(&mut self, source: EndpointsSource) {
         self.lacking_service = None;
-        // The source is known already, for example from a snapshot file. Objects of the other
+        // If the source is known already, for example from a snapshot file, objects of the other
         // source may be left over.
         if self.source == Some(source) {
             self.store.forget_other_than(source);

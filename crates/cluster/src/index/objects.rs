@@ -13,7 +13,7 @@ use crate::records::ServiceEndpoints;
 
 /// Room for the lengths of the packed Service and the packed Endpoints, in octets.
 const LENGTHS: usize = 10;
-/// Octets that most packed objects fit in.
+/// Size that is enough for most packed objects, in octets.
 const USUAL: usize = 256;
 
 /// All objects. `clone` only increments a reference count, so that a slow reader can keep a copy
@@ -167,7 +167,7 @@ fn skip_address_count(packed: &[u8]) -> &[u8] {
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// The packed name of a slice, as the packed slice has it after the number of addresses.
+/// The packed name of a slice. In a packed slice, the name follows the number of addresses.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);
@@ -351,8 +351,8 @@ impl StoredObjects {
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        // A change of the source calls this for every Service. Entries without Endpoints must not
-        // be copied.
+        // When the source changes, this is called for every Service. Entries without Endpoints must
+        // not be copied.
         if self.entry(key).endpoints.is_empty() {
             return;
         }
@@ -364,8 +364,8 @@ impl StoredObjects {
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
-        // A change of the source calls this for every Service. Entries without slices must not be
-        // copied.
+        // When the source changes, this is called for every Service. Entries without slices must
+        // not be copied.
         if self.entry(service).slices.is_empty() {
             return;
         }

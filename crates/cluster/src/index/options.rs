@@ -13,8 +13,8 @@ pub struct IndexOptions {
     pub records: RecordOptions,
     /// The answers to pod names.
     pub pods: PodMode,
-    /// See [`PreferredZone::hints_only`](crate::records::PreferredZone::hints_only), for the zone of
-    /// the own node.
+    /// The value of [`PreferredZone::hints_only`](crate::records::PreferredZone::hints_only) for
+    /// the zone of the node that this process runs on.
     pub hints_only: bool,
     /// The namespaces that are served.
     pub namespaces: Namespaces,
@@ -32,7 +32,7 @@ pub enum PodMode {
     Insecure,
     /// Pod names do not exist.
     Disabled,
-    /// Answers with the address in the name if a pod of that namespace has it.
+    /// Answers with the address in the name if a pod in the namespace of the name has this address.
     Verified,
     /// Answers like [`PodMode::Insecure`], and knows the namespaces of the pods on one node.
     Node,

@@ -287,7 +287,7 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
-        // Places are read only with flags that need zones. Unknown places take no octet.
+        // Places are read only with some command-line flags. Unknown places take no octet.
         if !self.places.are_unknown() {
             flags |= HAS_PLACES;
         }

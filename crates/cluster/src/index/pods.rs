@@ -121,7 +121,8 @@ impl PodIndex {
             changed |= self.replace_addresses(id, OneOrMany::default());
         }
 
-        // The first list replaces the snapshot file, which nothing keeps up to date.
+        // The first list replaces the addresses from the snapshot file, which are not kept up to
+        // date.
         if is_first {
             self.drop_stale_addresses();
             return true;
@@ -191,7 +192,8 @@ impl PodIndex {
 
     fn add_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let before = self.namespaces_of(address);
-        // Another pod of the namespace has the address, as in the host network.
+        // If another pod of the namespace has the address, as in the host network, only the number
+        // of pods changes.
         let Err(at) = before.binary_search(namespace) else {
             let shared = (address, namespace.clone());
             *self.further.entry(shared).or_default() += 1;

@@ -101,7 +101,7 @@ impl Index {
             Arc::new(node)
         });
         let before = self.external.services.entry(&[&key.namespace], &key.name);
-        // Changes that concern only the cluster's records must not replace this zone.
+        // Changes that concern only the cluster's records must not replace the external zone.
         self.external.changed |= node.as_ref() != before;
         put_entry(&mut self.external.services, key, node);
     }
@@ -122,8 +122,8 @@ impl Index {
         self.snapshot.zones = self.snapshot.zones.with(further);
     }
 
-    /// Notes in [`Snapshot::backed`](crate::snapshot::Snapshot::backed) whether the Service is
-    /// answered locally at its federated names.
+    /// Notes in [`Snapshot::backed`](crate::snapshot::Snapshot::backed) whether the federated names
+    /// of the Service lead to this cluster.
     pub(super) fn note_backed(&mut self, key: &ObjectKey) {
         if self.snapshot.federation.is_none() {
             return;

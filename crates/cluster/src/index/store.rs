@@ -13,7 +13,7 @@ use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Servi
 use crate::records::ServiceEndpoints;
 use crate::relist::RelistTracker;
 
-/// Bound of the remembered deleted Services.
+/// Maximum number of deleted Services that are remembered.
 const MAX_DELETED: usize = 256;
 
 /// All objects.
@@ -76,7 +76,8 @@ impl ObjectStore {
 
     /// A slice.
     pub fn slice(&self, key: &ObjectKey) -> Option<EndpointSlice> {
-        // Slices usually bear the name of their Service, so only the others are remembered.
+        // The name of a slice usually begins with the name of its Service. `strays` has only the
+        // slices for which this is not so.
         let name = match self.strays.get(key) {
             Some(name) => name.clone(),
             None => expected_service(key)?,
@@ -98,7 +99,7 @@ impl ObjectStore {
         self.objects.service_endpoints(key, source)
     }
 
-    /// The objects for readers beside the index. Only reference counts are incremented.
+    /// The objects for readers outside the index. Only reference counts are incremented.
     pub(super) fn view(&self, source: EndpointsSource) -> ObjectsView {
         ObjectsView {
             objects: self.objects.clone(),

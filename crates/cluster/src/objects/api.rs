@@ -587,7 +587,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// The entries of a JSON object whose keys are in [`READ`].
+/// Reads a JSON object and keeps the entries whose keys are in [`READ`].
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
     struct Entries;
 

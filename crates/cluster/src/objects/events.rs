@@ -86,7 +86,7 @@ pub enum Event {
 
 /// Converts the changes of one kind of objects to events.
 pub(crate) trait EventConverter<E>: Send + Sync {
-    /// Reads an object for the event of [`Change::Apply`].
+    /// Reads an object and returns the event of its [`Change::Apply`].
     fn convert_object(&self, object: &Encoded) -> Result<ReadEvent<E>, MalformedObject>;
 
     /// The event of a change without an object.
@@ -99,7 +99,7 @@ pub(crate) struct ReadEvent<E> {
     pub(crate) parsed: Parsed<E>,
 }
 
-/// Converts changes of `T`s.
+/// Converts changes of objects of type `T`.
 pub(crate) struct WrappedChange<T, E>(pub(crate) fn(Change<T>) -> E);
 
 impl<T: FromApi, E> EventConverter<E> for WrappedChange<T, E> {

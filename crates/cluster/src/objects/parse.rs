@@ -102,7 +102,7 @@ pub(crate) struct ObjectIdentity {
     pub(crate) uid: SmolStr,
 }
 
-/// An invalid part of an object that was dropped.
+/// A dropped invalid part of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// Not an IP address.

@@ -33,7 +33,7 @@ pub fn load_snapshot(
     }
 
     let mut content = Vec::new();
-    // The read is bounded once more, because the file may have grown since.
+    // The read is bounded as well, because the file may have grown since its size was checked.
     file.take(MAX_FILE)
         .read_to_end(&mut content)
         .map_err(unreadable)?;
@@ -51,6 +51,6 @@ pub fn store_snapshot(directory: &Path, content: &[u8]) -> io::Result<()> {
         file.write_all(content)?;
         file.sync_all()
     })?;
-    // Without this, a crash of the machine could undo the renaming.
+    // The directory is flushed, too. Otherwise a crash of the machine could undo the renaming.
     File::open(directory)?.sync_all()
 }

@@ -33,7 +33,7 @@ pub struct EndpointMember<'o> {
     pub ready: bool,
     /// The address.
     pub ip: IpAddr,
-    /// The hostname, if it has one.
+    /// The hostname, if the endpoint has one.
     pub hostname: Option<&'o SmolStr>,
     /// The places of the endpoint; `None` for an Endpoints object, which has none.
     pub places: Option<&'o EndpointPlaces>,
@@ -120,8 +120,8 @@ impl<'o> EndpointMember<'o> {
         self.places?.zone.as_deref()
     }
 
-    /// Whether the endpoint serves the clients of the zone: by its hints, or, without hints, by its
-    /// own zone.
+    /// Whether the endpoint serves the clients of the zone. The hints of the endpoint decide this
+    /// or, if there are no hints, the zone of the endpoint.
     pub(super) fn serves_zone(&self, zone: &PreferredZone) -> bool {
         let Some(places) = self.places else {
             return false;

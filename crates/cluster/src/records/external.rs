@@ -12,7 +12,7 @@ use super::{ExternalRecords, LabelledAddresses, PortRecords, ServiceNode, port_l
 use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind, ServicePort};
 use crate::one_or_many::OneOrMany;
 
-/// The records of a Service in the external zone, at the Service's name and at the names below.
+/// The records of a Service in the external zone, at the Service's name and at the names below it.
 /// There is at least one address or host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalNode {
@@ -33,7 +33,7 @@ impl ExternalRecords {
         if self == Self::Off {
             return None;
         }
-        // External addresses take precedence over endpoints, also for a headless Service.
+        // External addresses take precedence over endpoints, even for a headless Service.
         if !service.external.is_empty() {
             return exposed_node(service);
         }
@@ -113,7 +113,7 @@ fn load_balancer_name(service: &ObjectKey, text: &str) -> Option<Name> {
 
 fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
     let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace)).ok()?;
-    // Only the parent name differs from the cluster's zone.
+    // Only the parent name of the members differs from that in the cluster's zone.
     let node = ServiceNode {
         base: base.into(),
         ..node.clone()
@@ -196,9 +196,9 @@ struct ExternalTarget<'v> {
 }
 
 impl<'v> ExternalTarget<'v> {
-    /// Visits one entry for each of `ports`. Without ports, a Service only has addresses, and the
-    /// name of a port (`is_port`) has nothing. Returns whether there are entries, even if no step
-    /// is left.
+    /// Visits one entry for each of `ports`. Without ports, the name of a Service has only
+    /// addresses, and the name of a port (`is_port`) has no entries. Returns whether there are
+    /// entries, even if no step is left.
     fn visit_ports<'p>(
         &self,
         ports: impl Iterator<Item = &'p PortRecords>,

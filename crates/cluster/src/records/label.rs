@@ -42,8 +42,8 @@ fn hex_digit(number: u32) -> char {
     char::from_digit(number & 0xf, 16).unwrap_or_default()
 }
 
-/// A writer that hashes text without storing the text, because the addresses of every event are
-/// hashed.
+/// A writer that hashes text without storing it. This saves allocations, because the addresses of
+/// every event are hashed.
 struct Fnv1a(u32);
 
 impl fmt::Write for Fnv1a {

@@ -1,5 +1,5 @@
-//! The records at a Service's name and below: addresses under their labels, and the SRV records of
-//! its ports.
+//! The records at a Service's name and at the names below it: addresses under their labels, and the
+//! SRV records of the Service's ports.
 //!
 //! Records are built while a query visits them. Only data that differ between Services are stored:
 //! many Services have equal port lists, and most Services have a single address.
@@ -23,7 +23,7 @@ use crate::one_or_many::OneOrMany;
 /// With fewer addresses, a single failure has too much effect.
 const SAFE_COUNT: usize = 3;
 
-/// The records at the name of a Service and at the names below. There is at least one member.
+/// The records at the name of a Service and at the names below it. There is at least one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceNode {
     /// See [`ServiceRecord::base`].
@@ -31,8 +31,8 @@ pub struct ServiceNode {
     /// Whether the targets of SRV records are the names of the members, instead of the Service's
     /// own name.
     pub headless: bool,
-    /// The number of preferred members. Only the preferred members are answered at the Service's
-    /// own name; the others are answered only at their own names.
+    /// The number of preferred members. The answer for the Service's own name contains only the
+    /// preferred members. The other members are found only under their own names.
     pub preferred_count: u32,
     /// Members with unique labels. The preferred members come first; both parts are sorted by label.
     pub members: OneOrMany<LabelledAddresses>,
@@ -113,8 +113,8 @@ impl ServiceNode {
         found
     }
 
-    /// The positions of the members with that label; without a label, those that are answered at
-    /// the name of the Service or of the port.
+    /// The positions of the members with this label. Without a label, the positions of the members
+    /// in the answer for the name of the Service or of the port.
     fn matching_positions(
         &self,
         label: Option<&str>,
@@ -128,7 +128,7 @@ impl ServiceNode {
         }
     }
 
-    /// The positions of the members that are answered at the Service's name or at a port's name.
+    /// The positions of the members in the answer for the Service's name or for a port's name.
     /// These are the preferred members, or all members if too few preferred members have the port.
     fn preferred_positions(&self, port: Option<&PortRecords>) -> Range<usize> {
         let members = port.and_then(|port| port.members.as_deref());
@@ -156,7 +156,8 @@ impl ServiceNode {
         for position in
             positions.filter(|position| port.is_none_or(|port| port.has_member(*position)))
         {
-            // This is noted before the limit applies: a name exists even if no step is left.
+            // `found` is set before the limit applies, because a name exists even if no step is
+            // left.
             found = true;
             let Some(member) = self.members.get(position).filter(|_| *steps > 0) else {
                 break;
@@ -248,7 +249,7 @@ impl ServiceNode {
         }
     }
 
-    /// Whether `port` is the member's first port with the labels of `port`.
+    /// Whether `port` is the first port with these labels that the member at `position` has.
     fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
         let [protocol, name] = &port.path;
         let mut ports = self.ports_of([protocol, name]).iter();

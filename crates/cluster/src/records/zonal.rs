@@ -2,8 +2,8 @@
 //!
 //! `ZONE.pin._zone.SERVICE` has the addresses in the zone, and none if no address is in the zone.
 //! `ZONE.prefer._zone.SERVICE` has the addresses in the zone, or all addresses if no address is in
-//! the zone. The zone is that of the endpoint itself; hints are for the routes of cluster IPs, and
-//! have no effect here.
+//! the zone. The zone is that of the endpoint itself. Hints have no effect on zonal names, because
+//! hints are for the routes of cluster IPs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,12 +31,13 @@ pub enum ZoneDirective {
 pub struct ZonalName<'p> {
     /// The directive.
     pub directive: ZoneDirective,
-    /// The labels of the zone from right to left, in lower case: names of zones may have dots.
+    /// The labels of the zone from right to left, in lower case. The name of a zone may have dots,
+    /// and then has several labels.
     pub zone: &'p [&'p str],
 }
 
 impl<'p> ZonalName<'p> {
-    /// Reads the labels below the name of a Service, from there downwards; `None` if they are not a
+    /// Reads the labels below the name of a Service, from right to left; `None` if they are not a
     /// zonal name.
     pub fn read(below: &'p [&'p str]) -> Option<Self> {
         let [ZONE_LABEL, directive, zone @ ..] = below else {
@@ -62,7 +63,8 @@ impl<'p> ZonalName<'p> {
     }
 }
 
-/// Whether labels below the name of a Service are above its zonal names.
+/// Whether zonal names are below the name that `below` holds, as labels below the name of a
+/// Service.
 pub fn is_above_zonal_names(below: &[&str]) -> bool {
     matches!(below, [] | [ZONE_LABEL] | [ZONE_LABEL, "pin" | "prefer"])
 }

@@ -14,14 +14,14 @@ use wire::rfc1123::is_label;
 use super::{PodNames, Snapshot, label, pod};
 use crate::objects::ObjectKey;
 
-/// Number of steps that each Service takes that a wildcard matches. A Service takes more steps than
+/// Number of steps that a wildcard takes for each matching Service. A Service takes more steps than
 /// an entry, because Services are scattered in memory.
 const SERVICE_STEPS: usize = 32;
 
 /// Federated names and names of pods.
 impl Snapshot {
-    /// The record of a federated name. The target is the local Service if that has ready endpoints,
-    /// otherwise the name in the federation.
+    /// The record of a federated name. The target is the local Service if the Service is in
+    /// `backed`, otherwise a name in the domain of the federation.
     fn federated_record(
         &self,
         domain: &str,
@@ -63,7 +63,8 @@ impl Snapshot {
         }
 
         let key = ObjectKey::new(namespace, name);
-        // The name exists even while no Node is known that has the zone and region for the target.
+        // While no Node with a zone and a region is known, the target is unknown, but the name
+        // exists.
         let Some(record) = self.federated_record(domain, federation, &key) else {
             return Some(Lookup::TargetUnknown);
         };

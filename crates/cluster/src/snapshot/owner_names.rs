@@ -11,10 +11,10 @@ use super::{PodNames, Snapshot, label};
 use crate::records::{ServiceNode, dashed_label};
 
 impl Snapshot {
-    /// Visits the owner names. Those that `other` answers in the same way may be left out.
+    /// Visits the owner names. Names that `other` answers in the same way may be left out.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
-        // Federated names that hide other names depend on more than entries. If there are any,
-        // nothing is skipped.
+        // If federated names hide names of Services, the answers depend on more than the entries.
+        // Then no name is skipped.
         let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
 
@@ -34,7 +34,7 @@ impl Snapshot {
         self.visit_pod_names(other, visit);
     }
 
-    /// Visits the names of pods. Those that `other` answers in the same way may be left out.
+    /// Visits the names of pods. Names that `other` answers in the same way may be left out.
     fn visit_pod_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         let PodNames::Verified(pods) = &self.pods else {
             return;
@@ -70,8 +70,8 @@ impl Snapshot {
             && is_label(namespace)
     }
 
-    /// Whether a federation has the name of a namespace. Federated names then override names of the
-    /// namespace, and depend on other Services and on the nodes.
+    /// Whether a federation has the same name as a namespace. Federated names then override names
+    /// in the namespace, and depend on other Services and on the nodes.
     fn hides_services(&self) -> bool {
         let Some(federation) = &self.federation else {
             return false;

@@ -9,8 +9,8 @@ pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }
 
-/// Parses the address in a label: IPv4 with dashes for dots, IPv6 with dashes for colons or as
-/// written.
+/// Parses the address in a label: IPv4 with dashes in place of dots, or IPv6 with colons or with
+/// dashes in place of colons.
 pub fn parse_address(label: &str) -> Option<IpAddr> {
     if let Ok(v4) = label.replace('-', ".").parse() {
         return Some(IpAddr::V4(v4));

@@ -348,8 +348,8 @@ impl FieldHead {
         };
         let rest = received.get(key.octets..).unwrap_or_default();
 
-        // The content of a varint is the varint itself; a field of wire type 2 begins with its
-        // length.
+        // The content of a varint field is the varint itself. In a field of wire type 2, the length
+        // of the content precedes the content.
         let field = |head, length| Self {
             number: key.value >> 3,
             head,

@@ -3,7 +3,7 @@
 //!
 //! With [`EndpointsChoice::Auto`], slices are used if the API server has slices and permits reading
 //! them. Reading is retried periodically, because permissions may change later. The source changes
-//! only when the other source is complete.
+//! only after the other source has been listed completely.
 //!
 //! Two conditions must hold before Endpoints replace slices. The refusal of slices must last,
 //! because a starting API server briefly refuses everything. And Endpoints must not lack addresses
@@ -27,9 +27,10 @@ use crate::objects::{
 };
 
 /// If requests for slices fail at the start, Endpoints are listed as well after this time. If the
-/// requests for slices still fail, the listed Endpoints are used after the same time again. The
-/// time is longer than the pause between attempts at an unreachable API server. With a shorter
-/// time, Endpoints might be used only because they were listed first when the API server returned.
+/// requests for slices still fail after this time has passed once more, the listed Endpoints are
+/// used. The time is longer than the pause between attempts at an unreachable API server. With a
+/// shorter time, Endpoints might be used only because they were listed first when the API server
+/// returned.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.
@@ -148,7 +149,7 @@ impl EndpointsFeed {
     }
 
     async fn follow_best_source(&mut self, stop: &CancellationToken) -> Result<(), ReceiverGone> {
-        // This is true while Endpoints are in use, because slices need not be kept then.
+        // `dispensable` is true while Endpoints are in use, because slices need not be kept then.
         let dispensable = watch::Sender::new(false);
         let mut slices = self.start_source(EndpointsSource::EndpointSlices, &dispensable, stop);
         let mut endpoints: Option<SourceFeed> = None;
@@ -157,7 +158,7 @@ impl EndpointsFeed {
         let mut selection = SourceSelection::new(&self.timing, has_stale_slices);
 
         while !stop.is_cancelled() {
-            // The index may have accepted the proposal since, see `put_endpoints_in_force`.
+            // The index may have accepted the proposal by now, see `put_endpoints_in_force`.
             if selection.proposed
                 && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints)
             {
@@ -167,7 +168,8 @@ impl EndpointsFeed {
                 self.put_slices_in_force(endpoints.take(), &mut selection)
                     .await?;
             }
-            // While Endpoints are in use, refused slices are removed rather than kept out of date.
+            // While Endpoints are in use, refused slices are removed, because they would only
+            // become outdated.
             let serves_endpoints = selection.source == Some(EndpointsSource::Endpoints);
             dispensable.send_if_modified(|now| {
                 std::mem::replace(now, serves_endpoints) != serves_endpoints
@@ -192,8 +194,8 @@ impl EndpointsFeed {
                 continue;
             }
 
-            // If the time is in the past, it would end every wait at once, and only the list is
-            // awaited.
+            // If `due` has passed, a timer would end every wait at once. So the loop then waits
+            // without a timer.
             let later = due.filter(|_| !is_due);
             tokio::select! {
                 changed = slices.state.changed() => changed.map_err(|_| ReceiverGone)?,
@@ -305,7 +307,7 @@ impl EndpointsFeed {
             (false, true) => {
                 self.feed_of::<Zoned>(|change| Event::EndpointSlice(change.map(|zoned| zoned.0)))
             }
-            // `PodNamed` slices have places, too, which no option needs here.
+            // `PodNamed` slices have places, too. Without `zones`, no option needs the places.
             (true, false) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
                 Event::EndpointSlice(change.map(|named| named.0.without_places()))
             }),
@@ -407,10 +409,11 @@ impl SourceSelection {
             }
 
             None if is_refused => Some(slices.since + self.first_refusal),
-            // If Endpoints were listed as well, an overloaded API server would have twice as many
-            // lists to send.
+            // While the API server is unreachable or overloaded, Endpoints are not listed.
+            // Otherwise the API server would have twice as many lists to send.
             None if slices.phase != FeedPhase::Failing => None,
-            // Endpoints must not win only because they were listed first when the server returned.
+            // Endpoints must not be used only because they were listed first when the API server
+            // returned.
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
         }
     }

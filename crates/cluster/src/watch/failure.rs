@@ -15,7 +15,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The HTTP status of an API server that has no room for the request, with or without a header
 /// `Retry-After`.
 const TOO_MANY_REQUESTS: u16 = 429;
-/// Bound of the characters of an [`excerpt`].
+/// Maximum number of characters of an [`excerpt`].
 const MAX_EXCERPT: usize = 120;
 
 /// The failure of a list or a watch.
@@ -145,7 +145,7 @@ impl RequestFailure {
         Self::of_code(code, message.unwrap_or_else(|| excerpt(body)), retry_after)
     }
 
-    /// The failure in the object of a watch event of type ERROR.
+    /// The failure that the object of an ERROR event describes.
     pub(super) fn of_event(object: &Encoded) -> Self {
         let status: FailureStatus = match object.decode() {
             Ok(status) => status,
@@ -163,7 +163,7 @@ impl RequestFailure {
     fn of_code(code: u16, message: String, retry_after: Option<Duration>) -> Self {
         match code {
             401 => Self::Unauthorized(message),
-            // A kind whose CRD is missing is 404.
+            // The API server answers 404 if the CRD of the kind is missing.
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
             // The resource version is in the future, as after a restore of the API server's
@@ -242,7 +242,7 @@ impl FeedPauses {
     ) -> Duration {
         let longest = *self.timing.backoff.end();
         match failure {
-            // An API server that has restarted knows no older version, so all instances list.
+            // An API server that has restarted knows no older version, so all instances list again.
             RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => {
                 self.relist_pause() + self.timing.turns.relist_pause()
             }

@@ -1,11 +1,12 @@
 //! Logging of failures and of malformed objects.
 //!
-//! An API server that restarts fails all feeds, each several times and for several reasons. This is
-//! one [`ApiOutage`], which all feeds of a connection share. The outage is logged when it begins,
-//! after half a minute, every five minutes, and when the last feed has received an event again.
+//! When an API server restarts, all feeds fail, each several times and for several reasons. These
+//! failures are one [`ApiOutage`], which all feeds of a connection share. The outage is logged when
+//! it begins, after half a minute, every five minutes, and when the last feed has received an event
+//! again.
 //! Failures that concern only one collection, such as a lasting refusal, are logged when they
 //! begin, when their reason changes, every five minutes, and when they end. A refusal of a
-//! dispensable collection is logged only once. Other attempts are logged at debug level.
+//! dispensable collection is logged only once. Other failed attempts are logged at debug level.
 //!
 //! A malformed object is counted each time, and logged once.
 
@@ -25,10 +26,10 @@ use crate::objects::{Kind, ObjectKey};
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// Time after which an outage is logged again for the first time. A restart takes less time, and a
-/// longer outage has its final reason by then.
+/// Time after which an outage is logged again for the first time. A restart takes less time. In a
+/// longer outage, the reason of the failures no longer changes by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
-/// Bound of the distinct problems of objects that are remembered and logged.
+/// Maximum number of distinct problems of objects that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;
 
 /// The failure log of one collection.
@@ -76,7 +77,7 @@ pub(crate) struct ApiOutage(Mutex<Option<OngoingOutage>>);
 struct OngoingOutage {
     since: Instant,
     next_line: Instant,
-    /// The time when the latest of the watches was opened that work again.
+    /// Among the watches that work again, the time when the latest one was opened.
     ended: Instant,
     failures: u32,
     /// Number of feeds that have not received an event since their failure.
@@ -90,8 +91,8 @@ struct OngoingOutage {
 }
 
 impl ApiOutage {
-    /// Notes a failed attempt of a feed; `is_new` if the feed was not part of the outage. Returns
-    /// the number of failures if a line is due.
+    /// Notes a failed attempt of a feed. `is_new` is true if the feed was not part of the outage
+    /// before. Returns the number of failures if a line is due.
     fn note_failure(&self, kind: Kind, failure: &RequestFailure, is_new: bool) -> Option<u32> {
         let now = Instant::now();
         let mut ongoing = self.0.lock();
@@ -113,12 +114,13 @@ impl ApiOutage {
         is_due.then_some(outage.failures)
     }
 
-    /// Notes that a feed works again since its watch was `opened`. Returns the outage if it was the
-    /// last feed.
+    /// Notes that a feed works again. `opened` is the time when its watch was opened. Returns the
+    /// outage if no other feed is failing.
     fn note_recovery(&self, opened: Instant) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
-        // The outage ended when the last watch opened, not when its first event proved it.
+        // The outage ended when the last watch was opened, not when the first event of that watch
+        // arrived.
         outage.ended = outage.ended.max(opened);
         outage.has_recovered_feed = true;
 
@@ -205,7 +207,7 @@ impl FailureLog {
             // A starting API server refuses everything for a moment, because it has not read the
             // roles yet.
             RequestFailure::Refused(_) => refusal.known && !refusal.lasting && !refusal.dispensable,
-            // The history of a restarted API server begins with its start.
+            // A restarted API server does not know the versions from before its start.
             RequestFailure::Expired(_) => self.in_outage || self.connection.outage().is_ongoing(),
             RequestFailure::Garbage(_)
             | RequestFailure::TooLarge(_)
@@ -215,7 +217,7 @@ impl FailureLog {
         if is_of_outage {
             self.log_outage(failure, pause);
         } else {
-            // The API server answers this feed, so its outage is over.
+            // The API server answers this feed, so the outage is over for the feed.
             self.leave_outage();
             self.log_own_failure(failure, pause, refusal);
         }
@@ -276,7 +278,8 @@ impl FailureLog {
         } else if is_error {
             self.log_missing_permission(failure, failures);
         } else if matches!(failure, RequestFailure::Expired(_)) {
-            // This is no fault: the watch was away for longer than the API server remembers.
+            // This is not an error: the watch was interrupted for longer than the API server keeps
+            // old versions.
             tracing::info!(kind = %self.kind, %failure, "resource version expired; listing again");
         } else {
             self.log_unavailable(failure, failures);
@@ -385,7 +388,7 @@ impl MalformedLog {
     /// Counts the problem. Returns whether the problem is new and must be logged.
     fn count_problem(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) -> bool {
         self.counter.inc();
-        // Malformed objects without end must fill neither the memory nor the log.
+        // An endless series of malformed objects must fill neither the memory nor the log.
         if self.known.len() >= MAX_REMEMBERED {
             return false;
         }

@@ -112,7 +112,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         self
     }
 
-    /// Names the feature that requires this collection, for the log when it is refused.
+    /// Names the feature that requires this collection, for log lines about a refusal.
     #[must_use]
     pub fn needed_for(mut self, feature: &'static str) -> Self {
         self.failure_log.needed_for = Some(feature);

@@ -43,7 +43,7 @@ async fn query_upstream(
     (upstream, result)
 }
 
-/// Asserts the ends of an error.
+/// Asserts how the text of an error starts and ends.
 fn assert_error(error: &ExchangeError, start: &str, end: &str) {
     let text = error.to_string();
     assert!(text.starts_with(start) && text.ends_with(end), "{text}");

@@ -28,7 +28,8 @@ pub enum EmptiedFile {
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
     emptied: EmptiedFile,
-    /// The longest time between two readings. After an event, the files are read at once.
+    /// The longest time between two readings. After a file system event, the files are read at
+    /// once.
     period: Duration,
     /// The content in use.
     state: watch::Sender<ResolvConf>,
@@ -59,7 +60,7 @@ impl ResolvConfFollower {
         let _ = stop.run_until_cancelled(self.follow_files()).await;
     }
 
-    /// Reads the newest file whenever one of them may have changed. Never returns.
+    /// Reads the newest file whenever one of the files may have changed. Never returns.
     async fn follow_files(&self) {
         if self.files.is_empty() {
             return std::future::pending().await;
@@ -74,7 +75,8 @@ impl ResolvConfFollower {
         loop {
             select_all(watches.iter_mut().map(|watch| Box::pin(watch.changed()))).await;
 
-            // All files are compared again: a change of one can make another the newest.
+            // All files are compared again, because a change of one file can make another file the
+            // newest.
             let files = self.files.clone();
             match reading.run(move || read_newest(&files)).await {
                 Some(Ok(file)) => self.publish_changed(file),
@@ -88,7 +90,7 @@ impl ResolvConfFollower {
         }
     }
 
-    /// Publishes the content of a file if it has changed, and may be used.
+    /// Publishes the content of a file, unless the content is unchanged or must not be used.
     fn publish_changed(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {
@@ -122,7 +124,7 @@ fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
     }
 }
 
-/// The time of the last change; the oldest possible one for a file that is not there.
+/// The time of a file's last change, or the Unix epoch if there is no such file.
 fn change_time(path: &Path) -> SystemTime {
     std::fs::metadata(path)
         .and_then(|metadata| metadata.modified())

@@ -136,10 +136,11 @@ impl NameEntry {
         }
     }
 
-    /// The pause after a failed lookup. It doubles with each failure, and is shortened by a random
-    /// part of up to a quarter, which spreads the lookups of many names.
+    /// The pause after a failed lookup. It doubles with each failure. It is then shortened at
+    /// random by up to a quarter, so that the lookups of many names do not coincide.
     fn retry_pause(&self, pace: &LookupPace) -> Duration {
-        // Ten doublings are beyond the longest pause, and the shift cannot overflow.
+        // Ten doublings already exceed the longest pause. With at most ten, the shift cannot
+        // overflow.
         let doublings = self.failures.saturating_sub(1).min(10);
         let doubled = pace.first_pause.saturating_mul(1 << doublings);
         doubled

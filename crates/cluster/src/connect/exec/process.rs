@@ -1,4 +1,5 @@
-//! One run of a plugin. Its output has a bound, and the processes that it starts end with it.
+//! One run of a plugin. The output has a bound. The processes that the plugin starts end with the
+//! plugin.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};

@@ -53,7 +53,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         self.failure_log.log_failure(failure, pause, refusal);
 
         let end = Instant::now() + pause;
-        // Nothing keeps these objects up to date: they go as soon as nobody needs them.
+        // While reading is refused, nothing keeps the sent objects up to date. They are removed as
+        // soon as nobody needs them.
         if is_refused && self.has_sent_objects && self.becomes_dispensable(end).await {
             self.remove_sent_objects().await?;
             *position = FeedPosition::default();
