@@ -1,4 +1,5 @@
-//! Feeds against an API server with faults: embedded over loopback, or scripted with paused time.
+//! Feeds of an API server with faults. The API server is embedded and reached over loopback, or it
+//! is scripted and the clock is paused.
 
 #[cfg(test)]
 mod feeds {

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a helper that cannot go on has to end there"
+    reason = "a helper of a test may panic"
 )]
 
 #[path = "index/secondary.rs"]
@@ -392,7 +392,8 @@ fn apply_edit(index: &mut Index, cluster: &ClusterObjects, step: &ClusterEdit) {
         ClusterEdit::Zone(zone) => index.apply(own_node(zone)),
         ClusterEdit::Namespace(name, matches) => index.apply(namespace(&name, matches)),
         ClusterEdit::Unseen(_) | ClusterEdit::Relist => {
-            // A list that fails and is repeated leaves no changes behind.
+            // The first list of Services does not complete and is repeated. This must not change
+            // the records.
             index.apply(Event::Service(Change::RelistStarted));
             index.apply(own_node(cluster.zone.clone()));
             list(index, cluster);
@@ -417,7 +418,7 @@ fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
         .collect()
 }
 
-/// All combinations of options of the index.
+/// Combinations of options of the index.
 fn options() -> impl Strategy<Value = IndexOptions> {
     let names = prop_oneof![
         Just(EndpointNames::Hash),
@@ -522,7 +523,10 @@ fn snapshot_synced_after_both_lists() {
     index.apply(Event::Service(Change::RelistStarted));
     index.apply(Event::Service(Change::RelistDone));
     index.publish();
-    assert!(!published.get().has_synced(), "the endpoints are missing");
+    assert!(
+        !published.get().has_synced(),
+        "the endpoints are not listed yet"
+    );
     index.apply(Event::Endpoints(Change::RelistStarted));
     index.apply(Event::Endpoints(Change::RelistDone));
     index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));

@@ -115,8 +115,8 @@ fn published() -> Arc<Published> {
     published
 }
 
-/// RCODE, answers, and after a semicolon the additional section. Records are sorted, without owner
-/// name and class.
+/// The RCODE, the answers and, after a semicolon, the additional section. The records are sorted.
+/// Their owner names and classes are left out.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (outcome, out) = ask(published, name, rtype, Transport::Tcp);
     assert!(
@@ -212,7 +212,7 @@ fn headless_imports_have_records() {
          dup-name.clusterid.hdls1.testns.svc A NOERROR 172.0.0.4 172.0.0.5
          dup-name.other.hdls1.testns.svc A NOERROR 172.0.1.4
          5678-abcd--1.other.hdls1.testns.svc AAAA NOERROR 5678:abcd::1
-         # CoreDNS returns NXDOMAIN here, although names below exist (RFC 8020).
+         # CoreDNS returns NXDOMAIN for this name, although there are names below it (RFC 8020).
          clusterid.hdls1.testns.svc A NOERROR
          nobody.hdls1.testns.svc A NXDOMAIN
          bogus.clusterid.hdls1.testns.svc A NXDOMAIN
@@ -254,7 +254,7 @@ fn unlisted_imports_answer_servfail() {
     index.apply(Event::ServiceImport(Change::RelistDone));
     index.publish();
     let answer = said(&published, name, "A");
-    assert_eq!(answer, "SERVFAIL", "slices are missing");
+    assert_eq!(answer, "SERVFAIL", "the slices are not listed yet");
     list(&mut index, &[web], &[]);
     index.publish();
     assert_eq!(said(&published, name, "A"), "NOERROR 10.0.0.1");
@@ -454,6 +454,6 @@ proptest! {
         fresh.publish();
         prop_assert_eq!(visible(&published), visible(&of_fresh));
         model.list(&mut index);
-        prop_assert!(!index.publish(), "a list of what is known changes something");
+        prop_assert!(!index.publish(), "a list of the known objects changes something");
     }
 }

@@ -23,12 +23,12 @@ use crate::objects::{ObjectIdentity, ObjectKey};
 
 /// Number of objects per page.
 const PAGE: u32 = 500;
-/// Bound of the pages of a list.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 100_000;
 /// Time for which a failed page is requested again. API servers forget the token of a page after
 /// five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
-/// Bound of consecutive unreadable events of a watch.
+/// Maximum number of consecutive unreadable watches.
 const MAX_UNREADABLE: u32 = 5;
 /// Shortest duration of a watch. A shorter watch is treated as a failure, so the next watch is
 /// delayed.
@@ -52,7 +52,8 @@ impl Default for FeedPosition {
 }
 
 impl FeedPosition {
-    /// Begins a new list if the failure makes this position useless. Returns whether it did.
+    /// Begins a new list if the failure makes this position useless. Returns whether a new list
+    /// begins.
     pub(super) fn relist_if_lost(&mut self, failure: &RequestFailure) -> bool {
         let next = match self {
             Self::Listing(listing) => listing.is_lost(failure).then(ListPosition::most_recent),
@@ -75,7 +76,7 @@ pub(super) struct ListPosition {
     /// The history of the pages so far.
     history: Option<DatabaseHistory>,
     pages: usize,
-    /// The time since which requests of the next page have failed.
+    /// The time when requests for the next page began to fail.
     failing: Option<Instant>,
 }
 
@@ -300,7 +301,8 @@ impl DatabaseHistory {
         version: &str,
         first: Option<ObjectIdentity>,
     ) -> Result<(), RequestFailure> {
-        // Versions are opaque by the API's contract, so those that are no numbers prove nothing.
+        // By the API's contract, versions are opaque, so versions that are not numbers prove
+        // nothing.
         if let Ok(now) = version.parse::<u64>()
             && let Ok(known) = self.version.parse::<u64>()
             && now < known

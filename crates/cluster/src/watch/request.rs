@@ -19,7 +19,7 @@ use super::response::{BodyPieces, EventReader, ListReader};
 use crate::connect::Connection;
 use crate::objects::{FromApi, IMPORT_NAME, Kind};
 
-/// Bound of the octets that are read of an error response.
+/// Maximum number of octets that are read from an error response.
 const MAX_ERROR: usize = 64 << 10;
 /// The largest document that [`get_document`] returns, in octets.
 const MAX_DOCUMENT: usize = 8 << 20;
@@ -32,8 +32,8 @@ pub enum Namespaces {
     /// All namespaces.
     #[default]
     All,
-    /// These namespaces. Each has its own watch of each kind, so a Role in each namespace is
-    /// enough.
+    /// These namespaces. Each namespace has its own watch of each kind, so a Role in each namespace
+    /// is enough.
     Only(Vec<SmolStr>),
     /// Namespaces whose labels match this selector. The watches cover all namespaces and the
     /// Namespace objects.
@@ -100,7 +100,8 @@ impl Collection {
                 .iter()
                 .map(|name| Self::in_namespace(kind, name))
                 .collect(),
-            // A request cannot select the objects of other kinds by labels of their namespace.
+            // A request cannot select objects by the labels of their namespace, so the objects of
+            // all namespaces are requested.
             Namespaces::All | Namespaces::Selected(_) => vec![Self::all(kind)],
         };
 
@@ -257,7 +258,7 @@ impl CollectionClient {
 }
 
 /// Gets the JSON document at `path`, of at most 8 MiB. `timeout` applies to the response's head and
-/// to each piece.
+/// to each piece of its body.
 ///
 /// # Errors
 ///

@@ -29,7 +29,7 @@ const EVENT_PAUSE: Duration = Duration::from_millis(20);
 /// Bound of a page of a list in JSON, in octets. It is needed because such a page is read as a
 /// whole. A larger page is requested again with fewer objects.
 const MAX_JSON: usize = 32 << 20;
-/// Bound of the number of pieces of a response after the end of the list.
+/// Maximum number of pieces of a response that are received after the end of the list.
 const MAX_REST: usize = 64;
 
 /// The incoming body of a response, decompressed.
@@ -214,8 +214,8 @@ impl ListReader {
         }
     }
 
-    /// Receives the rest of the response after the list, which is a few octets. Without the rest,
-    /// the connection cannot be reused, and a truncated compressed body is not detected.
+    /// Receives the few octets of the response that follow the list. Otherwise the connection
+    /// cannot be reused, and a truncated compressed body is not detected.
     async fn drain_response(&mut self) -> Result<(), RequestFailure> {
         for _ in 0..MAX_REST {
             if self.pieces.next_piece(self.timeout).await?.is_none() {

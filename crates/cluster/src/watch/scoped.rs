@@ -30,7 +30,7 @@ use crate::objects::{
 };
 use crate::relist::RelistTracker;
 
-/// Bound of the queued changes of a namespace.
+/// Maximum number of queued changes of a namespace.
 const QUEUE: usize = 64;
 
 /// Follows the collections of a kind and sends their changes to `sink`, as events of type `E`.
@@ -170,7 +170,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
         }
     }
 
-    /// The state of the feed. Several feeds have the worst of their states.
+    /// The state of the feed. The state of several feeds together is the worst of their states.
     pub fn state(&self) -> watch::Receiver<FeedState> {
         match self {
             Self::One(feed) => feed.state(),
@@ -216,7 +216,7 @@ impl<E: Send + 'static> NamespaceFeed<E> {
 
 impl<E: Send + 'static> NamespaceFeeds<E> {
     async fn run(self, stop: CancellationToken) {
-        // This is sent once, before any namespace begins its own list.
+        // `RelistStarted` is sent once, before any namespace begins its own list.
         let begun = ReceivedEvent {
             event: self.converter.convert_change(Change::RelistStarted),
             at: Instant::now().into_std(),
@@ -352,8 +352,8 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let at = received.at;
         match received.event {
             Change::RelistStarted => {
-                // This is not forwarded: the receiver would take this list for the list of all
-                // namespaces, and would delete the objects of the others.
+                // `RelistStarted` is not forwarded. Otherwise the receiver would take this list for
+                // the list of all namespaces, and would delete the objects of the other namespaces.
                 self.relist.begin(self.names.iter().cloned());
                 Ok(())
             }

@@ -1,9 +1,9 @@
 //! Spreads the lists of many instances over some time.
 //!
 //! A list of all objects costs the API server more than a watch for hours. With a pod on each node,
-//! all of them list when the `DaemonSet` is rolled out for the first time, and when an API server
-//! returns that knows no older version. The status of the `DaemonSet` tells how many they are, in
-//! one small request. A pod that is the only one to start never waits.
+//! all pods list when the `DaemonSet` is rolled out for the first time, and when a restarted API
+//! server knows no older version. One small request for the status of the `DaemonSet` shows how
+//! many pods there are. A pod that is the only one to start never waits.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const EACH: Duration = Duration::from_millis(20);
 /// The same for an instance that serves the records of a snapshot file. The time is longer, so that
 /// instances without records list earlier.
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
-/// Bound of the spread. If more instances list, the API server itself makes them wait.
+/// The longest spread. If more instances list, the API server itself makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
 /// Timeout of a request for the `DaemonSet`: no start waits longer for it.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 struct ListTurn {
     /// The time until which the first lists wait.
     first: Instant,
-    /// Bound of the random pause before a list whose cause all instances may share.
+    /// The longest random pause before a list that all instances may need at the same time.
     relist: Duration,
 }
 
@@ -68,7 +68,7 @@ impl ListTurns {
         }
     }
 
-    /// A random pause before a list whose cause all instances may share.
+    /// A random pause before a list that all instances may need at the same time.
     pub(super) fn relist_pause(&self) -> Duration {
         let turn = self.0.as_ref().and_then(|turn| *turn.borrow());
         let spread = turn.map_or(Duration::ZERO, |turn| turn.relist);
@@ -130,8 +130,8 @@ impl ListTurnsFinder {
                 tracing::info!(path = self.path, error = %failure, "the DaemonSet of this pod cannot be read; the first lists do not wait for other pods");
                 self.turn.send_replace(Some(ListTurn::at_once()));
             }
-            // A refusal ends the attempts. A corrected permission or name takes effect with a new
-            // pod.
+            // A refusal ends the attempts. A corrected permission or name takes effect only in a
+            // new pod.
             if matches!(failure, RequestFailure::Refused(_)) {
                 return;
             }
@@ -216,7 +216,7 @@ mod tests {
             ((1, 0), 0, 0, 0),
             ((200, 199), 0, 0, 3980),
             ((200, 200), 0, 0, 3980),
-            // Two in a cluster of three, and first rollouts.
+            // Two starting pods of three, and first rollouts.
             ((3, 1), 20, 80, 40),
             ((50, 0), 980, 3920, 980),
             ((200, 0), 3980, 15_920, 3980),

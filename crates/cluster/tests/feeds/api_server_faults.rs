@@ -1,4 +1,4 @@
-//! A feed of Services stays equal to the objects of the API server through all faults.
+//! Whatever faults occur, a feed of Services follows the objects of the API server.
 
 use std::time::Duration;
 

@@ -102,7 +102,7 @@ impl RunningEndpoints {
             EndpointsSource::Endpoints => self.endpoints.lists > 0,
             EndpointsSource::EndpointSlices => self.slices.lists > 0,
         });
-        assert!(complete, "{source:?} counts before it was listed");
+        assert!(complete, "{source:?} is in use before it was listed");
     }
 
     /// Receives events for `time`. Returns each source that the index selects meanwhile, with the
@@ -233,7 +233,8 @@ async fn listed_slices_stay_while_endpoints_serve() {
         .map(|slice| slice.key.to_string())
         .collect();
     assert_eq!(kept, ["apps/db-x1"]);
-    assert_eq!(running.endpoints_count(), 0, "they are no longer watched");
+    let count = running.endpoints_count();
+    assert_eq!(count, 0, "Endpoints are no longer watched");
 }
 
 #[tokio::test]
@@ -265,7 +266,7 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
     failing_stub(403, slices, endpoints, known)
 }
 
-/// The same with failures of the status `code`.
+/// Like [`stub`], but requests fail with the status `code`.
 fn failing_stub(
     code: u16,
     slices: Refusals,
@@ -327,7 +328,7 @@ async fn starting_api_server_delays_slices_by_seconds() {
     for (slices, endpoints) in CASES {
         let stub = stub(slices, endpoints, &["10.0.0.1", "fd00::1"]);
         let sources = follow(&stub).pass(10 * MINUTE).await;
-        let (last, at) = *sources.last().expect("one is in force");
+        let (last, at) = *sources.last().expect("a source is in force");
         assert_eq!(
             last,
             EndpointsSource::EndpointSlices,
@@ -349,7 +350,7 @@ async fn refused_slices_select_endpoints_at_once() {
     let asked = stub.asked(|asked| asked.resource == "endpointslices");
     let in_the_first = |time| asked.iter().filter(|asked| asked.at < time).count();
     assert!(in_the_first(5 * SECOND) >= 4, "{asked:?}");
-    assert!(asked.len() < 45, "they become rare: {asked:?}");
+    assert!(asked.len() < 45, "the requests become rare: {asked:?}");
 }
 
 /// Many instances that start at once overload the API server. Lists of Endpoints would double the
@@ -397,8 +398,8 @@ async fn unwatchable_slices_are_listed_rarely() {
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
 
-/// The API server restarts while slices are the source: first unreachable, then refusing all
-/// requests for a while.
+/// The API server restarts while slices are the source: the open watch breaks, and the API server
+/// refuses requests for slices for a while.
 #[tokio::test(start_paused = true)]
 async fn serving_slices_outlast_brief_refusals() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];
@@ -429,7 +430,7 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     let sources = running.pass(20 * MINUTE).await;
     let in_force = running.in_force();
     assert_eq!(in_force, Some(EndpointsSource::Endpoints), "{sources:?}");
-    assert_eq!(running.slice_count(), 0, "slices are not kept for nothing");
+    assert_eq!(running.slice_count(), 0, "slices without use are removed");
     assert_eq!(running.endpoints_count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(
@@ -446,8 +447,8 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
 async fn incomplete_endpoints_never_replace_slices() {
     const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
     let lacking: [(&str, &'static [&'static str]); 2] = [
-        ("there are none", &[]),
-        ("they lack a family", &["10.0.0.1"]),
+        ("there are no Endpoints", &[]),
+        ("Endpoints lack a family", &["10.0.0.1"]),
     ];
     for (what, endpoints) in lacking {
         let stub = stub(&REFUSED, &[], endpoints);
@@ -463,7 +464,7 @@ async fn incomplete_endpoints_never_replace_slices() {
             .map(|two| two[1].at.saturating_sub(two[0].at));
         assert!(
             pauses.max() < Some(21 * SECOND),
-            "{what}: a source in force is asked for often"
+            "{what}: the source in force is requested often"
         );
         running.pass(20 * MINUTE).await;
         let in_force = running.in_force();

@@ -36,7 +36,7 @@ impl<T: FromApi> ObjectMirror<T> {
                 self.objects.insert(key, object);
             }
             Change::RelistDone => {
-                let unseen = self.unseen.take().expect("a list ends that did not begin");
+                let unseen = self.unseen.take().expect("a list begins before it ends");
                 for key in unseen {
                     self.objects.remove(&key);
                 }

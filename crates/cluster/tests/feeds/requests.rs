@@ -43,7 +43,7 @@ async fn until_listed(feed: &mut RunningFeed<Service>) -> Duration {
     begun.elapsed()
 }
 
-/// The failures so far: each reason with its number.
+/// The reasons of the failures so far, each with the number of failures.
 fn failures(feed: &RunningFeed<Service>) -> Vec<(&'static str, u64)> {
     let counted = RequestFailure::REASONS
         .map(|reason| (reason, feed.metrics.restart_count(Kind::Service, reason)));
@@ -265,13 +265,13 @@ async fn useless_lists_become_rare() {
         let gap = |at: usize| lists[at].at.saturating_sub(lists[at - 1].at);
         assert!(
             gap(1) < soon * SECOND,
-            "{what}: the second comes soon, not after {:?}",
+            "{what}: the second list comes soon, not after {:?}",
             gap(1)
         );
         let least = if soon > 3 { 8 } else { 30 };
         assert!(
             (least..90).contains(&lists.len()),
-            "{what}: {} in ten minutes",
+            "{what}: {} lists in ten minutes",
             lists.len()
         );
         assert!(
@@ -416,7 +416,8 @@ async fn broken_connections_cause_no_list() {
     }
 }
 
-/// A feed that resumes the watch before an unreadable event would fail at the same event forever.
+/// If a feed always resumed the watch before an unreadable event, the feed would fail at this event
+/// forever.
 #[tokio::test(start_paused = true)]
 async fn unreadable_watch_is_skipped_by_list() {
     let stub = ScriptedServer::new(move |asked| {
@@ -441,7 +442,7 @@ async fn unreadable_watch_is_skipped_by_list() {
     assert_eq!(stub.lists(), 2);
 }
 
-/// The Service `a` at this version, created `times` times.
+/// The Service `a` at this version, after it has been created `times` times.
 fn recreated(version: u32, times: u32) -> Value {
     let mut service = service("a", version);
     service["metadata"]["uid"] = format!("uid-{times}").into();

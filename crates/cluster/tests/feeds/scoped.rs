@@ -73,7 +73,7 @@ async fn relisted_namespace_leaves_the_others() {
     server
         .faults
         .gap(|store| store.delete(Resource::Services, "a", "one"))
-        .expect("it is there");
+        .expect("the Service exists");
     feed.until_known(&["a/two", "b/three"]).await;
     server.set(service("b", "four"));
     feed.until_known(&["a/two", "b/four", "b/three"]).await;
@@ -93,12 +93,14 @@ async fn worst_namespace_determines_the_state() {
     let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
     feed.until_state(|state| state.phase == FeedPhase::Refused)
         .await;
-    assert!(!feed.state.borrow().listed, "one of two");
+    let is_listed = feed.state.borrow().listed;
+    assert!(!is_listed, "only one of two namespaces is listed");
     assert!(!feed.metrics.is_connected(Kind::Service));
     while let Ok(received) = feed.changes.try_recv() {
         feed.mirror.apply(received.event);
     }
-    assert_eq!(feed.mirror.lists, 0, "the list is complete only with both");
+    let lists = feed.mirror.lists;
+    assert_eq!(lists, 0, "the list is complete only with both namespaces");
     server.faults.remove(rule);
     feed.until_known(&["a/one", "b/two"]).await;
     feed.until_state(|state| state.listed && state.phase == FeedPhase::Following)

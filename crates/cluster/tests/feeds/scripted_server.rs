@@ -66,8 +66,8 @@ pub(crate) struct ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// Creates an API server that responds with `answer`. Must be called within the runtime of the
-    /// test.
+    /// Creates an API server that responds with `answer`. If `answer` returns `None`, there is no
+    /// response. Must be called within the runtime of the test.
     pub(crate) fn new(
         answer: impl FnMut(&ReceivedRequest) -> Option<ScriptedResponse> + Send + 'static,
     ) -> Self {
@@ -133,7 +133,7 @@ pub(crate) enum BodyEnd {
 
 #[allow(
     clippy::unnecessary_wraps,
-    reason = "an answer may also be none at all"
+    reason = "other functions return failed connections as the same type"
 )]
 fn respond(
     status: u16,
@@ -156,7 +156,7 @@ fn respond(
     }
     Ok(response
         .body(StreamBody::new(pieces.chain(end).boxed()))
-        .expect("headers of the test"))
+        .expect("the headers are valid"))
 }
 
 /// A page of a list. `next` is the token of the next page.

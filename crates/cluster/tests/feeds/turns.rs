@@ -66,8 +66,8 @@ async fn pods_of_rollout_take_turns() {
     }
 }
 
-/// A single pod has no delay: its node has joined, or its predecessor has gone. There is no delay
-/// either if the status cannot be read.
+/// The lists of a single new pod have no delay. Such a pod starts on a node that has just joined,
+/// or replaces another pod. There is also no delay if the status cannot be read.
 #[tokio::test(start_paused = true)]
 async fn single_pod_lists_at_once() {
     let answers: [fn() -> ScriptedResponse; 5] = [
@@ -116,8 +116,8 @@ async fn daemon_set_is_asked_until_answered() {
     }
 }
 
-/// An API server that has restarted knows no older version, so all instances list. Their lists are
-/// spread.
+/// An API server that has restarted knows no older version, so all instances list again. The lists
+/// of the instances are spread.
 #[tokio::test(start_paused = true)]
 async fn lists_after_lost_history_take_turns() {
     let mut pauses = Vec::new();

@@ -34,8 +34,8 @@ pub(crate) fn start_transfers() -> Arc<ZoneTransfers<Snapshot>> {
     )
 }
 
-/// All records of the response to a query. `authority` follows the question. `None` for an error
-/// response.
+/// All records of the response to a query, or `None` for an error response. `authority` is the
+/// record in the authority section of the query; empty if there is no such record.
 fn transfer_records(
     transfers: &Arc<ZoneTransfers<Snapshot>>,
     zone: &Name,

@@ -1,6 +1,7 @@
-//! Transfers against the engine, over random clusters with all options and edits of everything that
-//! zones hold: a transfer has the records that the engine answers, a version exists when a zone has
-//! changed, and each step of an incremental transfer leads from one version to the next.
+//! Compares zone transfers with the answers of the engine, for random clusters, options and edits.
+//! A transfer must have the records that the engine answers. A zone must have a new version exactly
+//! when the zone has changed. Each step of an incremental transfer must lead from one version to
+//! the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -43,7 +44,7 @@ const ZONES: [&str; 6] = [
 ];
 /// Stub domains that come and go; some are below zones.
 const STUBS: [&str; 3] = ["y.a.svc.cluster.local", "stub.sky.test", "b.k8s.example"];
-/// Own names that come and go, and the targets of aliases.
+/// Own names (hosts and aliases of the configuration) that come and go.
 const OWN: [&str; 7] = [
     "x.a.svc.cluster.local",
     "own.cluster.local",
@@ -53,6 +54,7 @@ const OWN: [&str; 7] = [
     "in.y.a.svc.cluster.local",
     "ns.dns.sky.test",
 ];
+/// The addresses of hosts and the targets of aliases.
 const TARGETS: [&str; 6] = [
     "10.7.7.7",
     "fd00::7",
@@ -163,7 +165,7 @@ fn fixed() -> impl Strategy<Value = Fixed> {
         })
 }
 
-/// The state of the server, of which a view is made after each edit.
+/// The state of the server. A view of the state is made after each edit.
 struct World {
     fixed: Fixed,
     cluster: ClusterObjects,
@@ -293,7 +295,8 @@ fn import(exists: bool) -> Event {
     ))
 }
 
-/// The zone that holds a name, by the longest domain; `None` for a stub domain.
+/// The zone of a name: of the zones that contain the name, the one with the longest domain. `None`
+/// if the name is in a stub domain.
 fn holder(view: &Snapshot, owner: &str) -> Option<Name> {
     let is_below = |domain: &str| owner == domain || owner.ends_with(&format!(".{domain}"));
     let further = view.zones.iter().map(|zone| &zone.domain);
@@ -312,7 +315,8 @@ fn holder(view: &Snapshot, owner: &str) -> Option<Name> {
         .then(|| zone.clone())
 }
 
-/// Names that may have records: of each object, edit and label, with or without records now.
+/// Names that may have records: the names of each object, edit and label. A name need not have
+/// records at the moment.
 fn candidates(view: &Snapshot) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = OWN.iter().map(|name| format!("{name}.")).collect();
     for own in OWN {
@@ -381,7 +385,7 @@ fn upstream(question: &ExternalQuery) -> ExternalAnswer {
     }])
 }
 
-/// The records that the engine answers for a name and type, as far as the name is their owner.
+/// The records that the engine answers for a name and type. Records of other owners are left out.
 fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     let query = testkit::query::Query::new(owner, rtype).wire();
     let identity = Identity {
@@ -412,8 +416,8 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     records.collect()
 }
 
-/// Whether a name is a port of an alias with an external target. Every such name exists, so they
-/// cannot be listed.
+/// Whether a name is a port of an alias with an external target. Every such name exists, so these
+/// names cannot be listed.
 fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     let mut labels = owner.splitn(3, '.');
     let is_port = labels.by_ref().take(2).all(|label| label.starts_with('_'));
@@ -426,7 +430,8 @@ fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     }
 }
 
-/// Whether a zone in SkyDNS style answers for a name, or for the target of its own-name alias.
+/// Whether a zone in SkyDNS style answers for a name. If the name is an alias of the configuration,
+/// the target of the alias counts.
 fn is_answered_by_skydns(view: &Snapshot, owner: &str) -> bool {
     let target = stored_name(view, owner);
     let holder = Authority::of(view, target.wire());
@@ -520,8 +525,8 @@ impl<'a> CheckedName<'a> {
         let Self {
             view, zone, owner, ..
         } = *self;
-        // A secondary cannot load a zone without name server. Without --strict-dns the cluster's
-        // zone has none.
+        // A secondary cannot load a zone without a name server, so a transfer always has one.
+        // Without --strict-dns, the engine answers no name server for the cluster's zone.
         if owner == format!("{zone}.") || owner == format!("ns.dns.{zone}.") {
             return self.check_apex();
         }
@@ -533,8 +538,8 @@ impl<'a> CheckedName<'a> {
             return Ok(());
         }
 
-        // Names that cannot be listed: those of namespaces have the records of their ExternalName
-        // Services.
+        // Some names cannot be listed: the names of namespaces, which have the records of their
+        // ExternalName Services, and the ports of external aliases.
         let mut labels = owner.splitn(3, '.').skip(1);
         let is_namespace =
             labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
@@ -586,7 +591,7 @@ impl<'a> CheckedName<'a> {
             ..
         } = self;
         // As in SkyDNS, the message of a key that has keys below it is answered only to CNAME
-        // queries. A CNAME in the transfer would exclude what all other queries get.
+        // queries. A CNAME in the transfer would exclude the records that all other queries get.
         let stored = stored_aliases(view, owner);
         if is_answered_by_skydns(view, owner) && stored.is_empty() {
             prop_assert_eq!(*copy, others, "{}", self.describe("above further keys"));
@@ -661,7 +666,7 @@ proptest! {
             let time = 3_000_000_000 + u64::try_from(number).unwrap();
             let has_changed = transfers.update_versions(&view, time);
             let mut any_new = false;
-            // Queries for all names take most of the time.
+            // Queries for all names take most of the time, so only some versions are checked.
             let is_checked = number % 4 == 3 || number + 1 == edits.len();
             for domain in ZONES {
                 let zone = name(domain);
@@ -690,7 +695,7 @@ proptest! {
     }
 }
 
-/// A Service whose load balancer has an address, or a hostname instead.
+/// A Service whose load balancer has the address or hostname `external`.
 fn load_balancer(external: ExternalAddress) -> ClusterEdit {
     ClusterEdit::Service(Service {
         key: ObjectKey::new("a", "x"),
@@ -812,8 +817,8 @@ fn edited_record_is_transferred() {
     }
 }
 
-/// An alias overrides the stored records of its ports, too. No list has the port of an alias
-/// with a target outside our zones, whether or not a stored record has its name.
+/// An alias also overrides the stored records of its ports. If the target of the alias is outside
+/// our zones, its ports are never transferred, even if a stored record has the name of a port.
 #[test]
 fn stored_port_below_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";

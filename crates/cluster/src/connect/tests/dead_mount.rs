@@ -1,4 +1,5 @@
-//! Files on a dead mount. Named pipes stand for them: opening one to read it waits for a writer.
+//! Files on a dead mount. Named pipes stand for these files, because opening a named pipe for
+//! reading waits for a writer.
 
 use std::fs::{self, OpenOptions};
 use std::future::Future;

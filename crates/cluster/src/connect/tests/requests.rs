@@ -146,7 +146,7 @@ async fn failing_plugin_fails_the_request() {
     }
 }
 
-/// Whether the process runs. A process that has ended, and that nobody has waited for, does not.
+/// Whether the process runs. A zombie has ended, even though no process has waited for it yet.
 fn is_running(id: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
     status.is_ok_and(|status| !status.contains(") Z "))

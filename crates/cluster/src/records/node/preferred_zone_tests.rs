@@ -12,8 +12,8 @@ use crate::objects::{
 use crate::one_or_many::OneOrMany;
 use crate::records::{EndpointNames, PreferredZone, RecordOptions, ServiceEndpoints, ServiceNode};
 
-/// A headless Service with the endpoints `ADDRESS ZONE,@NODE [-]`: zones, and nodes of hints. A dash
-/// marks an unready endpoint. The server is on the node `own`.
+/// A headless Service. Each endpoint is written as `ADDRESS ZONE,@NODE [-]`, with the zones and the
+/// nodes of its hints. A dash marks an unready endpoint. The server is on the node `own`.
 fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> ServiceNode {
     let service = Service {
         key: ObjectKey::new("apps", "db"),
@@ -130,9 +130,9 @@ fn enough_preferred_addresses_are_answered_alone() {
         ("one for two zones", &SIX, Some("b"), "2 4 5"),
         ("none in the zone", &SIX, Some("c"), "1 2 3 4 5 6"),
         ("too few in the zone", &few, Some("a"), "1 2 3 4"),
-        ("all there are", &two, Some("a"), "1 2"),
+        ("all are in the zone", &two, Some("a"), "1 2"),
         ("too few of a family", &dual, Some("a"), "1 2 3 4 5 6"),
-        ("unready ones are no others", &unready, Some("a"), "1 2"),
+        ("unready addresses do not count", &unready, Some("a"), "1 2"),
     ];
     for (name, endpoints, zone, expected) in cases {
         assert_found(name, &node(endpoints, zone, false), expected);
@@ -140,7 +140,7 @@ fn enough_preferred_addresses_are_answered_alone() {
 
     let published = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a -", "10.0.0.4 b"];
     let node = node(&published, Some("a"), true);
-    assert_found("too few that are ready", &node, "1 2 3 4");
+    assert_found("too few ready addresses in the zone", &node, "1 2 3 4");
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn addresses_hinted_for_node_are_answered_alone() {
         ("one is enough", &one, None, "2"),
         ("the node comes before the zone", &one, Some("a"), "2"),
         ("hints for other nodes", &others, Some("a"), "1 2 3"),
-        ("in one family of two", &dual, None, "1 2 3 4"),
-        ("in both families", &both, None, "1 3"),
+        ("hints in one family of two", &dual, None, "1 2 3 4"),
+        ("hints in both families", &both, None, "1 3"),
     ];
     for (name, endpoints, zone, expected) in cases {
         let node = node(endpoints, zone, false);
@@ -163,7 +163,7 @@ fn addresses_hinted_for_node_are_answered_alone() {
     }
 
     let node = node(&unready, None, true);
-    assert_eq!(found(&node, &[]), "1 2 3", "an unready one");
+    assert_eq!(found(&node, &[]), "1 2 3", "the hinted address is unready");
 }
 
 #[test]

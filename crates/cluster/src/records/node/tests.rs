@@ -94,7 +94,7 @@ fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     shorter.chain(two).chain(three.collect::<Vec<_>>())
 }
 
-/// The expected entries: all entries of exactly that path, or the entry whose path and label
+/// The expected entries: all entries whose path is `path`, or the entry whose path and label
 /// together are `path`.
 fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
     let matches = |(at, label, _): &&(Vec<&str>, &str, u16)| match path.split_last() {

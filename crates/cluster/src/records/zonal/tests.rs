@@ -7,7 +7,8 @@ use crate::objects::{
 use crate::one_or_many::OneOrMany;
 use crate::records::{RecordOptions, ServiceEndpoints, ServiceRecords};
 
-/// The records of a headless Service with the endpoints `ADDRESS ZONE [HOSTNAME]`; a dash is no zone.
+/// The records of a headless Service with the endpoints `ADDRESS ZONE [HOSTNAME]`. The zone `-`
+/// means that the endpoint has no zone.
 fn records(endpoints: &[&str], zonal_names: bool) -> ServiceRecords {
     let service = Service {
         key: ObjectKey::new("shop", "db"),
@@ -49,8 +50,7 @@ fn records(endpoints: &[&str], zonal_names: bool) -> ServiceRecords {
     options.build(&service, &ServiceEndpoints::Slices(vec![slice]))
 }
 
-/// The last octets of the addresses at a name below the Service, with the label of each entry that
-/// has a hostname; at most `steps` entries.
+/// The last octets of the addresses at a name below the Service, from at most `steps` entries.
 fn found(records: &ServiceRecords, name: &str, mut steps: usize) -> String {
     let path: Vec<&str> = name.rsplit('.').collect();
     let name = ZonalName::read(&path).unwrap();

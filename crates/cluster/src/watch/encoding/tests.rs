@@ -17,7 +17,7 @@ fn recorded(file: &str) -> Vec<u8> {
     .unwrap()
 }
 
-/// The parts of a list in protobuf that arrives in pieces of `size` octets.
+/// Reads a list in protobuf that arrives in pieces of `size` octets.
 fn read_in_pieces(list: &[u8], size: usize) -> Result<ParsedList, RequestFailure> {
     let mut message = ListMessage::default();
     let mut received = BytesMut::new();

@@ -5,7 +5,7 @@ fn refused() -> RequestFailure {
     RequestFailure::Unreachable("Connection refused".to_owned())
 }
 
-/// The seconds at which a failure is logged, if each kind fails each second for `lasts`.
+/// The seconds at which a failure is logged, if each kind fails once a second for `lasts` seconds.
 async fn logged_seconds(outage: &ApiOutage, lasts: u32) -> Vec<u32> {
     let mut logged = Vec::new();
     for second in 0..lasts {
@@ -81,7 +81,7 @@ async fn refused_kind_leaves_outage() {
         services.log_recovery();
         assert!(
             !connection.outage().is_ongoing(),
-            "the refused kind is not waited for"
+            "the outage ends although one kind is refused"
         );
     }
 }

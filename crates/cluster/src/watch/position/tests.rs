@@ -57,7 +57,7 @@ fn note_event(history: &mut DatabaseHistory, event: &str) {
 
 /// Events of a watch, the first object of the next check, and whether the history continues.
 #[test]
-fn watch_events_update_the_mark() {
+fn watch_events_update_the_first_object() {
     let cases: [(&[&str], &str, bool); 7] = [
         (&["deleted db", "changed db u9"], "db u9", true),
         (&["deleted db"], "dc u2", true),
@@ -78,7 +78,7 @@ fn watch_events_update_the_mark() {
 }
 
 #[test]
-fn passed_check_sets_the_mark() {
+fn passed_check_updates_the_first_object() {
     let mut history = history();
     note_event(&mut history, "deleted db");
     assert_eq!(check_failure(&mut history, "500", "dc u2"), None);

@@ -92,21 +92,26 @@ fn scope_determines_paths_and_selectors() {
     let of_team = "namespaces?&labelSelector=team%3Da";
     for (what, scope, kind, expected) in [
         ("all", Scope::default(), Kind::Service, "services?"),
-        ("labels in a", labelled_in_a, Kind::Service, labels_in_a),
         (
-            "of Services alone",
+            "labels in one namespace",
+            labelled_in_a,
+            Kind::Service,
+            labels_in_a,
+        ),
+        (
+            "the labels of Services do not select Endpoints",
             all_labelled,
             Kind::Endpoints,
             "endpoints?",
         ),
         (
-            "everything",
+            "Services of all namespaces",
             scope(selected(), None),
             Kind::Service,
             "services?",
         ),
         (
-            "to know which",
+            "selected namespaces",
             scope(selected(), None),
             Kind::Namespace,
             of_team,
