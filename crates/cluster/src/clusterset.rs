@@ -76,7 +76,7 @@ impl ClusterSet {
             Change::Apply(import) => {
                 let key = import.0.key.clone();
                 self.import_lists.note_seen(&key);
-                // A list repeats objects that have not changed; their records stay.
+                // A list also contains objects that have not changed. Their records are kept.
                 if self.imports.get(&key) != Some(&import) {
                     self.imports.insert(key.clone(), import);
                     self.outdated.insert(key);

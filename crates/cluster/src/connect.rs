@@ -155,7 +155,7 @@ impl Connection {
         &self.url
     }
 
-    /// The outage of the API server, which all watches of this connection log together.
+    /// The outage of the API server. All watches of this connection log it together.
     pub(crate) fn outage(&self) -> &ApiOutage {
         &self.outage
     }
@@ -165,9 +165,9 @@ impl Connection {
         Client::clone(&self.client.load())
     }
 
-    /// Reads certificates and credentials again, at most every 30 seconds. Must be called when the
-    /// API server rejects the current credentials. If reading fails, the previous credentials stay
-    /// in use.
+    /// Reads certificates and credentials again, at most once every 30 seconds. Must be called when
+    /// the API server rejects the current credentials. If reading fails, the previous credentials
+    /// stay in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
         // A rejection makes all watches of the connection fail at the same time. One read is enough
@@ -313,7 +313,7 @@ fn unusable_kubeconfig(path: &Path, error: &KubeconfigError) -> ConnectError {
     ConnectError::Kubeconfig {
         path: path.to_owned(),
         reason: match error {
-            // The text of `ReadConfig` itself would name the path once more.
+            // The text of `ReadConfig` itself would repeat the path.
             KubeconfigError::ReadConfig(error, _) => error.to_string(),
             other => brief(other),
         },
@@ -368,13 +368,14 @@ fn from_service_account(
     let mut config = Config::new(parse_url(&format!("https://{host}:{port}"))?);
 
     let token = directory.join("token");
-    // A missing token means that there is no service account, which the error must say.
+    // If the token is missing, there is no service account, and the error must say so.
     if let Err(error) = std::fs::metadata(&token) {
         return Err(ConnectError::InCluster {
             reason: format!("{}: {error}", token.display()),
         });
     }
-    // The configuration has the file and not its content, because the kubelet renews the token.
+    // The configuration gets the path of the token, not the token, because the kubelet renews the
+    // token.
     config.auth_info.token_file = Some(token.display().to_string());
 
     let authority = directory.join("ca.crt");

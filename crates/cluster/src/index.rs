@@ -199,7 +199,8 @@ impl Index {
             self.rebuild_records(key, old);
         }
 
-        // A reader that sees new records must find their objects.
+        // The objects are published before the records, because a reader that sees new records must
+        // find their objects.
         self.publish_objects();
 
         // Until the first lists are complete, no client gets the records, so they are not

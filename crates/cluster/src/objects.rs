@@ -162,7 +162,7 @@ pub enum ExternalAddress {
 /// Kind of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceKind {
-    /// Has cluster IPs, one for each of its IP families. Never empty.
+    /// Has cluster IPs, one for each of its IP families. The list is never empty.
     ClusterIp(OneOrMany<IpAddr>),
     /// Cluster IP `None`: clients get the addresses of the endpoints.
     Headless,
@@ -218,7 +218,7 @@ pub struct Endpoints {
     /// Whether the control plane left out addresses because there are more than 1000 (annotation
     /// `endpoints.kubernetes.io/over-capacity` with the value `truncated`).
     pub over_capacity: bool,
-    /// The time of the change of a pod or Service that led to this version (annotation
+    /// The time when the pod or Service changed that led to this version (annotation
     /// `endpoints.kubernetes.io/last-change-trigger-time`).
     pub last_change: Option<SystemTime>,
 }

@@ -68,7 +68,7 @@ pub enum PodNames {
     Disabled,
     /// Answers with the address in the name if a pod of the namespace has the address.
     Verified(PodNamespaces),
-    /// Answers like [`PodNames::Insecure`], and knows the namespaces of the pods on one node.
+    /// Answers like [`PodNames::Insecure`]. Holds the namespaces of the pods on one node.
     OfNode(PodNamespaces),
 }
 

@@ -127,7 +127,7 @@ fn visible_records(published: &Published) -> String {
         lines.push(format!("backed {key}"));
     }
 
-    // The tree has no order of its own.
+    // The trees have no order.
     lines.sort();
     lines.extend(further_records(&snapshot));
     lines.join("\n")

@@ -4,7 +4,7 @@
 //! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
 //! packets are ignored until the timeout. The error texts equal those of the Go sidecar, which
 //! shows them on `/healthcheck`. If the error text does not matter, callers use `tcp_retry`, in
-//! which hickory-net makes the exchange.
+//! which hickory-net sends and checks the messages.
 
 use std::fmt;
 use std::io;
@@ -110,8 +110,8 @@ impl fmt::Display for IgnoredPackets {
 pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
     match server {
         ServerAddr::Address(upstream) => match upstream.plain() {
-            // A probe uses plain DNS, which an upstream that is queried over TCP or TLS may not
-            // answer.
+            // Only plain DNS is sent. An upstream that is queried over TCP or TLS may not answer
+            // plain DNS.
             Some(server) => Ok(server.socket_addr()),
             None => Err(io::Error::new(
                 io::ErrorKind::Unsupported,

@@ -50,7 +50,7 @@ impl ResolvConf {
         Ok(Self::parse(&String::from_utf8_lossy(&octets)))
     }
 
-    /// Parses the text of a file. Invalid lines are ignored, as other resolvers do.
+    /// Parses the text of a file. Invalid lines are ignored, as in other resolvers.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         for line in text.lines() {

@@ -13,7 +13,7 @@ impl DnsAnswer {
         !matches!(rcode, ResponseCode::ServFail | ResponseCode::Refused)
     }
 
-    /// The RCODE with its question, such as `REFUSED for . NS`.
+    /// The RCODE and the question, such as `REFUSED for . NS`.
     pub fn describe_rcode(&self) -> String {
         let rcode = rcode_name(self.message.metadata.response_code);
         match self.message.queries.first() {

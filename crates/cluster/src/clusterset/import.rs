@@ -28,7 +28,7 @@ struct SourceCluster {
     members: MemberGroup,
 }
 
-/// Members whose names have the same parent name.
+/// Members, which are endpoints or the import itself, whose names have the same parent name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MemberGroup {
     /// The parent name of the members, see [`ServiceRecord::base`].
@@ -146,7 +146,7 @@ impl ImportNode {
         visit(&[]);
 
         let ports = self.groups_at_name().flat_map(|members| &members.ports);
-        // Several clusters may have the same port, whose name is visited once.
+        // Several clusters may have the same port. The name of such a port is visited only once.
         let ports: BTreeSet<&[SmolStr; 2]> = ports.collect();
         for [protocol, name] in ports {
             visit(&[protocol, name]);
@@ -328,7 +328,7 @@ fn build_cluster(
     id: &SmolStr,
     labels: BTreeMap<SmolStr, CollectedEndpoints>,
 ) -> Option<MemberGroup> {
-    // Without the label that names their cluster, endpoints have no name.
+    // If a slice lacks the label with the name of its cluster, the endpoints have no name.
     if id.is_empty() {
         return None;
     }

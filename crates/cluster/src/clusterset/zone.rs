@@ -23,7 +23,8 @@ impl ImportRecords {
     /// Replaces the records of an import. Returns whether they have changed.
     pub(super) fn set_node(&mut self, key: &ObjectKey, node: Option<Arc<ImportNode>>) -> bool {
         let path = [key.namespace.as_str()];
-        // Setting an equal record would copy nodes that published records share.
+        // Even if the records were equal, setting them would copy nodes of the tree that published
+        // records share.
         if self.imports.entry(&path, &key.name) == node.as_ref() {
             return false;
         }

@@ -86,8 +86,8 @@ impl Credentials {
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
-                // The TLS configuration is built once, before the plugin has run. So the place for
-                // the plugin's certificate is made now.
+                // The TLS configuration is built once, before the plugin has run. So it gets an
+                // empty `ClientCertificate` now, in which the plugin's certificate is stored later.
                 let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
                 TokenSource::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
             }
@@ -151,7 +151,7 @@ fn fixed_authorization(user: &AuthInfo) -> Result<Option<HeaderValue>, Credentia
     value.map(Some)
 }
 
-/// The value of an `Authorization` header, which is not logged.
+/// The value of an `Authorization` header. It is marked as sensitive, so that it is not logged.
 fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, CredentialsError> {
     let mut value = HeaderValue::try_from(format!("{scheme} {credentials}"))?;
     value.set_sensitive(true);
@@ -219,8 +219,8 @@ impl TokenFile {
 
         let mut current = self.current.lock();
         match (read, &*current) {
-            // A kubelet renews a token minutes before the token expires, and the next request reads
-            // the file again.
+            // The error is ignored: a kubelet renews a token minutes before the token expires, and
+            // the next request reads the file again.
             (Err(_), Some((token, _))) => Ok(token.clone()),
             (Err(error), None) => Err(error),
             (Ok(token), _) => {

@@ -22,7 +22,7 @@ use process::RunError;
 const LIMIT: Duration = Duration::from_secs(20);
 /// Pause before a failed plugin is run again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Time before the expiry at which the credentials are renewed.
+/// The credentials are renewed this long before they expire.
 const LEEWAY: Duration = Duration::from_mins(1);
 
 /// A failure of a plugin.

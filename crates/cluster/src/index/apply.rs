@@ -48,7 +48,7 @@ impl Index {
             }
             Change::Apply(service) => {
                 self.store.services.note_seen(&service.key);
-                // A list repeats objects that have not changed; their records stay.
+                // A list also contains objects that have not changed. Their records are kept.
                 if !self.store.objects().has_service(&service) {
                     self.change_service(&service.key, |store, _| store.set_service(&service));
                 }
@@ -71,7 +71,7 @@ impl Index {
             }
             Change::Apply(endpoints) => {
                 self.store.endpoints.note_seen(&endpoints.key);
-                // A list repeats objects that have not changed; their records stay.
+                // A list also contains objects that have not changed. Their records are kept.
                 if !self.store.objects().has_endpoints(&endpoints) {
                     self.change_endpoints(&endpoints.key, |store, _| {
                         store.set_endpoints(&endpoints);
@@ -95,7 +95,7 @@ impl Index {
             }
             Change::Apply(slice) => {
                 self.store.slices.note_seen(&slice.key);
-                // A list repeats objects that have not changed; their records stay.
+                // A list also contains objects that have not changed. Their records are kept.
                 if !self.store.objects().has_slice(&slice) {
                     self.set_slice(&slice);
                 }
@@ -206,8 +206,8 @@ impl Index {
             return;
         }
 
-        // This precedes the change of `served`, because `mark_outdated` notes the current reverse
-        // records.
+        // The records are marked before `served` changes, because `mark_outdated` notes the current
+        // reverse records.
         for key in self.store.keys_in(namespace) {
             self.mark_outdated(&key);
         }

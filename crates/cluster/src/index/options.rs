@@ -34,7 +34,7 @@ pub enum PodMode {
     Disabled,
     /// Answers with the address in the name if a pod in the namespace of the name has this address.
     Verified,
-    /// Answers like [`PodMode::Insecure`], and knows the namespaces of the pods on one node.
+    /// Answers like [`PodMode::Insecure`]. The pods on one node are watched for their namespaces.
     Node,
 }
 
@@ -55,8 +55,8 @@ pub enum SyncProgress {
     Waiting,
     /// The lists are not complete yet; the records of a snapshot file are served.
     Stale,
-    /// The lists did not complete within `--initial-sync-timeout`, or no other server answers; the
-    /// records of a snapshot file are served.
+    /// The lists did not complete within `--initial-sync-timeout`, or no other server answers at
+    /// the DNS Service. The records of a snapshot file are served.
     StaleOverdue,
     /// The lists are complete.
     Synced,

@@ -160,7 +160,8 @@ fn replace_pointers(
     new: &[(IpAddr, Pointer)],
 ) {
     for gone in old {
-        // Records in both lists are not touched: each change copies a part of the shared map.
+        // Records in both lists are left as they are, because each change copies a part of the
+        // shared map.
         if new.binary_search(gone).is_ok() {
             continue;
         }
@@ -188,7 +189,7 @@ fn replace_pointers(
             None => Vec::new(),
         };
         owners.push(pointer.clone());
-        // `Pointer` is ordered by the age of the Service, so the order of events does not matter.
+        // Pointers are sorted by the age of their Services, so the order of events does not matter.
         owners.sort_unstable();
         owners.dedup();
         reverse.insert(*ip, owners.into());

@@ -76,8 +76,8 @@ impl ObjectStore {
 
     /// A slice.
     pub fn slice(&self, key: &ObjectKey) -> Option<EndpointSlice> {
-        // The name of a slice usually begins with the name of its Service. `strays` has only the
-        // slices for which this is not so.
+        // The name of a slice usually begins with the name of its Service. The other slices are in
+        // `strays`.
         let name = match self.strays.get(key) {
             Some(name) => name.clone(),
             None => expected_service(key)?,

@@ -1,8 +1,8 @@
 //! Changes of objects, and the events that carry them to the index.
 //!
 //! A feed works with any kind of objects through [`EventConverter`]. So the program contains the
-//! code of a feed once for each event type, not once for each kind. Eleven copies, one for each
-//! kind, made up a twentieth of the program.
+//! code of a feed once for each event type, not once for each type of objects. With eleven types of
+//! objects, the copies made up a twentieth of the program.
 
 use std::convert::Infallible;
 

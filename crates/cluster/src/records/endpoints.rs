@@ -46,7 +46,7 @@ impl ServiceEndpoints {
         groups.iter().any(|group| !group.members.is_empty())
     }
 
-    /// The ready addresses, or all addresses with `not_ready_too`.
+    /// The ready addresses. If `not_ready_too` is true, all addresses.
     pub fn groups(&self, not_ready_too: bool) -> Vec<EndpointGroup<'_>> {
         match self {
             Self::None => Vec::new(),

@@ -63,8 +63,8 @@ impl<'p> ZonalName<'p> {
     }
 }
 
-/// Whether zonal names are below the name that `below` holds, as labels below the name of a
-/// Service.
+/// `below` holds the labels of a name below the name of a Service. Returns whether zonal names are
+/// below that name.
 pub fn is_above_zonal_names(below: &[&str]) -> bool {
     matches!(below, [] | [ZONE_LABEL] | [ZONE_LABEL, "pin" | "prefer"])
 }

@@ -150,8 +150,7 @@ impl Snapshot {
         self.services.node(&[namespace]).is_some() || self.aliases.node(&[namespace]).is_some()
     }
 
-    /// Visits the entry whose own label is the last label of `path`, as `exact` of
-    /// [`Records::visit_entries`] requires.
+    /// Visits the entry whose label is the last label of `path`, as [`EntryVisit::exact`] requires.
     fn find_exactly<'v>(
         &'v self,
         path: &[&str],

@@ -387,7 +387,7 @@ impl SourceSelection {
         self.proposed = false;
     }
 
-    /// Notes that Endpoints have been listed. Slices get [`HEAD_START`] once more from then on.
+    /// Notes that Endpoints have been listed. From then on, slices get another [`HEAD_START`].
     fn note_endpoints_listed(&mut self) {
         self.endpoints_listed.get_or_insert_with(Instant::now);
     }

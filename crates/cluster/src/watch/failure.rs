@@ -12,7 +12,7 @@ use crate::objects::Encoded;
 
 /// Bound of the pause that the API server may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
-/// The HTTP status of an API server that has no room for the request, with or without a header
+/// The HTTP status of an API server that is too busy for the request, with or without a header
 /// `Retry-After`.
 const TOO_MANY_REQUESTS: u16 = 429;
 /// Maximum number of characters of an [`excerpt`].

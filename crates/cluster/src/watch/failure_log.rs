@@ -84,7 +84,7 @@ struct OngoingOutage {
     failing_feeds: usize,
     /// The kinds of the feeds that have failed.
     kinds: BTreeSet<&'static str>,
-    /// Whether a log line said that the credentials are rejected, which an operator must mend.
+    /// Whether rejected credentials have been logged during this outage.
     unauthorized_logged: bool,
     /// Whether any feed has received an event again.
     has_recovered_feed: bool,
@@ -103,7 +103,8 @@ impl ApiOutage {
         // The outage ends when each of these feeds works again, however often it has failed.
         outage.failing_feeds += usize::from(is_new);
         outage.kinds.insert(kind.plural());
-        // Rejected credentials need an operator, so they get a line of their own, but only one.
+        // An operator must act if credentials are rejected, so one line is logged about them at
+        // once.
         let unauthorized = matches!(failure, RequestFailure::Unauthorized(_));
         let is_news = unauthorized && !std::mem::replace(&mut outage.unauthorized_logged, true);
 

@@ -127,7 +127,7 @@ impl ListPosition {
     ) -> Option<DatabaseHistory> {
         history.advance(&meta.resource_version);
         self.pages += 1;
-        // The next page has a new token, with a life of its own.
+        // The next page has a new token, for which `TOKEN_LIFE` starts again.
         self.failing = None;
         if meta.r#continue.is_empty() {
             return Some(history);
@@ -311,7 +311,8 @@ impl DatabaseHistory {
             return Err(RequestFailure::OtherHistory(sign));
         }
 
-        // Another first object proves nothing: objects come and go while no watch is open.
+        // A first object with another key proves nothing, because objects come and go while no
+        // watch is open.
         if let Some(known) = &self.first
             && let Some(first) = &first
             && known.key == first.key
@@ -326,7 +327,7 @@ impl DatabaseHistory {
     }
 }
 
-/// The last part of the path of an object in the database: namespace and name.
+/// The end of an object's path in the database: namespace and name.
 fn database_path(key: &ObjectKey) -> impl Iterator<Item = u8> {
     key.namespace.bytes().chain(*b"/").chain(key.name.bytes())
 }

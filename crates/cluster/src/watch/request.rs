@@ -55,8 +55,8 @@ pub(super) enum ListExtent {
     /// All objects from the API server's watch cache, not older than this version; "0" is any
     /// version.
     Cached(String),
-    /// At most `limit` objects of the most recent version, or the next page of that list, which
-    /// `token` identifies.
+    /// A page of at most `limit` objects, from a list of the most recent version. `token`
+    /// identifies the page; it is `None` for the first page.
     Page { limit: u32, token: Option<String> },
 }
 
@@ -67,8 +67,8 @@ impl ListExtent {
     }
 }
 
-/// Objects of a kind: all, the objects of a namespace, the objects that match selectors, or a
-/// single object by name.
+/// Objects of a kind: all objects, the objects of a namespace, the objects that match selectors, or
+/// a single object by name.
 #[derive(Debug, Clone)]
 pub struct Collection {
     kind: Kind,

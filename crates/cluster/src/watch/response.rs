@@ -1,5 +1,5 @@
-//! Responses of the API server, as they arrive: the body piece by piece, and the readers of the
-//! objects of a list and of the events of a watch. Every wait and every size has a bound.
+//! Readers of the API server's responses as they arrive: of the pieces of a body, the objects in a
+//! list, and the events in a watch. Every wait and every size has a bound.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -191,7 +191,8 @@ impl ListReader {
                         return Ok(ListPart::End(meta));
                     }
                     Some(part) => return Ok(part),
-                    // A list without its end must fail: the missing objects would be deleted.
+                    // A list without its end must fail. Otherwise the missing objects would be
+                    // deleted.
                     None if !self.receive(MAX_OBJECT).await? => {
                         let place = "in the middle of a list";
                         return Err(RequestFailure::Broken(place.to_owned()));

@@ -256,7 +256,7 @@ const fn seconds(from: u64, to: u64) -> Range<Duration> {
     Duration::from_secs(from)..Duration::from_secs(to)
 }
 
-/// Periods in which requests are refused, since the start of the API server.
+/// Periods in which requests are refused, as times since the start of the API server.
 type Refusals = &'static [Range<Duration>];
 
 /// An API server with a slice of two addresses, and an Endpoints object with the addresses `known`

@@ -63,8 +63,8 @@ const TARGETS: [&str; 6] = [
     "b.sky.test",
     "own.cluster.local",
 ];
-/// Keys of the zone from etcd, from the zone downwards. external-dns writes a child key below each
-/// name.
+/// Keys of the zone from etcd, below the key of the zone itself. external-dns writes a child key
+/// below each name.
 const KEYS: [&str; 9] = [
     "al",
     "al/1a2b",
@@ -818,7 +818,8 @@ fn edited_record_is_transferred() {
 }
 
 /// An alias also overrides the stored records of its ports. If the target of the alias is outside
-/// our zones, its ports are never transferred, even if a stored record has the name of a port.
+/// our zones, the ports of the alias are never transferred, even if a stored record has the name of
+/// such a port.
 #[test]
 fn stored_port_below_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";

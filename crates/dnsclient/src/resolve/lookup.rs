@@ -144,7 +144,8 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
         }
     }
 
-    // If the answer of one family is lost, the name must not be reported as one without addresses.
+    // If the answer of one family is lost, the name must not be reported as a name without
+    // addresses.
     match failure {
         _ if !found.addresses.is_empty() => Ok(found.into_outcome()),
         None => Ok(LookupOutcome::Absent),
@@ -166,7 +167,8 @@ fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let mut builder = HickoryResolver::builder_with_config(config, sockets);
     let options = builder.options_mut();
     options.timeout = TIMEOUT;
-    // `ServerNameResolver` repeats lookups and keeps addresses, and `look_up` reads the hosts file.
+    // hickory-resolver must not do what other code does: `ServerNameResolver` repeats lookups and
+    // keeps addresses, and `look_up` reads the hosts file.
     options.attempts = 0;
     options.cache_size = 0;
     options.edns0 = false;

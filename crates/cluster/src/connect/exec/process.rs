@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
 /// Bound of the output and of the error output, in octets. A certificate with its key takes a few
-/// thousand.
+/// thousand octets.
 pub(super) const MAX_OUTPUT: u64 = 1 << 20;
 
 /// A failure of a run.
@@ -50,7 +50,7 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
     let ended = async {
         let status = child.wait().await?;
         // A process that outlives the plugin may hold the pipes open. Reading them would not end
-        // before that process ends, so it is killed.
+        // before that process ends, so the process is killed.
         drop(group);
         Ok::<_, RunError>(status)
     };
@@ -66,7 +66,7 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
 
 async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
     let mut octets = Vec::new();
-    // One octet more than the bound shows that there is more.
+    // If there is one octet more than the bound, there is too much output.
     if let Some(pipe) = pipe {
         pipe.take(MAX_OUTPUT + 1).read_to_end(&mut octets).await?;
     }
@@ -92,7 +92,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(leader) = self.0 {
-            // Fails if no process is left.
+            // This call fails if no process is left.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }

@@ -170,14 +170,14 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
         )
 }
 
-/// The object, packed and unpacked.
+/// The object after it has been packed and unpacked.
 fn through<T: PackKeyed>(object: &T) -> Option<T> {
     let mut octets = Vec::new();
     object.pack(&mut octets);
     let mut from = octets.as_slice();
     let unpacked = T::unpack(ObjectKey::new("apps", "web"), &mut from);
     assert!(from.is_empty(), "nothing is left over");
-    // Truncated octets return `None`, without a panic.
+    // Unpacking truncated octets returns `None` and does not panic.
     for end in 0..octets.len() {
         assert!(
             T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(),
