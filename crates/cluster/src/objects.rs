@@ -218,7 +218,7 @@ pub struct Endpoints {
     /// Whether the control plane left out addresses because there are more than 1000 (annotation
     /// `endpoints.kubernetes.io/over-capacity` with the value `truncated`).
     pub over_capacity: bool,
-    /// The time when the pod or Service changed that led to this version (annotation
+    /// The time of the change, in a pod or the Service, that led to this version (annotation
     /// `endpoints.kubernetes.io/last-change-trigger-time`).
     pub last_change: Option<SystemTime>,
 }

@@ -223,7 +223,7 @@ impl RecordOptions {
     }
 
     /// The endpoints that the clients of this server should use: the endpoints with a hint for the
-    /// server's node, or the endpoints in the preferred zone if there are enough, or all endpoints.
+    /// server's node, or enough endpoints that serve the preferred zone, or else all endpoints.
     fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
         if let Some(node) = &self.preferred_node
             && node::has_hint_for_node(node, groups)

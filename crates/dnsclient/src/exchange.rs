@@ -110,8 +110,7 @@ impl fmt::Display for IgnoredPackets {
 pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
     match server {
         ServerAddr::Address(upstream) => match upstream.plain() {
-            // Only plain DNS is sent. An upstream that is queried over TCP or TLS may not answer
-            // plain DNS.
+            // This module sends only plain DNS, which an upstream for TCP or TLS might not answer.
             Some(server) => Ok(server.socket_addr()),
             None => Err(io::Error::new(
                 io::ErrorKind::Unsupported,

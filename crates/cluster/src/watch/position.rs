@@ -7,9 +7,9 @@
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
 //! another UID. Watch events keep this UID up to date, because an object that is deleted and
-//! created again while it is watched proves nothing. A new history is not detected once its
-//! versions have passed the last known version. Changes are then missed only if the feed was
-//! disconnected during all that time.
+//! created again while it is watched proves nothing. A new history may go undetected if its
+//! versions have already passed the last known version. In this way, changes are missed only if the
+//! feed was disconnected until then.
 
 use std::time::Duration;
 

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use super::{RequestFailure, get_document};
 use crate::connect::Connection;
 
-/// Time by which each further instance lengthens the spread. With 2,000 Services, a start costs the
+/// Each further instance lengthens the spread by this time. With 2,000 Services, a start costs the
 /// API server 40 ms of CPU time.
 const EACH: Duration = Duration::from_millis(20);
-/// The same for an instance that serves the records of a snapshot file. The time is longer, so that
-/// instances without records list earlier.
+/// Replaces [`EACH`] if this instance serves the records of a snapshot file. The time is longer, so
+/// that instances without records list earlier.
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
 /// The longest spread. If more instances list, the API server itself makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn lists_spread_by_starting_pods() {
         let cases = [
-            // One pod: the only one, a restarted one, or the next one of a rollout with a surge.
+            // One starting pod: the only pod, a restarted pod, or the next pod of a rollout with a
+            // surge.
             ((1, 0), 0, 0, 0),
             ((200, 199), 0, 0, 3980),
             ((200, 200), 0, 0, 3980),
@@ -222,7 +223,7 @@ mod tests {
             ((50, 0), 980, 3920, 980),
             ((200, 0), 3980, 15_920, 3980),
             ((5000, 0), 30_000, 30_000, 30_000),
-            // A status without numbers yet, and one with wrong numbers.
+            // A status that has no numbers yet, and a status with wrong numbers.
             ((0, 0), 0, 0, 0),
             ((3, 9), 0, 0, 40),
         ];

@@ -526,7 +526,8 @@ impl<'a> CheckedName<'a> {
             view, zone, owner, ..
         } = *self;
         // A secondary cannot load a zone without a name server, so a transfer always has one.
-        // Without --strict-dns, the engine answers no name server for the cluster's zone.
+        // Without --strict-dns, the engine answers queries for the name server of the cluster's
+        // zone with NXDOMAIN.
         if owner == format!("{zone}.") || owner == format!("ns.dns.{zone}.") {
             return self.check_apex();
         }
