@@ -42,7 +42,7 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Invalid domain. The messages are those of kube-dns and the API server.
+/// Invalid domain. The error texts are the same as in kube-dns and the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DomainError {
     /// A label is empty, or has a character other than a letter, a digit or '-'.

@@ -46,8 +46,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. It is set while slices stay in use
-    /// although they can no longer be read.
+    /// A Service whose Endpoints lack addresses of its slices. This field is set while slices stay
+    /// in use although they can no longer be read.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,

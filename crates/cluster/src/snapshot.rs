@@ -139,8 +139,8 @@ impl Snapshot {
             .map(|(name, ())| name)
     }
 
-    /// The namespace of the pod with this address. `None` if the pod is not watched. `None` also if
-    /// pods of several namespaces share the address, as in the host network.
+    /// The namespace of the pod with this address. `None` if the pod is not watched, or if pods of
+    /// several namespaces share the address, as in the host network.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
         match &**self.pods.namespaces()?.get(&address)? {
             [namespace] => Some(namespace),

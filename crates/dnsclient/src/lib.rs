@@ -1,7 +1,7 @@
 //! Sends one query to one DNS server and checks that the reply answers it.
 //!
 //! * [`query_server`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its
-//!   own. Its error texts are those of Go.
+//!   own. The error texts are the same as in Go.
 //! * [`query_with_tcp_retry`]: one query over UDP, and over TCP if the answer is truncated. It uses
 //!   hickory-net.
 //! * [`external_queries`] and [`DnsAnswer::is_usable`]: whether an upstream works.

@@ -15,7 +15,7 @@ use crate::records::{EndpointGroup, dashed_label, port_path, visit_bounded};
 /// The records of a `ServiceImport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNode {
-    /// The addresses of the import itself; `None` if it is headless.
+    /// The addresses of the import itself; `None` if the import is headless.
     own: Option<MemberGroup>,
     /// The endpoints of each cluster, sorted by cluster.
     clusters: OneOrMany<SourceCluster>,

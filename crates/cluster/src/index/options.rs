@@ -1,4 +1,4 @@
-//! The options of the index, and what it reports about itself.
+//! The options of the index, its progress, and its counts of objects.
 
 use wire::Name;
 

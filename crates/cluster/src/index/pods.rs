@@ -325,6 +325,7 @@ mod tests {
             (shown(&pods), pods.pod_count()),
             (vec!["10.0.0.1 a".to_owned()], 1)
         );
-        assert!(!apply_text(&mut pods, "a/y 10.0.0.1"), "nothing new");
+        let changed = apply_text(&mut pods, "a/y 10.0.0.1");
+        assert!(!changed, "an unchanged pod changes nothing");
     }
 }

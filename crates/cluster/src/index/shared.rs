@@ -18,7 +18,8 @@ impl<T> Default for SharedLists<T> {
 }
 
 impl<T: Eq + Hash> SharedLists<T> {
-    /// Replaces `list` with an equal shared copy. If there is none, `list` becomes the shared copy.
+    /// Replaces `list` with an equal shared copy. If there is no such copy, `list` becomes the
+    /// shared copy.
     pub(super) fn share(&mut self, list: &mut Arc<[T]>) {
         if let Some(known) = self.0.get(list) {
             *list = Arc::clone(known);

@@ -572,8 +572,8 @@ fn slice_endpoint(
     }
 }
 
-/// The addresses of a pod. A pod that has ended has none, because other pods may have its addresses
-/// now.
+/// The addresses of a pod. A pod that has ended has no addresses, because other pods may have its
+/// former addresses now.
 fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> OneOrMany<IpAddr> {
     if matches!(status.phase(), "Succeeded" | "Failed") {
         return OneOrMany::default();

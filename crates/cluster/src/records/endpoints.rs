@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::PreferredZone;
 use crate::objects::{Address, EndpointPlaces, EndpointPort, EndpointSlice, Endpoints, Subset};
 
-/// The endpoints of a Service, from either source.
+/// The endpoints of a Service, from Endpoints or from slices.
 #[derive(Debug, Clone)]
 pub enum ServiceEndpoints {
     /// No endpoints are known.
@@ -35,7 +35,7 @@ pub struct EndpointMember<'o> {
     pub ip: IpAddr,
     /// The hostname, if the endpoint has one.
     pub hostname: Option<&'o SmolStr>,
-    /// The places of the endpoint; `None` for an Endpoints object, which has none.
+    /// The places of the endpoint; `None` for an Endpoints object, which has no places.
     pub places: Option<&'o EndpointPlaces>,
 }
 

@@ -1,6 +1,6 @@
 //! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
 //!
-//! `ZONE.pin._zone.SERVICE` has the addresses in the zone, and none if no address is in the zone.
+//! `ZONE.pin._zone.SERVICE` has the addresses in the zone, or no address if none is in the zone.
 //! `ZONE.prefer._zone.SERVICE` has the addresses in the zone, or all addresses if no address is in
 //! the zone. The zone is that of the endpoint itself. Hints have no effect on zonal names, because
 //! hints are for the routes of cluster IPs.
@@ -78,8 +78,9 @@ pub struct ZonalNode {
 }
 
 impl ZonalNode {
-    /// Visits the addresses at a zonal name. `service` has the records of the same Service; `None`
-    /// while it has no addresses. For `steps` see [`skydns::Records::visit_entries`].
+    /// Visits the addresses at a zonal name. `service` holds the records of the same Service; it is
+    /// `None` while the Service has no addresses. For `steps` see
+    /// [`skydns::Records::visit_entries`].
     pub fn visit<'v>(
         &'v self,
         name: &ZonalName<'_>,

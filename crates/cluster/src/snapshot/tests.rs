@@ -152,7 +152,7 @@ fn federated_names_require_service_names() {
     assert_eq!(local, "NOERROR out.apps.svc.cluster.local.");
 }
 
-/// The sorted labels of the entries at a path, and the number of steps that are left of 1000.
+/// The sorted labels of the entries at a path, and how many of 1000 steps are left.
 fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
     let (view, mut steps, mut labels) = (published.get(), 1000, Vec::new());
     let lookup = view.visit_entries(EntryVisit {

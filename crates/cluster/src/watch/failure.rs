@@ -208,7 +208,8 @@ pub(super) struct RefusalState {
     pub(super) known: bool,
 }
 
-/// The pauses of one feed between failed attempts. They grow for each kind of failure separately.
+/// The pauses of one feed between failed attempts. The pauses grow separately for each kind of
+/// failure.
 #[derive(Debug)]
 pub(super) struct FeedPauses {
     timing: WatchTiming,

@@ -175,7 +175,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         while !listing.is_endless() {
             let history = match self.receive_page(listing).await {
                 Ok(history) => history,
-                // This is not a failure of the API server: the list is requested in smaller pages.
+                // A list that is too large is not a failure of the API server. It is requested in
+                // smaller pages.
                 Err(AttemptEnd::Failed(RequestFailure::TooLarge(_))) if listing.shrink_page() => {
                     continue;
                 }

@@ -58,7 +58,7 @@ macro_rules! as_number {
     ($($type:ty),*) => {$(
         impl Pack for $type {
             fn pack(&self, to: &mut Vec<u8>) {
-                // None of these types is wider than `u64`.
+                // A `u64` can hold every value of these types.
                 u64::try_from(*self).unwrap_or_default().pack(to);
             }
 
