@@ -71,7 +71,8 @@ struct CollectedEndpoints {
 }
 
 impl ImportNode {
-    /// Builds the records; `None` for a headless import without endpoints, as in CoreDNS.
+    /// Builds the records. `None` for a headless import without endpoints, as in CoreDNS, and for
+    /// an import whose name is not a label.
     pub(super) fn build<'o>(
         import: &Service,
         slices: impl Iterator<Item = &'o ImportedSlice>,

@@ -303,7 +303,7 @@ impl Index {
         self.check_sync();
     }
 
-    /// Notes the end of the first lists.
+    /// Marks the snapshot as synced once the first lists are complete.
     fn check_sync(&mut self) {
         let is_complete =
             self.store.services.is_complete() && self.source.is_some() && self.has_options_listed();

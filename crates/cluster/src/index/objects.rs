@@ -66,7 +66,8 @@ impl<'o> PackedObjects<'o> {
         std::iter::from_fn(move || unpack_octets(&mut self.slices))
     }
 
-    /// The slices with `new` in place of the slice named `name`.
+    /// The slices with `new` in place of the slice named `name`, or without this slice if `new` is
+    /// `None`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
         // A packed name contains its length, so it is no prefix of a longer name.
         let others = self

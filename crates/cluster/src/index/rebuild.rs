@@ -136,8 +136,8 @@ impl Index {
         }
     }
 
-    /// Whether federated names lead to the Service in this cluster: it has ready endpoints, or is an
-    /// ExternalName Service. Otherwise they lead to other clusters.
+    /// Whether federated names lead to the Service in this cluster: the Service has ready endpoints
+    /// or is an ExternalName Service. Otherwise the names lead to other clusters.
     fn is_backed(&self, key: &ObjectKey) -> bool {
         let Some(service) = self.served_service(key) else {
             return false;

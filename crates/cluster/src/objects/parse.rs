@@ -1,7 +1,7 @@
 //! Conversion of API objects to the reduced objects of this crate.
 //!
-//! An invalid address or port is dropped with a [`Note`]. An object without a name or with the
-//! wrong types is rejected as a whole. Other objects are not affected.
+//! An invalid address or port is dropped with a [`Note`]. An object without a name, or with a field
+//! of the wrong type, is rejected as a whole. Other objects are not affected.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -34,7 +34,8 @@ pub struct ServiceNode {
     /// The number of preferred members. The answer for the Service's own name contains only the
     /// preferred members. The other members are found only under their own names.
     pub preferred_count: u32,
-    /// Members with unique labels. The preferred members come first; both parts are sorted by label.
+    /// Members with unique labels. The preferred members come first, followed by the others. Both
+    /// parts are sorted by label.
     pub members: OneOrMany<LabelledAddresses>,
     /// The ports, sorted and unique.
     pub ports: Arc<[PortRecords]>,

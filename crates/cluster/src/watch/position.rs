@@ -150,7 +150,7 @@ impl ListPosition {
         self.history.clone().unwrap_or_default()
     }
 
-    /// Whether the list exceeds the bound of pages.
+    /// Whether the list has reached [`MAX_PAGES`].
     pub(super) fn is_endless(&self) -> bool {
         self.pages >= MAX_PAGES
     }
