@@ -33,7 +33,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// TCP keepalive: the number of failed probes after which the connection is dead.
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Timeout of the head of a response, and of its body unless it is a watch.
+/// Timeout of the head of a response, and of the body unless the response is a watch.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum size of a response other than a watch, in octets.
 const MAX_BODY: usize = 32 << 20;
@@ -143,7 +143,7 @@ impl EtcdClient {
     /// If the certificates cannot be used, or the password cannot be read.
     pub fn new(access: &EtcdAccess, member: &Uri) -> Result<Self, ClientError> {
         let mut tcp = HttpConnector::new();
-        // The connector sees `https` URIs too; TLS is on top of it.
+        // This connector must accept `https` URIs too: the TLS connector passes them on to it.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -157,7 +157,8 @@ impl EtcdClient {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        // The requests of a session follow one another; a watch keeps its connection.
+        // The requests of a session are sent one after another, so one idle connection is enough. A
+        // watch keeps its own connection.
         let http = HttpClient::builder(TokioExecutor::new())
             .pool_max_idle_per_host(1)
             .build(https);

@@ -31,12 +31,12 @@ use crate::tree::MessageTree;
 const PAGE_SIZE: usize = 1000;
 /// Maximum memory for the messages of one zone, in octets, see [`MessageTree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// The time without a frame of the watch after which etcd is checked. A new watch must be confirmed
+/// If the watch brings no frame for this time, etcd is checked. A new watch must be confirmed
 /// within this time.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The time in which the event of a change may still arrive after a check has found the change.
 const LATE_EVENT: Duration = Duration::from_secs(2);
-/// The time without a frame after which a new watch replaces the watch. By default, etcd reports
+/// If the watch brings no frame for this time, a new watch replaces it. By default, etcd reports
 /// its revision on a silent watch after ten to eleven minutes.
 const LONGEST_SILENCE: Duration = Duration::from_mins(12);
 /// Minimum duration of a successful session. The pause after such a session is the shortest pause.
@@ -47,7 +47,7 @@ const MAX_LOGGED: usize = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// The first and the longest pause before a zone that was too large is listed again. Such a list
-/// costs etcd and the network [`MAX_OCTETS`], and most likely fails again.
+/// transfers about [`MAX_OCTETS`], and most likely fails again.
 const FIRST_LARGE_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_LARGE_PAUSE: Duration = Duration::from_mins(10);
 
@@ -73,7 +73,7 @@ pub struct EtcdFeed<S> {
     reached: Option<RevisionHeader>,
     /// Number of the zone's keys at `reached`, including skipped keys.
     key_count: u64,
-    /// The last revision that a check has found to have the same keys as `reached`.
+    /// The last revision at which a check has found the same keys as at `reached`.
     checked_revision: u64,
     /// Whether a watch has missed a change, and no event has arrived since.
     missed_change: bool,
@@ -371,7 +371,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
     }
 
     /// Compares the zone in etcd with the last known state. Returns whether the zone has changed
-    /// since. Fails if etcd does not answer, or if it is another etcd or a restored one.
+    /// since. Fails if etcd does not answer, or if etcd was set up anew or restored.
     async fn has_changed(&mut self, client: &mut EtcdClient) -> Result<bool, SessionFailure> {
         let range = self.keys.range();
         let reached = self.reached.unwrap_or_default();
@@ -382,13 +382,14 @@ impl<S: EtcdSink> EtcdFeed<S> {
         if !current.continues(reached) {
             return Err(SessionFailure::OtherHistory);
         }
-        // No revision shows that a key was deleted. Only the number of keys does.
+        // A request for changed keys does not find deleted keys. A deletion shows only in the
+        // number of keys.
         if page.count != self.key_count {
             return Ok(true);
         }
 
-        // etcd reads the whole zone for this request, which is sent only if a key has changed, in
-        // this zone or elsewhere.
+        // etcd reads the whole zone for the next request. So the request is sent only if a key has
+        // changed, in this zone or elsewhere.
         if current.revision > self.checked_revision.max(reached.revision) {
             let request = gateway::changed_keys_request(&range, reached.revision);
             let changed: KeyPage = client.post_json("/v3/kv/range", &request).await?;

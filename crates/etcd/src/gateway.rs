@@ -149,8 +149,8 @@ pub fn range_request(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Valu
     })
 }
 
-/// A request for at most one key of a range that was set after `revision`. The response omits the
-/// value of the key. etcd reads the whole range for this request.
+/// A request for one of the keys in a range that were set after `revision`, if there are any. The
+/// response omits the value of the key. etcd reads the whole range for this request.
 pub fn changed_keys_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     let mut request = range_request(keys, 1, 0);
     request["min_mod_revision"] = json!((revision + 1).to_string());

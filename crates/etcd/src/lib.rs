@@ -4,7 +4,7 @@
 //! * [`feed`]: lists and watches the keys of a zone, through [`client`] and [`gateway`].
 //! * [`key`], [`message`]: parse keys to labels, and values to messages.
 //! * [`tree`]: all messages of a zone, and the lookup of a name.
-//! * [`records`]: provides the messages as records of a zone of the DNS server.
+//! * [`records`]: provides the messages to the DNS server as the records of a zone.
 //! * [`snapshot`]: publishes the zones to a DNS server that serves nothing else.
 //!
 //! This crate uses no Kubernetes API, parses no flags, and answers no queries.

@@ -127,7 +127,7 @@ impl Records for MergedRecords {
             let counterpart = other
                 .and_then(|other| other.0.get(at))
                 .map(|source| source as &dyn Records);
-            // A name that an earlier source has is answered from that source only.
+            // If an earlier source has the name, only that source answers queries for the name.
             let before = self.0.get(..at).unwrap_or_default();
             source.owner_names(counterpart, &mut |path| {
                 if !before.iter().any(|source| source.has_descendants(path)) {

@@ -38,7 +38,7 @@ impl EtcdSnapshot {
         }
     }
 
-    /// The same settings and zones, and this zone. It replaces the zone with the same domain.
+    /// The same settings and zones, with `zone` added. `zone` replaces a zone with the same domain.
     #[must_use]
     pub fn with_zone(&self, zone: FurtherZone) -> Self {
         Self {

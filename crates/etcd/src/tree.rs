@@ -3,8 +3,8 @@
 //!
 //! A lookup returns all messages below the key of the name, at any depth. If no message is below
 //! the key, the lookup returns the message of the key. In the name, `*` and `any` match any label.
-//! A lookup of such a name returns the messages of all matching keys, and those below them. Groups
-//! select some of these messages.
+//! A lookup of such a name returns the messages of all matching keys, and those below them. If
+//! messages have groups, the lookup may return only some of these messages.
 
 use std::sync::Arc;
 
@@ -118,8 +118,8 @@ impl MessageTree {
     ///
     /// # Errors
     ///
-    /// If the key or the value is invalid. With an invalid value, the former message of the key is
-    /// removed, since a new list would not contain this message either.
+    /// If the key or the value is invalid. If the value is invalid, the former message of the key
+    /// is removed, because a new list would not contain the former message.
     pub fn apply(
         &mut self,
         keys: &ZoneKeys,
@@ -290,7 +290,7 @@ fn visit_names_below<'t>(
     path: &mut Vec<&'t str>,
     visit: &mut dyn FnMut(&[&str]),
 ) {
-    // A label that also has children is visited with them, below.
+    // Labels with children are visited in the second loop.
     for (label, _) in node.entries() {
         if is_name_label(label) && node.child(label).is_none() {
             path.push(label);

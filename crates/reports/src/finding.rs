@@ -49,7 +49,7 @@ pub enum FindingKind {
     KubednsSilent,
     /// dnsmasq does not answer its probe.
     DnsmasqSilent,
-    /// A part answers, but not for the probed name.
+    /// A part of the pod answers, but not for the probed name.
     NamesUnanswered,
     /// The first lists of the API server are overdue.
     NotSynced,
@@ -417,7 +417,7 @@ pub struct PodFinding {
     pub level: FindingLevel,
     /// The description for the operator.
     pub text: String,
-    /// The error text of the part; may be empty.
+    /// The error text behind the finding; may be empty.
     pub detail: String,
     /// The start of the finding, in milliseconds since 1970.
     pub since: u64,
@@ -443,7 +443,7 @@ impl PodFinding {
 
     /// The section of the runbook.
     pub fn section(&self) -> &str {
-        // A sidecar of an earlier version links to a place in the whole page.
+        // An earlier version of the sidecar links to a heading of the whole runbook, after a `#`.
         let section = self.runbook.rsplit_once(['/', '#']);
         section.map_or("", |(_, section)| section)
     }

@@ -10,7 +10,7 @@ use crate::sidecar::ProbeResult;
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
-/// Bound of the upstreams in a report.
+/// Maximum number of upstreams in a report.
 const MAX_UPSTREAMS: usize = 32;
 
 /// The state of kubedns. Values that this version of kubedns does not export are unknown.
@@ -51,8 +51,8 @@ pub struct KubednsReport {
     pub cache_misses: Option<f64>,
     /// Queries of clients over `--client-qps` since kubedns started, which got REFUSED.
     pub rate_limited: Option<f64>,
-    /// The upstreams. Those that a route uses come first, then the others; both are sorted by
-    /// queries.
+    /// The upstreams. Upstreams that a route uses come first, then the others. Each of the two
+    /// groups is sorted by the number of queries.
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
     pub routes: Vec<RouteServer>,
@@ -165,7 +165,7 @@ impl KubednsUpstream {
     }
 }
 
-/// A server of a route; in JSON an array of the three.
+/// A server of a route. In JSON, it is an array of the three fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(String, String, bool)", into = "(String, String, bool)")]
 pub struct RouteServer {
@@ -269,7 +269,7 @@ impl KubednsReport {
                 }
             }
             "kubedns_last_event_timestamp_seconds" => {
-                // Each kind of objects has a sample, of which the latest is taken.
+                // Each kind of object has its own sample. The latest time is taken.
                 let latest = self.last_event.unwrap_or_default().max(sample.value);
                 self.last_event = Some(latest);
             }
@@ -294,7 +294,7 @@ impl KubednsReport {
             }
             "kubedns_forward_upstream_up" => self.routes.extend(RouteServer::of_sample(sample)),
 
-            // Namespace and subsystem of this name are options of kubedns.
+            // This name starts with a namespace and a subsystem, which are options of kubedns.
             name if name.ends_with("_dns_request_count_total") => {
                 add(&mut self.requests, sample.value);
                 let of_kind = if is_of_external_names(sample) {

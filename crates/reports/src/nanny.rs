@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 pub struct NannyOnly<T>(Option<T>);
 
 impl<T> NannyOnly<T> {
-    /// The value; `None` in a status that was read.
+    /// The value; `None` if the status was parsed.
     pub fn get(&self) -> Option<&T> {
         self.0.as_ref()
     }
 
-    /// Whether the status was read.
+    /// Whether there is no value, because the status was parsed.
     fn is_left_out(&self) -> bool {
         self.0.is_none()
     }
@@ -76,7 +76,7 @@ pub struct DnsmasqProcess {
     pub restarts: BTreeMap<String, u64>,
     /// The way in which the last process ended.
     pub last_end: Option<String>,
-    /// The newest unrequested ends, oldest first: deaths and hangs.
+    /// The newest deaths and hangs, oldest first. Ends that the nanny requested are not among them.
     pub recent_ends: Vec<DnsmasqEnd>,
 }
 
@@ -114,7 +114,7 @@ pub struct ConfigurationStatus {
     pub stub_domains: BTreeMap<String, Vec<String>>,
     /// The servers for all other names, as configured.
     pub upstream_nameservers: Vec<String>,
-    /// Reloads of the servers by dnsmasq.
+    /// The number of times that dnsmasq has reloaded its servers.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub reloads: NannyOnly<u64>,
     /// The time of the last reload.
@@ -126,7 +126,7 @@ pub struct ConfigurationStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigurationFault {
-    /// The mistake, and the accepted form.
+    /// The description of the error, and the accepted form.
     pub text: Option<String>,
     /// The key, if a value was wrong.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
@@ -154,7 +154,7 @@ pub struct RoutesStatus {
     pub argument_servers: Vec<String>,
     /// Names of stub servers that have no address yet.
     pub unresolved: BTreeSet<String>,
-    /// Servers left out because their queries come back to dnsmasq.
+    /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
     /// The server for stub domains without a usable server: the nanny itself, which answers
     /// SERVFAIL.

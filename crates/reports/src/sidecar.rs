@@ -51,7 +51,7 @@ pub struct SidecarStatus {
     /// document do not read this field.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
-    /// The same for dnsmasq, if it logs its queries.
+    /// Top clients and names of dnsmasq, if it logs its queries.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub dnsmasq_top: Option<Box<PeerReport<RankingDocument>>>,
 }
@@ -349,7 +349,7 @@ impl<T> Default for PeerReport<T> {
 }
 
 impl<T> PeerReport<T> {
-    /// The report of a container that is not read.
+    /// The report for a container that the sidecar does not read.
     pub fn not_read() -> Self {
         Self {
             source: String::new(),
@@ -375,7 +375,8 @@ impl<T> PeerReport<T> {
 }
 
 impl SidecarStatus {
-    /// Whether kubedns, behind dnsmasq or without one, forwards external names to the upstreams.
+    /// Whether kubedns forwards external names to the upstreams: behind dnsmasq, or in a pod
+    /// without dnsmasq.
     pub fn forwards_by_kubedns(&self) -> bool {
         let nanny = self.nanny.known.as_ref();
         self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns())
@@ -396,7 +397,7 @@ impl SidecarStatus {
             domains.extend(kubedns.routes.iter().map(|server| server.route.as_str()));
         }
 
-        // kubedns lists each server of a domain, and external names as `.`.
+        // kubedns lists a domain once for each of its servers. External names have the domain `.`.
         let mut domains: Vec<String> = domains
             .into_iter()
             .filter(|domain| *domain != ".")

@@ -189,7 +189,8 @@ async fn muted_watch_is_replaced() {
 
         relay.mute_open_watches();
         make_changes(&etcd, changes).await;
-        // This key is in no zone: etcd's revision shows nothing by itself.
+        // This key is in no zone, but increases etcd's revision. So the revision alone does not
+        // show that the zone has changed.
         etcd.put("/elsewhere", "{}").await;
         pass_silence().await;
         assert_eq!(
@@ -316,8 +317,8 @@ async fn password_file_authenticates_user() {
     seen.until(|tree| tree.len() == 1).await;
 }
 
-/// A named pipe stands for a file on a dead mount: its reader waits for what its writer never
-/// writes. No etcd is needed.
+/// A named pipe stands for a file on a dead mount: nothing is written to the pipe, so reading it
+/// does not end. No etcd is needed.
 #[tokio::test]
 async fn hung_password_file_is_failure() {
     let folder = tempfile::tempdir().unwrap();
@@ -332,7 +333,7 @@ async fn hung_password_file_is_failure() {
         login: Some(login),
         ..access(&nobody)
     });
-    // Opens once the feed reads.
+    // The pipe can be opened for writing once the feed reads it.
     let mount = tokio::fs::OpenOptions::new()
         .write(true)
         .open(&password_file)

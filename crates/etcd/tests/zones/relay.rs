@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     to: SocketAddr,
-    /// Number of accepted connections, which is the number of the next connection.
+    /// Number of accepted connections. The next connection gets this number.
     accepted: Arc<AtomicU64>,
     /// Watches on connections with a lower number are muted.
     muted_below: Arc<AtomicU64>,
