@@ -76,7 +76,7 @@ static KINDS: [Kind; 9] = [
         "po",
         r#","spec":{"containers":null},"status":{}"#,
     ),
-    // docs/migrating.md saves and restores the ServiceAccount of kube-dns.
+    // The steps in docs/migrating.md save and restore the ServiceAccount of kube-dns.
     kind(
         Resource::ServiceAccounts,
         "ServiceAccount",

@@ -143,7 +143,8 @@ impl Object {
         &self.addresses
     }
 
-    /// The JSON text without `kind` and `apiVersion`, which a real server omits in lists, too.
+    /// The JSON text without `kind` and `apiVersion`. A real server also omits these fields in
+    /// lists.
     pub(crate) fn item(&self) -> &Bytes {
         &self.item
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// The cluster domain.
 pub const DOMAIN: &str = "cluster.local";
-/// Endpoints of each Service.
+/// Number of endpoints of each Service.
 pub const ENDPOINTS: u32 = 3;
 /// One in `HEADLESS_EACH` Services is headless.
 const HEADLESS_EACH: u32 = 10;

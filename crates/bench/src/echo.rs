@@ -1,5 +1,5 @@
-//! A UDP server that echoes every datagram. The echo server shows only the cost of the operating
-//! system.
+//! A UDP server that echoes every datagram. The results of the echo server show what the operating
+//! system alone costs.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! Servers that forward queries for external names: kubedns, dnsmasq, Unbound and CoreDNS. All use
-//! one name server as their upstream, which answers every name of one zone.
+//! Servers that forward queries for external names: kubedns, dnsmasq, Unbound and CoreDNS. Their
+//! common upstream is a name server that answers every name of one zone.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::peers::Peer;
 use crate::setup::{Bench, say};
 use crate::zone::{OUTSIDE, Server, ZoneFile, installed};
 
-/// Number of external names that fit in each cache.
+/// Number of names that fit in the cache of kubedns, and in the large cache of dnsmasq.
 pub(crate) const CACHED_NAMES: usize = 10_000;
 
 /// A name that every forwarder has to answer.
@@ -24,14 +24,14 @@ pub(crate) async fn start_upstream(directory: &Path) -> anyhow::Result<Option<Pe
     Peer::of_zone(Server::Nsd, directory, &ZoneFile::of_outside(), 1).await
 }
 
-/// Size of the cache of dnsmasq in the stock manifest, in names. With a larger cache, a name that is
-/// not in it costs dnsmasq more.
+/// Size of the cache of dnsmasq in the stock manifest, in names. With a larger cache, dnsmasq takes
+/// more CPU time for a name that is not cached.
 const STOCK_CACHE: usize = 1000;
 
 /// The end of the name of a server whose cache is off.
 pub(crate) const WITHOUT_CACHE: &str = " without a cache";
-/// The end of the name of a dnsmasq whose cache is larger than in the stock manifest: as large as
-/// the caches of the other servers.
+/// The end of the name of a dnsmasq whose cache is as large as the cache of kubedns, and thus
+/// larger than in the stock manifest.
 pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
 /// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed.
@@ -158,7 +158,7 @@ fn coredns_arguments(
     Ok(vec!["-conf".to_owned(), file])
 }
 
-/// Returns the path of the file.
+/// Writes a configuration file into `directory`, and returns its path.
 fn write_configuration(directory: &Path, name: &str, text: &str) -> anyhow::Result<String> {
     let file = directory.join(name);
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;

@@ -1,5 +1,5 @@
-//! hickory-server with a static map of the cluster's addresses. This server shows only the cost of
-//! a DNS library.
+//! hickory-server with a static map of the cluster's addresses. The results of this server show
+//! what a DNS library alone costs.
 
 use std::collections::HashMap;
 use std::iter::empty;

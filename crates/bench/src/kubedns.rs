@@ -20,12 +20,12 @@ const ANSWER: Duration = Duration::from_millis(20);
 /// The pause between two queries during the start.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The number of equal readings in a row after which memory has settled.
-const LOOKS: usize = 5;
+const EQUAL_READINGS: usize = 5;
 /// The pause between two readings.
-const LOOK: Duration = Duration::from_millis(300);
+const READING_PAUSE: Duration = Duration::from_millis(300);
 
-/// The program kubedns: DNS on the port of `address`, health and status on the port of `status`, and
-/// `upstreams` as its upstreams.
+/// The program kubedns. It serves DNS on the port of `address`, serves health and status on the
+/// port of `status`, and forwards to `upstreams`.
 pub(crate) fn program(
     bench: &Bench,
     address: SocketAddr,
@@ -60,7 +60,7 @@ pub struct Kubedns {
 }
 
 impl Kubedns {
-    /// Starts kubedns with the objects of `api` and with `upstreams`, and waits for the first
+    /// Starts kubedns with `api` as its API server and with `upstreams`, and waits for the first
     /// correct answer.
     pub async fn start(
         bench: &Bench,
@@ -80,8 +80,8 @@ impl Kubedns {
         .await
     }
 
-    /// Starts kubedns with the arguments `access` for an API server and with `upstreams`. Waits
-    /// until `name` has exactly these `addresses`.
+    /// Starts kubedns with `upstreams` and with the arguments `access`, which connect it to an API
+    /// server. Waits until `name` has exactly these `addresses`.
     pub async fn start_with(
         bench: &Bench,
         access: &[String],
@@ -153,8 +153,8 @@ impl Kubedns {
     pub async fn settled_usage(&self) -> anyhow::Result<Usage> {
         let mut usage = self.usage()?;
         let mut same = 0;
-        for _ in 0..10 * LOOKS {
-            tokio::time::sleep(LOOK).await;
+        for _ in 0..10 * EQUAL_READINGS {
+            tokio::time::sleep(READING_PAUSE).await;
             let now = self.usage()?;
             same = if now.resident == usage.resident {
                 same + 1
@@ -162,7 +162,7 @@ impl Kubedns {
                 0
             };
             usage = now;
-            if same == LOOKS {
+            if same == EQUAL_READINGS {
                 break;
             }
         }

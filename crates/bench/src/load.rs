@@ -64,8 +64,8 @@ pub(crate) fn order_of_servers(count: usize, round: u32) -> Vec<usize> {
 }
 
 impl Load {
-    /// Sends the queries of `file` to `server` and measures its CPU time. Every answer must have
-    /// `rcode`, if given.
+    /// Sends the queries of `file` to `server`, and measures the CPU time of the server. Every
+    /// answer must have `rcode`, if given.
     pub async fn measure(
         &self,
         server: &Peer,

@@ -9,12 +9,13 @@ use clap::{Parser, Subcommand};
 /// Measures kubedns on a generated cluster, and a plain UDP echo for comparison.
 ///
 /// Other servers are measured as well if `BENCH_PEERS` names them, as in
-/// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address,
-/// process ID. They have to serve the same cluster, which `bench serve` offers to them.
+/// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`. Each entry has a
+/// name, an address and a process ID. The servers must serve the same cluster, which they can read
+/// from `bench serve`.
 ///
 /// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. The
-/// measurement writes the cluster's objects to it, so use a separate kube-apiserver, with etcd and
-/// without controllers.
+/// measurement creates the cluster's objects on that server, so use a separate kube-apiserver, with
+/// etcd and without controllers.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -33,7 +34,8 @@ pub struct Measuring {
     /// binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
-    /// Services of the cluster, three endpoints each, every tenth headless with hostnames
+    /// Number of Services of the cluster; each has three endpoints, and every tenth is headless
+    /// with hostnames
     #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
     pub services: u32,
     /// Services of the large cluster
@@ -45,7 +47,7 @@ pub struct Measuring {
     /// Scenarios to measure; all by default
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SCENARIO")]
     pub only: Vec<Scenario>,
-    /// Rounds; in each, every server receives every kind of query
+    /// Number of rounds; in each round, every server receives every kind of query
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Seconds of each measurement in a round

@@ -148,7 +148,7 @@ impl Peer {
     }
 }
 
-/// The servers named by `BENCH_PEERS`: `name=address:pid`, separated by commas.
+/// The servers that `BENCH_PEERS` names, each as `name=address:pid`, separated by commas.
 pub fn named(variable: &str) -> anyhow::Result<Vec<Peer>> {
     let parts = variable
         .split(',')

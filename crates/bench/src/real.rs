@@ -29,7 +29,7 @@ pub const VARIABLE: &str = "BENCH_KUBECONFIG";
 const AT_A_TIME: usize = 8;
 /// The metric of the API server for its CPU time in seconds.
 const CPU_SECONDS: &str = "process_cpu_seconds_total";
-/// The HTTP status for creating an object that exists.
+/// The HTTP status for the creation of an object that exists already.
 const CONFLICT: u16 = 409;
 
 /// The API server, and a relay that counts the octets from the API server to kubedns.
@@ -198,7 +198,7 @@ impl Real {
     }
 }
 
-/// Turns the error that the object exists already into success.
+/// Treats the error for an object that exists already as success.
 fn created<K>(result: kube::Result<K>) -> anyhow::Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),

@@ -161,7 +161,7 @@ pub struct Forwarder {
     /// CPU time per query in microseconds, median of the rounds, for each load of
     /// [`ForwardedLoad::ALL`].
     pub microseconds: Vec<f64>,
-    /// Queries without an answer, of all rounds.
+    /// Number of queries without an answer, in all rounds.
     pub lost: u32,
     /// Latency of names that are not cached, with a thousand queries a second.
     pub uncached: Distribution,
@@ -283,7 +283,7 @@ pub struct RealRow {
     pub cpu_each: f64,
     /// Resident memory after the first lists, in KiB.
     pub resident: u32,
-    /// Seconds until all of fifty instances, started at once, have answered.
+    /// Seconds until fifty instances that start at once have all answered.
     pub storm: f64,
 }
 
@@ -300,13 +300,13 @@ pub struct Fleet {
     pub rows: Vec<FleetRow>,
 }
 
-/// Results with one number of kubedns instances. The CPU time of the API server while nothing
-/// changes includes its other work; the CPU time of a start does not include this work.
+/// Results with a given number of kubedns instances. The API server also does work that kubedns
+/// does not cause: `idle_cpu_share` and `busy_cpu_share` include that work, `start_cpu` does not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetRow {
     /// Number of kubedns instances.
     pub instances: u32,
-    /// Seconds until all instances, started at once, have answered.
+    /// Seconds until all instances have answered, if they start at once.
     pub last_answer: f64,
     /// Seconds of CPU time that this start costs the API server.
     pub start_cpu: f64,
@@ -314,9 +314,9 @@ pub struct FleetRow {
     pub start_octets: f64,
     /// CPU time of the API server as a fraction of one core, while nothing changes.
     pub idle_cpu_share: f64,
-    /// Octets a second that all instances receive while nothing changes.
+    /// Octets that all instances together receive in a second while nothing changes.
     pub idle_octets: f64,
-    /// CPU time of the API server as a fraction of one core, with ten changes of a slice a second.
+    /// CPU time of the API server as a fraction of one core, while ten slices change a second.
     pub busy_cpu_share: f64,
     /// Octets that all instances receive for a change.
     pub octets_each: f64,

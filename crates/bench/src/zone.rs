@@ -1,5 +1,5 @@
-//! Zone files for the authoritative servers NSD and Knot DNS, if installed: the cluster, and names
-//! outside of it.
+//! Zone files for the authoritative servers NSD and Knot DNS, which are used if they are installed.
+//! One zone has the records of the cluster, and the other has names outside of the cluster.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub(crate) struct ZoneFile {
 }
 
 impl ZoneFile {
-    /// The queried records of `cluster`.
+    /// A zone with the records of `cluster` that the benchmark queries.
     pub(crate) fn of_cluster(cluster: &Cluster) -> anyhow::Result<Self> {
         Ok(Self {
             origin: format!("{DOMAIN}."),
@@ -29,7 +29,7 @@ impl ZoneFile {
         })
     }
 
-    /// One address for every name below [`OUTSIDE`].
+    /// A zone with the same address for every name below [`OUTSIDE`].
     pub(crate) fn of_outside() -> Self {
         let origin = format!("{OUTSIDE}.");
         let text = format!(
@@ -40,7 +40,7 @@ impl ZoneFile {
     }
 }
 
-/// The path of a program of the system, if installed.
+/// The path of a program; `None` if it is not installed.
 pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     let directories = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
     directories
@@ -49,7 +49,7 @@ pub(crate) fn installed(name: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// A name server of zone files.
+/// A name server that serves zone files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     /// NSD.
@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-/// The queried records as a zone file.
+/// The text of a zone file with the records of `cluster` that the benchmark queries.
 fn zone(cluster: &Cluster) -> anyhow::Result<String> {
     let mut text = format!(
         "$ORIGIN {DOMAIN}.\n$TTL 30\n@ SOA ns.dns hostmaster 1 28800 7200 604800 60\n@ NS ns.dns\nns.dns A 127.0.0.1\n"

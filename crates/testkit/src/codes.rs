@@ -59,7 +59,7 @@ fn code_of(table: &[(u16, &str)], prefix: &str, name: &str) -> Option<u16> {
     known_code(table, name).or_else(|| name.strip_prefix(prefix)?.parse().ok())
 }
 
-/// `A`, `SRV`, ...; `TYPE65280` for a type without a mnemonic here (RFC 3597).
+/// `A`, `SRV`, ...; `TYPE65280` for a type without a known mnemonic (RFC 3597).
 pub fn type_name(code: u16) -> String {
     known_name(TYPES, code).unwrap_or_else(|| mnemonic::type_name(code))
 }

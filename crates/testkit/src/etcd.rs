@@ -121,7 +121,7 @@ impl Etcd {
         json!({ "request_put": { "key": encoded(key), "value": encoded(value) } })
     }
 
-    /// Runs all operations in one transaction; 128 at most.
+    /// Runs all operations in one transaction. A transaction may have at most 128 operations.
     pub async fn transaction(&self, operations: Vec<Value>) {
         self.call("/v3/kv/txn", json!({ "success": operations }))
             .await;

@@ -25,8 +25,8 @@ pub struct Response {
 }
 
 impl Response {
-    /// The value of a series in a body in Prometheus text format. `series` is the metric name, with
-    /// labels as in the body.
+    /// The value of a series, if the body is in the Prometheus text format. `series` is the metric
+    /// name, with labels as in the body.
     pub fn metric(&self, series: &str) -> Option<f64> {
         self.body
             .lines()
@@ -40,7 +40,7 @@ impl Response {
 ///
 /// If no response comes in time, or if the response is not HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    // In HTTP/1.0 the body of a page without a length is not chunked.
+    // A server never sends a chunked body in response to a request in HTTP/1.0.
     let text = exchange(address, "HTTP/1.0", "GET", path).await?;
     let status = text
         .split(' ')
@@ -91,12 +91,12 @@ pub struct ScriptedHttp {
 }
 
 impl ScriptedHttp {
-    /// Sends `reply` and closes the connection.
+    /// Starts a server that sends `reply` to each client, and then closes the connection.
     pub async fn start(reply: impl Into<Vec<u8>>) -> Self {
         Self::run(reply.into(), false).await
     }
 
-    /// Sends `reply` and leaves the connection open.
+    /// Starts a server that sends `reply` to each client, and leaves the connection open.
     pub async fn hanging(reply: impl Into<Vec<u8>>) -> Self {
         Self::run(reply.into(), true).await
     }

@@ -1,4 +1,4 @@
-//! Tools for the tests of all crates; no part of a shipped binary.
+//! Tools for the tests of all crates. No shipped binary contains this crate.
 //!
 //! * [`upstream`]: a scripted DNS server on loopback that answers or misbehaves, and records
 //!   queries.

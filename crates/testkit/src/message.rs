@@ -1,5 +1,6 @@
 //! A lenient parser of DNS messages. The parser reads up to the first defect, and reports that
-//! defect. hickory reads the parts, so that messages of the crate `wire` are read by other code.
+//! defect. The library hickory reads the parts. So messages that the crate `wire` writes are
+//! checked by other code.
 
 use hickory_proto::serialize::binary::{BinDecoder, DecodeError};
 use thiserror::Error;
@@ -219,7 +220,8 @@ struct ReadRecord<'a> {
     raw: &'a [u8],
 }
 
-/// Reads the parts of a message. A part that hickory cannot read is a defect where the part begins.
+/// Reads the parts of a message. If hickory cannot read a part, the defect is at the start of that
+/// part.
 struct Reader<'a> {
     decoder: BinDecoder<'a>,
 }

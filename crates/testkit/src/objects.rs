@@ -1,4 +1,4 @@
-//! Kubernetes objects as JSON, in the form of an API server.
+//! Kubernetes objects as JSON, in the form in which an API server sends them.
 
 use serde_json::{Value, json};
 

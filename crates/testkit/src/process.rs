@@ -1,4 +1,4 @@
-//! Processes under test: start, output, end.
+//! Starts processes under test, reads their output, and ends them.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -34,7 +34,7 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
-/// The name of a process: that of its program, of which the kernel keeps 15 octets.
+/// The name of a process: the first 15 octets of the name of its program.
 pub fn program_name(pid: Pid) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())

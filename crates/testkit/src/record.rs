@@ -19,7 +19,8 @@ pub struct Record {
     pub class: u16,
     /// Type number.
     pub rtype: u16,
-    /// The data in presentation format. Types unknown here use the format of RFC 3597.
+    /// The data in presentation format. Data of a type that this module does not know have the
+    /// format of RFC 3597.
     pub data: String,
 }
 
@@ -66,7 +67,7 @@ enum DataField {
     Strings,
 }
 
-/// The fields of the data of a type; `None` for types that this table does not have.
+/// The fields of the record data of type `rtype`; `None` for a type that this table does not have.
 fn fields(rtype: &str) -> Option<&'static [DataField]> {
     use DataField::{Name, Strings, U16, U32, V4, V6};
     Some(match rtype {
@@ -109,7 +110,7 @@ pub(crate) fn read_data<'a>(
 }
 
 impl DataField {
-    /// Reads the field, in data that end at offset `end`. A name may be compressed.
+    /// Reads the field. The record data end at offset `end`. A name may be compressed.
     fn read(self, decoder: &mut BinDecoder<'_>, end: usize) -> Result<String, DecodeError> {
         Ok(match self {
             Self::V4 => Ipv4Addr::from(decoder.read_u32()?.unverified()).to_string(),

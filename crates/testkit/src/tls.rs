@@ -109,7 +109,8 @@ impl Gate {
         }
     }
 
-    /// The proxy as an upstream whose certificate must have this name, if any.
+    /// The proxy as an upstream. If `name` is given, the certificate of the proxy must have that
+    /// name.
     pub fn upstream(&self, name: Option<&str>) -> wire::Upstream {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address)

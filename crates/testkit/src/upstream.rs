@@ -58,7 +58,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The name in the question, case as sent; empty without a question.
+    /// The name in the question, with upper and lower case as sent; empty without a question.
     pub fn name(&self) -> String {
         self.question
             .as_ref()
@@ -93,7 +93,7 @@ struct Log {
 /// State that the serving tasks share.
 pub(crate) struct Shared {
     handler: Box<dyn Fn(&Asked) -> Reaction + Send + Sync>,
-    /// Loop probes are given to the handler, and recorded.
+    /// Whether loop probes are given to the handler and recorded.
     has_loop_probes: bool,
     log: Mutex<Log>,
 }

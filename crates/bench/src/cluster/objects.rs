@@ -1,5 +1,5 @@
 //! The objects of the cluster as an API server sends them, with labels, owners and managed fields.
-//! Skipping these fields is part of the measured work.
+//! Skipping the fields that kubedns does not need is part of the measured work.
 
 use std::net::Ipv4Addr;
 

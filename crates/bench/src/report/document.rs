@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn update_replaces_measured_sections_alone() {
+    fn update_replaces_only_measured_section() {
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("performance.md");
         std::fs::write(&page, format!("# Title\n\n{BEGIN}\nold\n{END}\nend\n")).unwrap();

@@ -15,12 +15,12 @@ pub(super) const PEAK: f64 = 1.3;
 pub(super) const FIRST_ANSWER: f64 = 0.3;
 /// Limit of the time to the first answer with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
-/// Limit of the median from a change to the answer while clients read pages, as a multiple of the
-/// median without readers.
+/// Limit of the median time from a change to the answer while clients read pages, as a multiple of
+/// the median time without readers.
 pub(super) const READ: f64 = 2.0;
 /// Limit of the memory that two slow readers of `/cache` take, in MB.
 pub(super) const SLOW_READERS: f64 = 1.0;
-/// Limit of the p99 from a change to the answer, in milliseconds.
+/// Limit of the 99th percentile of the time from a change to the answer, in milliseconds.
 pub(super) const CHANGE: f64 = 50.0;
 /// Limit of the memory of cached names, as a multiple of the memory that dnsmasq uses for them.
 pub(super) const CACHE_MEMORY: f64 = 2.0;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn dear_forwarded_query_misses_goal() {
+    fn expensive_forwarded_query_misses_goal() {
         let dnsmasq = forwarder("dnsmasq", [60.0, 30.0, 20.0, 9.0], 100);
         let large = forwarder(
             "dnsmasq with 10,000 names",
@@ -238,8 +238,8 @@ mod tests {
         let unbound = forwarder("Unbound", [70.0, 35.0, 22.0, 10.0], 4000);
         for (name, ours, memory, missed) in [
             ("as cheap", [60.0, 30.0, 22.0, 10.0], 2000, 0),
-            ("uncached is dear", [61.0, 30.0, 22.0, 10.0], 2000, 1),
-            ("cached is dear", [60.0, 30.0, 22.0, 10.1], 2000, 1),
+            ("uncached is expensive", [61.0, 30.0, 22.0, 10.0], 2000, 1),
+            ("cached is expensive", [60.0, 30.0, 22.0, 10.1], 2000, 1),
             ("large cache", [60.0, 30.0, 22.0, 10.0], 2001, 1),
         ] {
             let rows = vec![

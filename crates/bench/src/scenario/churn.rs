@@ -18,7 +18,7 @@ use apiserver::RunningApiServer;
 
 /// Duration of each kind of churn.
 const SPAN: Duration = Duration::from_secs(10);
-/// Pods of the large Service.
+/// Number of pods of the large Service.
 const LARGE: u32 = 5000;
 /// Number of endpoints in a slice: the default maximum of the control plane.
 const SLICE: u32 = 100;
@@ -26,9 +26,9 @@ const SLICE: u32 = 100;
 const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
 /// The first address of replacement pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 250, 0, 1]);
-/// Deployments that roll concurrently.
+/// Number of Deployments that roll concurrently.
 const ROLLING: usize = 1000;
-/// Number of slice changes of a rolling Deployment: each of three pods is removed and replaced.
+/// Number of slice changes of a rolling Deployment: three pods are removed and replaced one by one.
 const STEPS: u32 = 6;
 /// Number of names that are queried during the changes.
 const NAMES: usize = 1000;
@@ -108,7 +108,7 @@ fn slices(service: &Service) -> Vec<Value> {
         .collect()
 }
 
-/// Replaces one pod in each of `slices` slices, every second.
+/// Every second, replaces one pod in each of the first `slices` slices.
 async fn large_changes(
     api: &RunningApiServer,
     mut service: Service,

@@ -1,8 +1,8 @@
 //! Cost of a query, in CPU time of the server's process.
 //!
 //! Each round sends every kind of query to every server for a moment, so that other load on the
-//! machine affects all servers alike. Each result is divided by the result of a UDP echo server in
-//! the same round. The result is the median of these ratios.
+//! machine affects all servers alike. The CPU time of each server is divided by the CPU time of a
+//! UDP echo server in the same round. The report shows the median of these ratios.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -105,7 +105,8 @@ async fn measure_fleet(
     })
 }
 
-/// Starts all at once, and waits until each has the addresses of `probe`.
+/// Starts all instances at once, and waits until each instance answers with the addresses of
+/// `probe`.
 async fn start(
     bench: &Bench,
     real: &Real,
@@ -123,9 +124,9 @@ async fn start(
     try_join_all(each).await
 }
 
-/// Makes the `changes`, and queries evenly chosen members of the fleet after each. Returns the
-/// times from the requests to their acceptance by the API server, and the times from the acceptance
-/// to the answers.
+/// Makes the `changes`. After each change, queries up to [`ASKED`] instances, which are spread
+/// evenly over the fleet. Returns the time until the API server accepted each change, and the time
+/// from then to each answer.
 async fn change(
     real: &Real,
     fleet: &[Kubedns],

@@ -29,7 +29,7 @@ const NEW_NAMES: usize = 120_000;
 const CACHED: usize = 900;
 /// Duration of the queries whose latency is measured.
 const PULSE: Duration = Duration::from_secs(3);
-/// Number of names for these queries, which are sent a thousand a second.
+/// Number of names for the queries whose latency is measured. A thousand queries a second are sent.
 const PULSE_NAMES: usize = 4000;
 
 /// Microseconds of CPU time per query, by index of the forwarder and load; one value per round.
@@ -65,7 +65,7 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
         }
     }
 
-    // The forwarders are started again, because caches that are full do not grow.
+    // The forwarders are started again with empty caches, because a full cache does not grow.
     say("forwarded: latency and memory");
     drop(peers);
     let peers = forwarders::start_forwarders(bench, upstream.address).await?;
@@ -125,7 +125,7 @@ async fn latency_of_new_names(peer: &Peer, names: &mut NewNames) -> anyhow::Resu
         .with_context(|| format!("{} answers nothing", peer.name))
 }
 
-/// Resident memory in KiB after [`CACHED_NAMES`] names.
+/// Resident memory in KiB after queries for [`CACHED_NAMES`] names.
 #[derive(Debug, Clone, Copy)]
 struct NamesMemory {
     resident: u32,
@@ -139,7 +139,7 @@ async fn memory_of_cached_names(
     peer: &Peer,
     names: &mut NewNames,
 ) -> anyhow::Result<NamesMemory> {
-    // The buffers that the first queries need are not part of the cache.
+    // The first queries make the server allocate buffers, which are not part of the cache.
     probe::pulse(peer.address, &names.make(200), Duration::from_millis(200)).await?;
     let before = resident_memory(peer)?;
 
@@ -158,9 +158,9 @@ async fn memory_of_cached_names(
     })
 }
 
-/// Memory in KiB that the cache of `server` takes: the difference from the same program without a
-/// cache, because dnsmasq reserves the memory of its cache at its start. If the program is not
-/// measured without a cache, the memory that the names took.
+/// Memory in KiB that the cache of `server` takes. This is the difference from the memory of the
+/// same program without a cache, because dnsmasq reserves the memory of its cache at its start. For
+/// a program that is not measured without a cache, it is the memory that the names took.
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {
         return 0;
@@ -179,7 +179,7 @@ fn resident_memory(peer: &Peer) -> anyhow::Result<u32> {
     Ok(usage.resident)
 }
 
-/// Makes external names that no server has met.
+/// Makes external names that no server was asked for before.
 struct NewNames {
     rng: Rng,
     directory: PathBuf,

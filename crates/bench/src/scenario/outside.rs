@@ -21,8 +21,8 @@ use crate::setup::{Bench, say};
 const SPAN: Duration = Duration::from_secs(5);
 /// Time until ten thousand queries hang.
 const LEAD: Duration = Duration::from_secs(2);
-/// Period of the portions of queries for external names: 5,000 queries a second. Each query hangs
-/// for two seconds.
+/// Time between two portions of queries for external names. 5,000 queries a second are sent, and
+/// each query hangs for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
 /// Timeout of each further answer after the last query.
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Cluster names that are queried while external names hang.
 const NAMES: usize = 1000;
 
-/// Measures queries for cluster names, first by themselves and then with hanging queries.
+/// Measures queries for cluster names, first alone and then while queries for external names hang.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
     say("outside: cluster names, then the same while 10,000 queries hang");
     let api = api::start_on_free_port(cluster)?;

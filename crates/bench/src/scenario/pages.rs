@@ -21,18 +21,18 @@ use crate::probe;
 use crate::report::{Pages, PagesRow};
 use crate::setup::{Bench, say};
 
-/// Changes for each row of the results: five seconds.
+/// Number of changes for each row of the results. They take five seconds.
 const CHANGES: u32 = 500;
 const SPAN: Duration = Duration::from_secs(5);
 /// The first of the addresses that changed Services get.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 114, 0, 1]);
-/// An address that no Service has, so that its explanation visits all endpoints.
+/// The page that explains an address that no Service has. The explanation visits all endpoints.
 const NO_ADDRESS: &str = "/explain?name=192.0.2.77";
 /// Number of readers of a page. They read without a pause.
 const READERS: usize = 16;
 /// Pause of a reader that was rejected because others are reading.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// Octets that a slow reader takes at once, and its pause.
+/// Number of octets that a slow reader takes at once. The reader pauses after each read.
 const SIP: usize = 4096;
 const SIP_PAUSE: Duration = Duration::from_millis(5);
 

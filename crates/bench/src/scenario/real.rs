@@ -14,9 +14,9 @@ use crate::real::{Real, VARIABLE};
 use crate::report;
 use crate::setup::{Bench, say};
 
-/// The values of `--endpoints-source`, one after the other.
+/// The values of `--endpoints-source` to measure.
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
-/// Starts per source.
+/// Number of starts for each source.
 const STARTS: usize = 5;
 /// Pause after a start of kubedns until the API server has finished its work. The load
 /// of the API server at rest is measured over a period of the same length.
@@ -25,7 +25,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 const CHANGES: u32 = 10_000;
 /// The first address of changed pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
-/// Instances started at once.
+/// Number of instances that start at once.
 const STORM: usize = 50;
 
 /// Measures with the API server of `BENCH_KUBECONFIG`; `None` if the variable is not set.
@@ -68,8 +68,8 @@ struct Stage<'a> {
 impl Stage<'_> {
     async fn row(&self, source: &str) -> anyhow::Result<report::RealRow> {
         say(&format!("real: {STARTS} starts with {source}"));
-        // Objects that exist already were not replaced, so an earlier run with another cluster may
-        // have left other addresses in the probe Service.
+        // `Real::load` does not replace objects that exist already, so an earlier run with another
+        // cluster may have left other addresses in the probe Service.
         self.real.change(self.probe).await?;
         let mut starts = Vec::new();
         for _ in 0..STARTS {
@@ -157,7 +157,7 @@ impl Stage<'_> {
         ))
     }
 
-    /// Seconds until all of [`STORM`] instances, started at once, have answered.
+    /// Starts [`STORM`] instances at once. Returns the seconds until all of them have answered.
     async fn storm(&self, source: &str) -> anyhow::Result<f64> {
         say(&format!("real: {STORM} instances at once with {source}"));
         let begun = Instant::now();

@@ -41,8 +41,8 @@ impl Reaction {
         Self::silence().then(Act::Close)
     }
 
-    /// Sends the query on to a server on loopback, and does nothing more. If the server itself
-    /// asked, this is a forwarding loop.
+    /// Sends the query on to a server on loopback, and does nothing more. If the query came from
+    /// that server, this makes a forwarding loop.
     pub fn send_on(asked: &Asked, server: SocketAddr) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         // The server may have stopped.

@@ -30,8 +30,9 @@ struct Entry {
 /// Replays recorded exchanges. A repeated question gets the recorded exchanges in order, then the
 /// last exchange repeatedly.
 ///
-/// A query that was recorded only over the other transport gets that exchange, unless a response in
-/// it is truncated. Questions without an exchange go to the fallback.
+/// If a question was recorded only over the other transport, a query gets the exchange over that
+/// transport, unless a response in it is truncated. Questions without an exchange go to the
+/// fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,
