@@ -150,7 +150,7 @@ fn check_url(flag: &str, url: &str) -> Result<(), Exit> {
     }
 }
 
-/// All checks, or a single failed one if they take too long.
+/// The results of all checks, or a single failed check if they take too long.
 async fn check_in_time(options: &Options) -> Vec<CheckLine> {
     let checks = tokio::time::timeout(TIMEOUT, check_all(options)).await;
     checks.unwrap_or_else(|_| {

@@ -33,12 +33,12 @@ Validates a ConfigMap of kube-dns before it is applied.
   kube-dns check config --corefile [--kubedns-args=ARGS] FILE|DIR|-
 
 FILE is YAML or JSON with a ConfigMap, also in a List as kubectl prints it, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
-With --dnsmasq-args, each argument of dnsmasq has a line with the key or flag of kubedns that replaces it; the exit status is 1 if one has none.
-With --corefile, the configuration of CoreDNS is printed that serves the ConfigMap and the arguments of the container kubedns in FILE, and those of --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
+With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
+With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the container kubedns in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
 
 ";
-/// Bound of the file, in octets; a `ConfigMap` is smaller.
+/// Maximum size of the file, in octets; a `ConfigMap` is smaller.
 const MAX_INPUT: u64 = 8 << 20;
 
 /// The command line.
@@ -191,7 +191,8 @@ fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
         collect_config_maps(&document, None, &mut maps);
     }
 
-    // This is probably the wrong file, and a report without mistakes would hide that.
+    // A file without a ConfigMap is probably the wrong file. A report without mistakes would hide
+    // that.
     if maps.is_empty() {
         Err("there is no ConfigMap in it".to_owned())
     } else {
@@ -302,7 +303,7 @@ fn find_errors(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
     errors
 }
 
-/// The valid values that rarely do what they are meant for, one line each.
+/// Warnings about valid values that rarely have the intended effect, one line each.
 fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
     let Ok(config) = dnsconfig::parse_for(data, domains) else {
         return Vec::new();

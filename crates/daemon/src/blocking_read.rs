@@ -21,7 +21,7 @@ impl<T> Default for BlockingRead<T> {
 }
 
 impl<T: Send + 'static> BlockingRead<T> {
-    /// Runs `read`; `None` if it times out. While an earlier read hangs, it returns `None` at once.
+    /// Runs `read`. Returns `None` if `read` times out, and at once while an earlier read hangs.
     pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
         if running

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// Replaces the file at `path` by one rename: a reader sees either the old or the new content.
-/// `write` fills the new file, whose name is `path` and `.new`.
+/// `write` fills the new file, whose name is `path` with `.new` appended.
 ///
 /// # Errors
 ///

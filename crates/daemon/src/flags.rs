@@ -97,8 +97,8 @@ pub struct ProgramOptions<P> {
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
 /// As in Go, words that are neither flags nor values are ignored. The caller must log them. Unlike
-/// in kube-dns, such a word is a mistake at the beginning, where it may be a misspelt subcommand.
-/// The name of one of the `subcommands` is a mistake anywhere.
+/// in kube-dns, such a word is a mistake if the command line begins with it, because it may be a
+/// misspelt subcommand. The name of one of the `subcommands` is a mistake anywhere.
 ///
 /// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
 /// in Go) and `--version` (on standard output), status 2 for any mistake.
@@ -128,7 +128,7 @@ pub fn parse_program<P: Parser>(
         (true, stray) => (words.after_dashes, stray),
         (false, stray) => (Vec::new(), [stray, words.after_dashes].concat()),
     };
-    // The caller logs them, because they often show a mistake.
+    // The caller logs the ignored words, because they often show a mistake.
     let ignored = stray
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
@@ -244,8 +244,8 @@ fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<()
 }
 
 /// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins
-/// with `about`. It is on standard output: the Go programs have no subcommands, and no place for
-/// their help.
+/// with `about`. The help is on standard output: the Go programs have no subcommands, so there is
+/// no other place to keep to.
 pub fn parse_subcommand<P: Parser>(
     name: &str,
     about: &str,

@@ -21,7 +21,7 @@ pub struct HalfCoreTurn<'a> {
 }
 
 impl HalfCore {
-    /// Waits for a turn. Only threads that may block may wait for it.
+    /// Waits for a turn. The call blocks, so it must be on a thread that may block.
     pub fn turn(&self) -> HalfCoreTurn<'_> {
         let only = self.0.lock();
         HalfCoreTurn {

@@ -54,7 +54,7 @@ struct HttpLimits {
     connections: usize,
     /// Timeout of the head of a request and of an idle connection.
     head_time: Duration,
-    /// Bound of the head of a request, in bytes; at least 8192.
+    /// Maximum size of the head of a request, in bytes; at least 8192.
     head_size: usize,
     /// Timeout of a handler, after which the client receives 503.
     handler_time: Duration,

@@ -54,9 +54,9 @@ pub fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A metric with one series of the value 1, whose label is the current state. From the first
-/// [`set`](Self::set) on, every scrape sees exactly one series. With a plain vector of gauges, a
-/// scrape could come between the reset and the new label. Clones share the same series.
+/// A metric with a single series, whose value is 1 and whose label is the current state. From the
+/// first [`set`](Self::set) on, every scrape sees exactly one series. With a plain vector of
+/// gauges, a scrape could come between the reset and the new label. Clones share the same series.
 #[derive(Clone, Debug)]
 pub struct InfoMetric {
     gauges: IntGaugeVec,

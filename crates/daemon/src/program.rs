@@ -13,7 +13,7 @@ use crate::shutdown::{Shutdown, Signals};
 
 /// The exit status after an error, as after a fatal log line of a Go program.
 const FAILED: u8 = 255;
-/// Bound of the time between [`Shutdown::stop`] and the end of the process.
+/// Maximum time between [`Shutdown::stop`] and the end of the process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The description of a binary in its `main.rs`.
@@ -88,8 +88,8 @@ where
 }
 
 /// Runs `run` until it returns, or until [`STOP_TIMEOUT`] after the stop. The first signal begins
-/// the lameduck duration; its end or a second signal begins the stop; a further signal ends `run`
-/// at once.
+/// the lameduck duration. The end of this duration or a second signal begins the stop. A further
+/// signal ends `run` at once.
 fn run_until_stopped<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
 where
     O: Options,

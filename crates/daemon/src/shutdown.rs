@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the first signal for which a process stays ready. If it is the only endpoint of its
-/// Service, clients are sent to it until its successor is ready (KEP-1669), which takes some
-/// seconds. The rest of the lameduck duration is for the clients that still have a connection.
+/// Time after the first signal for which a process stays ready. If the pod is the only endpoint of
+/// its Service, clients are sent to the pod until its successor is ready (KEP-1669), which takes
+/// some seconds. The rest of the lameduck duration is for the clients that still have a connection.
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
 
 /// The tokens that a process watches. If the process itself cancels [`stop`](Self::stop), it
@@ -52,8 +52,9 @@ impl Signals {
         })
     }
 
-    /// Cancels the tokens of `shutdown`. Returns only at a signal after `stop` has been cancelled:
-    /// at the third signal, unless the lameduck time is over or the process has stopped itself.
+    /// Cancels the tokens of `shutdown`. Returns at the first signal after `stop` has been
+    /// cancelled. This is the third signal, unless the end of the lameduck time or the process
+    /// itself has cancelled `stop`.
     pub(crate) async fn cancel_on_signals(mut self, shutdown: &Shutdown, lameduck: Duration) {
         // The first signal begins the lameduck time.
         tokio::select! {

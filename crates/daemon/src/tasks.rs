@@ -168,7 +168,7 @@ fn keep_first_error(first: &mut Option<TaskError>, next: Option<TaskError>) {
     }
 }
 
-/// Waits for the future; without one, waits for ever. This is for branches of `select!` that are
+/// Waits for `future`. If it is `None`, waits for ever. This is for branches of `select!` that are
 /// not always needed.
 pub async fn pending_if_none<F: Future>(future: Option<F>) -> F::Output {
     match future {

@@ -25,7 +25,7 @@ const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each part of its body.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bound of the listed Services. The checks look among them for headless Services and
+/// Maximum number of listed Services. The checks look among them for headless Services and
 /// `default/kubernetes`.
 const MAX_SERVICES: usize = 500;
 /// Advice for a missing permission.
@@ -51,7 +51,7 @@ impl Caller {
     }
 }
 
-/// The kinds of objects that kubedns may need, with the path of a list of one object.
+/// The kinds of objects that kubedns may need, each with a path that lists one object.
 const KINDS: [(&str, &str); 7] = [
     ("services", "/api/v1/services?limit=1"),
     ("endpoints", "/api/v1/endpoints?limit=1"),
@@ -81,7 +81,7 @@ pub(super) struct HeadlessService {
     pub(super) name: String,
 }
 
-/// The checks of the API server, and what the DNS checks need from it.
+/// The checks of the API server, and the data from it that the DNS checks need.
 #[derive(Debug)]
 pub(super) struct ApiServerChecks {
     pub(super) checks: Vec<CheckLine>,
@@ -299,7 +299,7 @@ async fn check_config_map(
     }
 }
 
-/// The data of the ConfigMap at `path`. Values of `binaryData` are not keys of kube-dns.
+/// The data of the ConfigMap at `path`. kube-dns does not use keys in `binaryData`.
 async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData, RequestFailure> {
     let document = get_document(connection, path, TIMEOUT).await?;
     let map: ConfigMap = serde_json::from_value(document)

@@ -1,4 +1,4 @@
-//! Queries one name of every kind from the DNS server of the clients.
+//! Sends a query for one name of every kind to the DNS server that clients ask.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -15,9 +15,9 @@ use super::api_server::{HeadlessService, KnownServices};
 use super::report::{CheckLine, counted, milliseconds};
 
 const GROUP: &str = "names";
-/// Bound of the headless Services to query until one has addresses.
+/// Maximum number of headless Services that are queried until one has addresses.
 const MAX_HEADLESS: usize = 5;
-/// Bound of the stub domains to query.
+/// Maximum number of stub domains to query.
 const MAX_STUB_DOMAINS: usize = 20;
 
 /// The DNS server to query, and the cluster domain without a dot at the end.
@@ -84,7 +84,8 @@ pub(super) async fn check_names(
         let external = names.check_forwarded(name, RecordType::A, "an external name");
         checks.push(external.await);
     }
-    // They are queried at the same time: a stub domain without an answer must not delay the others.
+    // The stub domains are queried at the same time: one without an answer must not delay the
+    // others.
     let stubs = stub_domains.iter().take(MAX_STUB_DOMAINS);
     let stubs = stubs.map(|stub| names.check_forwarded(stub, RecordType::SOA, "a stub domain"));
     checks.extend(join_all(stubs).await);
@@ -129,7 +130,7 @@ impl NameChecks<'_> {
             .await
             .map_err(|error| QueryFailure::without_response(&error))?;
 
-        // An answer may also contain the aliases on the way to these records.
+        // An answer may also contain CNAME records, which lead to these records.
         let rcode = answer.message.metadata.response_code;
         let mut records = Vec::new();
         for record in &answer.message.answers {
@@ -174,7 +175,8 @@ impl NameChecks<'_> {
     async fn check_cluster_ip(&self, known: Option<IpAddr>) -> AddressCheck {
         const KIND: &str = "a cluster IP";
         let name = format!("kubernetes.default.svc.{}", self.domain);
-        // A dual-stack Service has addresses of both types. The API server names one of them first.
+        // A dual-stack Service has addresses of both types. The query is for the type of the
+        // address that the API server names first.
         let queried = match known {
             Some(known) => {
                 self.query_addresses_of_type(&name, address_type(known))
@@ -251,7 +253,7 @@ impl NameChecks<'_> {
         }
     }
 
-    /// Checks the first headless Service that has addresses, and returns one of them.
+    /// Checks the first headless Service that has addresses, and returns one of these addresses.
     async fn check_headless(
         &self,
         services: &[HeadlessService],
@@ -291,7 +293,7 @@ impl NameChecks<'_> {
             address: IpAddr::from([10, 0, 0, 1]),
             namespace: "default".to_owned(),
         });
-        // Any address has such a name, unless pods are verified or disabled.
+        // Every address has such a name, unless kubedns has `--pods=verified` or `--pods=disabled`.
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
         match self.query(&name, address_type(address)).await {

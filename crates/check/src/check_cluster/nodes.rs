@@ -1,6 +1,7 @@
-//! Checks that each node has a pod of its own, and that its clients are sent to it, if the DNS
-//! Service prefers the pod of the client's node (`manifests/node`). Other Services have no such
-//! check: a pod that expects the preference has a finding about it.
+//! If the DNS Service prefers the pod of the client's node (`manifests/node`), checks that each
+//! node has a pod of kube-dns, and that the clients of the node are sent to this pod. Other
+//! Services have no such check: a pod that expects the preference has a finding about a Service
+//! without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +21,16 @@ const SERVICE: &str =
     "/api/v1/namespaces/kube-system/services?fieldSelector=metadata.name%3Dkube-dns";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices\
                       ?labelSelector=kubernetes.io%2Fservice-name%3Dkube-dns";
-/// Nodes are listed in pages, because a node has some kilobytes.
+/// Nodes are listed in pages, because each node takes some kilobytes.
 const NODES: &str = "/api/v1/nodes?limit=100";
-/// Bound of the pages of nodes.
+/// Maximum number of pages of nodes.
 const MAX_PAGES: usize = 100;
 /// The `trafficDistribution` of the Service in `manifests/node`.
 const OWN_NODE: &str = "PreferSameNode";
-/// Bound of the nodes that a line names.
+/// Maximum number of nodes that a line names.
 const MAX_NAMED: usize = 5;
-/// The label with the operating system of a node, and the operating system of nodes that have pods
-/// of kube-dns.
+/// The label with the operating system of a node, and the value of this label on nodes that have
+/// pods of kube-dns.
 const SYSTEM: (&str, &str) = ("kubernetes.io/os", "linux");
 /// The section of the troubleshooting page.
 const SECTION: &str = "node-without-a-pod";
@@ -91,7 +92,7 @@ async fn list_nodes(connection: &Connection) -> Result<BTreeSet<String>, Request
         if token.is_empty() {
             break;
         }
-        // Tokens are base64url, and so may stand in a query string.
+        // Tokens are base64url, so they need no escapes in a query string.
         path = format!("{NODES}&continue={token}");
     }
     Ok(nodes)
@@ -116,7 +117,7 @@ fn expects_pod(node: &Node) -> bool {
 /// The ready pods of the DNS Service.
 #[derive(Debug, Default, PartialEq)]
 struct ServicePods {
-    /// The nodes of the pods, each with whether a pod has a hint for its own node.
+    /// Node of a pod -> whether a pod on this node has a hint for the node.
     nodes: BTreeMap<String, bool>,
 }
 

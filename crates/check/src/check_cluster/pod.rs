@@ -12,9 +12,9 @@ use super::upstreams;
 const GROUP: &str = "pod";
 const UPSTREAMS: &str = upstreams::GROUP;
 const CONFIGURATION: &str = "configuration";
-/// Bound of a page in octets, except for the sidecar's status.
+/// Maximum size of a page other than the sidecar's status, in octets.
 const MAX_PAGE: usize = 64 << 10;
-/// Bound of the sidecar's status, in octets.
+/// Maximum size of the sidecar's status, in octets.
 const MAX_STATUS: usize = 8 << 20;
 
 /// Reads the status from a sidecar, given as `http://HOST:PORT`.
@@ -83,7 +83,7 @@ async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<CheckLine> {
 
 async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     let target = format!("/healthcheck/{}", probe.label);
-    // This is the request of the kubelet, whose response decides about a restart.
+    // The kubelet sends the same request, and restarts the container if the response is an error.
     let reason = match read_page(sidecar, &target, MAX_PAGE).await {
         Ok(page) if page.status == 200 => {
             let time = milliseconds(probe.latency());
@@ -117,7 +117,7 @@ fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
         return None;
     }
 
-    // It may be the nanny of kube-dns, which has no status.
+    // The nanny may be that of the original kube-dns, which has no status page.
     let text = format!("the nanny does not answer at {}", report.source);
     let check = CheckLine::warning(GROUP, text)
         .with_detail(report.error.clone().unwrap_or_default())
@@ -186,7 +186,8 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
     checks
 }
 
-/// The findings about the configuration, or that the newest version is in force.
+/// The findings about the configuration. If there are none, a passed check says that the newest
+/// version is in force.
 fn check_configuration(status: &SidecarStatus) -> Vec<CheckLine> {
     let findings = findings_in(status, FindingGroup::Configuration);
     if !findings.is_empty() {

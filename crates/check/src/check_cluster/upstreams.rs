@@ -1,7 +1,8 @@
 //! Asks the upstreams of the pod, each over its own transport.
 //!
 //! The status of the sidecar names the upstreams. An upstream over TLS is not asked: only kubedns
-//! has its certificate authorities and pins, so the check repeats the state that kubedns reports.
+//! has the certificate authorities and pins for it, so the check repeats the state that kubedns
+//! reports.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub(super) const GROUP: &str = "upstreams";
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
-/// Bound of the upstreams that are asked, all at once.
+/// Maximum number of upstreams that are asked. All are asked at the same time.
 const MAX_ASKED: usize = 64;
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -32,7 +33,7 @@ pub(super) struct RouteUpstream {
     /// The stub domains; `.` for all other names. Empty if they are unknown, as for an upstream in
     /// the arguments of dnsmasq.
     domains: Vec<String>,
-    /// Whether the pod considers it usable.
+    /// Whether the pod considers the upstream usable.
     is_up: bool,
 }
 
@@ -68,8 +69,9 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
 }
 
 impl RouteUpstream {
-    /// Asks the upstream: for the SOA record of its stub domain, or for the name servers of the root
-    /// and, if they are refused, for `external_name`.
+    /// Asks the upstream for the SOA record of its stub domain. An upstream without a stub domain
+    /// is asked for the name servers of the root, and then for `external_name` if the first answer
+    /// is not usable.
     pub(super) async fn check(&self, external_name: &str) -> CheckLine {
         let names = self.served_names();
         let subject = if self.of_kubedns {
@@ -108,7 +110,7 @@ impl RouteUpstream {
         CheckLine::warning(GROUP, text).with_detail(refusals.join(", "))
     }
 
-    /// The state that kubedns reports: dnsmasq has no upstreams over TLS.
+    /// Repeats the state that kubedns reports. dnsmasq has no upstreams over TLS.
     fn repeat_state(&self, subject: &str, names: &str) -> CheckLine {
         if self.is_up {
             CheckLine::passed(GROUP, format!("{subject} is in use, for {names}"))

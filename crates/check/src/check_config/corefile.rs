@@ -25,7 +25,7 @@ pub(crate) use self::flags::is_known as is_known_flag;
 
 /// TTL of the answers of kubedns without `--ttl`, in seconds.
 const DEFAULT_TTL: u64 = 30;
-/// TTL of its negative answers without a flag, in seconds.
+/// TTL of the negative answers of kubedns without `--ttl` and `--negative-ttl`, in seconds.
 const DEFAULT_NEGATIVE_TTL: u64 = 60;
 /// The reverse zones, which a Corefile has to name.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
@@ -111,7 +111,8 @@ impl Corefile {
     }
 }
 
-/// The port that clients query. If dnsmasq is in front, this is its port, which is always 53.
+/// The port that clients query. If dnsmasq is in front, clients query the port of dnsmasq, which is
+/// always 53.
 fn port_of(flags: &KubednsFlags) -> &str {
     let is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
     flags
@@ -126,7 +127,7 @@ fn seconds_of(flags: &KubednsFlags, name: &str) -> Option<u64> {
     Some(Duration::from(duration).as_secs())
 }
 
-/// Adds what concerns the process: its probes, metrics, address and logs.
+/// Adds the directives for the process: its probes, metrics, address and logs.
 fn add_process(block: &mut Block, flags: &KubednsFlags, config: &Config) {
     let lameduck = flags.value("lameduck").unwrap_or("5s");
     block.add_with("health", &[format!("lameduck {lameduck}")]);
@@ -142,7 +143,7 @@ fn add_process(block: &mut Block, flags: &KubednsFlags, config: &Config) {
     }
 }
 
-/// Adds the address of the server. Every block of the port needs it.
+/// Adds the address on which the server listens. Every block of the port needs this line.
 fn add_bind(block: &mut Block, flags: &KubednsFlags) {
     let address = flags.value("dns-bind-address");
     if let Some(address) = address.filter(|address| !matches!(*address, "0.0.0.0" | "::")) {
@@ -150,7 +151,7 @@ fn add_bind(block: &mut Block, flags: &KubednsFlags) {
     }
 }
 
-/// Adds the plugin `kubernetes`, and what needs it in the same block.
+/// Adds the plugin `kubernetes`, and the plugins that need it in the same block.
 fn add_kubernetes(block: &mut Block, flags: &KubednsFlags, domains: &[&str], ttl: u64) {
     if flags.is_set("autopath") {
         block.add("autopath @kubernetes");
@@ -209,7 +210,7 @@ fn record_options(flags: &KubednsFlags) -> Vec<String> {
     }
 
     let pods = match flags.value("pods") {
-        // The search list of a pod is looked up by the pod's address.
+        // `autopath` looks up the search list of a pod by the pod's address.
         _ if flags.is_set("autopath") => "verified",
         Some(mode @ ("disabled" | "verified")) => mode,
         _ => "insecure",
@@ -239,7 +240,8 @@ fn fallthrough_line(flags: &KubednsFlags) -> String {
     format!("fallthrough {}", zones.join(" "))
 }
 
-/// Adds zone transfers: the plugin `transfer` knows only addresses, and `acl` knows networks.
+/// Adds zone transfers. The plugin `transfer` accepts only addresses, so the plugin `acl` limits
+/// transfers to the networks.
 fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let peers = flags.list("transfer-to");
     if peers.is_empty() {
@@ -282,8 +284,8 @@ fn address_of_peer(peer: &str) -> &str {
     }
 }
 
-/// Adds the cache. In a pod with dnsmasq, dnsmasq is this cache. Names of the cluster are not
-/// cached, as in kubedns.
+/// Adds the cache. In a pod with dnsmasq, the cache is that of dnsmasq. Names of the cluster are
+/// not cached, as in kubedns.
 fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let size = flags.value("cache-size").filter(|size| *size != "0");
     let stale = flags.value("serve-stale").filter(|time| *time != "0s");
@@ -313,7 +315,7 @@ fn etcd_blocks(flags: &KubednsFlags, port: &str) -> Vec<Block> {
         let Some((zone, url)) = value.split_once('=') else {
             continue;
         };
-        // The path begins at the first slash after the two of the scheme.
+        // The path begins at the first slash after the two slashes of the scheme.
         let host_at = url.find("://").map_or(0, |at| at + 3);
         let host_end = url[host_at..]
             .find('/')
@@ -353,7 +355,7 @@ fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
     options
 }
 
-/// The keys without a plugin.
+/// The keys for which `CoreDNS` has no plugin.
 fn missing_keys(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.federations.is_empty() {

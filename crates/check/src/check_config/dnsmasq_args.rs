@@ -8,7 +8,7 @@ use daemon::flags::Exit;
 /// Replacement of an option of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replacement {
-    /// A key, a flag, or how kubedns behaves in any case.
+    /// A key, a flag, or something that kubedns does in any case.
     Is(&'static str),
     /// The option has no replacement. The text says why.
     None(&'static str),
@@ -16,7 +16,8 @@ enum Replacement {
 
 use Replacement::{Is, None as Missing};
 
-/// The options whose replacement does not depend on their values. Several names have one row.
+/// The options whose replacement does not depend on their values. Options with the same replacement
+/// share a row.
 const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["filter-AAAA"],
@@ -157,9 +158,9 @@ pub(super) fn report(arguments: &str) -> Exit {
     }
 }
 
-/// The options among words separated by white space. A word after an option without `=`, such as the
-/// value of `-c 1000`, is a part of the option. Words before the first option are left out: the
-/// nanny's own arguments end with `--`.
+/// The options among words separated by white space. A word after an option without `=`, such as
+/// the value of `-c 1000`, is a part of the option. Words before the first option are left out, and
+/// so is `--`, which ends the nanny's own arguments.
 fn options_of(arguments: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for word in arguments.split_whitespace() {
@@ -175,7 +176,7 @@ fn options_of(arguments: &str) -> Vec<String> {
     options
 }
 
-/// Replacement of an argument, and the text that says it.
+/// The replacement of an argument, and the text for it.
 fn replacement_of(argument: &str) -> (Replacement, String) {
     let (name, value) = name_and_value(argument);
     if let Some(text) = text_for_value(name, value) {
@@ -188,7 +189,7 @@ fn replacement_of(argument: &str) -> (Replacement, String) {
     (found, text.to_owned())
 }
 
-/// The name without dashes, and the value, which is empty without one.
+/// The name of an option without dashes, and its value; the value is empty if there is none.
 fn name_and_value(argument: &str) -> (&str, &str) {
     if let Some(long) = argument.strip_prefix("--") {
         return long.split_once(['=', ' ']).unwrap_or((long, ""));

@@ -103,7 +103,7 @@ fn flag_names(arg: &Arg) -> FlagNames<'_> {
     }
 }
 
-/// The error of the value parser; without one, the accepted values.
+/// The error of the value parser, or the accepted values if there is no such error.
 fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {

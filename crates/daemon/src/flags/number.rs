@@ -26,7 +26,7 @@ impl Unsigned for u64 {
 }
 
 /// Parses a number in the syntax of [`int`]. The error names the accepted range instead of a Go
-/// function, because kube-dns does not have this flag.
+/// function, because this function is for flags that kube-dns does not have.
 pub fn whole_number<T: Unsigned>(text: &str) -> Result<T, WholeNumberError<T>> {
     int(text).map_err(|_| WholeNumberError(T::MAX))
 }

@@ -28,7 +28,7 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
     args.sort_by_key(|arg| arg.get_long());
 
     let mut rows: Vec<HelpRow> = args.into_iter().map(HelpRow::new).collect();
-    // The flag `--version` is not declared in clap, because it is read with the words.
+    // The flag `--version` is not declared in clap, because the module `words` reads it.
     if !rows.iter().any(|row| row.name == "version") {
         let at = rows.partition_point(|row| row.name.as_str() < "version");
         rows.insert(at, HelpRow::version(style));

@@ -20,7 +20,7 @@ pub(super) struct CommandWords {
     /// All words after `--`, in order.
     pub(super) after_dashes: Vec<OsString>,
     /// Whether the command line begins with a word that is not a flag, such as a misspelt
-    /// subcommand. An empty word is no such word, because templates may leave empty words in a
+    /// subcommand. An empty word does not count, because templates may leave empty words in a
     /// command line.
     pub(super) begins_with_word: bool,
     /// The requested output format of `--version`, if any.
@@ -143,7 +143,7 @@ impl<'a> TypedFlag<'a> {
             return self.push_flag(arg, self.value, argv, words);
         }
 
-        // The program may have flags of these names.
+        // If the program has a flag with one of these names, `find_long` has found it.
         match self.name {
             "help" => return Err(WordsError::HelpRequested),
             "h" if self.dashes == 1 || self.style == Style::Go => {
@@ -162,8 +162,9 @@ impl<'a> TypedFlag<'a> {
         }
     }
 
-    /// A flag of one letter with its value in the same word, such as `-v2`. A single letter is also
-    /// the long name of its flag, so `find_long` has found it.
+    /// A flag of one letter with its value in the same word, such as `-v2`. The letter alone, such
+    /// as `-v`, is not handled here: it is also the long name of the flag, so `find_long` has found
+    /// it.
     fn short_flag(&self, command: &'a Command) -> Option<(&'a Arg, &'a str)> {
         let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
         let arg = command
@@ -187,7 +188,7 @@ impl<'a> TypedFlag<'a> {
         words: &mut CommandWords,
     ) -> Result<(), WordsError> {
         let name = arg.get_long().unwrap_or(self.name);
-        // The words for clap have only one form.
+        // All flags for clap are written in this form.
         let mut flag = OsString::from(format!("--{name}="));
         match value {
             Some(value) => flag.push(value),

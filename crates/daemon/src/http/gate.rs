@@ -17,8 +17,9 @@ pub enum NotLocal {
     /// The client is not in this pod.
     #[error("only from within the pod")]
     Client,
-    /// A web page can give its own name the address of the loopback, and then have the browser send
-    /// requests to it. Such requests have that name in their Host header.
+    /// The Host header has another name. The owner of a web page can give the name of the page a
+    /// loopback address, so that scripts of the page can send requests to this server. Such
+    /// requests have the name of the page in their Host header.
     #[error("only with an IP address or localhost in the Host header")]
     Host,
 }

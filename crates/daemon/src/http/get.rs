@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 
 /// Number of characters after which the status line is truncated.
 const SHOWN: usize = 80;
-/// Bound of the head of a streaming page, in octets.
+/// Maximum size of the head of a streaming page, in octets.
 const MAX_HEAD: usize = 16 * 1024;
-/// Bound of the body of a streaming page whose status is not 200, in octets.
+/// Maximum size of the body of a streaming page whose status is not 200, in octets.
 const MAX_ERROR_BODY: u64 = 64 * 1024;
 
 /// A response.

@@ -40,7 +40,7 @@ async fn serve(limits: HttpLimits) -> Running {
     }
 }
 
-/// A server with these limits; all other limits have their defaults.
+/// A server with the default limits, after `change` has changed some of them.
 async fn serve_with(change: impl FnOnce(&mut HttpLimits)) -> Running {
     let mut limits = HttpLimits::default();
     change(&mut limits);

@@ -8,8 +8,8 @@ use wildmatch::WildMatch;
 
 use crate::flags::{ValueError, plain_number};
 
-/// The crates of this project, except development tools without this log. Events of other crates
-/// need a higher verbosity.
+/// The crates of this project, except development tools, which do not use this log. Events of other
+/// crates need a higher verbosity.
 const OURS: [&str; 19] = [
     "treecache",
     "wire",
@@ -110,7 +110,7 @@ impl LogFilter {
     /// Whether this event is written.
     pub(super) fn allows(&self, metadata: &Metadata<'_>) -> bool {
         let file = basename(metadata.file().unwrap_or_default());
-        // A file named by `--vmodule` has its own level, which may also be lower.
+        // A file named by `--vmodule` has its own level, which may also be lower than `-v`.
         let v = self.modules.level_of_file(file).unwrap_or(self.v);
         v >= least_verbosity(is_ours(metadata.target()), *metadata.level())
     }

@@ -98,8 +98,7 @@ impl LineLimiter {
             }
         }
 
-        // The pause begins only with a report. Otherwise the next suppressed line is reported at
-        // once.
+        // Without a report, no pause begins, so that the next suppressed line is reported at once.
         if !found.is_empty() {
             state.reported = Some(now);
         }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bound of the queued octets. A write in progress may hold the same number of octets in addition.
+/// Maximum number of queued octets. A write in progress may hold the same number of octets in
+/// addition.
 const CAPACITY: usize = 1 << 20;
 
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Signals affect the whole process, so that only one test may run at a time.
+/// Signals affect the whole process, so only one test may run at a time.
 static ALONE: Mutex<()> = Mutex::const_new(());
 const LONG: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -90,7 +90,9 @@ impl SeenFeed {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| wanted(state).is_some());
         let settled = tokio::time::timeout(crate::TIMEOUT, settled).await;
-        let settled = settled.expect("it is seen in time").expect("the feed runs");
+        let settled = settled
+            .expect("the state is reached in time")
+            .expect("the feed runs");
         wanted(&settled).unwrap()
     }
 
@@ -101,7 +103,10 @@ impl SeenFeed {
             .find(|family| family.name() == name)
             .unwrap();
         let metric = &family.get_metric()[0];
-        #[allow(clippy::cast_possible_truncation, reason = "they count small numbers")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "the metrics count small numbers"
+        )]
         let value = (metric.get_gauge().get_value() + metric.get_counter().get_value()) as i64;
         value
     }

@@ -4,7 +4,7 @@ use super::super::report::CheckOutcome;
 use super::*;
 
 #[test]
-fn services_are_sorted_by_address() {
+fn headless_services_are_told_by_cluster_ip() {
     let list = json!({"items": [
         {"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"clusterIP": "10.96.0.1"}},
         {"metadata": {"namespace": "apps", "name": "db"}, "spec": {"clusterIP": "None"}},

@@ -4,7 +4,8 @@ use testkit::table;
 use super::super::report::CheckOutcome;
 use super::*;
 
-/// A slice with a pod on each of these nodes: name, readiness, and the node of its hint.
+/// A slice with a pod on each of these nodes, given as the name of the node, the readiness of the
+/// pod, and the node in the hint.
 fn pods_on(nodes: &[(&str, bool, Option<&str>)]) -> ServicePods {
     let endpoints: Vec<_> = nodes
         .iter()

@@ -60,7 +60,7 @@ async fn upstreams_of_dnsmasq_are_asked() {
         stub.addr(),
         closed,
     ];
-    // The last server is one of dnsmasq's arguments.
+    // The last server comes from dnsmasq's arguments.
     let serves = [
         json!(["."]),
         json!(["."]),
@@ -70,7 +70,7 @@ async fn upstreams_of_dnsmasq_are_asked() {
     ];
 
     let listed = addresses.iter().zip(serves).map(|(address, serves)| {
-        // The sidecar's last probe is of no importance.
+        // The check must not use the result of the sidecar's last probe.
         json!({"address": address.to_string(), "serves": serves, "condition": "answers"})
     });
     let listed: Vec<_> = listed.collect();

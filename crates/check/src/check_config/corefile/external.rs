@@ -1,9 +1,9 @@
 //! External names: their servers, from the flags and the `ConfigMap`, and the rules for these
 //! names.
 //!
-//! A rule must not touch the names of the cluster, and a template comes before the plugin
-//! `kubernetes`. So if there are rules, the first block forwards all other names to a second block,
-//! which listens on a loopback port.
+//! A rule must not affect the names of the cluster, but `CoreDNS` applies templates before the
+//! plugin `kubernetes`. So if there are rules, the first block forwards all other names to a second
+//! block, which listens on a loopback port.
 
 use std::collections::BTreeSet;
 
@@ -128,7 +128,7 @@ impl<'a> ExternalServers<'a> {
     }
 
     /// Adds a `forward` for each stub domain, the longest first, and one for all other names:
-    /// `CoreDNS` tries them in their order.
+    /// `CoreDNS` tries these lines in their order.
     fn add_forwards(&self, block: &mut Block) {
         let mut stubs: Vec<_> = self.config.stub_domains.iter().collect();
         sort_longest_first(&mut stubs);
@@ -257,7 +257,7 @@ fn is_tcp_upstream(server: &Upstream) -> bool {
     server.protocol == UpstreamProtocol::Tcp
 }
 
-/// The servers with an address.
+/// The servers that are given as addresses, without those that are given as names.
 fn addresses_of(servers: &[ServerAddr]) -> Vec<Upstream> {
     let addresses = servers.iter().filter_map(|server| match server {
         ServerAddr::Address(server) => Some(server.clone()),

@@ -1,4 +1,4 @@
-//! The flags of kubedns as words of a manifest, and which of them `CoreDNS` has.
+//! The flags of kubedns as words of a manifest, and the counterpart of each flag in `CoreDNS`.
 //!
 //! The server's own parser is not used: it is in a crate that depends on this one, and it looks at
 //! files and at the environment of the machine. A test of kubedns compares its flags with the
@@ -195,7 +195,8 @@ pub(super) struct KubednsFlags {
 }
 
 impl KubednsFlags {
-    /// Reads words as Go programs do: one or two dashes, `=` or the next word before a value.
+    /// Reads words as Go programs do: a flag begins with one or two dashes, and its value follows
+    /// `=` or is the next word.
     pub(super) fn read(words: impl IntoIterator<Item = String>) -> Self {
         let mut flags = Self::default();
         let mut words = words.into_iter();

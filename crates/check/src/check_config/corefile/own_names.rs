@@ -1,7 +1,8 @@
 //! The keys `hosts` and `aliases` as plugins.
 //!
-//! Whole names in `hosts` are lines of the plugin `hosts`. Its wildcards match one label, so
-//! wildcards are templates. Aliases rewrite the name in the query, and back in the answer.
+//! Whole names in the key `hosts` become lines of the plugin `hosts`. The wildcards of this plugin
+//! match only one label, so wildcards in the key become templates. An alias becomes a rule that
+//! rewrites the name in the query, and restores it in the answer.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -20,7 +21,8 @@ pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
     for (name, target) in listed {
         let to = target.name(domain);
         block.add(format!("rewrite stop name exact {name} {to} answer auto"));
-        // A Service has SRV records below the alias; nothing else below it is changed.
+        // If the target is a Service, the SRV records of its ports are also below the alias. Other
+        // names below the alias are not changed.
         if matches!(target, AliasTarget::Service { .. }) {
             for protocol in ["_tcp", "_udp"] {
                 block.add(format!(
@@ -136,7 +138,8 @@ pub(super) fn sort_longest_first<D: AsRef<str>, T>(domains: &mut [(D, T)]) {
     domains.sort_by_key(|(domain, _)| Reverse(domain.as_ref().split('.').count()));
 }
 
-/// A regular expression for all names below a domain. A backslash would need quotes.
+/// A regular expression for all names below a domain. The expression has no backslash, which would
+/// need quotes.
 fn pattern_below(domain: &str) -> String {
     format!("^.+[.]{}[.]$", domain.replace('.', "[.]"))
 }

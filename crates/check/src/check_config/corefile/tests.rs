@@ -98,7 +98,7 @@ fn words_of_flags_are_read_as_by_kubedns() {
     assert_eq!(flags.value("cache-size"), Some("1"));
     assert_eq!(flags.list("domain"), ["b"]);
     assert!(!flags.is_set("autopath"));
-    // What is not a plain word would change the meaning of the text.
+    // A value that is not a plain word would change the meaning of the Corefile.
     assert_eq!(flags.value("pods"), None);
     let missing = flags.missing();
     assert_eq!(missing, ["--pods: the value cannot be in a Corefile"]);
