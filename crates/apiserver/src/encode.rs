@@ -127,8 +127,8 @@ fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     .into()
 }
 
-/// A bookmark event. Its object has only a version; in JSON it also has the fields that a real
-/// server writes even when they are empty.
+/// A bookmark event. The object of the event has only a version. In JSON, the object also has the
+/// fields that a real server writes even when they are empty.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
         let object = json!({ "metadata": { "resourceVersion": version.to_string() } });
@@ -181,7 +181,7 @@ fn head(resource: Resource) -> String {
     )
 }
 
-/// The JSON text of an object without its opening brace, to follow [`head`].
+/// The rest of the JSON text of an object, after [`head`].
 fn tail(object: &Object) -> &[u8] {
     object.item().get(1..).unwrap_or_default()
 }

@@ -154,8 +154,8 @@ impl Faults {
     /// Restarts the server with new versions, as after a restore from a backup. All watches are
     /// cut, the history is empty, and the objects have new, low versions.
     ///
-    /// A watch from a higher version than the version of the store is silent until the store
-    /// reaches the version, as on a real server.
+    /// A watch from a version above the version of the store is silent until the store reaches that
+    /// version, as on a real server.
     pub fn restart(&self) {
         self.hold_watches();
         self.cut_watches();

@@ -102,7 +102,8 @@ static KINDS: [Kind; 9] = [
             EMPTY_SLICE,
         )
     },
-    // A custom resource has no protobuf encoding, and is not in the list of API groups.
+    // A ServiceImport is a custom resource: it has no protobuf encoding, and its group is not in
+    // the list of API groups.
     Kind {
         group: "multicluster.x-k8s.io",
         ..kind(

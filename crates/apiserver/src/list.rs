@@ -44,7 +44,8 @@ impl ListQuery {
                 "resourceVersionMatch: Forbidden: not supported by this server",
             ));
         }
-        // Version 0 accepts the objects of any version. A list at version 0 has no pages.
+        // A client that requests version 0 accepts the objects of any version. A list at version 0
+        // has no pages.
         let limit = if version == Some(0) {
             0
         } else {

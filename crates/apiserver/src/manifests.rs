@@ -49,8 +49,8 @@ struct AppliedDocument {
     document: Document,
     /// Whether the object was rejected, and has to be tried again.
     is_rejected: bool,
-    /// Whether this document, or an earlier version of it, was written. Then the object is deleted
-    /// when its manifest is removed.
+    /// Whether this document, or an earlier version of it, was written. If so, the object is
+    /// deleted when its manifest is removed.
     was_written: bool,
 }
 
@@ -65,7 +65,7 @@ impl Manifests {
     }
 
     /// Reads the directory and applies its manifests. Returns the number of accepted objects. Each
-    /// mistake is logged in one line that names the file, and the object if known.
+    /// error is logged in one line that names the file and, if known, the object.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
         let found = list_manifests(&self.directory).map_err(|source| ManifestError {
             directory: self.directory.clone(),
@@ -127,7 +127,7 @@ impl Manifests {
             }
 
             let outcome = self.registry.apply(&document.at, document.value.clone());
-            // A rejection that lasts is logged once.
+            // A rejection that repeats at each read is logged only once.
             if let Err(status) = &outcome
                 && is_changed
             {
@@ -184,8 +184,8 @@ fn list_manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
-/// The order of writes: first Namespaces, then Services whose manifest chooses the cluster IP. Other
-/// Services follow, so that none of them is allocated a chosen address.
+/// The order of writes: first Namespaces, then Services whose manifest chooses the cluster IP.
+/// Other Services follow, so that none of them is allocated an address that a manifest chooses.
 fn write_order(document: &Document) -> u8 {
     let chooses_ip = document
         .value

@@ -1,8 +1,8 @@
 //! Mirroring of Endpoints to `EndpointSlices`, so that both kinds have the same addresses. A
 //! controller does the same in a real cluster.
 //!
-//! Endpoints with the label `endpointslice.kubernetes.io/skip-mirror: "true"` are not mirrored.
-//! Endpoints are also not mirrored if the Service has slices of another manager.
+//! Endpoints are not mirrored if they have the label `endpointslice.kubernetes.io/skip-mirror:
+//! "true"`, or if their Service has slices of another manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 

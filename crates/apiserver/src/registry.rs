@@ -1,5 +1,5 @@
-//! Reads and writes of single objects on top of the [`Store`], with the defaults, the validation
-//! and the allocation of cluster IPs of kube-apiserver.
+//! Reads and writes of single objects on top of the [`Store`], with defaults, validation and
+//! allocation of cluster IPs as in kube-apiserver.
 
 mod bootstrap;
 

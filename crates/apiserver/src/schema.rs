@@ -33,13 +33,14 @@ pub(crate) struct Write<'a> {
     pub(crate) unknown: Unknown,
 }
 
-/// Validates the object, handles its unknown fields, and sets its defaults. A cluster IP of one of `services` is not allocated again.
+/// Validates the object, handles its unknown fields, and sets its defaults. A cluster IP that one
+/// of `services` has is not allocated again.
 pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, Status> {
     match write.resource {
         Resource::ConfigMaps => complete_typed::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => complete_typed::<Node>(write, |_, _| Ok(())),
         // Pods are not converted: their type is larger than all others together, and clients read
-        // only the status of a pod. Custom resources have no type.
+        // only a few fields of a pod. Custom resources have no type.
         Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
         Resource::ServiceAccounts => complete_typed::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => complete_typed(write, |endpoints, _| {

@@ -13,7 +13,7 @@ const FIELDS: [&str; 4] = [
     "status.podIP",
 ];
 
-/// The selection of objects of a list or a watch.
+/// The objects that a list or a watch selects.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// The namespace; empty for all namespaces.
@@ -26,7 +26,7 @@ pub(crate) struct Selection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
-    /// Whether `value` is selected; otherwise all other values are.
+    /// Whether the term selects `value`; otherwise it selects all other values.
     equal: bool,
     /// `None` selects objects with the label, whatever its value.
     value: Option<String>,
@@ -81,7 +81,7 @@ impl Term {
         }
         let value = object.value();
         let pointer = format!("/{}", self.key.replace('.', "/"));
-        // Unlike a missing label, a missing field is an empty one.
+        // A missing field counts as an empty text, unlike a missing label.
         let field = value.pointer(&pointer).and_then(Value::as_str);
         self.matches(Some(field.unwrap_or_default()))
     }

@@ -22,12 +22,12 @@ use crate::registry::Registry;
 use crate::running::RunningApiServer;
 use crate::store::{DEFAULT_HISTORY, Store};
 
-/// Maximum number of connections, and so of concurrent requests and watches. Further connections
-/// wait to be accepted.
+/// Maximum number of connections, which also limits the number of concurrent requests and watches.
+/// Further connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// Timeout for the head of the next request on a connection.
 const IDLE: Duration = Duration::from_mins(5);
-/// Pause after a failed accept, for example without a free file descriptor.
+/// Pause after a failed accept, for example because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An embedded Kubernetes API server.
@@ -47,8 +47,8 @@ pub struct Options {
     pub bootstrap: bool,
     /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
     pub mirror_endpoints: bool,
-    /// Maximum number of events kept for each resource. A watch from before the oldest kept event
-    /// gets a 410.
+    /// Maximum number of events kept for each resource. A watch from a version before the oldest
+    /// kept event gets a 410.
     pub history: usize,
     /// Interval of bookmarks. A bookmark is sent only if the client allows bookmarks and the
     /// resource has changed.

@@ -177,8 +177,8 @@ impl Store {
     }
 
     /// Renumbers all versions, as after a restore from a backup. The objects stay and get new
-    /// versions from 2 on, and the history is empty. A version from before may then be higher than
-    /// the version of the store.
+    /// versions from 2 on, and the history is empty. A version from before the renumbering may be
+    /// higher than the version of the store.
     pub(crate) fn renumber(&self) {
         self.write(State::renumber);
     }

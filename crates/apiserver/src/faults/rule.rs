@@ -60,7 +60,8 @@ pub enum Action {
     },
     /// Sends text that is not JSON, in place of the body or as the first line of a watch.
     Garbage,
-    /// Gives one field of the first object of a list a wrong type. Other requests succeed.
+    /// Replaces one field of the first object of a list with a value of a wrong type. Other
+    /// requests succeed.
     Malformed,
     /// Closes the connection in the middle of the body.
     Cut {

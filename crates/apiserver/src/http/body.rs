@@ -1,4 +1,4 @@
-//! Reading of request bodies within bounds, and decoding.
+//! Reads request bodies, with a limit of size and time, and decodes them.
 
 use std::time::Duration;
 

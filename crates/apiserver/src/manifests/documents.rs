@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn manifest_errors_name_the_mistake() {
+    fn manifest_errors_name_the_cause() {
         let cases = [
             ("a: [", "did not find expected"),
             ("- a", "a document is not an object"),

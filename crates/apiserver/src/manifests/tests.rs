@@ -64,7 +64,7 @@ fn objects_follow_the_files() {
     let version = fixture.manifests.registry.store.version();
     fixture.manifests.load().unwrap();
     let found = fixture.manifests.registry.store.version();
-    assert_eq!(found, version, "nothing changed, nothing is written");
+    assert_eq!(found, version, "no manifest changed, so nothing is written");
 
     fixture.write("a.yaml", &service("web", "{ports: [{port: 81}]}"));
     fs::remove_file(fixture.directory.path().join("b.yml")).unwrap();

@@ -10,8 +10,8 @@ use crate::status::{invalid, not_supported, required};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// The invalid fields of a spec, whose defaults are already set. `before` is the stored spec of the
-/// Service.
+/// Returns the invalid fields of a spec. The defaults of the spec are already set. `before` is the
+/// stored spec of the Service.
 pub(super) fn spec(spec: &ServiceSpec, before: Option<&ServiceSpec>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(other) = spec.type_.as_deref().filter(|name| !TYPES.contains(name)) {

@@ -4,14 +4,14 @@ use k8s_openapi::api::core::v1::ServiceSpec;
 
 use super::is_headless;
 
-/// Sets both fields of a Service that is not of the type `ExternalName`. With `SingleStack`, the
-/// second cluster IP and family are removed.
+/// Sets `ipFamilies` and `ipFamilyPolicy` of a Service that is not of the type `ExternalName`. With
+/// `SingleStack`, the second cluster IP and family are removed.
 pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
-    let anything_goes = is_headless(spec) && spec.selector.is_none();
+    let is_headless_without_selector = is_headless(spec) && spec.selector.is_none();
     let policy = spec.ip_family_policy.take();
     let policy = policy.or_else(|| before.and_then(|before| before.ip_family_policy.clone()));
     let policy = policy.unwrap_or_else(|| {
-        if anything_goes {
+        if is_headless_without_selector {
             "RequireDualStack"
         } else {
             "SingleStack"

@@ -93,7 +93,7 @@ fn expiry_ends_all_earlier_versions() {
     );
     assert!(
         store.kept(Resource::Services, listing.version).is_some(),
-        "pages go on"
+        "the next pages of a list stay available"
     );
     store.expire();
     assert!(store.kept(Resource::Services, listing.version).is_none());

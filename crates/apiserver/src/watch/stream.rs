@@ -218,8 +218,8 @@ impl Session {
     }
 
     /// The event as sent to this watch; `None` if the object is outside the selection before and
-    /// after the change. An object that enters the selection is sent as added, an object that
-    /// leaves the selection as deleted.
+    /// after the change. An object that enters the selection is sent as added, and an object that
+    /// leaves the selection is sent as deleted.
     fn line(&self, event: &Event) -> Option<Bytes> {
         let selection = &self.watch.selection;
         let before = event

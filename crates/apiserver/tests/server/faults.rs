@@ -48,7 +48,7 @@ async fn crashed_server_starts_like_kube_apiserver() {
 }
 
 #[tokio::test]
-async fn busy_server_names_a_pause() {
+async fn busy_server_sends_retry_after() {
     let server = Server::start();
     let busy = Rule::new(Action::Refuse { code: 429 });
     server.faults.add(busy.times(1));

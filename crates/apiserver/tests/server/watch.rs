@@ -53,7 +53,7 @@ async fn selected_watch_sees_entering_and_leaving() {
 }
 
 #[tokio::test]
-async fn bookmark_follows_a_change_alone() {
+async fn bookmark_is_sent_only_after_a_change() {
     let options = Options {
         bookmark_period: Duration::from_millis(20),
         ..Options::default()
