@@ -1,8 +1,8 @@
 //! A persistent hash map: a trie over 64-bit hashes with small buckets as leaves.
 //!
 //! Most maps of a tree hold one or two entries, and then take one small allocation. A general
-//! persistent map would take more. Some maps hold 10,000 entries. An insertion into such a map
-//! copies few entries; a sorted vector would copy all.
+//! persistent map would take more memory. Some maps hold 10,000 entries. An insertion into such a
+//! map copies few entries; a sorted vector would copy all.
 
 mod bucket_tags;
 
@@ -22,7 +22,7 @@ const BITS: u32 = FANOUT.trailing_zeros();
 /// used.
 const MAX_BUCKET: usize = 16;
 /// An inner node with at most this many entries becomes a bucket again. This is half a bucket, so
-/// that alternating insertions and removals do not split and merge each time.
+/// that alternating insertions and removals do not split and merge the same bucket again and again.
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
 /// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log

@@ -7,7 +7,7 @@ use crate::Map;
 /// The wildcard label of [`TreeNode::visit`].
 pub const ANY: &str = "*";
 
-/// Number of steps for each child of a node in the walk of a wildcard. A child costs more than an
+/// Number of steps that a wildcard takes for each child of a node. A child costs more than an
 /// entry, because a child is a separate allocation, while entries are contiguous.
 const CHILD_STEPS: usize = 32;
 

@@ -1,6 +1,6 @@
 //! Selection of queries to log or watch, by name, client, RCODE and type.
 //!
-//! A filter is compiled once. It matches a query without copying anything, unless the query name is
+//! A filter is compiled once. To match a query, the filter copies nothing but a query name that is
 //! not valid UTF-8.
 
 use std::net::IpAddr;
@@ -63,8 +63,8 @@ pub struct QueryFilter {
     types: Vec<u16>,
 }
 
-/// `WildMatch` implements only [`PartialEq`], which compares characters. So each pattern equals
-/// itself.
+/// `WildMatch` implements only [`PartialEq`]. It compares the characters of patterns, so each
+/// pattern equals itself, as [`Eq`] requires.
 impl Eq for QueryFilter {}
 
 impl QueryFilter {

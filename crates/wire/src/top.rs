@@ -3,9 +3,9 @@
 //! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A
 //! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so a share is
 //! underestimated by at most 0.2 % of all queries. A thread samples every answer up to about
-//! [`MAX_SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with the
-//! weight n. At that rate, a share of 2 % gives 2400 samples in two minutes. The error is then
-//! below one tenth of the share.
+//! [`MAX_SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with
+//! the weight n. At [`MAX_SAMPLES`] a second, a share of 2 % gives 2400 samples in two minutes. The
+//! error is then below one tenth of the share.
 //!
 //! Each thread has two windows: the current window and the window before. A window takes at most
 //! 600 KiB, if all names have the maximum length. Usually a window takes a quarter of that.
@@ -361,7 +361,7 @@ impl AnswerSampler {
         }
     }
 
-    /// Selects the next answer to sample at random. Otherwise periodic queries could be
+    /// Selects at random which answer is sampled next. Otherwise periodic queries could be
     /// over-represented.
     fn schedule_next(&mut self, now: Instant) {
         self.taken += 1;

@@ -196,8 +196,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         }
     }
 
-    /// Appends a name. A suffix that the query name also ends with becomes a pointer (RFC 1035,
-    /// section 4.1.4).
+    /// Appends a name. If the query name ends with a suffix of the name, a pointer replaces the
+    /// suffix (RFC 1035, section 4.1.4).
     ///
     /// The suffix must have the same upper and lower case, because our names keep their case even
     /// if the client writes the query name in another case.
@@ -215,7 +215,7 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_u16(u16::try_from(offset).unwrap_or(0) | 0xc000);
     }
 
-    /// Appends a name. Its longest suffix that the query name also ends with becomes a pointer.
+    /// Appends a name. A pointer replaces the longest suffix with which the query name ends.
     fn push_compressed(&mut self, parts: &[&[u8]]) {
         let whole: SmallVec<[u8; 256]> =
             parts.iter().flat_map(|part| part.iter().copied()).collect();

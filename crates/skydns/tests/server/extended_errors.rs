@@ -20,7 +20,7 @@ struct Case {
     code: u16,
     /// Expected end of EXTRA-TEXT.
     text: &'static str,
-    /// Adds what the case needs to a view with the upstream.
+    /// Prepares the view for the case. The view already has the upstream.
     view: fn(Fixed) -> Fixed,
     upstream: CaseUpstream,
 }
@@ -156,7 +156,7 @@ fn upstream_cases() -> Vec<Case> {
     vec![
         error_case("a closed port", EXTERNAL, 23, ": connection refused")
             .upstream(CaseUpstream::Closed),
-        error_case("no way there", EXTERNAL, 23, ": unreachable")
+        error_case("an unreachable upstream", EXTERNAL, 23, ": unreachable")
             .upstream(CaseUpstream::Unreachable),
         error_case("silence", EXTERNAL, 22, ": no reply in time").answers(|_| Reaction::silence()),
         error_case("SERVFAIL of an upstream", EXTERNAL, 0, ": SERVFAIL").servfail(),

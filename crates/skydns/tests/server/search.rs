@@ -57,7 +57,7 @@ web A NOERROR
 web| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# NODATA for its other address type
+# NODATA for the other address type of the Service
 WEB AAAA NOERROR
 WEB| 30 CNAME WEB.apps.svc.cluster.local.
 OURS 60
@@ -72,7 +72,7 @@ web.apps.svc A NOERROR
 web.apps.svc| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# a full name: an upstream is queried before it
+# a full name: an upstream is first queried for the name below corp.test
 web.apps.svc.cluster.local A NOERROR
 web.apps.svc.cluster.local| 20 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
@@ -139,7 +139,7 @@ OURS 20
 missing AAAA NXDOMAIN
 OURS 20
 
-# other types have no CNAME: a cache would use it for addresses, too
+# an answer for another type has no CNAME, because a cache would use the CNAME for addresses, too
 mail.example.test MX NOERROR
 mail.example.test| 20 MX 10 mx.example.test.
 
@@ -282,8 +282,8 @@ async fn negative(server: SocketAddr, name: &str) -> String {
     )
 }
 
-/// Server and name of each query, and the answer as [`negative`] shows it. If its search domain is
-/// removed, the third name is still below the suffix. Such a name is not looked up, since the
+/// Server and name of each query, and the answer as [`negative`] shows it. The third name is still
+/// below the suffix after its search domain is removed. Such a name is not looked up, since the
 /// lookup would complete the name again.
 const NEGATIVE_CASES: &str = "
     below search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60

@@ -1,4 +1,4 @@
-//! The tap: answered queries for readers.
+//! Tests of the tap, which copies answered queries to its readers.
 
 use skydns::ExternalRules;
 use skydns::forward::CacheLimits;

@@ -47,8 +47,8 @@ impl BucketTags {
         entries: &[(K, V)],
         key: &Q,
     ) -> Option<usize> {
-        // A bucket has more entries only if their hashes are equal, and equal hashes have equal
-        // tags.
+        // A bucket has more than `MAX_BUCKET` entries only if their hashes are equal, and equal
+        // hashes have equal tags.
         if entries.len() > MAX_BUCKET {
             return entries.iter().position(|(other, _)| other.borrow() == key);
         }

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::MAX_SLOTS;
 
-/// A key.
+/// A slot of the sketch, which holds one key.
 #[derive(Debug)]
 struct SketchSlot {
     key: Vec<u8>,
