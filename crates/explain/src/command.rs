@@ -87,7 +87,7 @@ pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<O
         return Err(Exit::mistake(NAME, &text));
     }
 
-    // kubedns parses the words again; here a mistake costs no request.
+    // kubedns parses the words again. They are parsed here so that a mistake costs no request.
     match ExplainRequest::parse(&options.parameters) {
         Ok(_) => Ok(options),
         Err(ExplainRequestError::NoName) => Err(Exit::mistake(NAME, "no name was given")),
@@ -119,7 +119,8 @@ fn fetch_explanation(options: &Options) -> Result<String, ExplainCommandError> {
     let page = runtime.block_on(daemon::http::get(authority, &target, TIMEOUT, MAX_SIZE));
     let body = successful_body(server, page)?;
 
-    // The JSON is parsed even if it is printed as it is: another page is an error.
+    // The JSON is parsed even if it is printed unchanged, because a page that is not an explanation
+    // is an error.
     let explanation: Explanation = serde_json::from_slice(&body)
         .map_err(|error| ExplainCommandError::Foreign(server.clone(), error))?;
     if options.json {

@@ -3,7 +3,7 @@
 //!
 //! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable
 //! identifiers for programs. `text` fields are sentences, whose wording may change. docs/explain.md
-//! lists both.
+//! lists the fields and the codes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -226,8 +226,8 @@ pub(crate) struct TypeAnswer {
     /// Whether the answer exceeds 512 octets. Over UDP without EDNS such an answer is truncated,
     /// and clients retry over TCP.
     pub(crate) truncated: bool,
-    /// External names, as `NAME TYPE`, whose records kubedns adds to the answer from upstream
-    /// servers. They are not in `records`.
+    /// Queries for external names, as `NAME TYPE`. For a client, kubedns sends these queries to
+    /// upstream servers and adds the records to the answer. These records are not in `records`.
     pub(crate) asks: Vec<String>,
     /// The key of the `ConfigMap` whose rule answers, for the name or for the target of its alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]

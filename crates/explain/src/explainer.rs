@@ -18,11 +18,11 @@ use crate::facts::topology::DnsmasqTopology;
 use crate::request::ExplainRequest;
 use crate::survey::NameSurvey;
 
-/// Bound of the requests that wait or are being explained.
+/// Maximum number of requests that wait or are being explained.
 const MAX_AT_ONCE: usize = 4;
 /// Timeout of the status of the nanny, which is in the same pod.
 const NANNY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bound of the status of the nanny, in octets.
+/// Maximum size of the status of the nanny, in octets.
 const MAX_NANNY_STATUS: usize = 1 << 20;
 
 /// Explains names. A clone shares all state.
@@ -54,8 +54,8 @@ pub(crate) enum ExplainError {
 }
 
 impl Explainer {
-    /// Returns an explainer of the records in `published`, and of the `objects` that they were made
-    /// of. All pages take turns for the same `share` of the processor.
+    /// Returns an explainer of the records in `published`, and of the `objects` that the records
+    /// were made of. All pages take turns for the same `share` of the processor.
     pub fn new(
         published: Arc<Published>,
         objects: Arc<PublishedObjects>,
@@ -120,7 +120,7 @@ impl Explainer {
         tokio::task::spawn_blocking(move || {
             let _turn = this.share.turn();
             if !result.is_closed() {
-                // A client that leaves meanwhile misses its explanation.
+                // The explanation is dropped if the client has left meanwhile.
                 let _ = result.send(this.explain_now(request, arguments));
             }
             drop(slot);

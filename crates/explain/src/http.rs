@@ -36,7 +36,8 @@ impl Explainer {
         daemon::http::exact_path("/explain")
             .and(warp::method())
             .and(query)
-            // The method is checked here, so that a wrong one is 405 rather than 404.
+            // The method is checked here, so that a request with a wrong method gets 405 rather
+            // than 404.
             .then(move |method: Method, query: String| {
                 let this = this.clone();
                 async move {
@@ -96,7 +97,7 @@ fn parse_query(query: &str) -> Result<ExplainQuery, ExplainRequestError> {
     let mut format = ReplyFormat::Json;
     let mut given = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        // Of two values, neither is known to be the right one.
+        // If a parameter is given twice, it is unknown which of the values is meant.
         if given.contains(&key) {
             return Err(ExplainRequestError::Repeated(key.into_owned()));
         }

@@ -19,7 +19,7 @@
 //! | --- | --- | --- |
 //! | 5 | `http`, `command` | `GET /explain`, and the command that requests it |
 //! | 4 | `explainer`, `text` | explanations on a thread of their own; an explanation as text |
-//! | 3 | `survey` | a request to facts to conclusions to the document |
+//! | 3 | `survey` | the steps from a request to facts, to conclusions, and to the document |
 //! | 2 | `reasoning` | reasons, similar names, the answer in one line, warnings |
 //! | 1 | `facts` | the candidates of the search, their answers and paths; objects; the server's state |
 //! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times, lists |

@@ -14,11 +14,11 @@ use wire::{reverse, rtype};
 /// The types of a request without a type: those that programs query for addresses, and SRV for
 /// ports.
 pub(crate) const DEFAULT_TYPES: [u16; 3] = [rtype::A, rtype::AAAA, rtype::SRV];
-/// Bound of the name, in octets.
+/// Maximum length of the name, in octets.
 const MAX_NAME: usize = 255;
-/// Bound of the search list, in octets. Kubernetes has the same limit.
+/// Maximum length of the search list, in octets. Kubernetes has the same limit.
 const MAX_SEARCH_TEXT: usize = 2048;
-/// Bound of the domains in the search list. Kubernetes has the same limit.
+/// Maximum number of domains in the search list. Kubernetes has the same limit.
 const MAX_SEARCH_DOMAINS: usize = 32;
 /// Default of `ndots`, as in the resolv.conf of a pod.
 const NDOTS: u8 = 5;

@@ -25,7 +25,7 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     if question.meant != question.name {
         page.section("typed", &question.name);
     }
-    // All that follows may be outdated, and then the warnings say so.
+    // The warnings come first, because everything after them may be outdated.
     for warning in warnings {
         page.section("WARNING", &warning.text);
     }

@@ -28,7 +28,8 @@ pub(crate) struct NameCandidate {
     pub(crate) sources: Vec<ObjectKey>,
     /// The number of Services beyond `MAX_OBJECTS`, which `sources` omits.
     pub(crate) more_sources: usize,
-    /// The target, if the name is an alias of a cluster name that lacks the queried addresses.
+    /// The target of the name, if the name is an alias and its target is a cluster name without the
+    /// queried addresses.
     pub(crate) target: Option<Box<Self>>,
 }
 
@@ -48,7 +49,7 @@ impl NameCandidate {
     fn survey_alone(snapshot: &Snapshot, front: &DnsFront, name: Name, types: &[u16]) -> Self {
         let lower = name.to_lowercase();
 
-        // A further zone may be in the cluster domain; its names have no labels of the cluster.
+        // A further zone may be in the cluster domain. The names of such a zone have no `path`.
         let zone_domain = name_kind::further_zone(snapshot, &lower).map(|zone| &zone.domain);
         let path = match zone_domain {
             Some(_) => None,
@@ -148,7 +149,7 @@ impl NameCandidate {
 }
 
 /// The answers for each type. If the hosts file of dnsmasq has answers, the result has only these.
-/// kubedns answers names in `domain`.
+/// `domain` is the domain that kubedns answers.
 fn ask_types(
     snapshot: &Snapshot,
     front: &DnsFront,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{Name, reverse};
 
-/// Options that change the answers of every server, also of kubedns.
+/// Options that change the answers of every server, including kubedns.
 const ABOUT_ANSWERS: [&str; 2] = ["filter-rr", "max-ttl"];
 /// Options that change the addresses in these answers.
 const ABOUT_ADDRESSES: [&str; 5] = [
@@ -23,12 +23,14 @@ const BOGUS_PRIV: &str = "bogus-priv";
 const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
 /// Options about names without a server of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
-/// Addresses for the names of a domain: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, NXDOMAIN.
+/// Addresses for the names of domains: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, the names are
+/// NXDOMAIN.
 const ADDRESS: &str = "address";
 /// Addresses for names: `NAME,NAME,ADDRESS`.
 const HOST_RECORD: &str = "host-record";
-/// Instead of a domain: all names. Instead of the server of a domain: the servers of other names.
-/// Instead of an address: those that lead nowhere.
+/// In place of a domain, this stands for all names. In place of the server of a domain, it stands
+/// for the servers of names without a domain. In place of an address, it stands for `0.0.0.0` and
+/// `::`.
 const STANDARD: &str = "#";
 
 /// The options of one dnsmasq.
@@ -143,7 +145,8 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// The longest domain around `name` that such options are about, and these options.
+    /// The longest domain around `name` in the options that `is_wanted` selects, and the options
+    /// for this domain.
     fn of_longest_domain(
         &self,
         name: &Name,
@@ -172,7 +175,8 @@ impl DnsmasqArguments {
         options.map(DnsmasqOption::text).collect()
     }
 
-    /// The options that matter for the answers about `name` of any server, as written.
+    /// The options that change the answers about `name`, whatever server gives them. The options
+    /// are as written.
     pub(crate) fn about_answers(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter();
         let options = options.filter(|option| self.is_about_answers(option, name));
@@ -276,7 +280,7 @@ impl DnsmasqOption {
         let (domains, _) = self.value.strip_prefix('/')?.rsplit_once('/')?;
         let domains = domains.split('/').filter_map(|domain| match domain {
             STANDARD => Some(Name::default()),
-            // Names of one label, which are explained without dnsmasq.
+            // The empty domain stands for names of one label, which are explained without dnsmasq.
             "" => None,
             domain => Name::parse(domain).ok(),
         });

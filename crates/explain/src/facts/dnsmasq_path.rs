@@ -42,7 +42,8 @@ impl DnsFront {
             return None;
         }
 
-        // dnsmasq answers PTR with the first name of an address, and addresses with all of them.
+        // dnsmasq answers a PTR query with the first name of the address, and an address query with
+        // all addresses of the name.
         let owner = name.to_string();
         let data = match (qtype, reverse::address_of_name(name.wire())) {
             (rtype::PTR, Some(address)) => self.first_host_name(address).into_iter().collect(),

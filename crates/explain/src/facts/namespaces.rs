@@ -3,9 +3,9 @@
 use cluster::snapshot::Snapshot;
 use daemon::edit_distance::edit_distance;
 
-/// Bound of the namespaces that are compared.
+/// Maximum number of namespaces that are compared.
 const MAX_COMPARED: usize = 50_000;
-/// Bound of the namespaces that are suggested.
+/// Maximum number of namespaces that are suggested.
 const MAX_SUGGESTED: usize = 3;
 
 /// Namespaces that have Services, and whose names are similar to `wanted`, the most similar first.

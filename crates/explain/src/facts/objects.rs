@@ -13,11 +13,11 @@ use crate::document::{
 };
 use crate::moment::Moment;
 
-/// Bound of the Services that one look-up visits.
+/// Maximum number of Services that one look-up visits.
 const MAX_LOOKED_AT: usize = 50_000;
-/// Bound of the Services in the detail of one name.
+/// Maximum number of Services in the detail of one name.
 pub(crate) const MAX_OBJECTS: usize = 4;
-/// Bound of each list of addresses, objects, ports or hostnames of one Service.
+/// Maximum length of each list of addresses, objects, ports or hostnames of one Service.
 const MAX_SHOWN: usize = 8;
 
 /// A look-up in the published objects.
@@ -129,7 +129,7 @@ impl ObjectLookup {
             }
         }
 
-        // Only after a visit of all Services is it certain that a namespace has no Service.
+        // It is certain that a namespace has no Service only if all Services have been visited.
         if keys.next().is_none() {
             found.extend(open.into_iter().map(|namespace| (namespace, false)));
         }

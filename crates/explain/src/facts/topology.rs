@@ -3,16 +3,17 @@
 /// The position of dnsmasq, seen from kubedns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum DnsmasqTopology {
-    /// In front: clients ask it, and it asks kubedns for names of the cluster, as in kube-dns.
+    /// dnsmasq is in front: clients ask dnsmasq, which asks kubedns for names of the cluster, as in
+    /// kube-dns.
     #[default]
     DropIn,
-    /// In front, as nothing but a cache: it asks kubedns for all names (`-forward=kubedns` of the
-    /// nanny).
+    /// dnsmasq is in front, only as a cache: it asks kubedns for all names (`-forward=kubedns` of
+    /// the nanny).
     Cache,
-    /// Behind: clients ask kubedns, which asks dnsmasq for external names. dnsmasq asks stub
-    /// domains and upstream servers.
+    /// dnsmasq is behind kubedns: clients ask kubedns, which asks dnsmasq for external names.
+    /// dnsmasq asks stub domains and upstream servers.
     Direct,
-    /// Absent: clients ask kubedns, which asks the upstream servers itself.
+    /// dnsmasq is absent: clients ask kubedns, which asks the upstream servers itself.
     Alone,
 }
 

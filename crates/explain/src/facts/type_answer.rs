@@ -11,7 +11,7 @@ use wire::rcode;
 
 use crate::document::{AnswerRecord, LookupOutcome, TypeAnswer};
 
-/// Bound of the records in one answer of the document.
+/// Maximum number of records in one answer of the document.
 const MAX_RECORDS: usize = 32;
 
 impl TypeAnswer {
@@ -120,7 +120,8 @@ pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
         return LookupOutcome::Forwarded;
     }
 
-    // Nothing but RCODEs is left. A NOERROR for any type means that the name exists.
+    // No answer has records, so the RCODEs decide. A NOERROR for any type means that the name
+    // exists.
     if answers.iter().any(|answer| answer.has_rcode("NOERROR")) {
         return LookupOutcome::NoData;
     }

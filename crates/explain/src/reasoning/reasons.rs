@@ -42,7 +42,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             rule_for_reply(evidence, candidate),
             without_servers(evidence, candidate),
         ],
-        // The reason lies in the target, which a resolver follows.
+        // The reason lies in the target of the alias, which a resolver follows.
         LookupOutcome::NoData if candidate.bare_alias_target().is_some() => {
             [alias_without_address(evidence, candidate), None, None]
         }
@@ -81,7 +81,7 @@ pub(crate) fn is_lesson(note: &CodedNote) -> bool {
 
 /// A note if kubedns and dnsmasq select different servers for the name.
 pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote> {
-    // dnsmasq asks no server for such a name.
+    // dnsmasq asks no server for a name in the hosts file.
     if candidate.is_from_hosts() {
         return None;
     }
@@ -506,7 +506,7 @@ fn missing_pod(
              is not an address",
         );
     };
-    // The name exists, so only the type is missing.
+    // The name exists, so only records of the requested type are missing.
     if candidate.outcome() != LookupOutcome::NxDomain {
         return no_such_type(candidate);
     }

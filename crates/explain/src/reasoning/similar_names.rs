@@ -13,18 +13,19 @@ use crate::facts::namespaces::similar_namespaces;
 use crate::list::join_first;
 use crate::request::DEFAULT_TYPES;
 
-/// Bound of the suggested names.
+/// Maximum number of suggested names.
 const MAX_SUGGESTED: usize = 8;
-/// Bound of the similar Services whose names are queried before they are suggested.
+/// Maximum number of similar Services whose names are queried before they are suggested.
 const MAX_CHECKED: usize = 64;
-/// Bound of the comparisons between Services and readings.
+/// Maximum number of comparisons between Services and readings.
 const MAX_COMPARED: usize = 50_000;
-/// Bound of the names in the remark on similar names without records.
+/// Maximum number of names in the remark on similar names without records.
 const MAX_REMARKED: usize = 3;
-/// Bound of the readings.
+/// Maximum number of readings.
 const MAX_READINGS: usize = 4;
 
-/// An interpretation of a missing name as a Service, with possible labels before it.
+/// An interpretation of a missing name as the name of a Service, with further labels before it, if
+/// any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameReading {
     /// The labels before the name of the Service, each followed by a dot.
@@ -74,7 +75,8 @@ impl NameReading {
         let labels = candidate.name.to_lowercase().labels();
         let svc = labels.iter().position(|label| label == "svc");
         let before: Vec<&String> = labels.iter().take(svc.unwrap_or(labels.len())).collect();
-        // Two labels may be any domain, but more of them only with `svc`.
+        // Any name of two labels may mean a Service and its namespace. A name with further labels
+        // means a Service only if `svc` follows them.
         let is_service = match before.len() {
             2 => true,
             3..=5 => svc.is_some(),
@@ -183,7 +185,7 @@ pub(crate) fn suggest_names(
     explained: &NameCandidate,
     types: &[u16],
 ) -> SimilarNames {
-    // The Service of the name exists, so it cannot be a misspelling of that Service.
+    // If the Service of the name exists, the name of that Service is not misspelled.
     let existing = match evidence.existing_service(explained) {
         Some(_) if !evidence.lacks_member(explained) => return SimilarNames::default(),
         Some(_) => explained.kind.service(),

@@ -18,7 +18,7 @@ use crate::facts::candidate::{NameCandidate, first_answered};
 use crate::facts::evidence::Evidence;
 use crate::list::{join, join_first};
 
-/// Bound of the addresses in one line.
+/// Maximum number of addresses in one line.
 const MAX_SHOWN: usize = 4;
 
 /// The index of the candidate to explain: the first with an answer, or else the name that was most
@@ -155,7 +155,7 @@ fn describe_missing(candidate: &NameCandidate) -> String {
     let text = match candidate.outcome() {
         LookupOutcome::NoData => {
             return describe_bare_alias(candidate).unwrap_or_else(|| {
-                // Only its upstreams know whether an external name exists.
+                // Only the upstreams know whether an external name exists.
                 let verb = match candidate.kind {
                     NameKind::External => "has",
                     _ => "exists, and has",
@@ -218,7 +218,7 @@ struct RecordsInWords {
 /// Describes the records. Addresses come first, because most queries request addresses.
 fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
     let mut addresses = [record_data(candidate, "A"), record_data(candidate, "AAAA")].concat();
-    // Several Services of a wildcard can have the same address, in an answer of each type.
+    // Several Services that match a wildcard can have the same address, which is listed only once.
     let mut known = BTreeSet::new();
     addresses.retain(|address| known.insert(*address));
     if !addresses.is_empty() {
@@ -307,7 +307,7 @@ fn external_names(candidate: &NameCandidate) -> Vec<&str> {
     let mut names = Vec::new();
     for answer in &candidate.answers {
         if answer.is_of_addresses() {
-            // Each is `NAME TYPE`.
+            // Each of `asks` is `NAME TYPE`.
             names.extend(answer.asks.iter().filter_map(|ask| ask.split(' ').next()));
         }
     }

@@ -119,8 +119,7 @@ pub(crate) fn warn_of_lost_zones(
         let FurtherZone {
             domain, pointers, ..
         } = zone;
-        // Any reverse name below a zone of pointers may be in that zone, besides being in the
-        // cluster.
+        // Any reverse name below a zone of pointers may be in that zone as well as in the cluster.
         if Some(domain) != own_domain && !(*pointers && name.is_within(domain)) {
             continue;
         }

@@ -118,7 +118,7 @@ fn check_offers(cluster: &Cluster, near: &[SimilarName]) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Number of the clusters of [`clusters`].
+/// Number of clusters that [`clusters`] returns.
 const CLUSTERS: usize = 3;
 
 /// Three clusters: dnsmasq in front; dnsmasq in front with stub domains that contain cluster names;

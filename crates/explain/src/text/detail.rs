@@ -8,7 +8,7 @@ use crate::document::{
 use crate::list::{join, join_some};
 use crate::moment::Moment;
 
-/// The most records of one type that are printed; the JSON has more.
+/// Maximum number of printed records of one type; the JSON may have more.
 const MAX_RECORDS: usize = 8;
 
 pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Moment) {

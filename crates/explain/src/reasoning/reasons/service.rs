@@ -17,7 +17,7 @@ use crate::facts::namespaces::similar_namespaces;
 use crate::facts::objects::{FoundMember, FoundService};
 use crate::list::{join, join_first, join_some};
 
-/// Bound of the followed chain of aliases.
+/// Maximum length of a chain of aliases that is followed.
 const MAX_ALIASES: usize = 32;
 
 /// Reason for empty endpoints. The control plane puts every matching pod with an address into the
@@ -192,7 +192,7 @@ fn external_name(
 ) -> CodedNote {
     let target = service.external_name.as_deref().unwrap_or_default();
     match (candidate.outcome(), &candidate.kind) {
-        // An invalid target makes no record at all.
+        // A Service with an invalid target has no record at all.
         (LookupOutcome::NxDomain, NameKind::Service(_)) => {
             let text =
                 format!("Service {key} is an alias of {target:?}, which is not a domain name");

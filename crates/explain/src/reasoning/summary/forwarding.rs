@@ -4,7 +4,7 @@ use crate::document::{DnsmasqAsks, NameRoute};
 use crate::facts::candidate::NameCandidate;
 use crate::list::join;
 
-/// Bound of the forwarded names in one line.
+/// Maximum number of forwarded names in one line.
 const MAX_ASKED: usize = 3;
 
 /// Text for an external name that kubedns cannot forward.
@@ -32,7 +32,7 @@ pub(super) fn describe_only_forwarded(
     forwarded: &NameCandidate,
 ) -> String {
     let name = &forwarded.name;
-    // A search domain only adds labels.
+    // A search domain only adds labels, so the shortest name is the one without a search domain.
     let is_shortest = candidates
         .iter()
         .all(|other| other.name.label_count() >= name.label_count());

@@ -50,7 +50,7 @@ fn forwarded_names(snapshot: &Snapshot, candidates: &[NameCandidate]) -> Vec<For
             names.push(ForwardedName::of_candidate(snapshot, candidate));
         }
         for ask in candidate.answers.iter().flat_map(|answer| &answer.asks) {
-            // Each is `NAME TYPE`.
+            // Each of `asks` is `NAME TYPE`.
             let name = ask.split(' ').next().unwrap_or(ask);
             names.extend(ForwardedName::by_kubedns(snapshot, name));
         }
@@ -69,7 +69,7 @@ impl ForwardedName {
         forwarded
     }
 
-    /// An external name that kubedns adds to an answer; `None` if the text is not a name.
+    /// An external name whose records kubedns adds to an answer; `None` if the text is not a name.
     fn by_kubedns(snapshot: &Snapshot, name: &str) -> Option<Self> {
         let name = Name::parse(name).ok()?;
         Some(Self::of_kubedns(snapshot, &name))
