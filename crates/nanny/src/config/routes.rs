@@ -29,13 +29,13 @@ pub struct Routes {
     /// The servers of stub domains to probe for loops. They include servers that are left out
     /// because they forward back to dnsmasq.
     pub probed: BTreeSet<StubServer>,
-    /// The domains of the names in these probes. dnsmasq forwards each of these domains to the
+    /// The domains of the names that the probes query. dnsmasq forwards each of these domains to the
     /// SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
     /// The number of reloads requested so far although the servers of dnsmasq stayed the same. A
     /// reload is requested when kubedns forwards to other servers, because the cached answers are
-    /// then outdated, and when a forwarding loop begins or ends, because dnsmasq notices that only
-    /// at a reload.
+    /// then outdated, and when a forwarding loop begins or ends, because dnsmasq notices such a
+    /// change only at a reload.
     pub flush_count: u64,
 }
 
@@ -117,8 +117,8 @@ pub struct RouteSources<'a> {
     /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries
     /// for these stub domains must not leak to the upstream servers, and must not get NXDOMAIN.
     pub servfail_server: Nameserver,
-    /// The labels in the names of the probes of stub servers; `None` if stub servers are not
-    /// probed.
+    /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
+    /// domain. `None` if stub servers are not probed.
     pub probe_label: Option<&'a str>,
     /// The stub servers through which a probe came back to dnsmasq.
     pub stub_loops: &'a BTreeSet<StubServer>,
@@ -148,8 +148,8 @@ impl Routes {
     pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
         match from.forward {
             // Only kubedns applies rules for external names. Until kubedns has the same
-            // configuration, dnsmasq forwards by itself, because an answer without its rule is
-            // better than no answer.
+            // configuration, dnsmasq forwards by itself, because an answer to which no rule
+            // was applied is better than no answer.
             ForwardMode::Dnsmasq if from.has_rules_in_kubedns() => {
                 ComputedRoutes::through_kubedns(from)
             }
@@ -353,7 +353,8 @@ impl ComputedRoutes {
 }
 
 impl RouteSources<'_> {
-    /// Whether kubedns, behind dnsmasq, has rules for external names in force.
+    /// Returns whether kubedns is known to be behind dnsmasq and to apply the configured rules for
+    /// external names.
     fn has_rules_in_kubedns(&self) -> bool {
         self.kubedns_is_behind && self.kubedns_follows && self.config.has_external_rules()
     }
@@ -369,9 +370,9 @@ impl RouteSources<'_> {
     }
 }
 
-/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. A
-/// wildcard is given as its domain. dnsmasq cannot exclude the domain itself, so kubedns also gets
-/// the queries for the domain, and forwards them.
+/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. The
+/// wildcard `*.wild.example` is given as `wild.example`. dnsmasq cannot exclude this domain itself,
+/// so kubedns also gets the queries for `wild.example`, and forwards them.
 pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = hickory_proto::rr::Name::from(*address).to_ascii();

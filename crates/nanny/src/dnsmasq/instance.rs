@@ -38,7 +38,7 @@ pub(super) struct DnsmasqInstance {
     pub(super) quiet: QuietMoments,
     /// dnsmasq has started, and handles signals.
     pub(super) up: bool,
-    /// dnsmasq reads its servers from the nanny's file, so other servers need no restart.
+    /// dnsmasq reads its servers from the nanny's file, so a change of servers needs no restart.
     pub(super) reads_file: bool,
     /// dnsmasq runs with `--log-queries=extra` for the query log.
     pub(super) logs_queries: bool,
@@ -72,7 +72,7 @@ impl DnsmasqInstance {
 /// The trial of dnsmasq's arguments for new routes.
 pub(super) struct ArgumentTrial {
     pub(super) routes: Routes,
-    /// The error is dnsmasq's own text.
+    /// The error says why dnsmasq does not accept the arguments.
     pub(super) outcome: Result<(), String>,
 }
 

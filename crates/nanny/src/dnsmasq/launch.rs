@@ -6,16 +6,16 @@
 //! | the user's arguments | the same, word for word | |
 //! | `--server /domain/ip#port` per stub server | | `server=/domain/ip#port` |
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
-//! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
+//! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
-//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. While kubedns has not
+//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. Until kubedns has
 //! applied a configuration that only kubedns can serve, the single server is the nanny's SERVFAIL
 //! server.
 //!
-//! dnsmasq treats a `server=` line of its servers file like a `--server` argument after the
-//! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
-//! never reads resolv.conf itself, because configured servers could not replace the servers of
-//! resolv.conf without a restart. If a servers file is not possible (see [`EditMode::Restart`]),
+//! dnsmasq treats a `server=` line of its servers file like a `--server` argument that
+//! follows the arguments on the command line, and reads the file again on SIGHUP. With a servers
+//! file, dnsmasq never reads resolv.conf itself. Otherwise, dnsmasq would need a restart whenever
+//! configured servers replace the servers of resolv.conf. If a servers file is not possible (see [`EditMode::Restart`]),
 //! the servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and dnsmasq reads
 //! resolv.conf itself unless upstream servers are configured.
 //!
@@ -109,8 +109,8 @@ const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
 /// Maximum number of queries that wait for kubedns at the same time (`--dns-forward-max`). The
 /// limit is above kubedns' own limit of 512, so that kubedns rejects the excess. A higher limit
-/// costs time, because dnsmasq searches all these sockets before each answer: with 4096, a cached
-/// answer takes twice the time.
+/// costs time, because dnsmasq searches the sockets of all waiting queries before each answer: with
+/// 4096, a cached answer takes twice the time.
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query sent
 /// while kubedns restarts is answered before the client retries after five seconds. kubedns
@@ -308,7 +308,8 @@ fn is_servers_file(word: &OsString) -> bool {
     word.as_encoded_bytes().starts_with(SERVERS_FILE.as_bytes())
 }
 
-/// The reason why the nanny's servers file cannot replace the user's arguments.
+/// The reason why the nanny's servers file is not possible with the user's arguments. `None` if the
+/// file is possible.
 fn reason_for_restarts(arguments: &DnsmasqArguments) -> Option<String> {
     if let Some(unknown) = &arguments.unknown {
         return Some(format!(

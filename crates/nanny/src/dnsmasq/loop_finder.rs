@@ -1,11 +1,12 @@
-//! Detects upstream servers that forward back to dnsmasq, even if the loop begins later.
+//! Detects upstream servers that forward back to dnsmasq, even if the loop begins while dnsmasq
+//! runs.
 //!
 //! dnsmasq looks for loops (`--dns-loop-detect`), but only at its start and when it reads its
 //! servers again. So the nanny gives dnsmasq an argument, `--address=/DOMAIN/ADDRESS` with a random
 //! domain and a random address, and periodically asks each upstream for a random name of that
 //! domain. Only a server that forwards to this dnsmasq can answer with this address. When a loop
-//! begins or ends, dnsmasq has to read its servers again: then it leaves the server out, or uses it
-//! again.
+//! begins or ends, the nanny makes dnsmasq read its servers again. dnsmasq then leaves out the
+//! server, or uses the server again.
 //!
 //! dnsmasq does not probe the servers of stub domains, which may rightly forward all other names to
 //! the cluster. The nanny asks these servers for [names of their domains](super::stub_probes), and
@@ -30,10 +31,11 @@ use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
 use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Maximum number of servers to probe, for all names and for stub domains together.
+/// Maximum number of servers for all names that are probed, and maximum number of servers of stub
+/// domains that are probed.
 const MAX_PROBED: usize = 64;
-/// Pause before the first probes, and after a change of the routes. A Service may select the pod
-/// only once the pod is ready, and then a loop begins.
+/// Pause before the first probes, and after a change of the routes. A loop may lead
+/// through a Service that selects this pod. Such a loop begins only when the pod is ready.
 const MIN_PAUSE: Duration = Duration::from_secs(4);
 /// The longest pause between probes: the pause doubles after each probe. A new loop is found within
 /// half a minute.
@@ -90,7 +92,8 @@ impl LoopMark {
 /// The requests of the loop detection to the router.
 #[derive(Debug, Default)]
 pub(crate) struct LoopRequests {
-    /// The number of requests so far to make dnsmasq read its servers, and look for loops, again.
+    /// The number of reloads requested so far. At a reload, dnsmasq reads its servers again, and
+    /// looks for loops.
     pub(crate) reloads: watch::Sender<u64>,
     /// The servers of stub domains to leave out.
     pub(crate) stub_loops: watch::Sender<BTreeSet<StubServer>>,
@@ -189,8 +192,8 @@ impl LoopFinder {
 
         let mut found = BTreeSet::new();
         for (server, leads_back) in for_all_names.into_iter().zip(results) {
-            // A server without a result keeps its previous result, which may come from a probe of
-            // dnsmasq itself.
+            // A server without a result keeps its previous result, which may come from dnsmasq's
+            // own loop detection.
             if leads_back.unwrap_or_else(|| self.report.is_loop(server)) {
                 found.insert(server);
             }
@@ -207,7 +210,8 @@ impl LoopFinder {
         self.record_stub_loops(&before, stub_loops);
     }
 
-    /// Whether the server of a stub domain forwards it to this dnsmasq; `None` if that is unknown.
+    /// Returns whether the server of a stub domain forwards the names of this domain to this
+    /// dnsmasq. `None` if the probe does not show it.
     async fn probe_stub(&self, StubServer { domain, server }: &StubServer) -> Option<bool> {
         let probe = self.stub_probes.start(domain)?;
         let server = ServerAddr::from(*server);
@@ -260,8 +264,8 @@ impl LoopFinder {
             info!(%server, "forwarding loop has ended, upstream server in use again");
         }
 
-        // A reload empties the cache of dnsmasq. So if dnsmasq disagrees after a reload, the same
-        // finding causes no further reload.
+        // A reload empties the cache of dnsmasq. So if dnsmasq still disagrees with the probes after
+        // a reload, the same finding causes no further reload.
         let disputed = self.report.set_probed_loops(&found);
         let is_new = found != self.found || disputed != self.disputed;
         if !disputed.is_empty() && is_new {

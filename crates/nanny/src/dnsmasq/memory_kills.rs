@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// The files with the count of the container's control group, in version 2 and version 1.
+/// The files that contain the count of kills, in version 2 and version 1 of control groups.
 const FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",

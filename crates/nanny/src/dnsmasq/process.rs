@@ -105,7 +105,7 @@ impl DnsmasqProcess {
 
     /// Sends a signal. Does nothing if the process has been waited for.
     pub(crate) async fn send_signal(&mut self, signal: Signal) -> Result<(), Errno> {
-        // The ID of a process that was waited for may belong to another.
+        // The ID of a process that was waited for may belong to another process by now.
         if self.child.id().is_none() {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl RecentDetails {
 pub(crate) struct QueryLines {
     /// The taps and the query log.
     pub(crate) followers: QueryFollowers,
-    /// The lines go to the nanny's log: dnsmasq's own arguments contain `--log-queries`.
+    /// The lines also go to the nanny's log, because the user's arguments contain `--log-queries`.
     pub(crate) logged: bool,
     /// The nanny's log format is JSON.
     pub(crate) json: bool,

@@ -1,10 +1,10 @@
-//! The queries of dnsmasq's clients, for their followers: taps (`tap --dnsmasq`) and the query log;
-//! and the clients and names with the most queries (`top --dnsmasq`).
+//! Passes the queries of dnsmasq's clients to followers, which are taps (`tap --dnsmasq`) and the
+//! query log. Also ranks the clients and names with the most queries (`top --dnsmasq`).
 //!
 //! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the
 //! query log of the `ConfigMap` makes the nanny restart dnsmasq with `--log-queries=extra`. Taps
-//! and the ranking work while dnsmasq logs queries anyway. At other times, requests for them are
-//! rejected, because reading a page must not change anything. [`query_lines`] joins the log lines
+//! and the ranking work while dnsmasq logs queries anyway. At other times, requests for
+//! a tap or the ranking are rejected, because such a request must not restart dnsmasq. [`query_lines`] joins the log lines
 //! of a query. Each follower has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
@@ -91,7 +91,7 @@ struct FollowerState {
     next_id: u64,
 }
 
-/// Counts the queries since dnsmasq has logged them.
+/// Counts the queries from the moment at which dnsmasq began to log queries.
 #[derive(Debug)]
 struct QueryRanking {
     top: TopQueries,
@@ -113,7 +113,8 @@ impl QueryRanking {
         if is_own || !self.sampler.is_due() {
             return;
         }
-        // dnsmasq logs malformed names, too; their clients count.
+        // dnsmasq also logs malformed names. Such a query is counted for its client, and under the
+        // name `.`.
         let name = Name::parse(&query.name).unwrap_or_default();
         let answer = SampledAnswer {
             client: query.client,
@@ -196,7 +197,8 @@ impl QueryFollowers {
     }
 
     /// A value that is true while the query log is open, so that dnsmasq has to be started with
-    /// `--log-queries=extra`. Always false if it logs queries anyway.
+    /// `--log-queries=extra`. Always false if the user's arguments make dnsmasq log
+    /// queries.
     pub(crate) fn logging_wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }
@@ -287,7 +289,7 @@ impl QueryFollowers {
 }
 
 impl SharedFollowers {
-    /// Whether dnsmasq logs queries, or is about to be restarted with its query log.
+    /// Returns whether dnsmasq logs queries, or is about to be restarted so that it logs queries.
     fn is_logged(&self, state: &FollowerState) -> bool {
         self.always_logged || state.has_query_log()
     }

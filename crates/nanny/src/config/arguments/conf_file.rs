@@ -108,7 +108,8 @@ fn has_suffix(name: &str, suffixes: &[&str]) -> bool {
     suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Whether dnsmasq skips a file in any directory: hidden files and backups of editors.
+/// Returns whether dnsmasq skips a file of this name in every directory. It skips hidden files and
+/// the backups that editors make.
 fn is_skipped(name: &str) -> bool {
     let is_autosave = name.starts_with('#') && name.ends_with('#');
     name.starts_with('.') || name.ends_with('~') || is_autosave

@@ -261,7 +261,8 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
     }
 }
 
-/// Computes the routes with rules for external names. The cases differ as above.
+/// Computes the routes with rules for external names. The cases differ in the rule, in whether
+/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq.
 #[test]
 fn external_rules_lead_to_kubedns() {
     let names = ResolvedNames::default();

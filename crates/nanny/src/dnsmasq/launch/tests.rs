@@ -111,8 +111,8 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// Each case has `-forward=kubedns` and further arguments of the user. It expects the arguments
-/// that are kept, the option that the nanny does not add, and the note.
+/// Tests `-forward=kubedns`. Each case begins with further arguments of the user. The expectation
+/// follows: the arguments that are kept, the option that the nanny does not add, and the note.
 #[test]
 fn cache_mode_adds_its_options() {
     let root = root_user();
@@ -246,8 +246,8 @@ fn unknown_options_need_restarts() {
     assert_eq!(plan_of(&arguments).mode, EditMode::Restart);
 }
 
-/// A recorded case: the files of the configuration, the arguments after `--`, and dnsmasq's
-/// arguments.
+/// A recorded case: the files of the configuration, the arguments after `--`, and the arguments that
+/// kube-dns passed to dnsmasq.
 #[derive(Debug, Deserialize)]
 struct Case {
     #[serde(rename = "case")]
@@ -350,7 +350,8 @@ fn recorded_kube_dns_arguments_are_equivalent() {
     let names = names();
     assert!(cases.len() > 20);
     for case in &mut cases {
-        // `Source` ignores hidden files and subdirectories.
+        // When the nanny reads a configuration directory, it ignores hidden files and
+        // subdirectories.
         case.files
             .retain(|name, _| !name.starts_with('.') && !name.contains('/'));
         let data = case

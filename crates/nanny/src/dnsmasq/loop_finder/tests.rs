@@ -26,7 +26,8 @@ struct LoopRig {
 }
 
 impl LoopRig {
-    /// The upstream is in the routes, or in the arguments of dnsmasq.
+    /// Starts the upstream, and creates the finder. The upstream is in the arguments of dnsmasq if
+    /// `is_argument`, and otherwise in the routes.
     async fn start(is_argument: bool) -> Self {
         let mark = LoopMark::random();
         let forwarding = Arc::new(Mutex::new(Forwarding::Elsewhere));
