@@ -249,7 +249,7 @@ impl Report {
         Ok(())
     }
 
-    /// Records a start; `restart` is the reason unless it is the first start.
+    /// Records a start. `restart` is the reason for a restart; `None` at the first start.
     pub(crate) fn record_start(&self, pid: i32, restart: Option<RestartReason>) {
         let dnsmasq = &mut self.lock_status().document.dnsmasq;
         dnsmasq.pid = Some(pid).into();
@@ -444,7 +444,7 @@ impl Report {
             .await
             .is_some()
         {
-            // Changes often come together, so one write has several of them.
+            // Changes often come together, so one write covers several changes.
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
             failed = self.write_status_file(&directory, failed).is_err();
         }

@@ -56,8 +56,8 @@ pub(crate) struct RouterSettings {
     pub(crate) arguments: DnsmasqArguments,
     /// The server that answers SERVFAIL. dnsmasq asks it for domains that have no usable server.
     pub(crate) servfail_server: Nameserver,
-    /// The labels in the names of the probes of stub servers; `None` if stub servers are not
-    /// probed.
+    /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
+    /// domain. `None` if stub servers are not probed.
     pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
@@ -141,7 +141,8 @@ impl Router {
         let config = if forwards { &state.config } else { &empty };
         resolve::set_wanted_names(&self.requests.names, config);
 
-        // The routes of kubedns matter only if dnsmasq forwards any names to it.
+        // The nanny needs the routes of kubedns only if kubedns answers or forwards names outside
+        // the cluster domain for dnsmasq.
         let asks_kubedns = !forwards || asks_kubedns(&state.config);
         self.requests
             .kubedns
@@ -155,7 +156,7 @@ impl Router {
         };
 
         let is_cache = self.settings.forward == ForwardMode::Kubedns;
-        // This is checked only at the first answer, so that it is logged once.
+        // The topology is checked only at the first answer, so that the warning is logged once.
         let forwards_all = ["cache", "alone"].contains(&reported.topology.as_str());
         if is_cache && !forwards_all && self.kubedns.routes.is_none() {
             warn!(
@@ -184,8 +185,8 @@ impl Router {
         let state = self.inputs.config.borrow();
         let own_version = state.version.to_string();
         // A kubedns that follows no configuration reports the version of the empty configuration.
-        // So equal versions prove something only if this configuration is not empty. It is not
-        // empty if `asks_kubedns` returns true.
+        // So equal versions prove that kubedns follows the nanny's configuration only if that
+        // configuration is not empty. It is not empty if `asks_kubedns` returns true.
         let is_proof = asks_kubedns(&state.config);
         drop(state);
 

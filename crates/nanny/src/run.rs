@@ -180,7 +180,8 @@ impl NannyStart {
         self.report
             .set_servfail_server(servfail_server.local_addr());
 
-        // The router requests names and polls, so the resolver and the poller listen to it.
+        // The router requests addresses of names from the resolver, and polls of kubedns from the
+        // poller.
         let requests = RouterRequests::default();
         let resolver =
             ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
@@ -321,7 +322,8 @@ impl NannyStart {
         states: watch::Receiver<ConfigState>,
     ) -> anyhow::Result<QueryFollowers> {
         let queries = QueryFollowers::new(self.report.metrics(), logs_queries(&self.arguments))?;
-        // If kubedns is in front of dnsmasq, it sees the queries of clients and writes the log.
+        // If kubedns is in front of dnsmasq, kubedns sees the queries of clients and writes the
+        // log.
         let asks_kubedns =
             self.flags.forward == ForwardMode::Kubedns || self.arguments.forwards_to(kubedns);
         let log = query_log(&queries, asks_kubedns);

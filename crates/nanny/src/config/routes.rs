@@ -29,8 +29,8 @@ pub struct Routes {
     /// The servers of stub domains to probe for loops. They include servers that are left out
     /// because they forward back to dnsmasq.
     pub probed: BTreeSet<StubServer>,
-    /// The domains of the names that the probes query. dnsmasq forwards each of these domains to the
-    /// SERVFAIL server, which recognizes the probes.
+    /// The domains of the names that the probes query. dnsmasq forwards each of these domains to
+    /// the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
     /// The number of reloads requested so far although the servers of dnsmasq stayed the same. A
     /// reload is requested when kubedns forwards to other servers, because the cached answers are

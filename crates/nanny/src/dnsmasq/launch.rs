@@ -12,12 +12,12 @@
 //! applied a configuration that only kubedns can serve, the single server is the nanny's SERVFAIL
 //! server.
 //!
-//! dnsmasq treats a `server=` line of its servers file like a `--server` argument that
-//! follows the arguments on the command line, and reads the file again on SIGHUP. With a servers
-//! file, dnsmasq never reads resolv.conf itself. Otherwise, dnsmasq would need a restart whenever
-//! configured servers replace the servers of resolv.conf. If a servers file is not possible (see [`EditMode::Restart`]),
-//! the servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and dnsmasq reads
-//! resolv.conf itself unless upstream servers are configured.
+//! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
+//! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
+//! never reads resolv.conf itself. Otherwise, dnsmasq would need a restart whenever configured
+//! servers replace the servers of resolv.conf. If a servers file is not possible (see
+//! [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts
+//! dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are configured.
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. The
 //! stock manifest gives root no capability to change its user. The nanny can signal a dnsmasq with

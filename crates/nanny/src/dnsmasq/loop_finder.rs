@@ -264,8 +264,8 @@ impl LoopFinder {
             info!(%server, "forwarding loop has ended, upstream server in use again");
         }
 
-        // A reload empties the cache of dnsmasq. So if dnsmasq still disagrees with the probes after
-        // a reload, the same finding causes no further reload.
+        // A reload empties the cache of dnsmasq. So if dnsmasq still disagrees with the probes
+        // after a reload, the same finding causes no further reload.
         let disputed = self.report.set_probed_loops(&found);
         let is_new = found != self.found || disputed != self.disputed;
         if !disputed.is_empty() && is_new {

@@ -117,7 +117,8 @@ impl QueryLineJoiner {
         complete
     }
 
-    /// Reads a later line of the waiting query `at`: its first word, and the rest of the line.
+    /// Reads a later line of the waiting query with the index `at`. `word` is the first word after
+    /// the address, and `rest` follows that word.
     fn continue_query(
         &mut self,
         at: usize,
@@ -284,7 +285,8 @@ fn parse_answer<'l>(source: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
 mod tests {
     use super::*;
 
-    /// The queries reported for lines of a real dnsmasq 2.90, a second apart.
+    /// The queries reported for lines that a real dnsmasq 2.90 logged. The lines come a second
+    /// apart.
     fn joined(lines: &str) -> Vec<String> {
         joined_each(Duration::from_secs(1), lines)
     }
@@ -358,7 +360,8 @@ mod tests {
 2 127.0.0.3/57848 reply query is duplicate
 5 127.0.0.4/41945 query[A] other.test from 127.0.0.4
 5 127.0.0.4/41945 reply query is duplicate";
-        // Time passes until a query without an answer would be reported.
+        // These lines stand for ten seconds, after which a query without an answer would be
+        // reported.
         let filler = "\nx".repeat(100);
         let expected = [
             "127.0.0.2 A slow.test. NXDOMAIN 192.0.2.1 200ms",

@@ -1,17 +1,17 @@
 //! Finds a moment in which dnsmasq can remove servers, or end, without dropping queries.
 //!
 //! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their
-//! clients get no response. So a reload that removes a server is sent at a quiet moment: no query
-//! waits for a server, and dnsmasq handles no query. During the check, which takes less than a
-//! millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the SIGHUP before it continues. The
-//! SIGTERM before a restart is sent in the same way.
+//! clients get no response. So the SIGHUP for a reload that removes a server is sent at a quiet
+//! moment, in which no query waits for a server and dnsmasq handles no query. During the check,
+//! which takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the SIGHUP
+//! before it continues. The SIGTERM before a restart is sent in the same way.
 //!
 //! Such moments are frequent even under load. If no quiet moment comes in time (upstream servers
 //! that do not answer, or many slow queries), the signal is sent anyway.
 //!
-//! `/proc` shows a quiet moment. dnsmasq waits in poll(2), no packets wait at its port, and it has
-//! no more sockets than an idle dnsmasq. A forwarded query has a socket of its own; sockets older
-//! than [`ABANDONED_AFTER`] are ignored.
+//! In a quiet moment, `/proc` shows that dnsmasq waits in poll(2), that no packets wait at its
+//! port, and that it has no more sockets than an idle dnsmasq. A forwarded query has a socket of
+//! its own; sockets older than [`ABANDONED_AFTER`] are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -281,7 +281,10 @@ mod tests {
 
         drop(input);
         child.wait().unwrap();
-        assert!(!quiet.looks_idle(), "there is nothing to be seen any more");
+        assert!(
+            !quiet.looks_idle(),
+            "an ended process has no readable descriptors"
+        );
     }
 
     #[test]

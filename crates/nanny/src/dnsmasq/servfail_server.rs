@@ -117,7 +117,7 @@ impl ServfailServer {
         };
         match stop.run_until_cancelled(serve).await {
             Some(ended) => ended,
-            // The task of the UDP socket has ended when this returns.
+            // The task of the UDP socket has ended when `shutdown_gracefully` returns.
             None => udp_server.shutdown_gracefully().await,
         }
     }
@@ -228,7 +228,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts the server, which runs while the set lives; returns its address.
+    /// Starts the server. Returns the set of its tasks, and its address. The server runs until the
+    /// set is dropped.
     async fn start() -> (JoinSet<Result<(), NetError>>, SocketAddr) {
         let server = ServfailServer::bind(StubProbes::new()).await.unwrap();
         let address = server.local_addr().socket_addr();
@@ -301,7 +302,8 @@ mod tests {
     #[tokio::test]
     async fn connection_without_query_is_closed() {
         let (_tasks, server) = start().await;
-        // The message of this length never comes: the connection ends at `MAX_CONNECTION_LIFE`.
+        // These octets announce a long message that never comes, so the connection ends at
+        // `MAX_CONNECTION_LIFE`.
         let unfinished = [0xff, 0xff];
         let response = [[0, 12, 1, 2, 0x80].as_slice(), &[0; 9]].concat();
         for octets in [&unfinished, [0, 0].as_slice(), &[0, 3, 1, 2, 3], &response] {
@@ -333,7 +335,7 @@ mod tests {
         let first = idle[0].receive(Duration::from_secs(1)).await;
         assert!(
             matches!(first, Err(AskError::Closed)),
-            "it has lasted too long: {first:?}"
+            "the server closes a connection after `MAX_CONNECTION_LIFE`: {first:?}"
         );
     }
 

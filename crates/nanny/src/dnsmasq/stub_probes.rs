@@ -1,9 +1,9 @@
-//! Probes of the servers of stub domains, recognized when they come back.
+//! Probes that are sent to the servers of stub domains, and recognized when they come back.
 //!
 //! The server of a stub domain may rightly forward all other names to the cluster. So the nanny
 //! asks the server for a random name of the stub domain. dnsmasq forwards such names to the
-//! [SERVFAIL server], which recognizes them. If it receives the name of a probe, the server of the
-//! stub domain forwards the domain to this dnsmasq.
+//! [SERVFAIL server], which recognizes them. If the SERVFAIL server receives the name of a probe,
+//! the server of the stub domain forwards the domain to this dnsmasq.
 //!
 //! [SERVFAIL server]: crate::dnsmasq::servfail_server
 
@@ -84,7 +84,7 @@ impl StubProbes {
     }
 }
 
-/// A query for a random name. In a loop it comes back.
+/// A query for a random name. In a loop, the query comes back to dnsmasq.
 #[derive(Debug)]
 pub(crate) struct StubProbe {
     probes: Arc<SharedProbes>,

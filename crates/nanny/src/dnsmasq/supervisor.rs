@@ -128,7 +128,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts dnsmasq; `restart` is the reason unless this is the first start.
+    /// Starts dnsmasq. `restart` is the reason for a restart; `None` at the first start.
     fn start_instance(
         &mut self,
         restart: Option<RestartReason>,
@@ -140,7 +140,7 @@ impl Supervisor {
         } = self.select_arguments(is_first);
         argv.extend(self.loop_mark.as_ref().map(LoopMark::argument));
         let logs_queries = *self.follow_queries.borrow_and_update();
-        // The user's arguments do not enable the query log.
+        // `logs_queries` is false if the user's arguments contain the option already.
         if logs_queries {
             argv.push("--log-queries=extra".into());
         }
@@ -298,7 +298,7 @@ impl Supervisor {
         }
     }
 
-    /// Delivers new routes to dnsmasq, or starts their trial.
+    /// Delivers new routes to dnsmasq, or starts a trial of the arguments for them.
     async fn deliver(&mut self, instance: &mut DnsmasqInstance, routes: Routes) {
         let in_force = self.delivery.in_force();
         let delivered = if instance.reads_file {
@@ -390,8 +390,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest routes, if they need no trial. If the
-    /// servers file cannot be written, the servers become arguments.
+    /// Selects the routes that dnsmasq starts with: the newest routes, if they need no trial. If
+    /// the servers file cannot be written, the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start. So newer routes are not taken

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn patched_package_lacks_no_fixes() {
+    fn patched_package_has_all_fixes() {
         for (version, package, count) in [
             ("2.90", "2.90-4~deb12u1", 6),
             ("2.90", "2.90-4~deb12u2", 0),

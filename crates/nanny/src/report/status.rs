@@ -11,7 +11,7 @@ use wire::Nameserver;
 
 use crate::config::routes::{OmittedServer, Routes, StubServer};
 
-/// The document, and the state that its next change depends on.
+/// The document, and the sets of servers from which its list of loops is computed.
 #[derive(Debug, Clone)]
 pub(crate) struct StatusRecord {
     pub(crate) document: NannyStatus,
@@ -25,7 +25,7 @@ struct LoopSources {
     omitted: BTreeSet<String>,
     /// The servers through which a probe of the nanny came back to dnsmasq.
     probed: BTreeSet<String>,
-    /// The servers through which a probe of dnsmasq itself came back, at the start or the last
+    /// The servers through which a probe that dnsmasq sent came back, at the start or the last
     /// reload of dnsmasq.
     by_dnsmasq: BTreeSet<String>,
 }

@@ -246,8 +246,8 @@ fn unknown_options_need_restarts() {
     assert_eq!(plan_of(&arguments).mode, EditMode::Restart);
 }
 
-/// A recorded case: the files of the configuration, the arguments after `--`, and the arguments that
-/// kube-dns passed to dnsmasq.
+/// A recorded case: the files of the configuration, the arguments after `--`, and the arguments
+/// that kube-dns passed to dnsmasq.
 #[derive(Debug, Deserialize)]
 struct Case {
     #[serde(rename = "case")]
