@@ -110,7 +110,7 @@ fn sum(metrics: &impl Collector, name: &str) -> usize {
         .sum()
 }
 
-/// The number of queries answered by a part of the server.
+/// The number of queries that the metric counts for `system`, such as `auth`.
 fn request_count(metrics: &impl Collector, system: &str) -> Option<f64> {
     let series = format!("skydns_skydns_dns_request_count_total{{system=\"{system}\"}}");
     metric(metrics, &series)
@@ -125,7 +125,7 @@ const ANSWER_FORMS: &str = "
     the case of the question is kept | WEB A | NOERROR, flags: qr aa rd ra | ADDRESS
     an unknown type of an existing name | WEB TYPE65280 | NOERROR, flags: qr aa rd ra | SOA
     a missing name | no.apps.svc.cluster.local. A | NXDOMAIN, flags: qr rd | SOA
-    a name deeper than any | DEEP A | NXDOMAIN, flags: qr rd | SOA
+    a name with more labels than any existing name | DEEP A | NXDOMAIN, flags: qr rd | SOA
     ANY is refused | WEB ANY | REFUSED, flags: qr |
     single-label names are not forwarded | short. A | SERVFAIL, flags: qr rd ra |
     no upstream is an error, not silence | www.outside.test. A | SERVFAIL, flags: qr rd ra |
@@ -201,7 +201,10 @@ async fn large_answer_is_truncated_to_limit() {
     assert_eq!(message.answer.len(), 4093, "as many as 64 KiB hold");
     let other = client::ask_tcp(server.address, &big()).await;
     let chosen = [message, other].map(|answer| BTreeSet::from_iter(answer.answer_data("A")));
-    assert_ne!(chosen[0], chosen[1], "another choice each time");
+    assert_ne!(
+        chosen[0], chosen[1],
+        "each answer has another choice of addresses"
+    );
     server.stop().await;
 }
 
@@ -285,7 +288,7 @@ async fn many_external_aliases_are_answered_in_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn error_is_never_larger_than_request() {
+async fn errors_and_requests_are_counted() {
     let server = start(Fixed::new(&[]));
     for (name, rtype) in [
         ("web.apps.svc.cluster.local.", "A"),
@@ -302,7 +305,7 @@ async fn error_is_never_larger_than_request() {
     server.stop().await;
 }
 
-/// A rejected query is counted for the part of the server that is responsible for the name.
+/// A rejected query is counted for the `system` that is responsible for the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_query_is_counted_by_reason() {
     const FLOOD: usize = 1000;
@@ -329,7 +332,7 @@ async fn rejected_query_is_counted_by_reason() {
     assert_eq!(request_count(&server.metrics, "auth"), Some(2.0));
     assert!(
         request_count(&server.metrics, "stub") > Some(2.0),
-        "queries beyond its share were rejected"
+        "queries beyond the share of the client were rejected"
     );
     server.stop().await;
 }

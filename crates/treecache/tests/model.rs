@@ -188,7 +188,7 @@ proptest! {
             tree.visit(&pattern, &mut unbounded, &mut |_, value| all += value);
             prop_assert!(found <= bound, "{} with {}", found, bound);
             if left > 0 {
-                prop_assert_eq!(found, all, "the walk with steps left is complete");
+                prop_assert_eq!(found, all, "a walk that has steps left has visited all entries");
                 prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the steps");
             }
         }

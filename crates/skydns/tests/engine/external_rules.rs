@@ -38,13 +38,13 @@ fn view() -> Fixed {
 }
 
 #[test]
-fn rules_answer_external_names_alone() {
+fn rules_answer_only_external_names() {
     let table = "
         www.outside.test AAAA => NOERROR, qr rd ra: www.outside.test. 60 IN SOA/60
         WWW.Outside.test AAAA => NOERROR, qr rd ra: www.outside.test. 60 IN SOA/60
         www.outside.test A => forward/Recursive
         www.outside.test TXT => forward/Recursive
-        # The longest domain of the key applies, in a stub domain, too.
+        # The longest matching domain of `filterTypes` applies, also in a stub domain.
         www.corp.test AAAA => NOERROR, qr rd ra: www.corp.test. 60 IN SOA/60
         www.v4.corp.test A => NOERROR, qr rd ra: www.v4.corp.test. 60 IN SOA/60
         www.v4.corp.test AAAA => forward/Stub

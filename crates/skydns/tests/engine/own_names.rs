@@ -118,7 +118,7 @@ fn external_alias_is_followed_back_inside() {
 }
 
 #[test]
-fn unsynced_cluster_fails_its_aliases_alone() {
+fn unsynced_cluster_fails_only_its_aliases() {
     let table = "
         v4.acme.example A => NOERROR, qr aa rd ra: v4.acme.example. 30 IN A 192.0.2.1
         1.2.0.192.in-addr.arpa PTR => NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; 1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.

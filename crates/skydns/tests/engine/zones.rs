@@ -41,7 +41,7 @@ fn view() -> Fixed {
 }
 
 #[test]
-fn the_longest_domain_has_a_name() {
+fn longest_domain_answers() {
     let table = "
         www.acme.test A => NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1
         WWW.Acme.Test A => NOERROR, qr aa rd ra: WWW.Acme.Test. 30 IN A 192.0.2.1

@@ -1,4 +1,4 @@
-//! A stopped clock, for exact bounds of time over real sockets.
+//! A stopped clock, with which tests check exact times over real sockets.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

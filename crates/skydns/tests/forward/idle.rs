@@ -13,7 +13,8 @@ use crate::clock::StoppedClock;
 use crate::support::{GOOD, Subject, good, refuses, servfail, unused_address};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Age of the last usable answer at which an upstream is probed. The tests call `look` each second.
+/// Age of the last usable answer at which an upstream is probed. The tests call `probe_if_idle`
+/// each second.
 const IDLE: Duration = Duration::from_secs(4);
 /// Seconds after which a fault, or its end, must be known.
 const BOUND: u32 = 10;
@@ -52,15 +53,15 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
 }
 
 /// Checks once, as kubedns does, whether the upstream has to be probed.
-fn look(subject: &Subject, address: SocketAddr) {
+fn probe_if_idle(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
     let upstreams = [(address.into(), vec![root, other])];
     subject.forwarder.probe_idle(&upstreams, IDLE);
 }
 
-/// Calls `look` each second until the state of the upstream is `is_down`. Returns the number of
-/// seconds.
+/// Calls `probe_if_idle` each second, until the state of the upstream is `is_down`. Returns the
+/// number of seconds.
 async fn seconds_until(
     subject: &Subject,
     address: SocketAddr,
@@ -71,7 +72,7 @@ async fn seconds_until(
         if subject.forwarder.is_down(&address.into()) == is_down {
             return seconds;
         }
-        look(subject, address);
+        probe_if_idle(subject, address);
         for _ in 0..5 {
             clock.turn().await;
         }
@@ -96,7 +97,7 @@ async fn idle_upstream_fault_is_known_soon() {
 
         // No client sends a query for minutes, and the fault stays known.
         for _ in 0..180 {
-            look(&subject, address);
+            probe_if_idle(&subject, address);
             clock.turn().await;
             clock.advance(SECOND).await;
             assert!(subject.forwarder.is_down(&address.into()), "{fault:?}");
@@ -125,7 +126,7 @@ async fn busy_upstream_is_not_probed() {
         subject
             .ask_a(&format!("n{n}.test."), &[upstream.addr()])
             .await;
-        look(&subject, upstream.addr());
+        probe_if_idle(&subject, upstream.addr());
         clock.turn().await;
         clock.advance(SECOND).await;
     }
@@ -154,7 +155,7 @@ async fn server_of_private_names_stays_up() {
             assert_eq!(subject.ask_a("www.corp.test.", &[address]).await, GOOD);
         }
         for _ in 0..60 {
-            look(&subject, address);
+            probe_if_idle(&subject, address);
             clock.turn().await;
             clock.advance(SECOND).await;
             assert!(!subject.forwarder.is_down(&address.into()), "{asks}");

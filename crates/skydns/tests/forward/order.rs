@@ -71,7 +71,7 @@ async fn one_lost_name_keeps_upstream_alive() {
 /// With one to four silent upstreams before a live upstream, the first query is answered within its
 /// budget.
 #[tokio::test]
-async fn fourth_upstream_answers_behind_silent_three() {
+async fn live_upstream_answers_behind_silent_ones() {
     let silent = [(); 4].map(|()| Upstream::start(silent));
     let silent = futures::future::join_all(silent).await;
     let good = Upstream::start(answers_with(5)).await;
@@ -208,7 +208,7 @@ async fn late_answer_of_only_upstream_counts() {
             GOOD
         );
     }
-    assert_eq!(late.count(), 4, "it is not dead");
+    assert_eq!(late.count(), 4, "the late upstream is not considered dead");
     assert!(quiet.count() >= 4, "both were asked");
 }
 

@@ -1,4 +1,4 @@
-//! A forwarder with its metrics, and queries for it.
+//! A forwarder with its metrics, and the queries that tests send through the forwarder.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

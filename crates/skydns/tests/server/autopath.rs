@@ -75,7 +75,11 @@ async fn autopath_leaves_other_queries_unchanged() {
     let missing = Query::new("missing.apps.svc.cluster.local.", "A").edns(1232);
     let [found, expected] =
         [&strict, &strict_without].map(|server| udp_from(POD, server.address, &missing));
-    assert_eq!(show(&found.await), show(&expected.await), "strictly");
+    assert_eq!(
+        show(&found.await),
+        show(&expected.await),
+        "with --strict-dns"
+    );
     for server in [server, without, strict, strict_without] {
         server.stop().await;
     }

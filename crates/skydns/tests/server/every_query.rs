@@ -14,7 +14,7 @@ use super::*;
 
 /// Number of random combinations of options.
 const COMBINATIONS: u64 = 24;
-/// One of this number of combinations also queries names for which the upstream is silent. Each of
+/// One in this number of combinations also queries names for which the upstream is silent. Each of
 /// these queries waits almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
 /// Number of queries that wait for an answer at a time. The kernel drops queries that do not fit
@@ -94,7 +94,7 @@ impl Options {
         }
     }
 
-    /// The records at one moment. `present` are the objects that come and go.
+    /// The records at one moment. `present` says whether the objects that come and go exist.
     fn view(&self, upstream: SocketAddr, present: bool) -> Fixed {
         let upstreams = if self.upstreams {
             vec![upstream]
@@ -222,7 +222,7 @@ fn external_rules() -> ExternalRules {
     rules
 }
 
-/// An upstream that answers, fails or is silent, by the first label of the name.
+/// An upstream that answers, fails or is silent, depending on the first label of the name.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let name = asked.name().to_ascii_lowercase();

@@ -45,7 +45,10 @@ async fn assert_others_are_answered(server: SocketAddr, done: &AtomicUsize) {
         assert_eq!(addresses, ["10.96.0.9"]);
     }
     let done = done.load(Ordering::SeqCst);
-    assert!(done < FEW, "{done} of the flood were worked out first");
+    assert!(
+        done < FEW,
+        "{done} queries of the flood were looked up first"
+    );
 }
 
 /// Sends expensive queries over UDP.
@@ -73,8 +76,8 @@ async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnecti
     flood
 }
 
-/// Asserts that a query of the flood was answered.
-fn assert_has_turn(answer: &[u8]) {
+/// Asserts that an expensive query was answered.
+fn assert_expensive_query_is_answered(answer: &[u8]) {
     let text = show_sorted(answer);
     assert!(text.contains("10.0.0.1"), "{text}");
 }
@@ -86,7 +89,7 @@ async fn tcp_flood_does_not_delay_others() {
         let mut flood = flood_over_tcp(server.address, connections).await;
         assert_others_are_answered(server.address, &done).await;
         let first = flood[0].receive(TIMEOUT).await;
-        assert_has_turn(&first.expect("an answer"));
+        assert_expensive_query_is_answered(&first.expect("an answer"));
         drop(flood);
         server.stop().await;
     }
@@ -97,7 +100,7 @@ async fn udp_flood_does_not_delay_others() {
     let (server, done) = server_with_expensive_name();
     let flood = flood_over_udp(server.address, FLOOD).await;
     assert_others_are_answered(server.address, &done).await;
-    assert_has_turn(&next_datagram(&flood).await);
+    assert_expensive_query_is_answered(&next_datagram(&flood).await);
     server.stop().await;
 }
 
@@ -142,13 +145,16 @@ async fn expensive_query_of_other_host_has_turn() {
         Some(done.load(Ordering::SeqCst)).filter(|done| *done > 0)
     })
     .await;
-    assert_has_turn(&exchange_tcp(server.address, &expensive_query(7)).await);
+    assert_expensive_query_is_answered(&exchange_tcp(server.address, &expensive_query(7)).await);
     let meanwhile = done.load(Ordering::SeqCst) - before;
-    assert!(meanwhile < 10, "{meanwhile} of the flood came first");
+    assert!(
+        meanwhile < 10,
+        "{meanwhile} queries of the flood were looked up first"
+    );
     drop(flood);
     tokio::time::timeout(Duration::from_secs(20), server.stop())
         .await
-        .expect("it ends");
+        .expect("the server stops in time");
 }
 
 /// A name of a search list waits in the same bounded queue as a separate query.

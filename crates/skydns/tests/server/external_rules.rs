@@ -35,7 +35,7 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn private_addresses_of_outside_are_rejected() {
+async fn private_addresses_of_external_names_are_rejected() {
     let upstream = upstream().await;
     let mut rules = ExternalRules::new();
     rules.reject_private_addresses([name("ours.test")]);
@@ -86,7 +86,7 @@ const REASONS: &str = "
     in.outside.test. A NOERROR rebindProtection
     # from the cache
     in.outside.test. A NOERROR rebindProtection
-    # targets of aliases, of the ConfigMap and of ExternalName Services
+    # targets of aliases of the ConfigMap, and of ExternalName Services
     filtered.own.test. AAAA NOERROR filterTypes
     denied.own.test. A NOERROR deniedNames
     inside.own.test. A NOERROR rebindProtection
@@ -94,7 +94,7 @@ const REASONS: &str = "
     # the last name of a search list
     www.outside.test.apps.search.cluster.local. AAAA NOERROR filterTypes
     in.outside.test.apps.search.cluster.local. A NOERROR rebindProtection
-    # no rule, and a rule for the other type alone
+    # a name without a rule, and a name with a rule only for another type
     www.outside.test. A NOERROR -
     filtered.own.test. A NOERROR -
     filtered.own.test. SRV NOERROR -

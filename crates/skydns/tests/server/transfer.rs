@@ -194,7 +194,7 @@ async fn axfr_is_for_peers_and_zones() {
         ("a name below", ours, "svc.cluster.local.", rcode::NOTAUTH),
         ("another zone", ours, "example.org.", rcode::NOTAUTH),
         ("the root", ours, ".", rcode::NOTAUTH),
-        ("none of the peers", theirs, ZONE, rcode::REFUSED),
+        ("a client that is not a peer", theirs, ZONE, rcode::REFUSED),
     ] {
         let outcome = transfer_outcome(server, name, rtype::AXFR, None).await;
         assert_eq!(outcome, (expected, Vec::new()), "{what}");
@@ -224,7 +224,7 @@ async fn ixfr_depends_on_client_version() {
     for (what, since, expected) in [
         ("what changed", (serial, expire), vec![6, 6, 6, 1, 33, 6]),
         ("the version in force", (newest, expire), vec![6]),
-        ("a newer one", (newest + 9, expire), vec![6]),
+        ("a newer version", (newest + 9, expire), vec![6]),
     ] {
         let outcome = transfer_outcome(ours, ZONE, rtype::IXFR, Some(since)).await;
         assert_eq!(outcome, (rcode::NOERROR, expected), "{what}");
@@ -236,7 +236,7 @@ async fn ixfr_depends_on_client_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn udp_transfer_query_gets_soa_alone() {
+async fn udp_transfer_query_gets_only_soa() {
     let changed = ChangedPrimary::start().await;
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let ours = changed.address();
@@ -246,7 +246,12 @@ async fn udp_transfer_query_gets_soa_alone() {
     for (what, server, query, expected) in [
         ("IXFR", ours, &ixfr, (rcode::NOERROR, vec![6])),
         ("AXFR", ours, &axfr, (rcode::FORMERR, vec![])),
-        ("none of the peers", theirs, &ixfr, (rcode::REFUSED, vec![])),
+        (
+            "a client that is not a peer",
+            theirs,
+            &ixfr,
+            (rcode::REFUSED, vec![]),
+        ),
     ] {
         let answer = exchange_udp(server, query).await;
         assert_eq!(response_outcome(&answer), expected, "{what}");
@@ -370,7 +375,7 @@ async fn greedy_secondary_leaves_places_to_others() {
     let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
     assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
     let other = first_rcode(&mut request_zone_from(2, server).await).await;
-    assert_eq!(other, 0, "another transfer has its place");
+    assert_eq!(other, 0, "a transfer to another client is not refused");
     drop(greedy);
     primary.wait_for_metric(RUNNING, 0.0).await;
     primary.server.stop().await;
