@@ -244,8 +244,8 @@ fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<()
 }
 
 /// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins
-/// with `about`. The help is on standard output: the Go programs have no subcommands, so there is
-/// no other place to keep to.
+/// with `about`. The help is printed on standard output, unlike the help of a program, which is on
+/// standard error as in Go.
 pub fn parse_subcommand<P: Parser>(
     name: &str,
     about: &str,

@@ -47,7 +47,7 @@ impl BindError {
     }
 }
 
-/// Bounds of a server.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 struct HttpLimits {
     /// Maximum number of connections; a further connection closes the oldest.

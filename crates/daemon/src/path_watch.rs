@@ -186,8 +186,8 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
     })
 }
 
-/// The event handler. It signals every event, except a read, that is about the path, about a file
-/// below it, or about the link [`DATA_LINK`] beside it.
+/// The event handler. It signals every event about the path, about a file below it, or about the
+/// link [`DATA_LINK`] beside it. Reads are not signalled.
 fn event_handler(
     path: PathBuf,
     wake: Arc<Notify>,

@@ -13,8 +13,8 @@ pub type EtcdBackend = PublishedView<EtcdSnapshot>;
 /// reference counts.
 #[derive(Debug, Clone)]
 pub struct EtcdSnapshot {
-    /// The settings. There is no cluster domain, so `domain` is the domain of the first zone of
-    /// etcd.
+    /// The settings. There is no cluster domain, so the field `domain` holds the domain of the
+    /// first zone from etcd.
     pub zone: Zone,
     /// The zones from etcd, and their reverse names.
     pub zones: Zones,

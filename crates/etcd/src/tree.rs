@@ -418,7 +418,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         }
     }
 
-    // If keys of the same length have several groups, none of the groups is the right one.
+    // If keys of the same length have several groups, there is no reason to prefer one of the
+    // groups.
     let is_disputed = all
         .iter()
         .any(|stored| stored.has_group_beside(group) && stored.depth() == depth);
@@ -432,7 +433,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
 }
 
 /// Drops repeated aliases. As in SkyDNS, the sum of the weights counts aliases with the same values
-/// only once. Messages with addresses stay, since each address has its own name.
+/// only once. Messages with addresses are kept, since the key of each message stands for a name of
+/// its own.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

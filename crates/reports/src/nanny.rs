@@ -101,10 +101,10 @@ pub struct ConfigurationStatus {
     pub version: Option<String>,
     /// The time when that version was loaded.
     pub loaded_at: Option<String>,
-    /// Edits since the start that came into force.
+    /// The number of edits that came into force since the start.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub edits: NannyOnly<u64>,
-    /// Edits rejected since the start.
+    /// The number of edits rejected since the start.
     pub rejected: u64,
     /// The error of the newest configuration; null if that configuration is in force.
     pub error: Option<ConfigurationFault>,
@@ -156,8 +156,8 @@ pub struct RoutesStatus {
     pub unresolved: BTreeSet<String>,
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
-    /// The server for stub domains without a usable server: the nanny itself, which answers
-    /// SERVFAIL.
+    /// The server that answers SERVFAIL, to which names in stub domains without a usable server are
+    /// forwarded. This server is the nanny itself.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.

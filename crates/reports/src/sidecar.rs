@@ -259,8 +259,8 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// Queries of dnsmasq to this upstream: since the start of dnsmasq, or since dnsmasq has had
-    /// this upstream.
+    /// The number of queries that dnsmasq has sent to this upstream since dnsmasq started, or since
+    /// dnsmasq has had this upstream.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,

@@ -312,7 +312,7 @@ async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData,
         .collect())
 }
 
-/// Checks that the pod uses the defaults, because the ConfigMap does not exist.
+/// Checks that the pod uses the defaults. The caller has found that the ConfigMap does not exist.
 fn check_defaults(name: &str, in_force: Option<&str>) -> CheckLine {
     let text = format!("there is no {name}");
     let Some(version) = in_force else {
@@ -364,7 +364,7 @@ fn check_config(
     vec![check]
 }
 
-/// A line of `check config` as a check.
+/// Converts a line of `check config` to a check.
 fn check_of_mistake(name: &str, mistake: &str) -> CheckLine {
     if let Some(warning) = mistake.strip_prefix("warning: ") {
         return CheckLine::warning(CONFIGURATION, format!("{name}: {warning}"))

@@ -113,7 +113,7 @@ impl QueryFailure {
         }
     }
 
-    /// Whether the response says that there are no such records.
+    /// Whether the response says that the queried records do not exist.
     fn is_negative_answer(&self) -> bool {
         matches!(
             self.rcode,
@@ -170,8 +170,8 @@ impl NameChecks<'_> {
         })
     }
 
-    /// Checks Service `default/kubernetes`, which exists in every cluster. `known` is its address at
-    /// the API server.
+    /// Checks Service `default/kubernetes`, which exists in every cluster. `known` is the address
+    /// that the API server has for this Service.
     async fn check_cluster_ip(&self, known: Option<IpAddr>) -> AddressCheck {
         const KIND: &str = "a cluster IP";
         let name = format!("kubernetes.default.svc.{}", self.domain);

@@ -189,7 +189,7 @@ impl ProcessStat {
     /// Parses the fields after the command. The command may contain spaces and parentheses.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
-        // The first of them is field 3 of proc(5).
+        // The first of these fields is field 3 in proc(5).
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let user = parse_ticks(fields.get(11)?)?;
         let system = parse_ticks(fields.get(12)?)?;

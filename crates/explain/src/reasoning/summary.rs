@@ -60,9 +60,9 @@ fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Nam
     }
 }
 
-/// The rank of a name that does not exist: highest if its Service exists and another part of the
-/// name is wrong, lower if a member of the Service is missing, or if the namespace has Services or
-/// had this one.
+/// The rank of a name that does not exist. The rank is highest if the Service of the name exists
+/// and another part of the name is wrong. The rank is lower if a member of the Service is missing,
+/// or if the namespace has Services or had this Service.
 fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
     if let Some(service) = evidence.existing_service(candidate) {
         if !evidence.lacks_member(candidate) {
