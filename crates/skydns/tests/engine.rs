@@ -513,7 +513,7 @@ fn edns_option_of_wrong_length_is_formerr() {
 
 /// Records of replies for `www.outside.test`; those with `+` are used.
 const UPSTREAM_RECORDS: &str = "
-its own name
+the queried name
 + WWW.outside.test. 9 IN A 192.0.2.1
 
 the end of a chain, aliases in any order
@@ -529,7 +529,7 @@ a name of the cluster
 - web.apps.svc.cluster.local. 9 IN A 192.0.2.66
 + www.outside.test. 9 IN A 192.0.2.1
 
-an alias that is no target
+an alias to which no other record leads
 - a.test. 9 IN CNAME b.test.
 - b.test. 9 IN A 192.0.2.66
 

@@ -167,7 +167,7 @@ const FAULTS: &[Fault] = &[
         [GARBAGE, GARBAGE, SECOND],
     ),
     fault(
-        "nothing but a packet",
+        "a packet without octets",
         |_| Reaction::send(vec![]),
         [TIMEOUT, TIMEOUT, SECOND],
     ),
@@ -342,7 +342,7 @@ async fn check_final_reply(
     let upstreams = [upstream.addr(), other.addr()];
     assert_eq!(subject.ask_a("quick.test.", &upstreams).await, GOOD);
     let timeouts = subject.errors("timeout");
-    assert_eq!(timeouts, 3, "each time the wait was in vain");
+    assert_eq!(timeouts, 3, "each query waited in vain");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! One query to the upstreams for all clients that may share its reply.
+//! One query to the upstreams for all clients that may share the reply.
 
 use futures::future::join_all;
 use skydns::forward::{CacheLimits, ForwardLimits};
@@ -123,7 +123,7 @@ async fn clients_of_one_query_get_own_answers() {
     server.stop().await;
 }
 
-/// An upstream without EDNS: it rejects queries with an OPT record, and sends none itself.
+/// An upstream without EDNS: it rejects queries with an OPT record, and sends no OPT record itself.
 fn without_edns(rcode: &'static str) -> impl Fn(&Asked) -> Reaction + Send + Sync {
     move |asked| match Message::parse(&asked.packet).unwrap().edns {
         Some(_) => Reply::to(&asked.packet).rcode(rcode).into(),

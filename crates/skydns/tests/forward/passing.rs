@@ -14,8 +14,9 @@ use crate::support::{
     GOOD, OTHER, Question, Subject, answers_with, good, opt, question, refuses, servfail,
 };
 
-/// The flags, DO and the end-to-end EDNS options are those of the client, as in kube-dns. The name
-/// in lower case and the OPT record are our own. The expected packets have the ID 0.
+/// A forwarded query has the flags, the DO bit and the end-to-end EDNS options of the client's
+/// query, as in kube-dns. The name is in lower case, and the OPT record is our own. The expected
+/// packets have the ID 0.
 #[tokio::test]
 async fn forwarded_query_has_own_question() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
@@ -40,7 +41,11 @@ async fn forwarded_query_has_own_question() {
         ("EDNS of 64 KiB", edns(65535, false, &[]), packet("0100")),
         ("DO", edns(4096, true, &[]), dnssec_ok),
         ("options", edns(4096, false, &[subnet, cookie]), with_cookie),
-        ("too many", edns(4096, false, &[many]), packet("0100")),
+        (
+            "too many octets of options",
+            edns(4096, false, &[many]),
+            packet("0100"),
+        ),
         ("case", Ask::new("wWw.oUtSiDe.tEsT.", "A"), packet("0100")),
     ];
     let upstream = Upstream::start(answers_with(1)).await;

@@ -190,7 +190,12 @@ async fn light_client_is_answered_beside_heavy() {
             _ = flood => unreachable!("floods do not end"),
         };
         let failed = answers.iter().filter(|rcode| *rcode != "NOERROR").count();
-        assert_eq!(failed, 0, "of {} with {heavy} heavy clients", answers.len());
+        assert_eq!(
+            failed,
+            0,
+            "failed answers of {} with {heavy} heavy clients",
+            answers.len()
+        );
         server.stop().await;
     }
 }

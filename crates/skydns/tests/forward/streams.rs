@@ -71,7 +71,7 @@ impl Kept {
         self.subject.ask_a(name, &[self.way()]).await
     }
 
-    /// The outcomes of queries for `1-x.test.` and so on, all at once.
+    /// Sends queries for `1-x.test.` and so on, all at once, and returns the outcomes.
     async fn ask_numbered(&self, count: usize) -> Vec<String> {
         join_all((1..=count).map(async |n| self.ask_a(&format!("{n}-x.test.")).await)).await
     }

@@ -215,7 +215,7 @@ async fn hanging_ca_file_keeps_previous_certificates() {
     nix::unistd::mkfifo(ca_file, nix::sys::stat::Mode::S_IRWXU).unwrap();
     pass(Duration::from_secs(61)).await;
     eventually(PATIENCE, async || trusting.ask().await == GOOD).await;
-    // The blocked thread can finish.
+    // A writer lets the blocked thread finish.
     let writer = std::fs::OpenOptions::new().write(true).open(ca_file);
     drop(writer.unwrap());
 }
@@ -282,6 +282,6 @@ async fn server_without_padding_is_queried_plain() {
     let reply = subject.ask(question.clone(), &way).await;
     assert_eq!(outcome_text(&reply), GOOD);
     let edns = question.answer(&reply.unwrap()).edns;
-    assert_eq!(edns, Some(dnssec_ok), "our own");
+    assert_eq!(edns, Some(dnssec_ok), "the OPT record is our own");
     assert_eq!(upstream.count(), 3);
 }

@@ -47,7 +47,7 @@ async fn queries_choose_among_changing_ports() {
         queries_by_port.len()
     );
 
-    // In one of eight pairs, the second query uses the same socket.
+    // In about one of eight pairs of queries, the second query uses the same socket.
     let stays = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(stays < QUERIES / 4, "the port stays {stays} times");
     let used: HashSet<_> = ports.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -71,8 +71,8 @@ async fn repeated_replies_are_no_mismatches() {
     assert_eq!(subject.errors("mismatch"), 0);
 }
 
-/// An ICMP error for one query must not fail the next query, because the upstream may work again by
-/// then.
+/// An ICMP error for one query must not make the next query fail, because the upstream may work
+/// again by then.
 #[tokio::test]
 async fn returned_upstream_answers_first_query() {
     let address = unused_address();
@@ -307,7 +307,7 @@ async fn foreign_loop_probe_names_are_ignored() {
             let found = leads_back(&subject, address, "corp.example").await;
             assert_eq!(found, Some(false));
         }
-        // An old probe is forwarded like any name.
+        // A query for the name of an old probe is forwarded like any other query.
         let old = "0123456789abcdef.forward-loop.corp.example.";
         assert_eq!(subject.ask_a(old, &[address]).await, "NXDOMAIN");
     };

@@ -4,7 +4,8 @@ use skydns::forward::CacheLimits;
 
 use super::*;
 
-/// An upstream with three addresses of each name, behind an alias for names that begin with `alias`.
+/// An upstream with three addresses for each name. A name that begins with `alias` is an alias of
+/// the name that has the addresses.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let mut owner = asked.name();
