@@ -174,10 +174,10 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Down);
     }
 
-    /// Kills the server's process, until [`Faults::up`] starts it again. Like a kube-apiserver that
-    /// has just started, the server then refuses the first `refusals` requests with 403, because it
-    /// has not read the roles yet. It knows no earlier versions: a watch from such a version opens,
-    /// and its only event is a 410.
+    /// Simulates a crash: the server is down until [`Faults::up`] starts it again. Like a
+    /// kube-apiserver that has just started, the server then refuses the first `refusals` requests
+    /// with 403, because it has not read the roles yet. It knows no earlier versions: a watch from
+    /// such a version opens, and its only event is a 410.
     pub fn crash(&self, refusals: u32) {
         self.down();
         self.cut_watches();

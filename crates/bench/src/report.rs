@@ -39,7 +39,7 @@ pub struct Report {
     /// Results with a real API server.
     #[serde(default)]
     pub real: Option<Real>,
-    /// Results of many kubedns with a real API server.
+    /// Results of many kubedns instances with a real API server.
     #[serde(default)]
     pub fleet: Option<Fleet>,
 }
@@ -287,7 +287,7 @@ pub struct RealRow {
     pub storm: f64,
 }
 
-/// Results of many kubedns with a real API server.
+/// Results of many kubedns instances with a real API server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fleet {
     /// The version as the API server reports it.

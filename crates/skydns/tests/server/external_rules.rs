@@ -1,5 +1,5 @@
-//! Answers of rules of the `ConfigMap`, and replies of upstreams that the rule `rebindProtection`
-//! rejects.
+//! Answers that rules of the `ConfigMap` give, and replies of upstreams that the rule
+//! `rebindProtection` rejects.
 
 use skydns::forward::CacheLimits;
 use skydns::tap::WatchSettings;
