@@ -3,8 +3,8 @@
 //!
 //! A lookup returns all messages below the key of the name, at any depth. If no message is below
 //! the key, the lookup returns the message of the key. In the name, `*` and `any` match any label.
-//! A lookup of such a name returns the messages of all matching keys, and those below them. If
-//! messages have groups, the lookup may return only some of these messages.
+//! A lookup of such a name returns the messages of all matching keys, and the messages below these
+//! keys. If messages have groups, the lookup may return only some of these messages.
 
 use std::sync::Arc;
 
@@ -432,9 +432,9 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         .collect()
 }
 
-/// Drops repeated aliases. As in SkyDNS, the sum of the weights counts aliases with the same values
-/// only once. Messages with addresses are kept, since the key of each message stands for a name of
-/// its own.
+/// Drops repeated aliases. As in SkyDNS, aliases with the same values are counted only once in the
+/// sum of the weights. Messages with addresses are kept, since the key of each message stands for a
+/// name of its own.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

@@ -331,8 +331,8 @@ pub(crate) struct DnsmasqPath {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it
-    /// (`--no-negcache`). `None` if dnsmasq gets the answer from other servers, too, or if one
-    /// requested type has records and another one has none.
+    /// (`--no-negcache`). `None` if dnsmasq may get the answer from other servers, or if one
+    /// requested type has records and another requested type has none.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

@@ -11,8 +11,8 @@ use wire::rfc1123::is_label;
 use wire::shorten;
 use wire::{reverse, rtype};
 
-/// The types of a request without a type: those that programs query for addresses, and SRV for
-/// ports.
+/// The types to query if a request has no type: A and AAAA, which programs query for addresses, and
+/// SRV, which has the ports.
 pub(crate) const DEFAULT_TYPES: [u16; 3] = [rtype::A, rtype::AAAA, rtype::SRV];
 /// Maximum length of the name, in octets.
 const MAX_NAME: usize = 255;
@@ -110,7 +110,8 @@ pub(crate) struct ExplainParameters {
 impl ExplainRequest {
     pub(crate) fn parse(parameters: &ExplainParameters) -> Result<Self, ExplainRequestError> {
         let text = &parameters.name;
-        // This check precedes the parsing: a pasted text has the same bound as a name.
+        // The text is checked before it is parsed, so a pasted text has the same maximum length as
+        // a name.
         check_characters(text)?;
         let meant = pasted::name_in_text(text);
         let name = parse_name(&meant)?;

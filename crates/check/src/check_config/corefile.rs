@@ -2,8 +2,8 @@
 //! flags and `ConfigMap`.
 //!
 //! The text begins with comments. They name the flags and keys that have no counterpart, and those
-//! whose counterpart differs. Differences that no flag or key controls are described in
-//! `docs/coredns.md`, and so are the probes of the pod.
+//! whose counterpart differs. `docs/coredns.md` describes the probes of the pod, and the
+//! differences that no flag or key controls.
 
 mod block;
 mod external;

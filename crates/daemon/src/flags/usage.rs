@@ -6,8 +6,8 @@ use clap::{Arg, ArgAction, Command};
 
 use super::{Style, is_bool, quote};
 
-/// The clap help heading of options that are only accepted for old manifests. pflag's help omits
-/// these options.
+/// The clap help heading of options that are only accepted for old manifests. The help in the style
+/// of pflag omits these options.
 pub(crate) const OLD_LOGGING: &str = "old logging flags";
 
 /// The whole help text.

@@ -6,7 +6,7 @@ use wire::{Name, reverse};
 
 /// Options that change the answers of every server, including kubedns.
 const ABOUT_ANSWERS: [&str; 2] = ["filter-rr", "max-ttl"];
-/// Options that change the addresses in these answers.
+/// Options that change the addresses in the answers of every server.
 const ABOUT_ADDRESSES: [&str; 5] = [
     "bogus-nxdomain",
     "filter-A",

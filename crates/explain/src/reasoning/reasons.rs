@@ -191,7 +191,7 @@ fn answered_from_arguments() -> CodedNote {
     CodedNote::new("dnsmasq_arguments", text)
 }
 
-/// A note that a wildcard matches several aliases. An answer contains one of them.
+/// A note that a wildcard matches several aliases. Each answer contains only one of these aliases.
 fn one_of_aliases(candidate: &NameCandidate) -> Option<CodedNote> {
     let matched = candidate.sources.len() + candidate.more_sources;
     let is_alias = candidate.records().any(|record| record.rtype == "CNAME");
@@ -404,7 +404,7 @@ fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     Some(CodedNote::new("no_upstreams", text))
 }
 
-/// The reason why a name of this server does not exist, or has no such records.
+/// The reason why a name of this server does not exist, or has no records of the requested types.
 fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     if candidate.is_wildcard() {
         return Some(CodedNote::new("wildcard", "no records match the wildcard"));

@@ -334,7 +334,7 @@ fn lack_of_endpoints_has_command() {
     let of_queue = ("queue.apps A", ["no_ready_endpoints", of_queue.as_str()]);
     cluster.expect(pointers, &[of_redis, of_queue]);
 
-    // Addresses that are not ready belong to the same pods.
+    // The command is the same if the Service has addresses that are not ready.
     let unready = mk_unready(("prod", "redis-master"), &[], &["10.244.1.9"], "redis:6379");
     cluster.add_endpoints(&unready);
     cluster.index.publish();
