@@ -67,7 +67,8 @@ fn nanny_start(status: &NannyStatus) -> Option<u64> {
 }
 
 impl KnownContainer {
-    /// Adds a report, or its failure; `start` reads the start of the process.
+    /// Adds a report, or the failure of the request for it. `start` reads the time at which the
+    /// process started.
     fn update<T>(&mut self, report: &PeerReport<T>, start: fn(&T) -> Option<u64>, now: Now) {
         let Some(known) = &report.known else {
             self.is_hanging |= report.is_unanswered;

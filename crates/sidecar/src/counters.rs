@@ -111,7 +111,7 @@ impl CounterReader {
         let mut known = self.known.lock();
         self.metrics.export(counters, &mut known.totals);
 
-        // A failure is logged once, and so is its end.
+        // Only the first success, and the first success after a logged failure, are logged.
         if known.is_failure_logged || known.reading.is_none() {
             tracing::info!(server = %self.server, "reading dnsmasq's counters");
         }

@@ -20,7 +20,7 @@ use crate::spec::{DEFAULT_INTERVAL, ProbeSpec};
 
 /// The path of a command without `--url`.
 const DEFAULT_PATH: &str = "/healthz";
-/// The port of exechealthz by default.
+/// The default port of exechealthz.
 const DEFAULT_PORT: u16 = 8080;
 /// A result is too old if its age exceeds the interval of the probe by more than this time.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 pub(crate) struct HealthPlan {
     /// The probes of `--probe`, then the probes that replace commands.
     pub(crate) specs: Vec<ProbeSpec>,
-    /// Paths with indices of `specs`; empty without exechealthz.
+    /// Each path, with the indices of its probes in `specs`. Empty without exechealthz.
     paths: Vec<(String, Vec<usize>)>,
 }
 

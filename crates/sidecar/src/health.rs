@@ -110,8 +110,8 @@ impl Health {
 
     /// The body of `/healthcheck/<label>`.
     pub(crate) fn check(&self) -> HealthCheck<'_> {
-        // A healthy server has no error here, even if the probed name was not answered; `/status`
-        // shows that error.
+        // This body has no error for a healthy server, even if the probed name was not answered.
+        // `/status` shows that error.
         if self.last.state.is_healthy() {
             return HealthCheck {
                 is_ok: true,
@@ -139,7 +139,7 @@ pub(crate) struct HealthCheck<'a> {
     pub(crate) error: &'a str,
 }
 
-/// Go writes whole numbers without a fraction.
+/// Writes zero as `0`, because Go writes whole numbers without a fraction.
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     clippy::float_cmp,

@@ -1,4 +1,4 @@
-//! Remembers when kubedns last refused queries of a client over `--client-qps`.
+//! Remembers when kubedns last refused queries of a client that exceeded `--client-qps`.
 
 use std::time::Instant;
 

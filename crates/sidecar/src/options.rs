@@ -50,7 +50,8 @@ pub struct Options {
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "5000", value_parser = whole_number::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// external name that probes of these servers ask for if they refuse the name servers of the root
+    /// external name that probes of these servers ask for if they refuse the name servers of the
+    /// root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
     pub upstream_probe_name: Name,
     /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed
@@ -139,7 +140,7 @@ impl Options {
         Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
     }
 
-    /// Logs the values that the sidecar does not use as they are.
+    /// Logs the given values that the sidecar cannot use, or uses in another form.
     pub fn log_mistakes(&self) {
         let port = self.dnsmasq_port;
         if !self.dnsmasq_addr.is_empty() && !(1..=i64::from(u16::MAX)).contains(&port) {

@@ -1,9 +1,9 @@
 //! The page at `/`: [`SidecarStatus`] as HTML.
 //!
 //! The page is one document without external resources, complete without JavaScript. Its script
-//! fetches the page again every few seconds and replaces the content, so only this module renders.
-//! The templates escape all values, and the content security policy permits only the script of this
-//! module.
+//! fetches the page again every few seconds and replaces the content, so that only this module
+//! renders HTML. The templates escape all values, and the content security policy permits only the
+//! script of this module.
 
 mod configuration;
 mod facts;
@@ -154,7 +154,7 @@ fn severity(state: ProbeState) -> u8 {
 fn figure(probe: &ProbeStatus, axes: &plot::PlotAxes, now: u64) -> Markup {
     let Look { class, mark, words } = state_look(probe.state);
     let age = ago(now.saturating_sub(probe.since) / 1000);
-    // Before the first result, the error says only that the probe has none yet.
+    // Before the first result, the error says only that there is no result yet.
     let has_error = !probe.error.is_empty() && probe.state != ProbeState::Waiting;
 
     html! {

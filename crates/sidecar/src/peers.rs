@@ -59,7 +59,7 @@ impl ReportPeers {
     }
 
     /// Creates the peers without the rankings. The arguments are files or URLs; an empty argument
-    /// means none.
+    /// means that there is no report.
     pub(crate) fn without_ranking(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             top: ReportPeer::new("", parse_ranking),
@@ -95,7 +95,7 @@ impl<T: Clone> ReportPeer<T> {
 
     /// The report, no older than [`FRESH`]; a failure, no older than [`FAILURE_FRESH`].
     pub(crate) async fn report(&self) -> PeerReport<T> {
-        // Whoever waits for the lock gets the report of the fetch that holds it.
+        // A caller that waits for the lock gets the report that the holder of the lock fetches.
         let mut last = self.last.lock().await;
         if let Some((at, report)) = &*last {
             let fresh_for = if report.known.is_some() {

@@ -20,8 +20,8 @@ use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of a first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// After a failure, the next probe does not wait for the whole interval, until this number of
-/// probes in a row has failed. Then the server is known to be silent.
+/// After this number of failed probes in a row, the server is known to be silent. Before that, a
+/// failed probe is repeated without waiting for the whole interval.
 const FAILURES_TO_KNOW: u32 = 3;
 /// The longest time from a failed probe to its repetition.
 const REPETITION: Duration = TIMEOUT;
@@ -29,8 +29,8 @@ const REPETITION: Duration = TIMEOUT;
 /// bound, up to 8192 ms.
 const BUCKETS: usize = 16;
 
-/// The part of the pod that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests
-/// decide, with any port. For other labels, the address decides.
+/// The part of the pod that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual
+/// manifests decide, whatever the port is. For other labels, the address decides.
 pub(crate) fn probed_part(
     spec: &ProbeSpec,
     dnsmasq: Option<&ServerAddr>,
@@ -109,7 +109,8 @@ impl Probe {
 
     pub(crate) async fn probe_once(&self) {
         let spec = &self.spec;
-        // Both at once: with a silent dnsmasq, each takes until its timeout.
+        // Both queries are sent at once, because a silent dnsmasq lets each of them run into its
+        // timeout.
         let (asked, own_latency) = tokio::join!(
             query_server(&spec.server, spec.transport, &spec.question, TIMEOUT),
             self.own_answer_latency(),

@@ -23,7 +23,7 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
     .await
 }
 
-/// Counters for which the time [`START_TIME`] is over.
+/// A reader that counts every failure as an error, because [`START_TIME`] is over.
 fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> CounterReader {
     let counters = CounterReader::new(server.into(), Duration::ZERO, "kubedns", metrics).unwrap();
     CounterReader {

@@ -102,8 +102,8 @@ fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
     }
 }
 
-/// The servers without addresses within the pod, which would puzzle the reader: kubedns has its
-/// name, and the SERVFAIL server of the nanny is left out.
+/// The servers, but no address inside the pod, because such an address would puzzle the reader of
+/// the page. kubedns is shown by its name, and the SERVFAIL server of the nanny is left out.
 fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     if routes.forwards_to_kubedns() && servers == routes.upstreams {
         return "kubedns".to_owned();
@@ -150,7 +150,7 @@ fn row<const N: usize>(heads: [&str; N], cells: [&str; N]) -> Markup {
 fn unused_servers(nanny: &NannyStatus) -> Markup {
     let routes = &nanny.routes;
     let own_version = nanny.configuration.version.as_ref();
-    // The version of kubedns is known only if the nanny polls it.
+    // The version of the configuration of kubedns is known only if the nanny polls kubedns.
     let other_version = routes
         .kubedns_configuration
         .as_ref()

@@ -124,7 +124,7 @@ fn process_lines(process: &DnsmasqProcess) -> Markup {
     let counts = process.restarts.values();
     let restarts = counts.fold(0_u64, |sum, count| sum.saturating_add(*count));
     let noun = if restarts == 1 { "restart" } else { "restarts" };
-    // The end of the last process is news only after a restart.
+    // The end of the last process is shown only after a restart.
     let last_end = process.last_end.as_ref().filter(|_| restarts > 0);
 
     html! {

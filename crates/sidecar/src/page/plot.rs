@@ -1,5 +1,6 @@
-//! Plots of values over the last minutes, as inline SVG: the latency of each probe, all with the
-//! same scale; the same latency in a cell of a table; and plots with several lines.
+//! Draws values of the last minutes as inline SVG. The plots of probes show latencies, all on the
+//! same scale. A small plot shows the latencies of an upstream in a cell of a table. Other plots
+//! have several lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{ProbeResult, ProbeState, ProbeStatus};
@@ -25,7 +26,7 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &PlotAxes) -> Markup {
     }
 }
 
-/// A plot of such results for a cell of a table: without labels, and as flat as the style makes it.
+/// A plot of results for a cell of a table, without labels. The style sheet sets its height.
 /// `label` names the server that was queried.
 pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let (width, bottom) = (WIDTH - LEFT, HEIGHT - BELOW);
@@ -40,7 +41,8 @@ pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -
 
 fn results(history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
-    // A failed probe has no latency: the line is broken there, and a mark takes its place.
+    // A failed probe has no latency, so the line has a gap, and a mark in the gap shows the
+    // failure.
     html! {
         @for run in healthy_runs(history) { (line(run, axes)) }
         @for point in failures(history) {
@@ -126,7 +128,7 @@ fn worst_latency(history: &[ProbeResult]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The common range of the axes of all plots.
+/// The range of the axes, which several plots share.
 pub(super) struct PlotAxes {
     /// Milliseconds since 1970 at the right end.
     now: u64,

@@ -386,7 +386,7 @@ fn latency_of_upstreams_is_drawn() {
     let drawn = "aria-label=\"latency of 192.0.2.1:53 over the last 3 minutes: 3 results, 1 failed, 30 ms at most\"";
     assert!(page.contains(drawn), "{page}");
     assert!(page.contains(&drawn.replace("2.1:53", "2.9:53")), "{page}");
-    // Both tables have one scale for all their rows. The busiest upstream comes first.
+    // Each table has one scale for all its rows. The busiest upstream comes first.
     says(
         &page,
         &["last 3 min, 0 to 50 ms queries failed probes 192.0.2.1:53 acme.local"],

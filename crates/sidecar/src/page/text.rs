@@ -8,8 +8,8 @@ pub(super) fn route_words(route: &str) -> &str {
     }
 }
 
-/// The reason in an error of the network, without the addresses before it: the page shows the
-/// server beside it, and the port of the client tells nothing.
+/// The reason in a network error, without the addresses before the reason. The page shows the
+/// server beside the reason, and the client's port does not help the reader.
 pub(super) fn reason<'e>(error: &'e str, server: &str) -> &'e str {
     let addresses = format!("->{server}: ");
     error

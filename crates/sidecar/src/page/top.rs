@@ -22,7 +22,8 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
 }
 
 fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
-    // A web page must not read the queries of pods, so other clients learn only how to see them.
+    // A foreign web page in a browser must not read the queries of pods. So a request from outside
+    // the pod gets only a hint how to see the ranking.
     html! {
         @match top.map(|top| (&top.known, &top.error)) {
             None => p { "Shown to requests from within the pod alone, such as those of kubectl port-forward." },

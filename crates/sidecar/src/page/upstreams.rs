@@ -31,7 +31,7 @@ pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -
     }
 }
 
-/// The busiest upstreams first. Those in `loops` forward back to dnsmasq.
+/// A table with the busiest upstreams first. The upstreams in `loops` forward back to dnsmasq.
 fn dnsmasq_table(upstreams: &[DnsmasqUpstream], loops: &BTreeSet<String>, now: u64) -> Markup {
     let mut upstreams: Vec<&DnsmasqUpstream> = upstreams.iter().collect();
     upstreams.sort_by_key(|upstream| Reverse(upstream.queries));
@@ -93,7 +93,7 @@ fn served_names(upstream: &DnsmasqUpstream) -> String {
     names.join(", ")
 }
 
-/// The results of the last minutes; an empty cell if nothing was asked.
+/// The results of the last minutes; a dash if there are no results.
 fn history_cell(address: &str, history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     html! {
         td data-label=(axes.extent()) {

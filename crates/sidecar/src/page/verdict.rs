@@ -22,7 +22,8 @@ pub(super) fn title(status: &SidecarStatus) -> String {
     format!("{mark} {words} {} kube-dns", status.pod)
 }
 
-/// The icon of the tab, with another shape and colour for each level; `None` if it is unknown.
+/// The icon of the tab. Each level has its own shape and colour. `None` stands for an unknown
+/// level.
 pub(super) fn icon(level: Option<FindingLevel>) -> String {
     let shape = match level {
         None => {

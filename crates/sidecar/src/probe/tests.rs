@@ -57,7 +57,8 @@ fn refused(asked: &Asked) -> Reaction {
 /// The behaviour of a probed server.
 type ServerBehaviour = fn(&Asked) -> Reaction;
 
-/// Each server behaves in one way; the states follow in the modes `self` and `through`.
+/// Each case has a server, its part of the pod, and the expected states in the modes `self` and
+/// `through`.
 #[tokio::test]
 async fn response_decides_the_state() {
     use PodPart::{Dnsmasq, Kubedns, Other};

@@ -25,7 +25,7 @@ fn drawn(history: Vec<ProbeResult>, now: u64) -> String {
 }
 
 #[test]
-fn run_is_a_line_failure_a_bar() {
+fn run_is_drawn_as_line_and_failure_as_bar() {
     let history = vec![
         point(0, ProbeState::Ok, 1.0),
         point(60_000, ProbeState::Ok, 3.0),
