@@ -201,7 +201,7 @@ fn parse_values<P: Parser>(
     })
 }
 
-/// The exit of a command that has no place for `word`, which may be a misspelt subcommand.
+/// The exit of a command that does not accept `word`, which may be a misspelt subcommand.
 fn unexpected_word(program: &str, style: Style, word: &OsString, subcommands: &[&str]) -> Exit {
     let word = word.to_string_lossy();
     let accepted = if subcommands.contains(&&*word) {

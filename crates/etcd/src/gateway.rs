@@ -26,7 +26,7 @@ pub struct RevisionHeader {
 }
 
 impl RevisionHeader {
-    /// Whether the cluster is that of `reached`, and the revision is the same or later.
+    /// Whether the cluster is the same as in `reached`, and the revision is the same or later.
     pub fn continues(&self, reached: Self) -> bool {
         self.cluster_id == reached.cluster_id && self.revision >= reached.revision
     }

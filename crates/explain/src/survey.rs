@@ -66,7 +66,7 @@ impl NameSurvey {
         }
     }
 
-    /// The look-up of Services and endpoints, which the records do not show.
+    /// The look-up of the Services and endpoints, which the records do not contain.
     pub(crate) fn object_lookup(&self) -> ObjectLookup {
         let mut services = Vec::new();
         // Candidates often share their Services.

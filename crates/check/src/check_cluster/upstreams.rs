@@ -51,7 +51,8 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
         }
     }
 
-    // dnsmasq may have kubedns as its only server, or be absent.
+    // kubedns forwards to its upstreams if it is the only server of dnsmasq, or if there is no
+    // dnsmasq.
     if let Some(kubedns) = &status.kubedns.known
         && status.forwards_by_kubedns()
     {

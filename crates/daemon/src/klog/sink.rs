@@ -76,7 +76,7 @@ where
             return;
         }
 
-        // The report has the call site of the suppressed lines.
+        // The line that reports suppressed lines has their call site.
         for suppressed in self.limiter.take_suppressed(now) {
             let fields = EventFields {
                 message: "repeated log lines suppressed".to_owned(),

@@ -44,7 +44,7 @@ async fn three_signals_drain_stop_and_exit() {
     raise(Number::SIGTERM).unwrap();
     tokio::time::timeout(PATIENCE, tasks.join_next())
         .await
-        .expect("gives up at the third")
+        .expect("the third signal ends the wait")
         .unwrap()
         .unwrap();
 }

@@ -30,7 +30,7 @@ async fn keys_and_changes_are_followed() {
     let seen = SeenFeed::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 3).await;
     let skipped = seen.metric("kubedns_etcd_skipped_keys_total");
-    assert_eq!(skipped, 1, "the broken one");
+    assert_eq!(skipped, 1, "only the key `broken` is skipped");
 
     etcd.put(&format!("{ZONE}/broken"), value).await;
     seen.until(|tree| tree.len() == 4).await;

@@ -1,7 +1,8 @@
 //! The names that a resolver makes of one name with its search list.
 //!
-//! The order is that of glibc. musl differs: for a name of at least `ndots` dots musl skips the
-//! search list. For other names musl stops at the first name that exists, even without records.
+//! The order is that of glibc. The order of musl differs: for a name of at least `ndots` dots, musl
+//! skips the search list. For other names, musl stops at the first name that exists, even if it has
+//! no records.
 
 use skydns::Zone;
 use wire::Name;

@@ -31,7 +31,7 @@ fn flood_is_counted_and_reported() {
     assert_eq!(admitted, 30);
     assert!(
         limiter.admit(&QUIET, start),
-        "another call site is not concerned"
+        "another call site has its own limit"
     );
 
     let told = limiter.take_suppressed(start);
