@@ -176,8 +176,8 @@ impl Faults {
 
     /// Simulates a crash: the server is down until [`Faults::up`] starts it again. Like a
     /// kube-apiserver that has just started, the server then refuses the first `refusals` requests
-    /// with 403, because it has not read the roles yet. It knows no earlier versions: a watch from
-    /// such a version opens, and its only event is a 410.
+    /// with 403, because it has not read the roles yet. The restarted server knows no earlier
+    /// versions: a watch from such a version opens, and its only event is a 410.
     pub fn crash(&self, refusals: u32) {
         self.down();
         self.cut_watches();

@@ -18,7 +18,7 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    /// Parses a patch of a media type.
+    /// Parses a patch that has this media type.
     pub(crate) fn parse(media_type: &str, body: &[u8]) -> Result<Self, Status> {
         let read = match media_type {
             "application/merge-patch+json" => serde_json::from_slice(body).map(Self::Merge),

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub struct Options {
-    /// A command other than measuring
+    /// A command to run instead of the measurement
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Settings of the measurement
@@ -74,7 +74,7 @@ pub enum Scenario {
     Start,
     /// CPU time per query, compared with an echo and other servers
     Cost,
-    /// From a change at the API server to the answer
+    /// Time from a change at the API server to the answer
     Change,
     /// A large headless Service that changes, and many Deployments that roll
     Churn,
@@ -120,7 +120,8 @@ pub enum Command {
         #[arg(long, default_value_t = 1, value_name = "NUMBER")]
         seed: u64,
     },
-    /// Serves the cluster's objects over the API to the other DNS servers that are measured
+    /// Serves the cluster's objects as an API server, to which the other measured DNS servers
+    /// connect
     Serve {
         /// Address to bind
         #[arg(long, default_value = "127.0.0.1:8001", value_name = "ADDRESS")]

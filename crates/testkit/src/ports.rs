@@ -12,7 +12,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A port of 127.0.0.1 that is free over UDP and TCP.
 ///
-/// Every call in a process returns another port, and processes start at different points of the
+/// Every call in a process returns a different port, and processes start at different points of the
 /// range.
 pub fn free_port() -> u16 {
     let start = std::process::id().wrapping_mul(97);

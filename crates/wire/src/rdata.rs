@@ -1,7 +1,7 @@
 //! Positions of names in record data.
 //!
-//! A receiver decompresses the names in the data of the types in the table: the types of RFC 3597,
-//! section 4, DNAME and KX. It copies the data of other types unchanged.
+//! A receiver decompresses names in the data of the types that RFC 3597, section 4, lists, and of
+//! DNAME and KX. A receiver copies the data of all other types unchanged.
 
 use std::ops::Range;
 

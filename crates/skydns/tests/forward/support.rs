@@ -325,8 +325,8 @@ pub(crate) fn unused_address() -> SocketAddr {
     ([127, 0, 0, 1], testkit::ports::free_port()).into()
 }
 
-/// The names of the metrics are a public interface. In other tests, a metric with a misspelt name
-/// has the value zero.
+/// The names of the metrics are a public interface. Other tests would read a metric with a misspelt
+/// name as zero.
 #[tokio::test]
 async fn forward_metrics_have_documented_names() {
     let subject = Subject::new(short_limits());
