@@ -180,7 +180,8 @@ impl Metrics {
         )
     }
 
-    /// Registers an info metric with one label. It has no series before [`InfoMetric::set`].
+    /// Registers an info metric with one label. The metric has no series before [`InfoMetric::set`]
+    /// is called.
     pub fn info(&self, name: &str, help: &str, label: &str) -> Result<InfoMetric, MetricError> {
         let gauges = IntGaugeVec::new(Opts::new(name, help), &[label]);
         let info = gauges.map(|gauges| InfoMetric {

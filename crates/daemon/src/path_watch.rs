@@ -109,7 +109,7 @@ impl PathWatch {
         // file.
         let _ = self.examining.run(move || targets.examine()).await;
         if self.targets.is_fresh.swap(false, Ordering::SeqCst) {
-            // This return signals all events so far, so a pending notification is discarded.
+            // Returning here signals all events so far, so a pending notification is discarded.
             let _ = self.targets.wake.notified().now_or_never();
             return;
         }

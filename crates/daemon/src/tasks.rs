@@ -33,7 +33,7 @@ pub enum TaskError {
     Failed {
         /// The task's name.
         task: &'static str,
-        /// Its error.
+        /// The task's error.
         #[source]
         source: TaskCause,
     },
@@ -149,7 +149,7 @@ impl Tasks {
             Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
             Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
             Ok((_, Ok(()))) if !self.stop.is_cancelled() => Some(TaskError::Ended { task }),
-            // It is no failure if a task was aborted or ended after the stop.
+            // A task that was aborted, or that ended after the stop, has not failed.
             Err(_) | Ok((_, Ok(()))) => None,
         }
     }
@@ -168,8 +168,8 @@ fn keep_first_error(first: &mut Option<TaskError>, next: Option<TaskError>) {
     }
 }
 
-/// Waits for `future`. If it is `None`, waits for ever. This is for branches of `select!` that are
-/// not always needed.
+/// Waits for `future`. If it is `None`, waits for ever. The function is for branches of `select!`
+/// that are not always needed.
 pub async fn pending_if_none<F: Future>(future: Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

@@ -134,7 +134,8 @@ fn has_finding(status: &SidecarStatus, kind: FindingKind) -> bool {
 fn findings_in(status: &SidecarStatus, group: FindingGroup) -> Vec<CheckLine> {
     let mut checks = Vec::new();
     for finding in &status.verdict.findings {
-        // A finding of a newer sidecar may have a kind that is unknown here. Its group is the pod.
+        // A finding of a newer sidecar may have a kind that is unknown here. Such a finding is
+        // shown in the group of the pod.
         let group_of_kind = finding.kind.map_or(FindingGroup::Pod, FindingKind::group);
         if group_of_kind == group {
             checks.push(check_of_finding(finding, group));

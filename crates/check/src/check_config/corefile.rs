@@ -1,9 +1,9 @@
 //! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that serves the same
 //! flags and `ConfigMap`.
 //!
-//! The text begins with comments. They name the flags and keys that have no counterpart, and those
-//! whose counterpart differs. `docs/coredns.md` describes the probes of the pod, and the
-//! differences that no flag or key controls.
+//! The text begins with comments. The comments name the flags and keys that have no counterpart,
+//! and the flags and keys whose counterpart differs. `docs/coredns.md` describes the probes of the
+//! pod, and the differences that no flag or key controls.
 
 mod block;
 mod external;
