@@ -1,7 +1,7 @@
 //! The pages at `/runbook`: docs/troubleshooting.md as HTML, as it was when the sidecar was built.
 //!
-//! They are for clusters without access to the repository, and always fit the version of the
-//! sidecar. `/runbook` has all sections, each with its anchor; `/runbook/SECTION` has one.
+//! The pages help in clusters that cannot reach the repository, and always fit the version of the
+//! sidecar. `/runbook` has all sections, each with its anchor. `/runbook/SECTION` has one section.
 
 use std::ops::Range;
 
@@ -11,15 +11,16 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 const TEXT: &str = include_str!("../../../docs/troubleshooting.md");
 const STYLE: PreEscaped<&str> = PreEscaped(include_str!("runbook/style.css"));
 
-/// The directory of the page in the repository, to which its links are relative.
+/// The directory of docs/troubleshooting.md in the repository. The links in that file are relative
+/// to this directory.
 const REPOSITORY_DIRECTORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
 
-/// A part of the page below a heading of the first three levels, up to the next such heading.
+/// A heading of the first three levels, and the text up to the next such heading.
 struct Section {
     /// The anchor of the heading in Markdown.
     anchor: String,
     heading: String,
-    /// Place in the text, with the heading.
+    /// The place of the section in the text, including the heading.
     range: Range<usize>,
 }
 
@@ -226,7 +227,8 @@ mod tests {
         assert!(render_one("").is_none());
     }
 
-    /// Links lead to sections of the sidecar, and to other pages of the repository.
+    /// A link to a section leads to a page of the sidecar. A link to another file leads to the
+    /// repository.
     #[test]
     fn links_lead_to_sections_and_repository() {
         let text = "[a](#servfail) [b](flags.md#kubedns) [c](https://example.com/)";

@@ -19,7 +19,7 @@ use crate::verdict;
 
 /// Builds the document; the rankings are included only if `local`.
 pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
-    // All are read at the same time: each may take until its timeout.
+    // All four reports are fetched at the same time, because each may take until its timeout.
     let (mut kubedns, nanny, top, dnsmasq_top) = tokio::join!(
         parts.peers.kubedns.report(),
         parts.peers.nanny.report(),
@@ -64,7 +64,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         dnsmasq_top,
     };
 
-    // The verdict is a function of everything else.
+    // The verdict is computed from all other fields of the status.
     let faults = verdict::find_faults(&status);
     status.verdict = parts.verdicts.judge(faults, Now::read());
     parts.verdicts.export_upstreams(&status);

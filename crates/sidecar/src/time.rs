@@ -74,7 +74,7 @@ pub(crate) async fn repeat<F: Future>(
 
 #[cfg(test)]
 impl Now {
-    /// The time `after` the start of the tests, which is 1970.
+    /// The time `after` a fixed start, at which the time of day is the beginning of 1970.
     pub(crate) fn at(after: Duration) -> Self {
         static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         let start = *START.get_or_init(Instant::now);

@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(
             rates(30, Some(kubedns(7.0))).1,
             None,
-            "counters that are new"
+            "the previous reading has no counters"
         );
         assert_eq!(
             rates(40, Some(kubedns(7.0))),

@@ -93,9 +93,9 @@ impl UpstreamHistory {
     }
 }
 
-/// The result of an upstream between two readings. It has failed if there were errors, and at least
-/// as many as responses: SERVFAIL counts as both. Otherwise it has answered, or nobody queried it,
-/// or the counters began again at zero.
+/// The result of an upstream between two readings. The upstream has failed if there were errors,
+/// and at least as many errors as responses. SERVFAIL counts as an error and as a response.
+/// Otherwise the upstream has answered, or nobody queried it, or the counters began again at zero.
 fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeResult {
     let responses = KubednsUpstream {
         answers: after.answers - before.answers,
@@ -131,7 +131,8 @@ mod tests {
 
     use super::*;
 
-    /// The counters of an upstream: queries, errors, responses and their seconds.
+    /// The counters of an upstream: queries, errors, responses, and the seconds that the responses
+    /// took.
     fn counters(requests: f64, errors: f64, answers: f64, answer_seconds: f64) -> KubednsReport {
         let upstream = KubednsUpstream {
             address: "192.0.2.1:53".to_owned(),
@@ -186,6 +187,10 @@ mod tests {
 
         after(60, KubednsReport::default());
         let returned = after(70, counters(2.0, 0.0, 2.0, 0.001));
-        assert_eq!(returned, [], "an upstream that is new again");
+        assert_eq!(
+            returned,
+            [],
+            "an upstream that left the report loses its history"
+        );
     }
 }

@@ -157,7 +157,8 @@ impl UpstreamProbes {
 
     /// Applies the list: adds new upstreams, and removes old ones with their results.
     fn apply_list(&self, listed: &[ListedUpstream], nanny: &NannyStatus) {
-        // dnsmasq has no limit of its servers; probes and series need one.
+        // dnsmasq may have any number of servers, but the number of probes and series must be
+        // limited.
         let wanted: BTreeMap<SocketAddr, u64> = listed
             .iter()
             .filter(|server| !self.is_excluded(server.address, nanny))
@@ -203,7 +204,8 @@ impl UpstreamProbes {
         }
     }
 
-    /// Whether the server needs no probe: the nanny's SERVFAIL server, or one with its own probe.
+    /// Returns whether the server is not probed, because it is the nanny's SERVFAIL server or has a
+    /// probe of its own.
     fn is_excluded(&self, address: SocketAddr, nanny: &NannyStatus) -> bool {
         let servfail_server = nanny.routes.servfail_server.as_ref();
         servfail_server.is_some_and(|server| *server == address.to_string())

@@ -1,4 +1,4 @@
-//! One probe of an upstream: its queries, in turn, until one has a usable answer.
+//! One probe of an upstream: sends queries one after the other, until one gets a usable answer.
 
 use std::net::SocketAddr;
 use std::time::Duration;

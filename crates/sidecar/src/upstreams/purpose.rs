@@ -45,7 +45,7 @@ impl UpstreamPurpose {
             .find_map(|domain| Name::from_ascii(format!("{domain}.")).ok());
 
         // A server that serves a stub domain and external names is probed with external names,
-        // because clients notice their loss first.
+        // because clients notice first when external names fail.
         let is_external = serves(&routes.upstreams);
         let questions = match stub_domain {
             Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],

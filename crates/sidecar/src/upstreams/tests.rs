@@ -109,7 +109,7 @@ impl Lab {
     }
 }
 
-/// Probes each `seconds` seconds.
+/// The settings of probes with an interval of `seconds` seconds.
 fn settings(seconds: u64) -> ProbeSettings {
     ProbeSettings {
         interval: Duration::from_secs(seconds),
@@ -221,7 +221,8 @@ async fn failed_probe_is_repeated_at_once() {
     }
 }
 
-/// A stub domain has one query. Other servers have a second one, with a name of the operator.
+/// A server of a stub domain gets one query. Any other server that refuses the first query gets a
+/// second query, for a name that the operator has chosen.
 #[tokio::test]
 async fn refused_root_leaves_second_query() {
     let picky = || {

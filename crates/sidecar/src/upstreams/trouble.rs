@@ -71,7 +71,7 @@ impl TroubleCause {
         }
     }
 
-    /// Whether the upstream answered, although not usably.
+    /// Returns whether the upstream sent a response, although not a usable one.
     pub(super) fn is_refusal(self) -> bool {
         matches!(self, Self::Servfail | Self::Refused)
     }

@@ -18,8 +18,8 @@ const FAILURES_IN_A_ROW: u32 = 2;
 /// Timeout of each query to an upstream that has answered before. With one repetition and the
 /// default interval, an upstream that falls silent is found within ten seconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout of each query to another upstream: long enough for a resolver that answers SERVFAIL after
-/// its own timeouts.
+/// Timeout of each query to an upstream that has never answered. The timeout is long enough for a
+/// resolver that answers SERVFAIL after its own timeouts.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limit of results kept for the plot: ten minutes at the default interval of five seconds.
