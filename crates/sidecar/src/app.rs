@@ -73,7 +73,7 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
     }
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
 
-    // A task that ends early ends the process with its name in the error.
+    // If a task ends early, the process ends with an error that names the task.
     Ok(tasks.join(ENDING).await?)
 }
 

@@ -1,9 +1,10 @@
 //! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
-//! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each fault,
-//! and hides a fault until it has lasted for some time, usually [`FindingKind::passes_within`]. The metrics show all
-//! other faults. As in the critical alerts, a pod is down if clients get no answers for cluster
-//! names, or no answers for external names. A degraded pod still answers.
+//! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each
+//! fault, and hides a fault until it has lasted for some time, usually
+//! [`FindingKind::passes_within`]. The metrics show all other faults. As in the critical alerts, a
+//! pod is down if clients get no answers for cluster names, or no answers for external names. A
+//! degraded pod still answers.
 
 mod loops;
 mod probes;
@@ -28,8 +29,8 @@ use self::upstream_gauge::UpstreamGauge;
 use crate::metric_name::metric_name;
 use crate::time::Now;
 
-/// The time for which refused queries of clients over `--client-qps` are a fault. The alert has the
-/// same time.
+/// The time for which there is a fault after kubedns has refused queries of a client that exceeded
+/// `--client-qps`. The alert has the same time.
 const LIMITED_WITHIN: Duration = Duration::from_mins(5);
 
 /// One fault: a finding whose duration is unknown.
@@ -42,7 +43,7 @@ pub(crate) struct PodFault {
     pub(crate) text: String,
     /// The error text of the part; may be empty.
     pub(crate) detail: String,
-    /// The minimum duration of a finding.
+    /// The duration after which the fault becomes a finding.
     passes_within: Duration,
 }
 
@@ -84,7 +85,7 @@ impl PodFault {
         }
     }
 
-    /// Replaces the minimum duration of such findings.
+    /// Replaces the duration after which the fault becomes a finding.
     fn passes_within(self, duration: Duration) -> Self {
         Self {
             passes_within: duration,
@@ -170,8 +171,8 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
 
     faults.extend(added_servers(&nanny.routes));
 
-    // Both follow the same ConfigMap, each at its own time. The configuration of kubedns is known
-    // only if the nanny polls kubedns.
+    // kubedns and the nanny follow the same ConfigMap, but may apply an edit at different times.
+    // The configuration of kubedns is known only if the nanny polls kubedns.
     let of_kubedns = routes.kubedns_configuration.as_ref();
     if of_kubedns.is_some_and(|version| nanny.configuration.version.as_ref() != Some(version)) {
         let text = "kubedns and dnsmasq have different configurations in force";
@@ -248,7 +249,8 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Starts without faults. In a pod without dnsmasq, the kinds about it are not exported.
+    /// Starts without faults. In a pod without dnsmasq, the kinds of findings about dnsmasq are not
+    /// exported.
     pub(crate) fn new(
         namespace: &str,
         has_dnsmasq: bool,
@@ -289,7 +291,8 @@ impl Verdicts {
                 .any(|fault| fault.kind == *kind && fault.subject == *subject)
         });
 
-        // A fault that passes in time, such as an edit on its way, is never shown.
+        // A fault that ends in time, such as an edit that only one container has applied so far, is
+        // never shown.
         let mut findings = Vec::new();
         for fault in faults {
             let object = (fault.kind, fault.subject.clone());
@@ -309,7 +312,7 @@ impl Verdicts {
         verdict
     }
 
-    /// Exports the state of the upstreams, on which the verdict rests.
+    /// Exports the states of the upstreams. The verdict is based on these states.
     pub(crate) fn export_upstreams(&self, status: &SidecarStatus) {
         self.upstreams.export(&routes::route_servers(status));
     }

@@ -34,8 +34,8 @@ use crate::report::Report;
 /// Maximum number of servers for all names that are probed, and maximum number of servers of stub
 /// domains that are probed.
 const MAX_PROBED: usize = 64;
-/// Pause before the first probes, and after a change of the routes. A loop may lead
-/// through a Service that selects this pod. Such a loop begins only when the pod is ready.
+/// Pause before the first probes, and after a change of the routes. A loop may lead through a
+/// Service that selects this pod. Such a loop begins only when the pod is ready.
 const MIN_PAUSE: Duration = Duration::from_secs(4);
 /// The longest pause between probes: the pause doubles after each probe. A new loop is found within
 /// half a minute.

@@ -108,7 +108,7 @@ async fn killed_nanny_leaves_no_dnsmasq() {
             .await
             .unwrap();
         connection.receive(PATIENCE).await.unwrap();
-        assert!(group(dnsmasq) >= 2, "{user}: a child");
+        assert!(group(dnsmasq) >= 2, "{user}: dnsmasq has a child process");
         rig.nanny.signal(Signal::SIGKILL);
         rig.nanny.wait(PATIENCE).await;
         eventually(PATIENCE, || std::future::ready(group(dnsmasq) == 0)).await;

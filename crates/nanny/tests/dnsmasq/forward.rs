@@ -114,7 +114,7 @@ async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     kubedns.until_polled(2).await;
 }
 
-/// dnsmasq retries the query long before the client does, which waits five seconds.
+/// dnsmasq retries the query long before the client, which would wait five seconds.
 #[tokio::test]
 async fn query_survives_restart_of_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -183,8 +183,8 @@ async fn cache_is_flushed_without_servers_file() {
     rig.end().await;
 }
 
-/// Without the nanny's options, dnsmasq repeats the query after SERVFAIL to a server that has
-/// answered before, and the client waits twice as long.
+/// If a server that has answered before returns SERVFAIL, dnsmasq repeats the query, and the client
+/// waits twice as long. The nanny's options prevent this.
 #[tokio::test]
 async fn servfail_of_kubedns_is_not_retried() {
     let kubedns = Upstream::start(|asked: &Asked| {
@@ -344,8 +344,8 @@ async fn own_names_are_forwarded_to_kubedns() {
     rig.end().await;
 }
 
-/// dnsmasq forwards to the upstreams until kubedns, behind it, has the rules for external names in
-/// force. From then on it forwards only to kubedns.
+/// dnsmasq forwards to the upstreams until kubedns is known to be behind dnsmasq and to apply the
+/// rules for external names. From then on, dnsmasq forwards only to kubedns.
 #[tokio::test]
 async fn external_rules_lead_dnsmasq_to_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;

@@ -53,7 +53,10 @@ async fn cluster_name_resolves_without_leak() {
         .await;
     rig.until("www.outside.test.", "192.0.2.1").await;
     let asked = outside.count_of("www.acme.test.", "A");
-    assert_eq!(asked, 0, "not a matter for the upstream servers");
+    assert_eq!(
+        asked, 0,
+        "the upstream servers must not get names of a stub domain"
+    );
 
     knows.store(true, Ordering::Relaxed);
     rig.until("www.acme.test.", "192.0.2.11").await;
@@ -124,7 +127,7 @@ async fn looping_server_is_found_and_omitted() {
     rig.end().await;
 }
 
-/// The answer of `server` to the query; silence after a moment, as in a loop.
+/// The answer of `server` to the query, or silence if no answer comes within 100 ms, as in a loop.
 fn relayed(asked: &Asked, server: SocketAddr) -> Reaction {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let patience = Duration::from_millis(100);
@@ -153,8 +156,8 @@ async fn start_forwarder(setup: &NannySetup, loops: &Arc<AtomicBool>) -> Upstrea
     .await
 }
 
-/// Waits until the loop through `forwarder`, the only upstream of the started nanny, is found, and
-/// then until the end of the loop is found.
+/// Waits until the loop through `forwarder` is found, and then until the end of the loop is found.
+/// `forwarder` is the only upstream of the nanny.
 async fn check_later_loop(mut rig: NannyRig, forwarder: &Upstream, loops: &AtomicBool) {
     rig.until_all("192.0.2.1").await;
     assert_eq!(rig.status()["routes"]["loops"], json!([]));

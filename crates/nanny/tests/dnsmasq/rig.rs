@@ -229,12 +229,12 @@ impl NannyRig {
         self.plan.write_config(files);
     }
 
-    /// Edits the `ConfigMap` to one server for all names.
+    /// Edits the `ConfigMap`, so that it has only one server for all names.
     pub(crate) fn forward_to(&mut self, server: &Upstream) {
         self.config(&[("upstreamNameservers", only(server))]);
     }
 
-    /// Edits the `ConfigMap` to no key.
+    /// Removes all keys from the `ConfigMap`.
     pub(crate) fn clear_config(&mut self) {
         self.config::<&str>(&[]);
     }
@@ -310,7 +310,8 @@ impl NannyRig {
         .await
     }
 
-    /// Waits until the newest servers are not in force. Returns the status, and the reason.
+    /// Waits until the status says why the newest servers are not in force yet. Returns the status,
+    /// and the reason.
     pub(crate) async fn pending_routes(&self) -> (Value, String) {
         let reason = |status: &Value| {
             status["routes"]["pending"]["reason"]

@@ -10,8 +10,8 @@ pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let kubedns = loop_of_kubedns(status);
     let dnsmasq = loop_of_dnsmasq(status);
 
-    // The container that forwards external names has no server left: the outage is the one finding
-    // for its loops.
+    // If the container that forwards external names has no server left, the outage is the only
+    // finding about the loops of this container.
     let by_kubedns = status.forwards_by_kubedns();
     let of_forwarder = if by_kubedns { &kubedns } else { &dnsmasq };
     if of_forwarder.is_some() && !has_upstream(status) {

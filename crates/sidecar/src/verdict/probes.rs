@@ -7,10 +7,10 @@ use reports::sidecar::{PodPart, ProbeState, ProbeStatus, SidecarStatus};
 
 use super::PodFault;
 
-/// Failed probes in a row that are a fault. A lost packet or a restart of the server causes fewer
-/// failures.
+/// The number of failed probes in a row that counts as a fault. A lost packet or a restart of the
+/// server causes fewer failures.
 const FAILURES_IN_A_ROW: u32 = 3;
-/// Failed probes in a row that are a fault after [`SILENCE`].
+/// The number of failed probes in a row that counts as a fault after [`SILENCE`].
 const FAILURES_IN_SILENCE: u32 = 2;
 /// The time without an answer after which fewer failures are a fault. With the default interval, a
 /// server that falls silent is found within ten seconds.

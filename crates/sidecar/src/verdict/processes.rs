@@ -11,7 +11,7 @@ use super::PodFault;
 use crate::time::millis_since_1970;
 
 /// This number of ends of a process within [`RESTARTS_WITHIN`] is a fault, if nobody requested
-/// them.
+/// these ends.
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 

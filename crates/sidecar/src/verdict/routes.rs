@@ -33,7 +33,7 @@ pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults.collect()
 }
 
-/// Whether external names have a server, also one that does not answer.
+/// Returns whether there is a server for external names, even if it does not answer.
 pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
@@ -68,7 +68,8 @@ fn add_dnsmasq_routes(
     let upstreams = dnsmasq.upstreams.iter();
     for upstream in upstreams.filter(|upstream| !loops.contains(&upstream.address)) {
         let domains = match upstream.serves.as_slice() {
-            // If its names are unknown, the server comes from dnsmasq's command line.
+            // If the names that a server serves are unknown, the server comes from dnsmasq's
+            // command line.
             [] => std::slice::from_ref(&external_names),
             domains => domains,
         };

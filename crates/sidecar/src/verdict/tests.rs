@@ -214,7 +214,11 @@ fn upstreams_are_judged_per_route() {
         assert_eq!(found(&status), Vec::from_iter(expected), "{case}");
     }
     let behind = kubedns("kubedns_forward_upstream_up{route=\".\",upstream=\"127.0.0.1:53\"} 0\n");
-    assert_eq!(found(&behind), [""; 0], "the probe of dnsmasq judges them");
+    assert_eq!(
+        found(&behind),
+        [""; 0],
+        "upstreams of kubedns are left out while dnsmasq forwards itself"
+    );
 }
 
 /// The servers that dnsmasq or kubedns asks have series of the same name. The series of a server
@@ -251,8 +255,8 @@ fn upstreams_are_exported_per_route() {
     assert_eq!(exported(&routes(&servers)), of_kubedns);
 }
 
-/// Loops of kubedns or dnsmasq, with and without another server for external names. An outage is
-/// the only finding.
+/// Loops of kubedns or dnsmasq, with and without another server for external names. Without
+/// another server, the outage is the only finding.
 #[test]
 fn loop_without_other_server_is_outage() {
     let outage = "upstreams_down: external names are not answered: each of their upstreams forwards back to this pod";
@@ -558,7 +562,10 @@ fn worst_finding_is_the_verdict() {
     assert_eq!(verdict.level, FindingLevel::Degraded);
     verdicts.judge(Vec::new(), at(50));
     let verdict = verdicts.judge(vec![rejected()], at(60));
-    assert_eq!(verdict.findings[0].since, 60_000, "it is new again");
+    assert_eq!(
+        verdict.findings[0].since, 60_000,
+        "a fault that comes back is new"
+    );
 }
 
 #[test]

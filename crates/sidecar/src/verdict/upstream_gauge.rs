@@ -10,7 +10,7 @@ use prometheus::IntGaugeVec;
 use super::routes::{RouteServers, ServerState};
 use crate::metric_name::metric_name;
 
-/// Limit of the exported series. kubedns has the same limit for its own.
+/// Limit of the exported series. kubedns has the same limit for its own series.
 const MAX_SERIES: usize = 256;
 
 /// Exports the servers of each route: 0 for a server that is down, else 1.
@@ -35,7 +35,7 @@ impl UpstreamGauge {
         })
     }
 
-    /// Exports these servers, and ends the series of all others.
+    /// Exports these servers, and removes the series of all other servers.
     pub(super) fn export(&self, routes: &RouteServers) {
         let mut wanted = BTreeSet::new();
         for (route, servers) in routes {

@@ -90,7 +90,7 @@ async fn one_command_checks_both_parts() {
     assert_eq!(
         pod.sidecar.get("/healthz").await,
         (200, "ok".to_owned()),
-        "before the first result, as ever"
+        "the check succeeds before the first result, as with exechealthz"
     );
     pod.kubedns.well.store(false, Ordering::Relaxed);
     pod.replies(

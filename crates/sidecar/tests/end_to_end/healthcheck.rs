@@ -113,7 +113,7 @@ async fn replies_are_those_of_kube_dns() {
     let sidecar = Sidecar::start(&servers.probes()).await;
     let labels = "good nodata nx refused servfail truncated dead silent any tcp";
     for label in labels.split(' ') {
-        // kube-dns has no probes over TCP. Their replies must be the same as over UDP.
+        // kube-dns has no probes over TCP. The reply for such a probe must be the same as over UDP.
         let captured = captured(if label == "tcp" { "good" } else { label });
         let path = format!("/healthcheck/{label}");
         let reply = eventually(PATIENCE, || async {
