@@ -44,8 +44,9 @@ use crate::state_dir::{StateDir, StateDirError};
 const SERVERS_FILE: &str = "servers.conf";
 /// The cluster domain if neither flags nor arguments give one.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// The longest wait for the addresses of stub servers before the first start of dnsmasq. dnsmasq
-/// waits only without a servers file, because servers that are added later then require a restart.
+/// The longest wait for the addresses of stub servers before the first start of dnsmasq. The nanny
+/// waits only if there is no servers file, because a server that is added later then requires a
+/// restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// The process that writes the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";

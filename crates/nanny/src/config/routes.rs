@@ -148,8 +148,8 @@ impl Routes {
     pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
         match from.forward {
             // Only kubedns applies rules for external names. Until kubedns has the same
-            // configuration, dnsmasq forwards by itself, because an answer to which no rule
-            // was applied is better than no answer.
+            // configuration, dnsmasq forwards by itself, because an answer to which no rule was
+            // applied is better than no answer.
             ForwardMode::Dnsmasq if from.has_rules_in_kubedns() => {
                 ComputedRoutes::through_kubedns(from)
             }

@@ -255,8 +255,8 @@ fn upstreams_are_exported_per_route() {
     assert_eq!(exported(&routes(&servers)), of_kubedns);
 }
 
-/// Loops of kubedns or dnsmasq, with and without another server for external names. Without
-/// another server, the outage is the only finding.
+/// Loops of kubedns or dnsmasq, with and without another server for external names. Without another
+/// server, the outage is the only finding.
 #[test]
 fn loop_without_other_server_is_outage() {
     let outage = "upstreams_down: external names are not answered: each of their upstreams forwards back to this pod";
