@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use std::str::FromStr;
 
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid, getppid};
 
 /// The exit status if the program cannot be executed, as in a shell.
@@ -88,6 +88,11 @@ impl<'a> ExecRequest<'a> {
         // If the parent died before the request, the kernel never sends the signal.
         if getppid() != self.parent {
             return io::Error::other("the process that started it is gone");
+        }
+
+        // A program inherits the blocked signals of its parent, and would never receive them.
+        if let Err(error) = SigSet::empty().thread_set_mask() {
+            return error.into();
         }
 
         Command::new(self.program).args(self.arguments).exec()

@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod net;
 pub mod one_thread;
 pub mod path_watch;
+pub mod restart;
 pub mod shutdown;
 pub mod tasks;
 

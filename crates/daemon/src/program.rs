@@ -9,6 +9,7 @@ use clap::Parser;
 
 use crate::flags::{self, ProgramOptions, Style};
 use crate::klog::{self, LogFlags};
+use crate::restart;
 use crate::shutdown::{Shutdown, Signals};
 
 /// The exit status after an error, as after a fatal log line of a Go program.
@@ -39,6 +40,11 @@ pub trait Options: Parser {
     fn lameduck(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Whether the program runs as a child that is started again after a crash ([`restart`]).
+    fn restarts_after_crash(&self) -> bool {
+        false
+    }
 }
 
 /// Parses the command line, starts logging and the runtime, and runs `run` until it returns.
@@ -65,6 +71,10 @@ where
         Err(exit) => return exit.print(),
     };
 
+    if options.restarts_after_crash() && restart::count().is_none() {
+        return restart_after_crashes(options.log());
+    }
+
     klog::init(options.log());
     if !ignored.is_empty() {
         tracing::warn!(
@@ -73,14 +83,26 @@ where
         );
     }
 
-    let code = match run_until_stopped(program, options, run) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The alternate form (`#`) contains the chain of causes, but no backtrace.
-            tracing::error!("{error:#}");
-            ExitCode::from(FAILED)
-        }
-    };
+    let result = run_until_stopped(program, options, run);
+    exit_code(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// Runs this program as a child that is started again after a crash.
+fn restart_after_crashes(log: &LogFlags) -> ExitCode {
+    let signals = restart::block_signals();
+    klog::init(log);
+
+    let status = signals.and_then(|signals| restart::run(&signals));
+    exit_code(status.map(ExitCode::from))
+}
+
+/// The exit code of a result, after the last log lines are written.
+fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
+    let code = result.unwrap_or_else(|error| {
+        // The alternate form (`#`) contains the chain of causes, but no backtrace.
+        tracing::error!("{error:#}");
+        ExitCode::from(FAILED)
+    });
 
     // Lines are written by another thread, which ends with the process.
     klog::flush();

@@ -11,6 +11,10 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
+    // With `--restart-after-crash`, kubedns starts itself as its child.
+    if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
+        return failed;
+    }
     // These are the commands `tap` and `top`.
     if let Some(done) = querylog::run_command("kube-dns", std::env::args_os().skip(1)) {
         return done;

@@ -233,6 +233,10 @@ pub struct Options {
     /// time to keep answering after SIGTERM, while not ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
+    /// after a crash, start kubedns again within its container, at once; not if it ran for less
+    /// than 10s
+    #[arg(long)]
+    pub restart_after_crash: bool,
     /// maximum number of cached upstream responses; 0 for none, or for 10000 with serve-stale,
     /// search-suffix or autopath
     #[arg(long, value_name = "int", default_value = "0")]
@@ -290,6 +294,10 @@ impl daemon::Options for Options {
 
     fn lameduck(&self) -> Duration {
         self.lameduck.into()
+    }
+
+    fn restarts_after_crash(&self) -> bool {
+        self.restart_after_crash
     }
 }
 

@@ -76,6 +76,7 @@ impl<B: Backend> BoundServer<B> {
         registry: daemon::metrics::Metrics,
         inputs: ServerInputs<B>,
     ) -> anyhow::Result<Self> {
+        count_restarts(&registry)?;
         let transfers = dns_server::transfers(inputs.transfer_to, &registry)?;
         // The sockets exist before the first records, so that every client gets a response.
         let dns = BoundDns::bind(
@@ -172,6 +173,21 @@ pub(super) fn metrics_variables() -> Exposition {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok());
     exposition.log_mistakes();
     exposition
+}
+
+/// Exports how often kubedns has been started again, with `--restart-after-crash`.
+fn count_restarts(registry: &daemon::metrics::Metrics) -> anyhow::Result<()> {
+    let Some(count) = daemon::restart::count() else {
+        return Ok(());
+    };
+    let restarts = registry.int_counter(
+        "kubedns_restarts_after_crash_total",
+        "Crashes after which kubedns was started again within its container.",
+    );
+    restarts
+        .context("cannot set up metrics")?
+        .inc_by(count.into());
+    Ok(())
 }
 
 /// Starts to watch the zones from etcd, if there are any.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use apiserver::{Action, Resource, Rule, RunningApiServer};
 use kubedns::index_task::READY_WITHOUT_CONFIG;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use testkit::objects::{
     mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_node,
 };
@@ -230,6 +231,58 @@ async fn sole_server_with_snapshot_is_ready() {
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     assert_eq!(kubedns.metric("kubedns_stale").await, Some(1.0));
     kubedns.stop().await;
+}
+
+/// The first ten seconds of a process are real time: its parent is another process.
+#[tokio::test]
+async fn crashed_kubedns_serves_its_snapshot_at_once() {
+    let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
+    let snapshots = format!("--snapshot-dir={}", directory.path().display());
+    let flags = [snapshots.as_str(), "--restart-after-crash"];
+    Kubedns::ready(&cluster, &flags).await.stop().await;
+    cluster.faults.down();
+    let mut kubedns = Kubedns::start(&cluster, &flags).await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    let restarts = "kubedns_restarts_after_crash_total";
+    assert_eq!(kubedns.metric(restarts).await, Some(0.0));
+
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    kill_child(&kubedns);
+    let line = kubedns.logs("is started again").await;
+    assert!(line.contains("end=\"signal SIGKILL\""), "{line}");
+    kubedns.follow_new_ports().await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    assert_eq!(kubedns.metric(restarts).await, Some(1.0));
+
+    // The parent does not start a child again that ends soon.
+    kill_child(&kubedns);
+    let status = kubedns.process.wait(PATIENCE).await;
+    assert_eq!(status.code(), Some(137), "{:#?}", kubedns.process.stderr());
+}
+
+#[tokio::test]
+async fn killed_parent_takes_kubedns_with_it() {
+    let mut kubedns = Kubedns::ready(&with_web(), &["--restart-after-crash"]).await;
+    kubedns.process.signal(Signal::SIGKILL);
+    kubedns.process.wait(PATIENCE).await;
+    eventually(PATIENCE, || async {
+        let refused = http::get(kubedns.status, "/readiness").await;
+        if refused.is_err() {
+            Ok(())
+        } else {
+            Err("kubedns still answers")
+        }
+    })
+    .await;
+}
+
+/// Kills the process that serves with `--restart-after-crash`.
+fn kill_child(kubedns: &Kubedns) {
+    let parent = kubedns.process.id();
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let child = std::fs::read_to_string(children).unwrap();
+    let child = Pid::from_raw(child.trim().parse().unwrap());
+    kill(child, Signal::SIGKILL).unwrap();
 }
 
 /// Opening a pipe without a writer hangs, like a file on an unreachable volume.

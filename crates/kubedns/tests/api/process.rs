@@ -51,6 +51,25 @@ impl Kubedns {
         }
     }
 
+    /// Waits until a process that was started again serves at its ports.
+    pub(crate) async fn follow_new_ports(&mut self) {
+        let stderr = || self.process.stderr();
+        let ports = eventually(PATIENCE, || async {
+            let served = |text| {
+                let lines: Vec<_> = stderr()
+                    .into_iter()
+                    .filter(|line| line.contains(text))
+                    .collect();
+                (lines.len() > 1).then(|| address(&lines[lines.len() - 1]))
+            };
+            let dns = served("serving DNS").ok_or("no second start")?;
+            let status = served("serving /readiness").ok_or("no second status port")?;
+            let metrics = served("serving metrics").ok_or("no second metrics port")?;
+            Ok::<_, &str>((dns, status, metrics))
+        });
+        (self.dns, self.status, self.metrics) = ports.await;
+    }
+
     /// Waits for a log line that contains `text`, and returns the line.
     pub(crate) async fn logs(&mut self, text: &str) -> String {
         self.process.line_with(text, PATIENCE).await

@@ -1,0 +1,255 @@
+//! Restarts a crashed process within its container.
+//!
+//! Kubernetes restarts the container of a process that crashed. But the kubelet looks for ended
+//! containers only once a second, and delays each further restart of the same container by ten
+//! seconds or more. So the process that the container starts runs the program as a child, and only
+//! waits: it starts the child again as soon as the child has crashed, and passes signals on.
+//!
+//! A child that ends soon after its start is not started again. The parent then ends with the
+//! child's exit status, so that Kubernetes shows the crashes and delays the restarts. The same
+//! holds if the kernel kills the whole container, for example at its memory limit.
+
+use std::os::unix::process::CommandExt as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::exec;
+
+/// The variable that tells the child how often it has been started again.
+const RESTARTS: &str = "KUBE_DNS_RS_RESTARTS";
+/// A child that ran for less time is not started again.
+const MIN_LIFETIME: Duration = Duration::from_secs(10);
+/// A shell adds this number to the signal that ended a process.
+const SIGNAL_STATUS: u8 = 128;
+
+/// How often this process has been started again; `None` if no parent restarts it.
+pub fn count() -> Option<u32> {
+    std::env::var(RESTARTS).ok()?.parse().ok()
+}
+
+/// Blocks the signals that [`run`] waits for. Threads inherit the blocked signals, so this must
+/// happen before the first thread starts.
+pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
+    let signals: SigSet = [
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        // A program ignores these two (`shutdown`). Its parent must not end because of them.
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ]
+    .into_iter()
+    .collect();
+    signals.thread_block().context("cannot block signals")?;
+    Ok(signals)
+}
+
+/// Runs this program as a child until the child ends for good. Returns the exit status.
+///
+/// # Errors
+///
+/// When the child cannot be started.
+pub(crate) fn run(signals: &SigSet) -> anyhow::Result<u8> {
+    let mut child = RestartedChild::start(0)?;
+
+    loop {
+        match signals.wait().context("cannot wait for signals")? {
+            Signal::SIGCHLD => {
+                let Some(end) = child.reap()? else { continue };
+                match end.next_step() {
+                    NextStep::Restart => child = child.restart(end)?,
+                    NextStep::Exit(status) => return Ok(status),
+                }
+            }
+            signal @ (Signal::SIGTERM | Signal::SIGINT) => child.stop(signal),
+            _ => {}
+        }
+    }
+}
+
+/// The running child.
+#[derive(Debug)]
+struct RestartedChild {
+    pid: Pid,
+    started: Instant,
+    restarts: u32,
+    /// Whether the child has been told to stop.
+    is_stopping: bool,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug)]
+struct ChildEnd {
+    status: EndStatus,
+    lifetime: Duration,
+    was_stopping: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum EndStatus {
+    Exited(u8),
+    Killed(Signal),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextStep {
+    Restart,
+    Exit(u8),
+}
+
+impl RestartedChild {
+    fn start(restarts: u32) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
+        let arguments = std::env::args_os().skip(1);
+
+        // A terminal sends SIGINT to its whole process group. In a group of its own, the child gets
+        // each signal once, from its parent.
+        let child = exec::command(Signal::SIGKILL, &program, arguments)
+            .env(RESTARTS, restarts.to_string())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let pid = i32::try_from(child.id()).context("a process ID is too large")?;
+
+        Ok(Self {
+            pid: Pid::from_raw(pid),
+            started: Instant::now(),
+            restarts,
+            is_stopping: false,
+        })
+    }
+
+    /// Collects ended processes. Returns the end of the child if it is one of them. The first
+    /// process of a container is also the parent of every orphan.
+    fn reap(&self) -> anyhow::Result<Option<ChildEnd>> {
+        let mut end = None;
+        loop {
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => {
+                    // The kernel passes on the lowest eight bits.
+                    (
+                        pid,
+                        EndStatus::Exited(u8::try_from(code).unwrap_or(u8::MAX)),
+                    )
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, EndStatus::Killed(signal)),
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(end),
+                Ok(_) | Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error).context("cannot wait for the child"),
+            };
+
+            if pid == self.pid {
+                end = Some(ChildEnd {
+                    status,
+                    lifetime: self.started.elapsed(),
+                    was_stopping: self.is_stopping,
+                });
+            }
+        }
+    }
+
+    fn restart(self, end: ChildEnd) -> anyhow::Result<Self> {
+        let restarts = self.restarts.saturating_add(1);
+        tracing::error!(
+            end = %end.status,
+            after = ?end.lifetime,
+            restarts,
+            "the process ended and is started again"
+        );
+        Self::start(restarts)
+    }
+
+    fn stop(&mut self, signal: Signal) {
+        self.is_stopping = true;
+        // The child has possibly ended since; SIGCHLD is pending then.
+        let _ = kill(self.pid, signal);
+    }
+}
+
+impl ChildEnd {
+    fn next_step(self) -> NextStep {
+        let status = match self.status {
+            EndStatus::Exited(code) => code,
+            EndStatus::Killed(signal) => SIGNAL_STATUS.saturating_add(signal as u8),
+        };
+
+        let has_crashed = status != 0 && !self.was_stopping;
+        if has_crashed && self.lifetime >= MIN_LIFETIME {
+            NextStep::Restart
+        } else {
+            NextStep::Exit(status)
+        }
+    }
+}
+
+impl std::fmt::Display for EndStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit status {code}"),
+            Self::Killed(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_crashes_of_long_lived_children_are_restarted() {
+        let long = MIN_LIFETIME;
+        let short = MIN_LIFETIME - Duration::from_millis(1);
+        let killed = EndStatus::Killed(Signal::SIGKILL);
+        for (case, status, lifetime, was_stopping, expected) in [
+            ("killed", killed, long, false, NextStep::Restart),
+            (
+                "failed",
+                EndStatus::Exited(255),
+                long,
+                false,
+                NextStep::Restart,
+            ),
+            ("killed soon", killed, short, false, NextStep::Exit(137)),
+            (
+                "failed soon",
+                EndStatus::Exited(255),
+                short,
+                false,
+                NextStep::Exit(255),
+            ),
+            (
+                "ended",
+                EndStatus::Exited(0),
+                long,
+                false,
+                NextStep::Exit(0),
+            ),
+            (
+                "stopped",
+                EndStatus::Exited(0),
+                long,
+                true,
+                NextStep::Exit(0),
+            ),
+            (
+                "killed at the stop",
+                killed,
+                long,
+                true,
+                NextStep::Exit(137),
+            ),
+        ] {
+            let end = ChildEnd {
+                status,
+                lifetime,
+                was_stopping,
+            };
+            assert_eq!(end.next_step(), expected, "{case}");
+        }
+    }
+}
