@@ -15,7 +15,8 @@ use crate::config_map;
 use crate::pod::Access;
 use crate::upstream::APEX;
 
-/// Limit of objects fetched per kind. The printed guide takes its examples from these objects.
+/// Maximum number of objects of each kind that are fetched. The printed guide takes its examples
+/// from these objects.
 const SAMPLE: u32 = 500;
 
 /// Access to the API server.
@@ -47,8 +48,8 @@ impl Cluster {
 
     /// The cluster of a kubeconfig's current context.
     pub(crate) async fn real(file: &Path) -> Result<Self> {
-        // kubedns runs in another directory and needs the absolute path. A missing file is an error
-        // here.
+        // The absolute path is valid in every directory, so the commands of the guide can contain
+        // it. `canonicalize` also fails if the file is missing.
         let file = file
             .canonicalize()
             .with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
@@ -80,8 +81,9 @@ impl Cluster {
         }
     }
 
-    /// Moves the server 127.0.0.1:`from` of the stub domain `acme.example` in the `ConfigMap` to
-    /// `port`. Returns false, without a change, if that stub domain has other servers or none.
+    /// In the `ConfigMap`, changes the server 127.0.0.1:`from` of the stub domain `acme.example` to
+    /// 127.0.0.1:`port`. Returns false and changes nothing if 127.0.0.1:`from` is not the only
+    /// server of this stub domain.
     pub(crate) async fn point_stub_domain(&self, from: u16, port: u16) -> Result<bool> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), config_map::NAMESPACE);
         let found = api
@@ -106,8 +108,8 @@ impl Cluster {
     }
 }
 
-/// The value of `stubDomains` with the server of `acme.example` moved to `port`. `None` unless this
-/// domain has exactly the server 127.0.0.1 at port `from`.
+/// The value of `stubDomains` with the server 127.0.0.1:`port` for `acme.example`. `None` if
+/// 127.0.0.1:`from` is not the only server of this domain in `stub_domains`.
 fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
     let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
     let servers = domains.get_mut(APEX)?;

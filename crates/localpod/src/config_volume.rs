@@ -1,8 +1,8 @@
 //! A `ConfigMap` as a directory, written the way a kubelet writes a `ConfigMap` volume.
 //!
-//! Entries are symbolic links through `..data`, which is itself a link to a directory named after
-//! the time. An update fills a new directory and replaces `..data` by one rename, so that a reader
-//! sees the old state or the new one, never a mixture:
+//! Each entry is a symbolic link through `..data`. The link `..data` leads to a directory whose
+//! name contains the time of the update. An update fills a new directory and replaces `..data` by
+//! one rename, so that a reader sees the old state or the new one, never a mixture:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains
@@ -49,7 +49,7 @@ impl ConfigVolume {
         &self.root
     }
 
-    /// Replaces the contents. Returns whether anything changed; an equal payload writes nothing.
+    /// Replaces the contents, unless they equal `payload`. Returns whether anything changed.
     pub fn write(&mut self, payload: &Payload) -> Result<bool> {
         if self.written.as_ref() == Some(payload) {
             return Ok(false);
@@ -70,7 +70,8 @@ impl ConfigVolume {
         Ok(true)
     }
 
-    /// Writes the files into a fresh directory named after the time; returns its name.
+    /// Writes the files into a new directory whose name contains the current time. Returns the name
+    /// of this directory.
     fn fill_new_directory(&self, payload: &Payload) -> Result<PathBuf> {
         let stamp = chrono::Utc::now()
             .format("..%Y_%m_%d_%H_%M_%S.")
@@ -91,12 +92,12 @@ impl ConfigVolume {
     }
 
     fn swap(&self, new: &Path) -> Result<()> {
-        let unborn = self.root.join(NEW_DATA_LINK);
-        at("link", &unborn, symlink(new, &unborn))?;
+        let new_link = self.root.join(NEW_DATA_LINK);
+        at("link", &new_link, symlink(new, &new_link))?;
         at(
             "rename",
-            &unborn,
-            fs::rename(&unborn, self.root.join(DATA_LINK)),
+            &new_link,
+            fs::rename(&new_link, self.root.join(DATA_LINK)),
         )
     }
 

@@ -60,8 +60,8 @@ impl Keeper<'_> {
     /// Keeps `container` running until a stop is requested, then ends it. Fails if the process
     /// cannot be started or rejects its command line: a restart would not help.
     ///
-    /// Must be polled on the main thread: the kernel sends the parent-death signal to a process
-    /// when the spawning thread ends.
+    /// The future must be polled on the main thread: the kernel sends the parent-death signal to a
+    /// process when the thread that started the process ends.
     pub(crate) async fn keep(&self, container: &Container) -> Result<()> {
         let mut backoff = Backoff::after_none(SECOND_PAUSE);
         let mut restarts = 0_u32;

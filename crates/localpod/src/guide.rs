@@ -30,7 +30,7 @@ pub struct Guide<'a> {
     pub kubedns: &'a Path,
     /// The access to the API server.
     pub access: &'a Access,
-    /// localpod itself answers names of the stub domain `acme.example`.
+    /// Whether localpod itself answers the queries for names of the stub domain `acme.example`.
     pub stub_domain: bool,
     /// The pod has no dnsmasq.
     pub is_alone: bool,
@@ -139,8 +139,8 @@ impl Guide<'_> {
         lines
     }
 
-    /// The command that explains a name. The name is misspelt on purpose: a failing name has the
-    /// longer explanation.
+    /// The command that explains a name. The name is misspelt on purpose: the explanation of a name
+    /// that does not exist is longer.
     fn explain_line(&self) -> Option<String> {
         let services = self.services_people_first();
         let (name, namespace) = named(&services.first()?.metadata);
@@ -238,7 +238,7 @@ fn named(metadata: &ObjectMeta) -> (&str, &str) {
     )
 }
 
-/// Name, namespace and the first cluster IP of the wanted family.
+/// The name, the namespace and the first cluster IP of the wanted family of a Service.
 fn address(service: &Service, family: fn(&IpAddr) -> bool) -> Option<(&str, &str, IpAddr)> {
     let (name, namespace) = named(&service.metadata);
     let spec = service.spec.as_ref()?;
@@ -267,7 +267,7 @@ fn named_port(service: &Service) -> Option<(String, &str, &str)> {
     })
 }
 
-/// Hostname of an address, name and namespace of its Endpoints.
+/// The first hostname of an address, and the name and the namespace of the Endpoints.
 fn hostname(endpoints: &Endpoints) -> Option<(&str, &str, &str)> {
     let (name, namespace) = named(&endpoints.metadata);
     let host = addresses_of(endpoints).find_map(|address| address.hostname.as_deref())?;

@@ -1,7 +1,7 @@
 //! The whole kube-dns pod on loopback: an embedded API server, the three real binaries and a real
 //! dnsmasq, connected as in the cluster.
 //!
-//! [`run`] starts it. It is for laptops and tests: nothing here runs in a cluster.
+//! [`run`] starts the pod. This crate is for laptops and tests, and never runs in a cluster.
 
 pub mod config_map;
 pub mod config_volume;

@@ -1,5 +1,5 @@
-//! The containers of the pod, with the flags of the manifest for the chosen topology, moved to
-//! loopback ports.
+//! The containers of the pod. They have the flags of the manifest for the chosen topology, but with
+//! ports on loopback.
 //!
 //! Pure functions turn options into command lines. Comments give the reasons for most flags that
 //! are not in the manifest.
@@ -23,13 +23,14 @@ pub struct Container {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Environment variables on top of localpod's own.
+    /// Environment variables, in addition to those of localpod.
     pub env: Vec<(&'static str, OsString)>,
     /// The signal that the kernel sends to the process if localpod is killed.
     pub on_death: Signal,
 }
 
-/// Not in the manifest: no clients need draining here, and Ctrl-C should be quick.
+/// Not in the manifest: on a laptop there are no clients to drain, and Ctrl-C should take effect at
+/// once.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
 /// kubedns' access to the API server.
@@ -50,19 +51,21 @@ pub struct Wiring<'a> {
     pub ports: Ports,
     /// The cluster domain, without a final dot.
     pub domain: &'a str,
-    /// The `ConfigMap` as a directory.
+    /// The directory with the entries of the `ConfigMap`.
     pub config_dir: &'a Path,
     /// The nanny's state directory.
     pub state_dir: &'a Path,
-    /// The API server.
+    /// The access to the API server.
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
     pub nameservers: &'a [SocketAddr],
-    /// dnsmasq in front is only a cache, and forwards all queries to kubedns (`manifests/cache`).
+    /// Whether dnsmasq, in front of kubedns, is only a cache: it forwards all queries that it
+    /// cannot answer from the cache to kubedns (`manifests/cache`).
     pub is_cache: bool,
-    /// kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct topology.
+    /// Whether kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct
+    /// topology.
     pub is_alone: bool,
-    /// Seconds between two probes of the sidecar; 5 in the manifest.
+    /// Seconds between two probes by the sidecar; 5 in the manifest.
     pub probe_interval: u32,
     /// Verbosity.
     pub verbosity: u8,
@@ -119,7 +122,8 @@ impl Wiring<'_> {
         args.extend(self.kubedns_upstreams());
         args.extend([
             format!("--v={}", self.verbosity),
-            // Not in the manifest: unlike a pod, a laptop shares its addresses and ports.
+            // Not in the manifest: on a laptop, unlike in a pod, other programs use the same
+            // addresses and ports.
             "--dns-bind-address=127.0.0.1".to_owned(),
             "--http-bind-address=127.0.0.1".to_owned(),
             format!("--healthz-port={}", self.ports.readiness),
@@ -181,7 +185,8 @@ impl Wiring<'_> {
         let mut args = vec!["-k".to_owned(), "--cache-size=1000".to_owned()];
         args.extend(self.dnsmasq_routes());
         args.extend([
-            // Not in the manifest: unlike a pod, a laptop shares its addresses and ports.
+            // Not in the manifest: on a laptop, unlike in a pod, other programs use the same
+            // addresses and ports.
             format!("--port={}", self.ports.dnsmasq),
             "--listen-address=127.0.0.1".to_owned(),
             "--bind-interfaces".to_owned(),
@@ -202,9 +207,9 @@ impl Wiring<'_> {
         args
     }
 
-    /// In front of kubedns, dnsmasq forwards cluster names to kubedns and does not cache negative
-    /// answers. Behind kubedns, dnsmasq receives external names only, and may have 1000 queries in
-    /// flight.
+    /// The arguments that depend on the position of dnsmasq. In front of kubedns, dnsmasq forwards
+    /// queries for cluster names to kubedns and does not cache negative answers. Behind kubedns,
+    /// dnsmasq receives only queries for external names, and may forward 1000 queries at a time.
     fn dnsmasq_routes(&self) -> Vec<String> {
         let every = [
             "--dns-loop-detect".to_owned(),
@@ -226,7 +231,8 @@ impl Wiring<'_> {
             .collect()
     }
 
-    /// The sidecar's arguments for dnsmasq. The probe queries `name`, unless kubedns is in front.
+    /// The sidecar's arguments that concern dnsmasq. The probe of dnsmasq queries `name`, or
+    /// `localhost` if kubedns is in front.
     fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 4] {
         // `localhost` is in /etc/hosts, so the dnsmasq behind kubedns needs no upstream to answer.
         let localhost = format!("localhost,{},A", self.probe_interval);

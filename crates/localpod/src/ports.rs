@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The default of `--port-base`. The server of the stub domain in the example ConfigMap has a port
-/// of the block at this base.
+/// The default of `--port-base`. The stub domain in the example ConfigMap has a server on the port
+/// `upstream` of the block that begins at this default.
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of
@@ -88,7 +88,7 @@ impl Ports {
         )
     }
 
-    /// The same block for the direct topology: kubedns on the first port, dnsmasq behind it.
+    /// The same block for the direct topology: kubedns has the first port, and dnsmasq the second.
     #[must_use]
     pub fn direct(self) -> Self {
         Self {

@@ -21,8 +21,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds all four programs. Without `dnsmasq`, that program is looked up in the directories of
-    /// `search`, a list like `PATH` (see [`search_path`]).
+    /// Finds all four programs. If no path of dnsmasq is given, dnsmasq is looked up in the
+    /// directories of `search`, a list like `PATH` (see [`search_path`]).
     pub fn find(bin_dir: &Path, dnsmasq: Option<&Path>, search: &OsStr) -> Result<Self> {
         let ours = |name: &str| {
             let path = bin_dir.join(name);

@@ -1,4 +1,4 @@
-//! Waits until all parts of the pod answer. Meanwhile, the missing parts are reported.
+//! Waits until the pod passes all checks. Meanwhile, the checks that have not passed are reported.
 
 use std::time::{Duration, Instant};
 
@@ -17,18 +17,20 @@ use crate::ports::Ports;
 const EVERY: Duration = Duration::from_millis(100);
 /// Time that one check may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The delay before the first report of missing parts; the delay doubles with each report.
+/// The delay before the first report of the checks that have not passed; the delay doubles with
+/// each report.
 const PROGRESS: Duration = Duration::from_secs(3);
 /// The longest time between two reports.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 /// Limit of an HTTP response, in bytes.
 const LARGEST_PAGE: usize = 64 << 10;
 
-/// A part that must answer.
+/// A request that the pod must answer.
 enum Check {
     /// `GET path` must return status 200.
     Http { port: u16, path: &'static str },
-    /// The name `kubernetes.default.svc`, which every cluster has, must return NOERROR.
+    /// A query for `kubernetes.default.svc`, a name of every cluster, must be answered with
+    /// NOERROR.
     Dns { port: u16 },
 }
 
@@ -103,7 +105,7 @@ async fn http_ok(port: u16, path: &str) -> bool {
     page.is_ok_and(|page| page.status == 200)
 }
 
-/// Returns whether the name of the API server is answered with NOERROR.
+/// Returns whether a query for the name of the API server is answered with NOERROR.
 async fn dns_ok(port: u16, domain: &str) -> bool {
     let Ok(name) = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")) else {
         return false;

@@ -129,8 +129,8 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Starts the servers and mounts the `ConfigMap`; waits for the API server. Also returns
-    /// whether the stub domain `acme.example` points at the example upstream.
+    /// Starts the servers, waits for the `ConfigMap` from the API server, and mounts it. Returns
+    /// the cluster, and whether the stub domain `acme.example` points at the example upstream.
     async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
         let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
         let upstream = upstream.context("cannot bind the example upstream")?;

@@ -26,9 +26,9 @@ pub const APEX: &str = "acme.example";
 
 /// TTL of all records, in seconds.
 const TTL: u32 = 10;
-/// Timeout of a TCP client for one query.
+/// The time within which a TCP client must send its next query.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Limit of responses that wait to be sent on one TCP connection.
+/// Maximum number of responses that wait to be sent on one TCP connection.
 const MAX_PENDING: usize = 16;
 
 /// A bound upstream that does not run yet.
@@ -113,7 +113,8 @@ fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = 
     zones.upsert(LowerName::new(apex), vec![Arc::new(zone)]);
 }
 
-/// A name of the zone. The labels are fixed and valid, so no error is possible.
+/// The name with these labels in front of the zone's name. All labels are fixed and valid, so no
+/// error is possible.
 fn under_apex(labels: &[&str]) -> Name {
     let labels = labels.iter().copied().chain(APEX.split('.'));
     let mut name = Name::from_labels(labels.map(str::as_bytes)).unwrap_or_default();

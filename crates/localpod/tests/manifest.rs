@@ -15,8 +15,8 @@ use localpod::pod::{Access, Wiring};
 use localpod::ports::Ports;
 use localpod::programs::Programs;
 
-/// The ports of the manifest. With them, the arguments of the manifest must be among localpod's, in
-/// the same order.
+/// The ports of the manifest. With these ports, localpod's arguments must contain all arguments of
+/// the manifest, in the same order.
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,
@@ -31,7 +31,8 @@ fn manifest_ports() -> Ports {
     }
 }
 
-/// The containers of `manifests/base`. The file `arguments`, if any, replaces their arguments.
+/// The containers of `manifests/base`. If a file is given, the arguments in this file replace those
+/// of the containers.
 fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestContainer> {
     let read = |file: &str| {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -25,11 +25,11 @@ pub fn programs() -> [Command; 3] {
         .map(|program| tidy(program.version(daemon::version::VERSION)))
 }
 
-/// Makes a bash completion script use the same names of the subcommands throughout.
+/// Makes a bash completion script use one internal name for each subcommand.
 ///
-/// In a part of the script, `clap_complete` splits the name of a program at its dashes, as if the
-/// pieces were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without this change, no
-/// subcommand matches.
+/// In some places of the script, `clap_complete` splits the name of a program at its dashes, as if
+/// the pieces were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without the change
+/// of this function, no subcommand is found.
 fn name_subcommands(program: &str, script: &str) -> String {
     let split = program.replace('-', "__subcmd__");
     let name = program.replace('-', "__");

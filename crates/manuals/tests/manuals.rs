@@ -103,7 +103,8 @@ fn bash_parses_completions() {
     }
 }
 
-/// Loads a completion, presses the key after the words, and prints the offers.
+/// A bash script. It loads a completion script, completes the last of the given words as the Tab
+/// key does, and prints the offers.
 const PRESS_TAB: &str = r#"
 source "$1"
 shift
@@ -158,7 +159,7 @@ fn bash_completes_every_subcommand() {
 }
 
 /// Checks that the flags and subcommands of a command are offered after the words of the command.
-/// Checks its subcommands in the same way.
+/// Checks the subcommands of the command in the same way.
 fn check_offers(script: &Path, words: &[&str], command: &Command) {
     let flags_of_words = press_tab(script, &[words, &["--"]].concat());
     for flag in flags(command) {
@@ -216,8 +217,8 @@ fn fish_completes_every_subcommand() {
         let name = program.get_name();
         let script = directory.path().join(format!("completions/{name}.fish"));
         for (page, command) in pages("", &program) {
-            // The words of the command are the words in the name of its page. Only the name of the
-            // program has a dash.
+            // The name of the page consists of the words of the command, joined by dashes. Of these
+            // words, only the name of the program has dashes itself.
             let below = page.strip_prefix(name).unwrap().replace('-', " ");
             let offers = press_tab_in_fish(&script, &format!("{name}{below} --"));
             for flag in flags(&command) {

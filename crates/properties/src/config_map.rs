@@ -132,8 +132,8 @@ fn hosts(config: &Config) -> String {
     let mut lines: Vec<String> = lines
         .map(|(address, names)| format!("{address} {}\n", names.join(" ")))
         .collect();
-    // `addresses()` has no wildcard names, because they have no reverse records. So they are added
-    // here.
+    // `addresses()` has no wildcard names, because wildcard names have no reverse records. So this
+    // loop adds the wildcard names.
     let names = config.hosts.names().iter();
     for (name, addresses) in names.filter(|(name, _)| name.starts_with('*')) {
         lines.extend(
@@ -180,7 +180,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         .map(str::to_owned)
         .collect();
     let written = servers_file::server_values(&routes);
-    assert_eq!(written, values, "arguments and file are equal");
+    assert_eq!(written, values, "the file has all values and no others");
 }
 
 /// Addresses for the first two server names of stub domains. All other server names have no
@@ -204,7 +204,8 @@ fn resolutions(config: &Config) -> ResolvedNames {
     ])
 }
 
-/// The expected lines: domain (`None` for all other names) and server.
+/// The expected lines, each as a domain and a server. The domain `None` stands for all names that
+/// are in no other domain.
 fn expected(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -236,8 +237,8 @@ fn expected(
         .filter(|(domain, _)| !own.contains(*domain));
     for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
-        // dnsmasq forwards only over plain DNS. A domain with a server of another transport goes to
-        // kubedns.
+        // dnsmasq forwards only over plain DNS. If a domain has a server with another transport,
+        // dnsmasq forwards the queries for the domain to kubedns.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
         if servers.iter().any(is_other) {

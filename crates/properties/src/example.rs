@@ -1,4 +1,4 @@
-//! A small cluster with every shape of record, and snapshots of its records.
+//! A small cluster with records of every kind, and snapshots of these records.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -135,7 +135,7 @@ fn objects() -> Vec<Value> {
     [services(), endpoints_of_services(), vec![node], aliases()].concat()
 }
 
-/// The longest label of a name.
+/// A label of the maximum length.
 fn longest_label() -> String {
     "n".repeat(63)
 }
@@ -203,7 +203,7 @@ fn endpoints_of_services() -> Vec<Value> {
     ]
 }
 
-/// `ExternalName` Services: targets of all kinds, a circle, and a chain.
+/// `ExternalName` Services: targets of all kinds, targets that form a loop, and a chain of targets.
 fn aliases() -> Vec<Value> {
     let long = longest_label();
     let mut aliases = vec![

@@ -119,8 +119,8 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
     }
 }
 
-/// An index with the objects of other kinds that records of `kind` need: Services need Endpoints,
-/// and Endpoints need Services.
+/// An index without objects of `kind`, but with objects of another kind: Endpoints if `kind` is
+/// Service, otherwise Services. A headless Service has records only together with its endpoints.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
     let (mut index, published) = example::index(example::zone(false));
     let source = match kind {

@@ -40,8 +40,8 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
     let renamed: Vec<OsString> = argv.iter().map(renamed).collect();
     match parse::<P>(program, style, argv.to_vec()) {
         Ok(options) => {
-            // A word without `=` may be the value of the word before, so only lines of
-            // `-name=value` are compared.
+            // A word without `=` may be the value of the word before. So only command lines in
+            // which every word has the form `-name=value` are compared.
             let flag = |word: &OsString| {
                 word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=')
             };
@@ -60,7 +60,7 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
             assert!(matches!(exit.status, 0 | 2), "status {}", exit.status);
             assert!(
                 exit.stdout.is_empty() != exit.stderr.is_empty(),
-                "one text: {exit:?}"
+                "the text is on exactly one of stdout and stderr: {exit:?}"
             );
             None
         }

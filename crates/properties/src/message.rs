@@ -52,7 +52,10 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let message = read(reply);
     let (asked, said) = (flags(query), message.header().flags);
     assert_eq!(reply.get(..2), query.get(..2), "the ID is the query's");
-    assert!(message.header().is_response(), "it is marked as an answer");
+    assert!(
+        message.header().is_response(),
+        "the reply is marked as a response"
+    );
     let found = asked & flag::OPCODE;
     assert_eq!(found, said & flag::OPCODE, "the opcode is the query's");
     assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
@@ -101,7 +104,7 @@ fn fits_query(
     let end = parsed.question_end();
     let found = reply.get(12..end);
     assert_eq!(found, query.get(12..end), "the question is the query's");
-    assert_eq!(message.question_end(), end, "it has one question");
+    assert_eq!(message.question_end(), end, "the reply has one question");
     let expected = usize::from(parsed.edns.is_some());
     assert_eq!(opt_count, expected, "EDNS is answered with EDNS");
 }
@@ -112,7 +115,7 @@ fn is_rejection(message: &Message<'_>, error: &ErrorResponse, opt_count: usize) 
     assert_eq!(
         opt_count,
         usize::from(error.dnssec_ok.is_some()),
-        "EDNS that was read is answered with EDNS"
+        "a rejection has EDNS if the EDNS of the query was readable"
     );
     let others = message.records().count();
     assert_eq!(others, opt_count, "a rejection has no other records");

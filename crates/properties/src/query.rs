@@ -53,7 +53,7 @@ pub(crate) fn ask(
                 assert_eq!(
                     message::extended_rcode(&read),
                     reply.rcode,
-                    "the RCODE that is counted is the one sent"
+                    "the outcome has the RCODE of the response"
                 );
                 return;
             }
@@ -73,7 +73,7 @@ pub(crate) fn ask(
             EngineOutcome::Ignore => {
                 assert!(
                     matches!(Query::parse(octets, transport), Err(QueryError::Ignore)),
-                    "a query is not ignored"
+                    "a valid query is ignored: {octets:02x?}"
                 );
                 assert!(octets.len() < 12 || message::flags(octets) & 0x8000 != 0);
                 assert_eq!(out, b"before");

@@ -13,10 +13,11 @@ use crate::{example, memory, message, query};
 /// The header of a message with one record. Each record of the input is copied into such a message.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// For any message from an upstream server, parsing takes memory of at most a multiple of its size.
-/// An accepted reply has the question of the query. The answer for a client has its ID, its
-/// question and its EDNS, and is no larger than the client accepts. Answers that contain records of
-/// an upstream's message can be parsed by other software.
+/// Parsing any message from an upstream server takes memory of at most a multiple of the message's
+/// size. An accepted reply has the question of the query. The answer for a client has the ID and
+/// the question of the client's query, has EDNS if that query has EDNS, and is no larger than the
+/// client accepts. Answers that contain records of an upstream's message can be parsed by other
+/// software.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else {
         return;
@@ -150,7 +151,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     assert_eq!(
         read.question(),
         Some(asked),
-        "the question has the upper and lower case of the query"
+        "the letters in the question have the same case as in the query"
     );
     let opts = read
         .section(Section::Additional)
@@ -191,13 +192,14 @@ fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
                 unreachable!("a query of ours: {other:02x?}")
             };
             let other_key = forward::UpstreamQuery::of_client(&other);
-            assert_eq!(other_key, key, "one query to the upstreams");
+            assert_eq!(other_key, key, "both clients share one upstream query");
             pass_on(&other, reply);
         }
     }
 }
 
-/// Checks answers to ExternalName Services whose targets are resolved with the upstream's message.
+/// Checks answers to queries for ExternalName Services. The targets of these Services are resolved
+/// with the upstream's message.
 fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let names = ["out.apps.svc", "*.apps.svc", "shout.apps.svc", "*.*.svc"];
     let name = names.get(usize::from(choice >> 4 & 3)).unwrap_or(&"");

@@ -39,8 +39,8 @@ enum End {
 }
 
 /// For any set of existing names, kubedns finds the same result as a client that searches the list
-/// itself. A and AAAA come from the same name of the list. With malformed responses, the answer is
-/// still a well-formed message.
+/// itself. A and AAAA records come from the same name of the list. If the responses are malformed,
+/// the answer is still a well-formed message.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else {
         return;
@@ -91,8 +91,8 @@ pub fn search(input: &[u8]) {
             "{name}"
         );
     }
-    // With autopath the first name is in the cluster domain. Its response is our own, so it is
-    // never malformed.
+    // With autopath, the first name of the list is in the cluster domain. kubedns itself answers
+    // queries for this name, so that response is never malformed.
     if !autopath {
         message::answers(
             &asked,

@@ -10,7 +10,7 @@ use crate::watch;
 const DOMAIN: &str = "cluster.local.";
 const HEADER: &str = r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
 
-/// For any content of a snapshot file, reading takes memory of at most a multiple of its size.
+/// Reading a snapshot file with any content takes memory of at most a multiple of the file's size.
 /// Answers with the records of an accepted file can be parsed. The records stay the same when the
 /// file is written and read again.
 ///
@@ -61,7 +61,8 @@ fn served(content: &[u8]) {
         Ok(saved) => saved,
         Err(error) => {
             let reason = error.to_string();
-            // The reason may quote any octets of the file: the log escapes them.
+            // Nothing else is checked: the reason may quote any octets of the file, because the log
+            // escapes them.
             assert!(!reason.is_empty());
             return;
         }
@@ -72,12 +73,12 @@ fn served(content: &[u8]) {
     index.publish();
     assert!(
         index.has_synced() && !index.has_listed(),
-        "a file is served, but is not a complete list"
+        "the objects of a file are served, but are not a list from the API server"
     );
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);
     let Some(written) = encode(&index.content(), source, DOMAIN) else {
-        unreachable!("it can be written again")
+        unreachable!("the objects of an accepted file can be written again")
     };
     let read = SavedSnapshot::decode(&written, DOMAIN);
     let read = read

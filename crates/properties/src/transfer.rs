@@ -18,7 +18,7 @@ const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
 /// The TSIG key of the signed requests in the corpus. The time in their signatures is 1000 seconds
-/// after 1970, so the server rejects these requests, too.
+/// after 1970, so the server rejects the signed requests as well as the unsigned ones.
 const KEY: &str =
     r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 
@@ -154,7 +154,10 @@ fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
         answer.len()
     );
     assert_eq!(answer.get(..2), request.get(..2), "the ID is the request's");
-    assert!(message.header().is_response(), "it is marked as an answer");
+    assert!(
+        message.header().is_response(),
+        "the message is marked as a response"
+    );
     let end = message.question_end();
     let found = answer.get(12..end);
     assert_eq!(found, request.get(12..end), "the question is the request's");

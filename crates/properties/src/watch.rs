@@ -154,7 +154,7 @@ fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String
     visible(&published)
 }
 
-/// All published data on which answers depend, as text.
+/// A text with all published data that can change an answer.
 pub(crate) fn visible(published: &Published) -> String {
     let snapshot = published.get();
     let reverse = snapshot.reverse.iter().map(|(ip, owners)| {

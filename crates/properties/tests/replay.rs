@@ -3,7 +3,7 @@
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "helpers of tests: without its inputs a test ends with the reason"
+    reason = "a test panics with the reason if its inputs cannot be read"
 )]
 
 use std::path::{Path, PathBuf};
@@ -44,8 +44,8 @@ fn replay(property: &str) {
     }
 }
 
-/// Checks collected messages in which up to three octets are changed, removed from the end or
-/// added, at random.
+/// Checks collected messages with random damage: up to three octets are changed, up to three are
+/// removed from the end, and up to three are added to the end.
 #[test]
 fn damaged_messages() {
     let mut random = fastrand::Rng::new();
@@ -81,7 +81,7 @@ fn searches() {
         });
         octets.extend(labels.collect::<Vec<_>>().join(".").bytes());
         let held = std::panic::catch_unwind(|| properties::search(&octets));
-        assert!(held.is_ok(), "the search does not hold for {octets:02x?}");
+        assert!(held.is_ok(), "search does not hold for {octets:02x?}");
     }
 }
 

@@ -24,8 +24,8 @@ async fn start(offline: bool) -> Running {
     }
 }
 
-/// Checks the answers of a table over UDP and over TCP: name, type, RCODE, and the data of the
-/// answer records.
+/// Checks the answers over UDP and over TCP against a table. Its columns are name, type, RCODE, and
+/// the data of the answer records.
 async fn hold(server: SocketAddr, answers: &str) {
     for [name, rtype, rcode, expected] in table::rows(answers) {
         let query = Query::new(name, rtype);
