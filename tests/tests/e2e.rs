@@ -368,7 +368,7 @@ async fn unknown_container_argument_ends_the_pod() {
 }
 
 #[tokio::test]
-async fn start_logs_at_most_twenty_lines() {
+async fn start_logs_at_most_22_lines() {
     let mut pod = Pod::start_with(&["--sidecar-arg=--dnsmasq-poll-interval-ms=500"]).await;
     pod.process
         .line_with("reading dnsmasq's counters", PATIENCE)
