@@ -45,7 +45,7 @@ pub enum Topology {
 
 /// A pod with its API server and upstream.
 pub struct Rig {
-    /// The pod; as the first field it is dropped before its servers.
+    /// The pod. It is the first field, so that it is dropped before its servers.
     pub pod: Pod,
     /// The topology of the pod.
     pub topology: Topology,
@@ -144,7 +144,7 @@ impl Rig {
     }
 
     /// The process ID of dnsmasq itself, not of the nanny that started it, nor of the nanny's
-    /// helper. The helper of a dnsmasq that has ended lives on for a moment, without dnsmasq.
+    /// helper. When dnsmasq has ended, its helper still runs for a moment.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
         let is_dnsmasq = |pid: &Pid| program_name(*pid).as_deref() == Some("dnsmasq");

@@ -1,5 +1,5 @@
 //! Runs the manifests as real pods with `podman kube play`. podman replaces the container runtime,
-//! and this module the kubelet.
+//! and this module replaces the kubelet.
 //!
 //! ```text
 //! client ──veth── node ──bridge── pod: kubedns, dnsmasq, sidecar

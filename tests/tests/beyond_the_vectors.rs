@@ -1,6 +1,6 @@
 //! Deliberate differences from kube-dns that no recorded scenario shows, and further examples of
-//! the other differences. The entries in `docs/differences.md` name this file if its tests verify
-//! them.
+//! the other differences. An entry in `docs/differences.md` names this file if a test of this file
+//! verifies the difference.
 
 #![allow(
     clippy::expect_used,

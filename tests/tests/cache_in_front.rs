@@ -56,8 +56,8 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // target's SRV records.
         "SRV" if question.is_completed() => true,
         // kubedns answers a query for A of a wildcard or a namespace with one of several CNAMEs. It
-        // answers a query for CNAME of the same name without a record. dnsmasq answers CNAME from
-        // its cache. Programs do not query CNAME of such names.
+        // answers a query for CNAME of the same name with no record. dnsmasq answers CNAME from its
+        // cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq answers with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,
@@ -105,7 +105,7 @@ impl Findings {
             .collect();
         assert!(
             all.is_empty(),
-            "{} questions are answered otherwise:\n{}",
+            "{} questions have different answers:\n{}",
             all.len(),
             all.join("\n")
         );
@@ -141,8 +141,8 @@ async fn pairs(negatives: Negatives) {
     findings.assert_none();
 }
 
-/// Sends all questions about a Service in many orders, and compares all answers. Finds differences
-/// that need more than one cached answer.
+/// Sends all questions about a Service in many orders, and compares all answers. This test finds
+/// differences that appear only if more than one answer is cached.
 async fn orders(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     let mut random = fastrand::Rng::with_seed(7);

@@ -129,7 +129,7 @@ fn chart_passes_helm_lint() {
     );
 }
 
-/// A value of the chart, the field of the pod that it sets, and the JSON of that field.
+/// A value of the chart, the field that it sets in the pod, and the JSON of that field.
 const POD_VALUES: &str = r#"
     image.repository="registry.example/dns"                | /containers/0/image           | "registry.example/dns/kubedns:0.1.0"
     image.repository="registry.example:5000/dns"           | /containers/1/image           | "registry.example:5000/dns/nanny:0.1.0"
@@ -214,7 +214,7 @@ fn object_values_do_what_they_say() {
     assert_eq!(labels, expected, "the ConfigMap stays the cluster's own");
 }
 
-/// A value of the chart, the field of the pod with the cache that it sets, and the JSON of that
+/// A value of the chart, the field that it sets in the pod of the cache, and the JSON of that
 /// field.
 const NODE_CACHE_VALUES: &str = r#"
     nodeLocal.image="mirror.example/cache:1"          | /containers/0/image     | "mirror.example/cache:1"
@@ -275,7 +275,7 @@ fn autoscaler_example_scales_the_deployment() {
         .as_array()
         .unwrap()
     {
-        // Utilisation is a share of the request.
+        // The autoscaler compares the use of CPU with the request of the container.
         assert!(
             container.pointer("/resources/requests/cpu").is_some(),
             "{container}"
@@ -283,7 +283,8 @@ fn autoscaler_example_scales_the_deployment() {
     }
 }
 
-/// Checks that the chart refuses the values of a table, separated by blanks, with these errors.
+/// Checks that the chart refuses the values in each row of a table with the error in the same row.
+/// Blanks separate the values.
 fn refused(mistakes: &str) {
     for [values, expected] in table::rows(mistakes) {
         let set = values.split(' ').flat_map(|value| ["--set-json", value]);

@@ -26,7 +26,7 @@ async fn agrees(target: Target, mode: Mode) {
         .await
         .expect("every scenario can be played");
     println!("{report}");
-    assert!(report.asked() > 0, "no scenario is called like {filter:?}");
+    assert!(report.asked() > 0, "no scenario has {filter:?} in its name");
     assert!(report.is_clean(), "answers differ, see above");
 }
 

@@ -29,7 +29,7 @@ pub fn objects() -> Vec<Value> {
     all
 }
 
-/// Queries about the objects that are not numbered, and the answers.
+/// Queries about the objects that have no number in their names, and the expected answers.
 const OTHERS: &str = "
     db.shop.svc.cluster.local.                       | A   | NOERROR 10.244.0.1 10.244.0.2 10.244.0.3
     db-1.db.shop.svc.cluster.local.                  | A   | NOERROR 10.244.0.2
@@ -40,7 +40,8 @@ const OTHERS: &str = "
     www.example.com.shop.svc.cluster.local.          | A   | NXDOMAIN
 ";
 
-/// Queries for these objects to one port of 127.0.0.1. Every sixth query is sent over TCP.
+/// Queries about the objects of the cluster, sent to one port of 127.0.0.1. Every sixth query is
+/// sent over TCP.
 pub fn questions(path: &'static str, port: u16) -> Vec<Question> {
     let ask = |name: &str, rtype, right: &str| Question::new(path, port, name, rtype, right);
     let mut all = Vec::new();

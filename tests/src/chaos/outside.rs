@@ -67,7 +67,8 @@ impl Outside {
         *self.mood.lock()
     }
 
-    /// A handler for an upstream with the current behaviour at each query.
+    /// A handler for an upstream. It reacts to each query with the behaviour that is selected at
+    /// that time.
     pub fn handler(&self) -> impl Handler {
         let outside = self.clone();
         let zone = zone();
@@ -103,8 +104,8 @@ pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
-/// Queries for external names that only kubedns forwards to the upstream. The upstream also sends
-/// false replies that dnsmasq would accept.
+/// Queries for external names that only kubedns forwards to the upstream. For these names, the
+/// upstream also sends false replies that dnsmasq would accept.
 pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }

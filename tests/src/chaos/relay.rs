@@ -1,5 +1,5 @@
-//! A server that passes queries on to another server, which the test selects: an upstream that may
-//! begin to forward back to the pod.
+//! A server that passes queries on to another server, which the test selects. It stands for an
+//! upstream that may begin to forward queries back to the pod.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use testkit::client;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-/// Timeout of the other server.
+/// Timeout of an answer of the other server.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Maximum number of queries in flight. In a loop, each query causes further queries.
@@ -45,7 +45,7 @@ impl Relay {
         self.addr
     }
 
-    /// Selects the server of later queries.
+    /// Selects the server to which later queries are passed on.
     pub fn forward_to(&self, target: SocketAddr) {
         *self.target.lock() = target;
     }
@@ -55,7 +55,7 @@ async fn pass_queries_on(socket: Arc<UdpSocket>, target: Arc<Mutex<SocketAddr>>)
     let mut exchanges = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // An error reports an earlier answer to a client that has gone.
+        // An error means that an earlier answer could not reach its client, which has gone.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
             continue;
         };

@@ -14,7 +14,7 @@ use super::vector::{Case, Response, Scenario};
 
 pub use edit::Edit;
 
-/// The answers with which a server's answers are compared.
+/// Selects the answers with which a server's answers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Only the recorded answers.

@@ -67,7 +67,8 @@ pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
     gone.chain(added).collect()
 }
 
-/// The lines that `others` lacks. A line that occurs twice must occur twice in `others`.
+/// The lines that are missing from `others`. If a line occurs twice in `lines` but once in
+/// `others`, it is missing once.
 fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'a String> {
     let mut others = others.to_vec();
     lines.iter().filter(

@@ -110,6 +110,9 @@ mod tests {
                 }
             }
         }
-        assert!(compared > 0, "some vectors have both");
+        assert!(
+            compared > 0,
+            "some questions have both fields and a whole packet"
+        );
     }
 }

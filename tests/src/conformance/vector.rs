@@ -32,7 +32,7 @@ pub struct Scenario {
     /// Reachability of the API server.
     #[serde(default)]
     pub api_server: ApiServer,
-    /// Objects that the first lists return.
+    /// The objects that exist at the start. The first list requests return them.
     pub initial: Vec<Value>,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -126,7 +126,7 @@ pub struct Question {
     /// The opcode, such as `QUERY`.
     #[serde(default)]
     pub opcode: String,
-    /// The set flags among `rd`, `cd` and `ad`.
+    /// Those of the flags `rd`, `cd` and `ad` that are set.
     #[serde(default)]
     pub flags: String,
     /// The OPT record, if there is one.
@@ -160,7 +160,7 @@ pub struct Edns {
 pub struct Response {
     /// The RCODE, such as `NOERROR`.
     pub rcode: String,
-    /// The set flags among `qr aa tc rd ra z ad cd`.
+    /// Those of the flags `qr aa tc rd ra z ad cd` that are set.
     pub flags: String,
     /// The opcode, if not `QUERY`.
     pub opcode: Option<String>,

@@ -10,7 +10,7 @@ use super::vector::{Response, Scenario};
 pub enum Outcome {
     /// The answer is a recorded one.
     Agrees,
-    /// The answer is the answer that the differences with these IDs expect.
+    /// The answer is not a recorded one, but the differences with these IDs expect it.
     Listed(Vec<String>),
     /// The answer is neither recorded nor expected by a difference. The text is the diff from the
     /// expected answer.

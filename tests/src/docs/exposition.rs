@@ -88,7 +88,7 @@ pub fn parse(text: &str) -> Exposition {
             let series = series(line).unwrap_or_else(|| panic!("not a series: {line}"));
             let family = families
                 .get_mut(&current)
-                .unwrap_or_else(|| panic!("of no metric: {line}"));
+                .unwrap_or_else(|| panic!("the sample belongs to no metric: {line}"));
             assert!(
                 belongs(&series.name, &current, &family.kind),
                 "{line} under {current}, a {}",

@@ -6,7 +6,7 @@ use super::markdown::codes;
 
 /// The probes in the stock manifest. Their labels replace `<label>` in the names of metrics.
 const PROBES: [&str; 2] = ["dnsmasq", "kubedns"];
-/// The binaries, which are also the names of their pages.
+/// The names of the binaries. The pages have the same names.
 pub const BINARIES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 /// The page of the metrics that all binaries have.
 const OF_ALL: &str = "process";

@@ -78,7 +78,7 @@ fn labels(pod: &Pod) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Target ports of a Service that no container of the pod has.
+/// Faults of a Service: its target ports that no container of the pod has.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     let ports = service
         .pointer("/spec/ports")

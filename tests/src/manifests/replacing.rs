@@ -93,7 +93,8 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// The reason why kubedns has no records after a restart while the API server is down.
+/// Faults because of which kubedns would have no records if it restarted while the API server is
+/// down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
         return vec!["no kubedns".to_owned()];

@@ -19,7 +19,7 @@ use super::podman::Podman;
 use crate::repository;
 
 /// The environment variable that names a directory with `kubedns.tar`, `nanny.tar` and
-/// `sidecar.tar`. If it is set, these images are used, and none are built.
+/// `sidecar.tar`. If it is set, the images of that directory are used, and no images are built.
 const ARCHIVES: &str = "KUBE_DNS_RS_IMAGES";
 
 const IMAGES: [&str; 3] = ["kubedns", "nanny", "sidecar"];

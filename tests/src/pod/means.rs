@@ -6,7 +6,8 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// If this environment variable has the value `required`, tests fail where they would be skipped.
+/// If this environment variable has the value `required`, tests that would otherwise be skipped
+/// fail.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
 /// The required programs, with arguments for a trial run.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// A network namespace, by the path of its file.
+/// A network namespace, identified by the path of its file.
 #[derive(Debug, Clone)]
 pub struct NetNs {
     path: PathBuf,
@@ -31,8 +31,8 @@ impl NetNs {
         &self.path
     }
 
-    /// Moves the calling thread into the namespace for the rest of its life. Threads and processes
-    /// that it starts later are in the namespace, too.
+    /// Moves the calling thread into the namespace until the thread ends. Threads and processes
+    /// that the calling thread starts later are in the namespace, too.
     pub fn enter(&self) {
         let path = self.path.display();
         let file = File::open(&self.path).unwrap_or_else(|error| panic!("{path}: {error}"));

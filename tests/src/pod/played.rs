@@ -30,7 +30,8 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
 /// The name of the `ConfigMap` volume in our manifests.
 const CONFIG: &str = "kube-dns-config";
 
-/// A running pod. Dropping the last owner of its [`Place`] removes all resources of the place.
+/// A running pod. When the last owner of its [`Place`] is dropped, all resources of the place are
+/// removed.
 pub struct PlayedPod {
     /// The manifest of the pod.
     pub manifest: Manifest,
@@ -138,8 +139,8 @@ impl PlayedPod {
             .collect()
     }
 
-    /// Replaces the `ConfigMap` in the API server, and the files in the pod's volume. The files
-    /// change at once, as with a kubelet.
+    /// Replaces the `ConfigMap` in the API server, and the files in the pod's volume. All files
+    /// change at the same moment, as with a kubelet.
     pub fn configure(&mut self, entries: &[(&str, &str)]) {
         let object = mk_config_map("kube-system", "kube-dns", entries);
         self.node()

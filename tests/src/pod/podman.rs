@@ -130,8 +130,8 @@ impl Podman {
         ]);
     }
 
-    /// The name of the pods' network. podman keeps the used addresses of all networks of the
-    /// machine by name, so each test needs another name.
+    /// The name of the pods' network. podman lists the used addresses of all networks of the
+    /// machine by the name of the network, so each test needs a network name of its own.
     pub fn network(&self) -> String {
         self.work
             .file_name()

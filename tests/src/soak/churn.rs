@@ -87,7 +87,8 @@ impl<'a> Churn<'a> {
         self.counts.borrow().clone()
     }
 
-    /// Queries for the changing names. The answer for any state of a name is right.
+    /// Queries for the changing names. An answer is right if it fits any of the states that the
+    /// name can have.
     pub(super) fn questions(&self) -> Vec<Question> {
         let port = self.rig.pod.ports.dns;
         let services = (0..SERVICES).map(|service| {
@@ -104,8 +105,8 @@ impl<'a> Churn<'a> {
         services.chain([pods, stub]).collect()
     }
 
-    /// Changes one Service and the Endpoints `changes` times a second. Returns an error if kubedns
-    /// does not answer with a measured change in time.
+    /// Changes one Service and the Endpoints `changes` times a second. Returns an error if the
+    /// answers of kubedns do not show a measured change in time.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;
@@ -179,7 +180,7 @@ impl<'a> Churn<'a> {
             }
             ensure!(
                 begun.elapsed() < LATE,
-                "a change was never answered: {right}, still {line}"
+                "no answer shows the change: expected {right}, still {line}"
             );
             sleep(Duration::from_millis(1)).await;
         }

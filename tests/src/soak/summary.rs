@@ -41,7 +41,7 @@ const QUANTITIES: [Quantity; 3] = [
 
 impl Summary {
     /// Returns whether every answer was right, no container was restarted, and no quantity grew too
-    /// much. Queries may be lost if the kernel dropped them before dnsmasq.
+    /// much. Queries may be lost if the kernel dropped them before dnsmasq read them.
     pub fn is_good(&self) -> bool {
         self.complaints().is_empty()
     }
@@ -49,7 +49,7 @@ impl Summary {
     fn complaints(&self) -> Vec<String> {
         let mut complaints = self.report.faults();
         // dnsmasq has a receive buffer of the default size. On a busy machine, the kernel drops
-        // queries beyond it.
+        // queries that do not fit in this buffer.
         let lost = self.report.lost();
         if lost > self.drops {
             complaints.push(format!(
@@ -61,7 +61,7 @@ impl Summary {
             complaints.push(format!("{} restarts of containers", self.restarts));
         }
         if self.churn.delays.is_empty() {
-            complaints.push("the delay of no change was measured".to_owned());
+            complaints.push("no delay between a change and its answer was measured".to_owned());
         }
         for process in &self.processes {
             complaints.extend(

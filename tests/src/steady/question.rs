@@ -17,8 +17,8 @@ use crate::lab::in_a_line;
 /// RCODEs of a server that cannot answer. Such a response counts as failed, not as wrong.
 const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
 
-/// The servers to query, in turn. The test may replace the list, as the endpoints of a Service
-/// change. Clones share the list.
+/// The servers to query, in turn. The test may replace the list, just as the endpoints of a Service
+/// may change. Clones share the list.
 #[derive(Clone, Debug)]
 pub struct Endpoints(Arc<Mutex<Vec<SocketAddr>>>);
 

@@ -53,8 +53,8 @@ impl Report {
         assert_eq!(self.lost(), 0, "{text}");
     }
 
-    /// The paths that have no right answer, a wrong answer, or a failed query outside of excuses, and
-    /// the excuses that have not ended.
+    /// The paths that have a wrong answer, no right answer, or a failed query outside of excuses,
+    /// and the excuses that have not ended.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (path, line) in &self.lines {

@@ -31,7 +31,7 @@ use crate::kinds::{Kind, SUFFIX};
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Maximum number of queries in flight.
 const WINDOW: usize = 64;
-/// Timeout of the answers before the remaining queries are sent again.
+/// If no answer arrives for this time, the unanswered queries are sent again.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// The two servers. Dropping the value stops them.

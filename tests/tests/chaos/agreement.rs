@@ -8,7 +8,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "what was measured is shown with --no-capture, and what could not be tested"
+    reason = "--no-capture shows what was measured, and what could not be tested"
 )]
 
 #[path = "agreement/client.rs"]
@@ -36,7 +36,7 @@ use self::prometheus::Prometheus;
 
 /// The longest time for which the pod may be called well while a client gets no answers.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// A fault that costs no answers is found within this time.
+/// A fault is found within this time.
 const FOUND: Duration = Duration::from_secs(45);
 /// An alert follows its finding within this time: the sidecar counts its findings every five
 /// seconds, Prometheus reads and evaluates every second.
@@ -62,7 +62,7 @@ const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
 const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
-/// A fault that the pod remembers is the last one of its scene.
+/// A fault that the pod remembers must be the last fault of its scene.
 const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
     scene(Topology::Cache, REFUSALS),
@@ -132,8 +132,8 @@ async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Resul
         prometheus.scrape(pod, stage.rig.pod.ports, has_nanny).await;
     }
 
-    // The alerts are checked only here: later, rates over some minutes still show the previous
-    // fault.
+    // The test checks only at the start that no alert fires: later, rates over some minutes still
+    // show the previous fault.
     views.become_well().await?;
     views.no_alert_fires().await?;
     for fault in scene.faults {
@@ -243,7 +243,7 @@ impl Views<'_> {
             if Instant::now() > deadline {
                 let status = sidecar_status(self.stage.rig.pod.ports).await?;
                 return Err(format!(
-                    "no {kind:?}, without answers for {outage:.1?}: {status:#?}"
+                    "no finding {kind:?}, and no answers for {outage:.1?}: {status:#?}"
                 ));
             }
         }
@@ -276,7 +276,7 @@ impl Views<'_> {
                     return Ok(());
                 }
                 return Err(format!(
-                    "{alert} is {severity}, {kind:?} {:?}",
+                    "{alert} is {severity}, but {kind:?} is {:?}",
                     kind.level()
                 ));
             }

@@ -90,7 +90,10 @@ async fn new_service_answers_at_once() {
         add_service(&rig, &name, &address);
         let right = format!("NOERROR {address}");
         while ask().await != right {
-            assert!(begun.elapsed() < PATIENCE, "{name} never came");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{name} still does not have its address"
+            );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         delays.push(begun.elapsed());

@@ -27,8 +27,8 @@ static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 /// Sends all questions of a step and returns the answers in the same order.
 ///
 /// Questions with recorded exchanges of the resolver are sent one at a time, because the resolver
-/// replays the exchanges of one question. Questions that made kube-dns exit are also sent one at a
-/// time. The others are sent concurrently.
+/// can replay the exchanges of only one question at a time. Questions that made kube-dns exit are
+/// also sent one at a time. The others are sent concurrently.
 pub(super) async fn ask_all(
     step: &Step,
     place: &Place,

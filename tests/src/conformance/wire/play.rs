@@ -18,12 +18,12 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The time in which the server has read a new configuration: three periods of the scenarios'
-/// `--config-period`. No answer shows that a server has rejected a configuration, so the test waits
-/// for this time.
+/// The time after which the server has certainly read a new configuration: three periods of the
+/// scenarios' `--config-period`. The test waits for this time, because no answer shows that a
+/// server has rejected a configuration.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Timeout of the effect of a change of the configuration or of Nodes. No marker ([`Markers`])
+/// The time within which a changed configuration or Node must take effect. No marker ([`Markers`])
 /// shows that the server has applied such a change.
 const UNMARKED: Duration = Duration::from_secs(10);
 

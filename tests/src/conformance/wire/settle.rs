@@ -1,5 +1,5 @@
-//! Detects that the server has applied an event. The test makes another event on the same watch,
-//! the marker, and queries the marker's record until the server answers with it.
+//! Detects that the server has applied an event. The test makes a further event on the same watch,
+//! called a marker, and queries the record of the marker until the server answers with that record.
 //!
 //! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker
 //! is a new Service, or a new address of a headless Service. All markers are removed before the

@@ -37,7 +37,7 @@ pub(super) enum Fault {
     /// dnsmasq hangs, and so does the nanny, which would otherwise kill it.
     DnsmasqAndNannyFrozen,
     NannyFrozen,
-    /// A client is over `--client-qps`.
+    /// A client exceeds the rate of `--client-qps`.
     ClientLimited,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Expected {
     pub(super) alert: &'static str,
 }
 
-/// The queries that a client may send at once.
+/// The number of queries that a client may send at once.
 const CLIENT_BURST: u32 = 10;
 const CLUSTER_NAME: &str = "web-1.shop.svc.cluster.local.";
 /// An external name with a TTL of zero.
