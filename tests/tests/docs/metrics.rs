@@ -149,6 +149,7 @@ async fn exported_metrics_match_the_documentation() {
             free_port()
         ),
         "--kubedns-arg=--transfer-to=192.0.2.0/24",
+        "--kubedns-arg=--restart-after-crash",
     ])
     .await;
     let ports = pod.ports;

@@ -125,6 +125,11 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     ("profiling", Nothing, Unneeded),
     ("resolv-conf", Value, Line),
     (
+        "restart-after-crash",
+        Nothing,
+        Missing("Kubernetes restarts the container of CoreDNS"),
+    ),
+    (
         "search-domains",
         Value,
         Missing("autopath takes the search list of the pod's resolv.conf"),
