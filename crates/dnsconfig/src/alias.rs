@@ -7,7 +7,7 @@ use wire::rfc1123;
 
 use crate::hosts::{normalized_host, normalized_own_name};
 
-/// Maximum number of aliases. Each alias is a `server=` line for dnsmasq.
+/// Maximum number of aliases. dnsmasq gets a `server=` line for each alias.
 const MAX_ALIASES: usize = 4096;
 
 /// Target of an alias.
@@ -73,8 +73,8 @@ impl AliasTarget {
             return Some(Self::Name(name));
         }
         let (first, rest) = name.split_once('.')?;
-        // Two labels could be either, so they are taken for a Service. With a dot at the end, they
-        // are a name.
+        // Two labels could be a Service or a name. Without a dot at the end, they are taken for a
+        // Service.
         let is_label = rfc1123::is_label(first) && rfc1123::is_label(rest);
         is_label.then(|| Self::Service {
             name: first.to_owned(),

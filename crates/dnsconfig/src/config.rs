@@ -46,8 +46,9 @@ impl Config {
         self.hosts.names().keys().chain(self.aliases.keys())
     }
 
-    /// The domains that a server in front sends here for the names in `hosts` and the aliases: each
-    /// name, and the domain of each wildcard.
+    /// The domains for which a server in front of kubedns must forward queries to kubedns, so that
+    /// the names in `hosts` and the aliases are answered: each name without a wildcard, and the
+    /// domain after each wildcard.
     pub fn own_domains(&self) -> impl Iterator<Item = &str> {
         self.own_names()
             .map(|name| wildcard_domain(name).unwrap_or(name))
@@ -58,8 +59,8 @@ impl Config {
         self.own_names().next().is_some()
     }
 
-    /// Whether kubedns has to answer or forward every query for an external name, because of a rule
-    /// that dnsmasq does not have in this form.
+    /// Whether kubedns must receive every query for an external name, because dnsmasq cannot apply
+    /// the rules in the same way.
     pub fn has_external_rules(&self) -> bool {
         self.external_rules.have_effect()
     }
@@ -73,7 +74,8 @@ impl Config {
         for (name, domain) in &self.federations {
             hash_field(&mut hash, 'f', &[name, domain]);
         }
-        // A tag for each kind of value keeps equal texts of two keys apart.
+        // Each kind of value has its own tag, so that equal texts under two keys have different
+        // hashes.
         for (domain, servers) in &self.stub_domains {
             hash_field(&mut hash, 's', &[domain]);
             for server in servers {

@@ -16,7 +16,7 @@ pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 /// An invalid value, because of which the whole configuration is rejected.
 ///
 /// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns
-/// reports the same mistake, the reason has the same text.
+/// has an error for the same reason, the text of the reason is the text of that error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {
@@ -41,7 +41,7 @@ impl ConfigError {
         &self.key
     }
 
-    /// The mistake.
+    /// The reason why the value is invalid.
     pub fn reason(&self) -> impl Display {
         &self.reason
     }
@@ -52,7 +52,7 @@ impl ConfigError {
     }
 }
 
-/// The possible mistakes in a value.
+/// The reasons why a value can be invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Reason {
     #[error("not UTF-8")]

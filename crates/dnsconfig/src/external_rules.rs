@@ -19,12 +19,12 @@ const ALL_NAMES: &str = ".";
 /// Rules for external names. Domains are in lower case without a trailing dot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExternalRules {
-    /// The types that get NODATA, by domain; `.` stands for all names. The longest domain that
-    /// holds a name applies, so an empty set exempts a domain.
+    /// For each domain, the types that get NODATA. The domain `.` stands for all names. If several
+    /// domains contain a name, the longest one applies, so an empty set exempts a domain.
     pub filter_types: BTreeMap<String, BTreeSet<AddressType>>,
-    /// The answer for the names in each domain, which upstreams never see.
+    /// For each domain, the answer to queries for its names. Upstreams never receive these queries.
     pub denied_names: BTreeMap<String, DeniedAnswer>,
-    /// Whether reverse names of private addresses are answered here.
+    /// Whether kubedns itself answers queries for the reverse names of private addresses.
     pub bogus_priv: bool,
     /// Rejects replies with private addresses, if set.
     pub rebind_protection: Option<RebindProtection>,
@@ -90,7 +90,7 @@ pub(crate) enum RuleError {
 }
 
 impl ExternalRules {
-    /// Whether any query of an external name is answered by a rule.
+    /// Whether any query for an external name can get another answer because of the rules.
     pub fn have_effect(&self) -> bool {
         let filters = self.filter_types.values().any(|types| !types.is_empty());
         let denies = !self.denied_names.is_empty() || self.bogus_priv;

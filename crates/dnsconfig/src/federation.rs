@@ -7,8 +7,8 @@ use wire::rfc1123;
 /// Maximum number of federations.
 pub const MAX_FEDERATIONS: usize = 256;
 
-/// An invalid list of federations. The error texts equal those of kube-dns for its flag, which has
-/// no maximum.
+/// An invalid list of federations. The error texts equal those of kube-dns for its flag
+/// `--federations`, except [`Self::TooMany`]: kube-dns accepts any number of federations.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FederationError {
     /// An entry without `=`.
@@ -34,7 +34,8 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     }
 
     for entry in text.split(',') {
-        // Only the first `=` separates: a second one is part of an invalid domain.
+        // The first `=` separates name and domain. A second `=` belongs to the domain, and makes it
+        // invalid.
         let (name, domain) = entry.split_once('=').ok_or(FederationError::Format)?;
         let name = name.trim();
         let domain = domain.trim();

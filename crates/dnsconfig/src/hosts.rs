@@ -7,15 +7,15 @@ use wire::{rfc1123, shorten};
 
 use crate::error::MAX_SHOWN_CHARS;
 
-/// Maximum number of names, and of addresses. Each name and each address is a `server=` line for
-/// dnsmasq.
+/// Maximum number of names, and of addresses. dnsmasq gets a `server=` line for each name and for
+/// each address.
 const MAX_NAMES: usize = 4096;
 /// Maximum number of addresses of one name: they must fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;
 
 /// Names and their addresses. Names are in lower case without a trailing dot. The first label of a
 /// name may be the wildcard `*`. Such a name is only in `names`, because an address has PTR records
-/// only for whole names.
+/// only for names without a wildcard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Hosts {
     names: BTreeMap<String, Vec<IpAddr>>,
@@ -56,7 +56,8 @@ impl Hosts {
             let ip: IpAddr = address
                 .parse()
                 .map_err(|_| HostsError::Address(number, shorten(address, MAX_SHOWN_CHARS)))?;
-            // Clients query IPv4 addresses, never those mapped into IPv6.
+            // Clients query PTR records of IPv4 addresses, never of addresses that are mapped into
+            // IPv6.
             let ip = ip.to_canonical();
 
             let mut names = names.peekable();
@@ -75,7 +76,7 @@ impl Hosts {
         let name = normalized_own_name(written)
             .ok_or_else(|| HostsError::Name(line, shorten(written, MAX_SHOWN_CHARS)))?;
 
-        // Each pair of whole name and address is in both maps, or in neither.
+        // Each pair of an address and a name without a wildcard is in both maps, or in neither.
         let addresses = self.names.entry(name.clone()).or_default();
         let Err(at) = addresses.binary_search(&ip) else {
             return Ok(());
@@ -86,7 +87,7 @@ impl Hosts {
             self.addresses.entry(ip).or_default().push(name);
         }
 
-        // The limits are checked for each line, so that the error can name it.
+        // The limits are checked for each line, so that the error can name the line.
         for (what, count, limit) in [
             ("names", self.names.len(), MAX_NAMES),
             ("addresses", self.addresses.len(), MAX_NAMES),
@@ -104,7 +105,8 @@ impl Hosts {
         &self.names
     }
 
-    /// The whole names of each address, in the order of the lines; the canonical name is first.
+    /// The names of each address without those that have a wildcard, in the order of the lines. The
+    /// canonical name is first.
     pub fn addresses(&self) -> &BTreeMap<IpAddr, Vec<String>> {
         &self.addresses
     }

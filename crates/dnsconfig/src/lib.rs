@@ -1,9 +1,9 @@
 //! The kube-dns `ConfigMap`: its keys, their values, and the sources of its data.
 //!
 //! [`parse`] converts raw data (a map from key to octets) to a [`Config`]. If one value is invalid,
-//! all data are rejected with a [`ConfigError`] that names key and value. A [`ConfigSource`]
-//! provides raw data (a mounted directory, the API server, fixed values). It updates a
-//! [`ConfigState`], which keeps the last valid configuration in force.
+//! all data are rejected with a [`ConfigError`] that names key and value. The raw data come from a
+//! [`ConfigSource`] (a mounted directory, the API server, fixed values). A [`ConfigFollower`] reads
+//! the source and updates a [`ConfigState`], which keeps the last valid configuration in force.
 //!
 //! This crate sends no queries, parses no DNS messages and does not depend on dnsmasq.
 

@@ -1,5 +1,5 @@
-//! Parsing and validation of the `ConfigMap`'s raw data: a [`Config`], or an error that rejects all
-//! of it.
+//! Parsing and validation of the `ConfigMap`'s raw data. The result is a [`Config`], or an error
+//! that rejects all data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,8 +25,8 @@ pub(crate) const MAX_VALUE: usize = 1 << 20;
 const MAX_STUB_DOMAINS: usize = 4096;
 /// Maximum number of servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
-/// Maximum number of upstream servers, the same as in `CoreDNS`. Both servers may use one
-/// `ConfigMap`.
+/// Maximum number of upstream servers. `CoreDNS` has the same maximum, so that both DNS servers can
+/// use one `ConfigMap`.
 // Differs from kube-dns, which accepts three.
 const MAX_UPSTREAMS: usize = 15;
 
@@ -178,7 +178,7 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
     let mut unknown = Vec::new();
     for name in data.keys() {
         if unknown.len() < MAX_UNKNOWN && ConfigKey::from_name(name).is_none() {
-            // The key is shown in one line of the log, so a long one is cut.
+            // The key is shown in one line of the log, so a long key is truncated.
             unknown.push(UnknownKey {
                 name: shorten(name, MAX_SHOWN_CHARS),
                 meant: ConfigKey::most_similar(name),
@@ -199,7 +199,7 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
 /// Parses and validates the data for a cluster with these domains (lower case, no trailing dot).
 /// Names in `hosts`, `aliases` and `deniedNames` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
-    // Names are checked across keys, so the check follows the parsing of all values.
+    // The check compares names under several keys, so all values are parsed first.
     let config = parse_keys(data)?;
     let Some((key, reason)) = first_rejected_name(&config, domains) else {
         return Ok(config);
@@ -215,7 +215,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;
-    // An own name would override a Service of the cluster.
+    // A name in `hosts` or `aliases` would override a Service of the cluster.
     if let Some(name) = first_within(hosts.keys(), domains) {
         return Some((ConfigKey::Hosts, Reason::InClusterDomain(name.clone())));
     }
@@ -269,7 +269,7 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
 }
 
 fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
-    // The size comes first: a huge value is not searched for bad octets.
+    // The size is checked first, so that a huge value is not searched for invalid octets.
     let reason = if value.len() > MAX_VALUE {
         Reason::TooLarge {
             octets: value.len(),
@@ -373,7 +373,7 @@ fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, C
 
 fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server
-        // The text of kube-dns gives no reason. So the reason why the address is invalid is
+        // The error text of kube-dns gives no reason. So the reason why the address is invalid is
         // dropped.
         .parse()
         .map_err(|_| ConfigKey::StubDomains.error(text, Reason::StubServer(server)))
@@ -401,7 +401,7 @@ fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> 
 
 fn parse_json<T: DeserializeOwned>(key: ConfigKey, text: &str) -> Result<T, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
-        // This is the text of Go for a value that ends early.
+        // For a value that ends early, `JsonEnds` has the error text of Go.
         let reason = if error.is_eof() {
             Reason::JsonEnds
         } else {

@@ -11,7 +11,7 @@ use wire::shorten;
 pub const DEFAULT_RATE: u32 = 1000;
 /// Maximum number of log lines per second.
 pub const MAX_RATE: u32 = 100_000;
-/// Maximum duration of following queries with `tap`, in seconds.
+/// Maximum time for which `tap` follows queries, in seconds.
 pub const MAX_SECONDS: u32 = 600;
 
 /// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the end of the log.
@@ -83,7 +83,7 @@ impl QueryLog {
             return Err(QueryLogError::Rate(rate));
         }
 
-        // Both ends may be given; `remaining` takes the earlier one.
+        // The fields `until` and `seconds` may both be given. `remaining` uses the earlier end.
         let until = fields.until.as_deref().map(parse_time).transpose()?;
         let lasts = fields
             .seconds

@@ -1,4 +1,4 @@
-//! Sources of raw data, and the resulting state.
+//! Sources of the configuration data, and the state of the configuration.
 
 mod directory;
 mod state;
@@ -64,7 +64,8 @@ impl ConfigSource {
             Self::Fixed(config) => Config::clone(config),
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
-        // The API server has not replied yet: the defaults are in force, and not known to be right.
+        // If the API server is the source, no data have arrived yet: the defaults are in force, but
+        // the `ConfigMap` may have other values.
         let is_known = !matches!(self, Self::Api(_));
         let mut follower = ConfigFollower {
             state: watch::Sender::new(ConfigState::new(config)),
@@ -73,7 +74,7 @@ impl ConfigSource {
             domains,
         };
 
-        // The first read is not on another thread: nothing is served before it.
+        // The first read may block this thread, because nothing is served before this read.
         let data = match &mut follower.source {
             ConfigSource::Fixed(_) => return follower,
             ConfigSource::Directory { path, .. } => directory::read_directory(path),

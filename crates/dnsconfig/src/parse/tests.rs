@@ -13,7 +13,7 @@ fn data(entries: &[(&str, &str)]) -> RawData {
         .collect()
 }
 
-/// One line per stub domain and upstream, or the error.
+/// The stub domains, the upstreams and the federations, separated by `; `, or the error.
 fn outcome(entries: &[(&str, &str)]) -> String {
     let config = match parse(&data(entries)) {
         Ok(config) => config,
@@ -110,7 +110,8 @@ fn unknown_key_names_similar_key() {
     assert_eq!(unknown_keys(&data(&many)).len(), 16);
 }
 
-/// Asserts that the value of `key` is rejected with `reason`, in one line that names both.
+/// Asserts that the value of `key` is rejected with `reason`, in one line that names the key and
+/// the value.
 fn assert_invalid(key: &str, value: &str, reason: &str) {
     let error = parse(&data(&[(key, value)])).unwrap_err();
     assert_eq!(error.key(), key);
@@ -203,7 +204,7 @@ fn query_log_keeps_version() {
     assert_eq!(
         config("{}"),
         config(r#" { "rate": 1000 } "#),
-        "as it is meant, however it is written"
+        "values with the same meaning are equal"
     );
     let version = Config::default().version();
     for text in ["null", "{}", r#"{"rate": 5}"#] {
@@ -296,7 +297,7 @@ mod properties {
     }
 }
 
-/// The targets of aliases, or the error for the cluster domain `cluster.local`.
+/// The targets of the aliases in a cluster with the domain `cluster.local`, or the error.
 fn own_names(entries: &[(&str, &str)]) -> String {
     match parse_for(
         &data(entries),
@@ -360,13 +361,13 @@ fn hosts_version_follows_addresses_and_order() {
     assert_ne!(
         version("192.0.2.1 a b"),
         version("192.0.2.1 b a"),
-        "the order of reverse records"
+        "the PTR records have another order"
     );
     let lines = version("192.0.2.1 A. # b\n192.0.2.1 b");
     assert_eq!(version("192.0.2.1 a b"), lines);
 }
 
-/// The rules for external names, or the error for the cluster domain `cluster.local`.
+/// The rules for external names in a cluster with the domain `cluster.local`, or the error.
 fn external_rules(entries: &[(&str, &str)]) -> String {
     let domains = BTreeSet::from(["cluster.local".to_owned()]);
     let rules = match parse_for(&data(entries), &domains) {

@@ -39,8 +39,8 @@ pub(super) async fn read_off_thread(
     let read_path = path.clone();
     match reading.run(move || read_directory(&read_path)).await {
         Some(read) => read,
-        // A mount that hangs is reported like one that cannot be read: the last configuration
-        // stays.
+        // A mount that hangs is reported like a directory that cannot be read. The last
+        // configuration stays in force.
         None => Err(ReadError::Directory {
             path,
             error: io::Error::other(ReadHangs),

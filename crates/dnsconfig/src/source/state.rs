@@ -119,7 +119,7 @@ impl ConfigState {
     fn reject_data(&mut self, rejection: ConfigRejection) {
         let error = &rejection.text;
         let in_force = &self.version;
-        // A reader of the log must see what answers follow now.
+        // The log must tell which configuration is now in force.
         if self.is_default() {
             error!(%error, %in_force, "configuration rejected, using the defaults");
         } else {

@@ -138,7 +138,7 @@ async fn unknown_keys_are_in_state() {
     assert_eq!(meant, Some(crate::ConfigKey::UpstreamNameservers));
     assert!(
         state.error.is_some() && state.is_default(),
-        "one mistake does not hide the other: {state:?}"
+        "the invalid value is reported as well as the unknown key: {state:?}"
     );
     swap_upstream(dir.path(), 2, "192.0.2.1");
     let state = running.until_mended().await;
@@ -249,7 +249,7 @@ async fn api_feed_is_followed() {
     assert!(!running.state.borrow().has_data);
     feed.clear();
     running
-        .until("that there is none", |state| state.has_data)
+        .until("a known content", |state| state.has_data)
         .await;
     set(r#"["192.0.2.1"]"#);
     running.until_upstream("192.0.2.1:53").await;
