@@ -57,8 +57,8 @@ const ANSWERS: &str = "
 async fn dig_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // dnsmasq caches these answers before SRV is queried below. kube-dns answers these names with a
-    // CNAME. dnsmasq would follow such a CNAME, and answer SRV with port 0.
+    // dnsmasq caches these answers before SRV is queried below. The original kube-dns would answer
+    // these names with a CNAME. dnsmasq would follow the cached CNAME, and answer SRV with port 0.
     let addresses = dig
         .short("_https._tcp.web.default.svc.cluster.local A")
         .await;
@@ -93,7 +93,8 @@ async fn dig_answers_over_udp_and_tcp() {
 async fn guide_commands_work_when_pasted() {
     let mut pod = Pod::start().await;
     let home = tempfile::tempdir().unwrap();
-    // The pod is ready before its last line has been read.
+    // The pod may be ready before localpod has printed the whole guide, so `guide` waits for the
+    // last line.
     let guide = pod.guide().await;
     let commands: Vec<&str> = guide
         .iter()

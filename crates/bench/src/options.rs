@@ -108,7 +108,7 @@ pub enum Command {
         #[arg(long)]
         batched: bool,
     },
-    /// Answers the address records of the cluster with hickory-server
+    /// Serves the address records of the cluster with hickory-server
     Hickory {
         /// Address to bind
         #[arg(long, value_name = "ADDRESS")]

@@ -127,7 +127,7 @@ fn visible_records(published: &Published) -> String {
         lines.push(format!("backed {key}"));
     }
 
-    // The trees have no order.
+    // The visits above come in no fixed order.
     lines.sort();
     lines.extend(further_records(&snapshot));
     lines.join("\n")
@@ -317,7 +317,7 @@ enum ClusterEdit {
     DeleteService(ObjectKey),
     DeleteEndpoints(ObjectKey),
     DeleteSlice(ObjectKey),
-    /// The labels of a namespace change.
+    /// A namespace gets other labels. The value is true if the namespace now matches the selector.
     Namespace(String, bool),
     /// The zone of this node changes.
     Zone(Option<SmolStr>),

@@ -165,7 +165,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "names_unanswered",
         "no-answers",
-        "Check below which part answers; run explain for the probed name.",
+        "See in the probes below which part answers; run kube-dns explain for the probed name.",
     ),
     FindingFacts::down(
         FindingKind::NotSynced,
@@ -179,7 +179,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Upstreams,
         "upstreams_down",
         "upstream-down",
-        "Ask the upstreams with dig from the node; name others in upstreamNameservers.",
+        "Ask the upstreams with dig from the node; list other servers in upstreamNameservers.",
     ),
     FindingFacts::degraded(
         FindingKind::StubDomainDown,
@@ -200,7 +200,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Upstreams,
         "upstreams_unproven",
         "upstream-down",
-        "Ask them with dig from the node; name a name that they know in --upstream-probe-name.",
+        "Ask them with dig from the node; set --upstream-probe-name to a name that they can resolve.",
     ),
     FindingFacts::degraded(
         FindingKind::UpstreamNotTrusted,
@@ -284,7 +284,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "container_restarts",
         "containers-restart",
-        "Ask kubectl describe pod for the reason of the last end, and read the log with --previous.",
+        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous.",
     ),
     FindingFacts::degraded(
         FindingKind::ReportMissing,
@@ -298,7 +298,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "clients_limited",
         "saturation",
-        "Find the client in the log of kubedns or with kube-dns top; raise --client-qps if it may ask so much.",
+        "Find the client in the log of kubedns or with kube-dns top; raise --client-qps if its rate of queries is legitimate.",
     ),
     FindingFacts::degraded(
         FindingKind::NodeAnsweredElsewhere,
@@ -378,7 +378,8 @@ impl FindingKind {
         }
     }
 
-    /// Whether only a pod with dnsmasq can have such a finding.
+    /// Whether such a finding is about the process or the arguments of dnsmasq. The metrics of a
+    /// pod without dnsmasq have no series for such a finding.
     pub fn is_about_dnsmasq(self) -> bool {
         matches!(
             self,

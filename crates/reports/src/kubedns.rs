@@ -49,7 +49,8 @@ pub struct KubednsReport {
     pub cache_hits: Option<f64>,
     /// Queries for external names that the cache of kubedns did not answer.
     pub cache_misses: Option<f64>,
-    /// Queries of clients over `--client-qps` since kubedns started, which got REFUSED.
+    /// Queries that got REFUSED since kubedns started, because their clients were over
+    /// `--client-qps`.
     pub rate_limited: Option<f64>,
     /// The upstreams. Upstreams that a route uses come first, then the others. Each of the two
     /// groups is sorted by the number of queries.

@@ -30,7 +30,8 @@ pub struct SidecarStatus {
     /// True if kubedns can be asked to explain names. Only the page uses this field.
     #[serde(skip)]
     pub explains: bool,
-    /// The rule for health checks: `self` or `through`.
+    /// The rule for health checks. With `self`, a server is healthy if it answers any query. With
+    /// `through`, it must answer the query for the probed name.
     pub health: String,
     /// The probes, in the order of the command line.
     pub probes: Vec<ProbeStatus>,
@@ -47,8 +48,8 @@ pub struct SidecarStatus {
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
     pub nanny: PeerReport<NannyStatus>,
-    /// Top clients and names; only for requests from within the pod. Programs that read this
-    /// document do not read this field.
+    /// Top clients and names. The field is written only for requests from within the pod, and
+    /// ignored when the document is parsed.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
     /// Top clients and names of dnsmasq, if it logs its queries.
@@ -162,7 +163,7 @@ impl ProbeState {
     }
 }
 
-/// One result, for the plot.
+/// One result of a probe, for the plot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProbeResult {
@@ -294,7 +295,8 @@ pub struct ContainerRestart {
 pub enum ContainerEnd {
     /// The process kept its port, but did not answer: it hung until the liveness probe ended it.
     Hang,
-    /// The process ended while it answered: a crash, an error, or a kill, such as by the memory limit.
+    /// The process ended without a hang: a crash, an error, or a kill, for example because of the
+    /// memory limit.
     #[default]
     #[serde(other)]
     Death,
@@ -304,8 +306,8 @@ impl ContainerEnd {
     /// The words for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Hang => "a hang: it did not answer until its liveness probe ended it",
-            Self::Death => "a crash, an error, or a kill, such as by the memory limit",
+            Self::Hang => "a hang: it stopped answering, and its liveness probe ended it",
+            Self::Death => "a crash, an error, or a kill, for example because of the memory limit",
         }
     }
 }

@@ -50,7 +50,7 @@ use wire::{Name, Query, Transport, rcode};
 const MAX_TRANSFERS: usize = 128;
 /// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
-/// Interval at which expired steps are dropped if nothing changes.
+/// Interval at which the history drops expired differences between versions while nothing changes.
 const EXPIRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Zone transfers, and the versions of the zones.
@@ -64,7 +64,7 @@ pub struct ZoneTransfers<V> {
     /// The current serial of each zone.
     current: watch::Sender<Arc<[ZoneSerial]>>,
     places: Arc<ClientShares>,
-    /// A permit for the one message that is being made.
+    /// Transfers take turns: only the holder of the single permit makes a message.
     turn: Arc<Semaphore>,
     metrics: TransferMetrics,
 }
@@ -106,7 +106,8 @@ impl<V: View> ZoneTransfers<V> {
     /// Makes a version of each zone whose records are not the same in `view` as in the zone's last
     /// version. Returns whether there is a new version.
     ///
-    /// `now` is the time in seconds since 1970. The function does not wait for the next second;
+    /// `now` is the time in seconds since 1970. The serial of a version is such a time, so a zone
+    /// has at most one new version each second. The caller must wait for the next second, as
     /// [`follow_changes`](Self::follow_changes) does.
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();
@@ -260,8 +261,9 @@ impl<V: View> ZoneTransfers<V> {
 }
 
 /// The zones of a view that can be transferred. Zones that hold only [PTR
-/// records](crate::FurtherZone::pointers) are incomplete and cannot be transferred. A domain whose
-/// name is in another zone cannot be transferred either.
+/// records](crate::FurtherZone::pointers) are incomplete and cannot be transferred. A domain is
+/// left out, too, if its records cannot be enumerated, or if another zone or a stub domain answers
+/// queries for the domain's own name.
 fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view

@@ -152,8 +152,8 @@ fn fill(directory: &Path, volume: &Value) {
     }
 }
 
-/// Adds the environment variables that a kubelet sets in every container, and resolves the node's
-/// name.
+/// Adds the environment variables that a kubelet sets in every container. Replaces each reference
+/// to the name of the node by that name.
 fn add_environment(container: &mut Value) {
     let service = [
         ("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()),

@@ -248,7 +248,7 @@ fn panels_do_not_overlap() {
         assert_eq!(
             refs.len(),
             panel.targets.len(),
-            "{}: a query is named twice",
+            "{}: two queries have the same refId",
             panel.title
         );
         for target in &panel.targets {
@@ -282,8 +282,9 @@ fn expressions_are_well_formed() {
 
 /// Each event is in one point of a panel. Points are at least a minute apart. `$__rate_interval` is
 /// then 75 s, a minute plus the 15 s between scrapes, so that adjacent windows share one sample.
-/// Without the minimum interval an event would be in four points. With `$__interval` as the window,
-/// adjacent windows would share no sample, and events between two windows would be lost.
+/// Without the minimum interval, points could be 15 s apart. `$__rate_interval` would then be 60 s,
+/// four times the interval of scrapes, so each event would be in four points. With `$__interval` as
+/// the window, adjacent windows would share no sample, and events between them would be lost.
 #[test]
 fn each_event_counts_once() {
     let dashboard = dashboard();

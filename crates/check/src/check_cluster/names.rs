@@ -351,7 +351,7 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
     };
     let action = match failure.rcode {
         Some(_) => format!("Ask why: kube-dns explain {name}."),
-        None => "See above which part does not answer.".to_owned(),
+        None => "See in the lines above which part does not answer.".to_owned(),
     };
 
     let found = if failure.is_negative_answer() {

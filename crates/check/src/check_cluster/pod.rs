@@ -96,7 +96,10 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     let text = format!("{target} fails: the kubelet restarts the container");
     CheckLine::failed(GROUP, text)
         .with_detail(reason)
-        .with_advice("Check below which part does not answer.", "no-answers")
+        .with_advice(
+            "See in the lines below which part does not answer.",
+            "no-answers",
+        )
 }
 
 /// Checks that the nanny answers, if the sidecar reads it. A nanny that no longer answers is a

@@ -40,7 +40,8 @@ pub(crate) struct LoggedQuery {
     pub(crate) qtype: u16,
     /// `None` without an answer.
     pub(crate) rcode: Option<u16>,
-    /// `cache`, `config`, a hosts file, or the server that answered.
+    /// The source of the answer: `cache`, `config`, a hosts file, or a server. Without an answer,
+    /// the last server to which dnsmasq forwarded the query, or `dnsmasq`.
     pub(crate) by: String,
     pub(crate) took: Duration,
 }
@@ -360,8 +361,8 @@ mod tests {
 2 127.0.0.3/57848 reply query is duplicate
 5 127.0.0.4/41945 query[A] other.test from 127.0.0.4
 5 127.0.0.4/41945 reply query is duplicate";
-        // These lines stand for ten seconds, after which a query without an answer would be
-        // reported.
+        // The filler lines take ten seconds, more than `UNANSWERED_AFTER`, so that a query still
+        // waiting would be reported.
         let filler = "\nx".repeat(100);
         let expected = [
             "127.0.0.2 A slow.test. NXDOMAIN 192.0.2.1 200ms",

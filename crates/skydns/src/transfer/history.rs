@@ -1,4 +1,4 @@
-//! The current version of each zone, and the last differences between versions.
+//! The current version of each zone, and the steps to it: the last differences between versions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};

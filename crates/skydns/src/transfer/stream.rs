@@ -1,8 +1,8 @@
 //! The response to a transfer query over TCP. Its messages are made one by one, as fast as the
 //! client reads.
 //!
-//! One message is made at a time, and transfers take turns. A transfer that waits for its client
-//! holds only a version and a place.
+//! Transfers take turns, so only one message is made at a time. While a transfer waits for its
+//! client, other transfers make their messages.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ enum StreamState<V> {
     End,
 }
 
-/// The inputs of the next message, for a thread.
+/// The inputs of the next message, which is made on a blocking thread.
 struct StreamWork<V> {
     request: TransferRequest,
     version: Arc<ZoneVersion<V>>,

@@ -38,7 +38,7 @@ struct ZoneNotice {
     is_refused: bool,
 }
 
-/// A step that is due now.
+/// An action that is due now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DueNotice {
     Send {
@@ -108,7 +108,7 @@ impl PendingNotices {
         id
     }
 
-    /// Returns the steps that are due at `now`, and schedules the next steps.
+    /// Returns the actions that are due at `now`, and schedules the next actions.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<DueNotice> {
         let mut all = Vec::new();
         for (zone, notice) in &mut self.zones {
