@@ -26,10 +26,11 @@ const TIMES: usize = 20;
 /// The headless Services are `fifty` with 50 dual-stack pods, `rare` with one IPv4 address and 300
 /// IPv6 addresses, and 20 Services `few-N` with the same 16 pods.
 ///
-/// The namespace `names` has ExternalName Services. `fifty` and `rare` point to these Services,
-/// `fifty-srv` and `rare-srv` to the names of their ports, `fifty-twice` and `rare-twice` to the
-/// ExternalName Services. The namespace `wild` has 100 ExternalName Services. Only one of their
-/// targets has an IPv4 address.
+/// The namespace `names` has ExternalName Services. The targets of `fifty` and `rare` are the
+/// headless Services with the same names. The targets of `fifty-srv` and `rare-srv` are the SRV
+/// names of these headless Services. The targets of `fifty-twice` and `rare-twice` are the
+/// ExternalName Services `fifty` and `rare`. The namespace `wild` has 100 ExternalName Services.
+/// Only one of their targets has an IPv4 address.
 fn cluster() -> Vec<Value> {
     let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();

@@ -87,7 +87,8 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), stdout, stderr)
 }
 
-/// The words of a command, and the namespace and further arguments of the `kubectl` that it runs.
+/// The words of a command, and the namespace and further arguments of the `kubectl` that the plugin
+/// runs.
 const EXECUTED: &str = "
     explain web.apps A --search apps           | kube-system exec dns-d --container=kubedns -- /kube-dns explain web.apps A --search apps
     -n other check cluster                     | other exec dns-c --container=kubedns -- /kube-dns check cluster

@@ -115,7 +115,7 @@ fn dnsmasq_accepts_its_arguments() {
     };
     assert!(
         !check(&["--no-such-option".to_owned()]).status.success(),
-        "the check finds mistakes"
+        "dnsmasq must reject an unknown option"
     );
     for (name, pod) in pods_of(names()) {
         let Some(nanny) = pod.container("nanny") else {
@@ -222,8 +222,8 @@ fn stock_overlay_changes_images_alone() {
     assert_eq!(unlike, set(IMAGES));
 }
 
-/// All manifests except those of published addons have a role of their own, with the permissions
-/// that their flags need.
+/// All manifests except the trial and those of published addons have a role of their own, with the
+/// permissions that their flags need.
 #[test]
 fn manifests_have_own_role() {
     for name in names() {
@@ -257,7 +257,7 @@ fn manifests_have_own_role() {
 fn granted_resources(role: &Value) -> BTreeSet<String> {
     let mut resources = BTreeSet::new();
     for rule in role["rules"].as_array().unwrap() {
-        // The DaemonSet of the pod itself is read once.
+        // kubedns reads the DaemonSet of its pod once, and does not watch it.
         if rule["resourceNames"] == json!(["kube-dns"]) {
             assert_eq!(rule["resources"], json!(["daemonsets"]));
             assert_eq!(rule["verbs"], json!(["get"]));
@@ -401,7 +401,10 @@ fn nanny_and_kubedns_agree_on_upstreams() {
             let other =
                 |word: &&String| word.starts_with("--server=") && !word.starts_with("--server=/");
             let found = nanny.dnsmasq.iter().find(other);
-            assert_eq!(found, None, "{name}: asked beside kubedns");
+            assert_eq!(
+                found, None,
+                "{name}: dnsmasq must have no server besides kubedns"
+            );
             caches.push(name.clone());
         }
     }
@@ -503,12 +506,12 @@ fn alone_has_two_containers() {
         !volumes
             .clone()
             .any(|volume| volume.get("name").is_some_and(|name| name == "run")),
-        "the nanny's"
+        "only the nanny needs the volume `run`"
     );
 }
 
-/// The manifests pass the name of the node to the sidecar, whose status page shows it. The
-/// manifests of published addons do not.
+/// The manifests pass the name of the node to the sidecar, whose status page shows this name. The
+/// manifests of published addons do not pass it.
 #[test]
 fn sidecar_knows_its_node() {
     for (name, pod) in pods_of(names()) {
@@ -545,6 +548,6 @@ fn trial_deployment_is_not_selected() {
     assert_eq!(
         marks.len(),
         1,
-        "nothing that an addon manager looks for: {marks:?}"
+        "no label that an addon manager looks for: {marks:?}"
     );
 }

@@ -160,10 +160,14 @@ fn plays(manifest: &str) {
     a_dnsmasq_that_ends_is_started_again(&pod);
     containers_that_end_come_back(&pod);
     containers_that_hang_come_back(&pod);
-    assert_eq!(host_forwards(), forwarding, "the host's own network");
+    assert_eq!(
+        host_forwards(),
+        forwarding,
+        "IP forwarding of the host must not change"
+    );
     assert!(
         !host_rules().contains("10.77.0."),
-        "the host's own packet filter"
+        "the packet filter of the host must not change"
     );
     let traces = pod.place.traces();
     drop(pod);
@@ -174,8 +178,8 @@ fn plays(manifest: &str) {
 /// Runs the checks for a manifest of an older generation. The probes of the pod have already
 /// succeeded.
 fn plays_briefly(mut pod: PlayedPod, config: Config) {
-    // At first kubedns has the default configuration. With `OfTheApi` its role does not permit
-    // reading the ConfigMap.
+    // At first kubedns has the default configuration. With `OfTheApi`, the role of kubedns does not
+    // permit reading the ConfigMap.
     answers(&pod);
     if config == Config::OfTheApi {
         // After a denial kubedns retries only after some minutes. The restart below makes kubedns

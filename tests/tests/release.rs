@@ -1,5 +1,5 @@
-//! Runs the scripts of a release on small archives: what the release workflow does, without
-//! registry and signatures.
+//! Runs the scripts of a release on small archives. They do what the release workflow does, but
+//! without a registry and without signatures.
 
 #![allow(
     clippy::unwrap_used,
@@ -204,7 +204,7 @@ fn gather_refuses_files_that_differ() {
     assert!(said.contains("checksum"), "{said}");
 }
 
-/// A podman with its own storage, for images without any layer that needs a registry.
+/// A podman with its own storage. It builds images from scratch, which need no registry.
 struct Podman {
     work: tempfile::TempDir,
 }
@@ -238,7 +238,8 @@ impl Podman {
         );
     }
 
-    /// Writes an OCI archive of an image for `platform`, whose file name says `architecture`.
+    /// Writes an OCI archive of an image for `platform`. The name of the archive has
+    /// `architecture`.
     fn write_archive(&self, release: &Path, image: &str, architecture: &str, platform: &str) {
         let archive = release.join(format!(
             "kube-dns-rs-{image}-{VERSION}-{architecture}.oci.tar"
@@ -352,10 +353,10 @@ fn published_images_have_one_index_each() {
         }
     }
 
-    // The same release again changes nothing.
+    // Publishing the same release again changes nothing.
     assert_eq!(text(&publish().unwrap().stdout), digests);
 
-    // An archive of the wrong architecture would leave the other architecture without an image.
+    // An archive for the wrong architecture would leave one architecture without an image.
     podman.write_archive(&release, "nanny", "arm64", "linux/amd64");
     let output = publish().unwrap();
     let said = text(&output.stderr);
@@ -419,7 +420,7 @@ fn sign_covers_every_published_digest() {
     );
 }
 
-/// A copy of the files that name the version, as the commit of a tag.
+/// A Git repository with copies of the files that name the version. The tests commit and tag them.
 struct Tree {
     directory: tempfile::TempDir,
 }

@@ -37,7 +37,7 @@ async fn wildcards_answer_through_dnsmasq() {
     })
     .await;
 
-    // The second round is from dnsmasq's cache.
+    // dnsmasq answers the second round from its cache.
     for transport in ["+notcp", "+tcp", "+notcp"] {
         for [question, expected] in table::rows(ANSWERS) {
             let lines = dig.short(&format!("{transport} {question}")).await;
@@ -47,7 +47,7 @@ async fn wildcards_answer_through_dnsmasq() {
     let status = dig.status("xapps.test A").await;
     assert_eq!(status.as_deref(), Some("NXDOMAIN"));
 
-    // Without the key, the names are external again, also those that dnsmasq has cached.
+    // Without the two keys, the names are external again, even those that dnsmasq has cached.
     let patch = r#"{"data":{"hosts":null,"aliases":null}}"#;
     kubectl
         .run(&format!(

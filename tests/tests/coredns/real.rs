@@ -62,7 +62,7 @@ fn is_real(scenario: &Scenario) -> bool {
     !name.starts_with("cases-") || name.starts_with("cases-zonal")
 }
 
-/// The path of `CoreDNS`; without one, prints that nothing was tested.
+/// The path of `CoreDNS`. If none is installed, prints that nothing was tested.
 #[allow(
     clippy::print_stderr,
     reason = "a skipped test must not look like a passed one"

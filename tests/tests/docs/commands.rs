@@ -161,7 +161,8 @@ fn commands_have_a_prompt() {
     }
 }
 
-/// The index of the pages and the page of faults begin with the same commands, in the same order.
+/// The section `Something is wrong` of docs/README.md has the commands with which
+/// docs/troubleshooting.md begins, in the same order.
 #[test]
 fn first_commands_are_one_list() {
     let listed = listed();

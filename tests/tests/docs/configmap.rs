@@ -135,7 +135,7 @@ fn bad_examples_fail_as_documented() {
         .unwrap();
     assert!(
         lines.contains(&logged.text.trim_end().to_owned()),
-        "{} is none of\n{}",
+        "{} is not among\n{}",
         logged.text,
         lines.join("\n")
     );

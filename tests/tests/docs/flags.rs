@@ -82,7 +82,7 @@ fn flags_are_documented_with_default() {
     }
 }
 
-/// The unit tests of kubedns and of the sidecar compare their `--help` with the recorded one.
+/// For kubedns and the sidecar, unit tests of their crates compare `--help` with the recording.
 #[test]
 fn nanny_flags_keep_type_and_default() {
     let output = run("nanny", &["--help"]);

@@ -61,7 +61,8 @@ fn links_lead_somewhere() {
     assert!(count > 200, "{count} links");
 }
 
-/// All files with the address of the repository have the address in `repository` of Cargo.toml.
+/// All files that name the address of the repository name the same address as `repository` in
+/// Cargo.toml.
 #[test]
 fn repository_url_is_the_same() {
     let named = [

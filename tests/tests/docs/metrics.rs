@@ -247,7 +247,7 @@ async fn errors_never_exceed_requests() {
     assert_eq!(
         errors.values("cause"),
         BTreeSet::from(causes),
-        "all of them were provoked"
+        "the queries cause each kind of error"
     );
     // No query is in flight, so both metrics have counted the same queries.
     let requests = &exported["skydns_skydns_dns_request_count_total"];

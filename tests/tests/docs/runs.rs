@@ -1,5 +1,6 @@
-//! Runs the commands of the pages with a pod of the example cluster. For each command that does not
-//! run here, a table names another test that runs the command, or the reason.
+//! Runs the commands of the pages with a pod of the example cluster. For each command that these
+//! tests do not run, a table names another test that runs the command, or the reason why no test
+//! runs it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ use tokio::time::{Duration, sleep};
 
 use crate::commands::{Listed, listed};
 
-/// The commands that do not run here. Each row has a page (`*`: any page), a section or a part of the
-/// command, and the test that runs the command, as `file::function`, or the reason why no test does.
-/// The first matching row applies.
+/// The commands that these tests do not run. Each row has a page (`*`: any page), a section or a
+/// part of the command, and the test that runs the command, as `file::function`, or the reason why
+/// no test does. The first matching row applies.
 const ELSEWHERE: &str = "
     *                            | make test                     | builds or tests the project: `make test` does the same
     *                            | make images                   | builds or tests the project: `make test` does the same
@@ -146,7 +147,7 @@ fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
 }
 
 /// Words in the pages, and their replacements for the test pod.
-const READERS: &str = "
+const REPLACEMENTS: &str = "
     kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns      | kube-dns
     kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny | dnsmasq-nanny
     --server=http://127.0.0.1:5305                                           |
@@ -160,7 +161,7 @@ const READERS: &str = "
 /// Adapts a command to the test pod.
 fn typed_here(command: &str, ports: &Ports) -> String {
     let replace = |text: String, [page, here]: [&str; 2]| text.replace(page, here);
-    let text = table::rows(READERS)
+    let text = table::rows(REPLACEMENTS)
         .into_iter()
         .fold(command.to_owned(), replace);
     with_programs(&with_ports(&text, ports), ports)
@@ -257,7 +258,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     Ok(())
 }
 
-/// Sends queries that fail again and again, for the commands that show or count failures.
+/// Keeps sending queries that fail, for the commands that show or count failures.
 async fn ask_in_vain(ports: Ports) {
     loop {
         for (port, name) in [

@@ -193,7 +193,10 @@ async fn tokens_are_never_logged() {
     kubedns.line_with("nauthorized", PATIENCE).await;
     assert!(kubedns.terminate(PATIENCE).await.success());
     let said = [kubedns.stderr(), kubedns.stdout()].concat();
-    assert!(said.len() > 15, "it is talkative at --v=10: {said:?}");
+    assert!(
+        said.len() > 15,
+        "the log has many lines at --v=10: {said:?}"
+    );
     for line in said {
         assert!(!line.contains(TOKEN) && !line.contains("Bearer"), "{line}");
     }

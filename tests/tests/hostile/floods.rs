@@ -70,7 +70,7 @@ pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     assert!(peak < MOST_MEMORY_KIB, "{what}: {after:?}");
 }
 
-/// Time to wait for the answer that follows a burst.
+/// The longest wait for the answer to the query after a burst.
 const MARK_PATIENCE: Duration = Duration::from_millis(500);
 /// ID of the query after each burst. Few datagrams of a flood have this ID.
 const MARK: u16 = 0xffff;
@@ -200,7 +200,8 @@ async fn idle_tcp_connections_are_survived() {
         match number % 4 {
             // The client sends nothing.
             0 => {}
-            // The client sends one octet of the length, or the first ten octets of the query.
+            // The client sends one octet of the length, or the length and the first ten octets of
+            // the query.
             1 => connection.send_raw(&[0]).await.unwrap(),
             2 => {
                 let length = u16::try_from(query.len()).unwrap().to_be_bytes();
@@ -217,7 +218,7 @@ async fn idle_tcp_connections_are_survived() {
         }
         open.push(connection);
     }
-    // The kernel has accepted all connections, but kubedns may not yet.
+    // The kernel has accepted all connections, but kubedns may not have accepted all of them yet.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let let_in = if now.descriptors > 1400 {
@@ -311,7 +312,7 @@ async fn descriptor_exhaustion_is_survived() {
     let answer = in_a_line(&Message::parse(&answer).unwrap());
     assert!(
         ["SERVFAIL", "NOERROR 198.51.100.1"].contains(&answer.as_str()),
-        "it fails at once, or goes over an open socket: {answer}"
+        "the query fails at once, or goes over an open socket: {answer}"
     );
     drop(hoard);
     excuse.ends().await;
@@ -324,11 +325,15 @@ async fn descriptor_exhaustion_is_survived() {
     assert!(lab.process().exited().is_none());
     let blamed = |line: &&String| line.contains("upstream server does not answer");
     let log = lab.process().stderr();
-    assert_eq!(log.iter().find(blamed), None, "the upstream is blamed");
+    assert_eq!(
+        log.iter().find(blamed),
+        None,
+        "the log must not blame the upstream"
+    );
     let report = steady.stop().await;
     report.check("kubedns without a descriptor left");
     let lost = report.lines["outside"].excused_lost;
-    assert_eq!(lost, 0, "it answers SERVFAIL: {report}");
+    assert_eq!(lost, 0, "kubedns answers SERVFAIL instead: {report}");
 }
 
 fn limit_descriptors(pid: u32, most: u32) {

@@ -194,7 +194,7 @@ pub(crate) fn check(whose: &str, expression: &str) {
                 let exists = entry.text.contains(&format!("`{value}`"));
                 assert!(
                     exists,
-                    "{whose}: docs/metrics/ knows no {label} {value} of {series}"
+                    "{whose}: docs/metrics/ does not name {value} as {label} of {series}"
                 );
             }
         }

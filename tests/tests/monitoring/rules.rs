@@ -159,7 +159,7 @@ fn alerts_have_severity_and_runbook() {
     }
 }
 
-/// The alerts about the same fault as a finding of the sidecar.
+/// Alerts, each with the finding of the sidecar about the same fault.
 const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
     ("KubeDNSNotSynced", FindingKind::NotSynced),
     ("KubeDNSConfigRejected", FindingKind::ConfigRejected),
@@ -185,9 +185,10 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
     ),
 ];
 
-/// The kinds of findings without an alert of their own, and where an alert covers them.
+/// The kinds of findings without an alert of their own. The comments name the alerts that cover
+/// them.
 const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
-    // KubeDNSNoAnswers covers these. It does not know which part is silent.
+    // KubeDNSNoAnswers covers the next four kinds. This alert does not show which server is silent.
     FindingKind::KubednsSilent,
     FindingKind::DnsmasqSilent,
     FindingKind::NamesUnanswered,
@@ -253,7 +254,7 @@ fn runbook_links_match_alerts() {
         let named = section.contains(&format!("`{}`", alert.name));
         assert!(
             named,
-            "{}: the section #{anchor} does not speak of it",
+            "{}: the section #{anchor} does not name the alert",
             alert.name
         );
     }

@@ -21,7 +21,8 @@ const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("alone", &["--alone"], false),
 ];
 
-/// Panels that need a feature, in any topology, and say so while it is not used.
+/// Panels that have data only if a feature is used, in any topology. Without the feature, they say
+/// so.
 const PANELS_OF_FEATURES: [&str; 3] = [
     "Certificates expire",
     // These panels need a pod on each node.
