@@ -1,6 +1,5 @@
-//! Checks that an answer with the records of a Service allocates no memory, from the published
-//! records to the bytes in the transport's buffer. The other tests bound the allocations of pod
-//! names and search lists.
+//! Checks that no memory is allocated while kubedns writes an answer with the records of a Service
+//! to the transport's buffer. The other tests limit the allocations for other names.
 
 #![allow(
     clippy::unwrap_used,
@@ -162,7 +161,7 @@ fn service_names_need_no_allocation() {
         ("web.apps.svc.cluster.local", "A", "NOERROR", 1, 0),
         ("WEB.apps.svc.cluster.LOCAL", "A", "NOERROR", 1, 0),
         ("web.apps.svc.cluster.local", "AAAA", "NOERROR", 1, 0),
-        // A single SRV record covers both families; its target has an address of each.
+        // A single SRV record covers both families: the target has an address of each family.
         (
             "_http._tcp.web.apps.svc.cluster.local",
             "SRV",
@@ -196,7 +195,7 @@ fn service_names_need_no_allocation() {
     ];
     assert_eq!(allocating(&records(), &cases, 0), [""; 0]);
     let found = allocating(&records_twice(), &cases, 0);
-    assert_eq!(found, [""; 0], "beside another zone");
+    assert_eq!(found, [""; 0], "with a further zone");
 }
 
 #[test]
@@ -230,7 +229,8 @@ fn resolver(
     Resolver::new(records, identity, forwarder, shard, runtime)
 }
 
-/// The number of allocations of [`TIMES`] answers to the client 127.0.0.`client`, after a first one.
+/// The number of allocations for [`TIMES`] answers to the client 127.0.0.`client`. A first answer
+/// is not counted.
 fn allocations_of(resolver: &Resolver<Published>, query: &[u8], client: u8) -> u64 {
     let client = [127, 0, 0, client].into();
     let mut out = Vec::with_capacity(4096);

@@ -6,7 +6,7 @@
 
 #![allow(
     clippy::print_stderr,
-    reason = "the table is what this test is run for by hand"
+    reason = "developers run this test by hand to get the table"
 )]
 
 use std::net::Ipv4Addr;
@@ -112,7 +112,7 @@ fn index_with(pods: PodMode) -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// Applies the events of a list, published in batches like those of the index task.
+/// Applies the events of a list. Publishes the records in batches, as the index task does.
 fn apply_list(index: &mut Index, count: u32, event: impl Fn(u32) -> Event) {
     for number in 0..count {
         index.apply(event(number));
@@ -204,7 +204,7 @@ impl std::io::Write for Counter {
 
 /// Bytes and allocations per Service.
 fn each(freed: AllocationInfo) -> (f64, f64) {
-    #[allow(clippy::cast_precision_loss, reason = "far below the precision")]
+    #[allow(clippy::cast_precision_loss, reason = "the sums are small integers")]
     let of = |sum: i64| (sum.abs() as f64) / f64::from(SERVICES);
     (of(freed.bytes_current), of(freed.count_current))
 }

@@ -127,7 +127,7 @@ async fn fault_is_named_with_advice() {
     fails(&other_name, line, "SERVFAIL").await;
 }
 
-/// Runs the checks, of which one must fail with this line and detail.
+/// Runs the checks, and asserts that one of them fails with this line and detail.
 async fn fails(words: &[String], line: &str, detail: &str) {
     let (code, checks) = check(words).await;
     assert_eq!(code, 1, "{checks:#?}");
@@ -174,7 +174,8 @@ async fn configuration_is_checked_with_the_flags() {
     }
 }
 
-/// A Service that prefers the pod of the client's node has one on each, or `check` names the others.
+/// If the DNS Service prefers the pod of the client's node, `check` names the nodes that have no
+/// ready pod of kube-dns.
 #[tokio::test]
 async fn node_without_pod_is_named() {
     let cluster = cluster();
@@ -221,7 +222,7 @@ fn ready_node(name: &str) -> Value {
     node
 }
 
-/// The slice of the DNS Service, with a pod on each of these nodes and a hint for it.
+/// The slice of the DNS Service. Each of these nodes has a pod, with a hint for the node.
 fn own_pods(nodes: &[&str]) -> Value {
     let mut slice = mk_endpoint_slice("kube-system", "kube-dns", "1", &["10.244.1.2"], &["dns:53"]);
     let endpoints = nodes.iter().map(|node| {

@@ -1,4 +1,4 @@
-//! The limit on the queries a second of each client.
+//! The limit on the number of queries that each client can send in a second.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::process::Kubedns;
 /// An address that the containers of the pod do not use.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
-/// Bound of the wait for an answer.
+/// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More queries than a client with one query a second can send in time.
+/// So many queries that a client exceeds the limit of one query a second even on a slow machine.
 const FLOOD: usize = 500;
 
 /// Sends a query of `client` and returns its answer.

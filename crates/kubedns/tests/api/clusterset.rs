@@ -8,14 +8,14 @@ use super::process::Kubedns;
 const FLAGS: [&str; 2] = ["--clusterset-domain=clusterset.local", "--ttl=5s"];
 const WEB: &str = "web.apps.svc.clusterset.local.";
 const DB: &str = "db.apps.svc.clusterset.local.";
-/// A Service of the cluster itself, with the name of one of the cluster set.
+/// A Service of the cluster itself. The cluster set has a Service with the same namespace and name.
 const OWN_WEB: &str = "web.apps.svc.cluster.local.";
 
 fn set_own_web(cluster: &RunningApiServer) {
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.1"], &["http:80"]));
 }
 
-/// A slice of `db.apps` in another cluster.
+/// A slice of `db.apps` in the cluster `of`.
 fn db_slice(of: &str, members: &[&str]) -> serde_json::Value {
     mk_imported_slice("apps", "db", of, members, &["sql:5432"])
 }
@@ -36,7 +36,7 @@ async fn service_imports_are_followed() {
         &["sql:5432"],
     ));
     cluster.set(db_slice("east", &["10.1.0.1 db-0", "10.1.0.2 db-1"]));
-    // It must not change the cluster set.
+    // The Service of the cluster itself must not change the answers for the cluster set.
     set_own_web(&cluster);
     let kubedns = Kubedns::start(&cluster, &FLAGS).await;
     let east = "db-0.east.db.apps.svc.clusterset.local.";

@@ -1,4 +1,4 @@
-//! kubedns without Kubernetes: zones of a real etcd are all that it serves.
+//! kubedns without Kubernetes serves only the zones of a real etcd.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use super::process::{Kubedns, assert_ends_with_one_error, program};
 use super::transfer::dig;
 
 const RAILS: &str = "rails.east.skydns.local.";
-/// A name of a cluster, which is an outside name here.
+/// A name of a cluster. Without Kubernetes, it is an external name.
 const OF_CLUSTER: &str = "web.apps.svc.cluster.local.";
-/// The variable that every pod has.
+/// An environment variable that every pod has.
 const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 
 /// The keys below `/skydns`, with their messages.
@@ -41,7 +41,7 @@ async fn etcd(untested: &str) -> Option<Etcd> {
     Some(etcd)
 }
 
-/// The servers of the outside names.
+/// An upstream with external names, and with a name that the zone `skydns.local` does not have.
 async fn upstream() -> Upstream {
     let zone = Zone::new([
         "www.outside.test. 60 IN A 198.51.100.1",
@@ -154,7 +154,7 @@ async fn readiness_alone_waits_for_every_zone() {
     let connected = "kubedns_etcd_connected{zone=\"skydns.local.\"}";
     kubedns.until_metric(connected, 1.0).await;
 
-    // The last records are served during an outage, and a later change is noticed after it.
+    // The last records are served during an outage. A change after the outage is noticed.
     etcd.stop();
     kubedns.until_metric(connected, 0.0).await;
     assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
@@ -182,7 +182,7 @@ async fn cluster_names_alone_are_outside_names() {
     assert_eq!(kubedns.answers(OF_CLUSTER, "A").await, "198.51.100.4");
     let printer = "printer.home.test.";
     assert_eq!(kubedns.answers(printer, "A").await, "192.0.2.80");
-    // An own name is in no zone, so the SOA is its own.
+    // A name in `hosts` is in no zone. So the owner of the SOA record is the name itself.
     let empty = kubedns.ask(printer, "AAAA").await;
     assert_eq!(empty.rcode_name(), "NOERROR");
     let owners: Vec<&str> = empty
@@ -192,7 +192,8 @@ async fn cluster_names_alone_are_outside_names() {
         .collect();
     assert_eq!(owners, [printer]);
 
-    // A stub domain may have the name of the default cluster domain, which is not served.
+    // A stub domain may have the name of the default cluster domain, because kubedns does not serve
+    // this domain without Kubernetes.
     let stubs = format!(r#"{{"cluster.local":["{}"]}}"#, stub.addr());
     write_key(config.path(), "stubDomains", &stubs);
     kubedns
@@ -293,7 +294,7 @@ async fn zone_alone_is_transferred_and_falls_through() {
     .await;
     kubedns.until_ready().await;
 
-    // A missing name is asked once, and then cached.
+    // The upstream receives one query for a name that is missing in the zone. The answer is cached.
     for _ in 0..3 {
         let answer = kubedns.answers("gone.skydns.local.", "A").await;
         assert_eq!(answer, "198.51.100.3");
@@ -308,12 +309,12 @@ async fn zone_alone_is_transferred_and_falls_through() {
         (is_whole && has_rails).then_some(()).ok_or(lines)
     };
     eventually(PATIENCE, transfer).await;
-    // No other domain is ours.
+    // kubedns has no other zone to transfer.
     assert!(dig(kubedns.dns, &["cluster.local", "AXFR"]).is_err());
     kubedns.stop().await;
 }
 
-/// Flags that contradict a zone from etcd without an API server, and the error.
+/// Flags that cannot be used with a zone from etcd and without an API server, and the errors.
 const CONTRADICTIONS: &str = "
     --config-map=kube-dns       | --config-map is read from the API server, and none is given; use --config-dir
     --pods=verified             | --pods is about the names of a cluster, and no API server is given; leave it out

@@ -1,4 +1,5 @@
-//! Rules of the ConfigMap for external names: edits become answers, and no upstream is asked.
+//! Rules in the ConfigMap for external names: the answers follow edits, and upstreams do not
+//! receive queries that a rule already answers.
 
 use apiserver::RunningApiServer;
 use testkit::objects::mk_external_name;
@@ -85,7 +86,7 @@ async fn external_rules_follow_edits() {
         "{explained}"
     );
 
-    // A mistake leaves the rules in force. A valid edit removes them.
+    // An invalid edit leaves the rules in force. A valid edit then exempts `outside.test`.
     write("filterTypes", r#"{".": ["MX"]}"#);
     kubedns.until_metric("kubedns_config_current", 0.0).await;
     assert_eq!(kubedns.answers(EXTERNAL, "AAAA").await, "NOERROR");

@@ -1,4 +1,4 @@
-//! Upstreams that no client asks.
+//! Upstreams that receive only probes, because no client sends a query for an external name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -112,12 +112,12 @@ async fn silent_upstream_is_logged_until_back() {
     kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
     let line = kubedns.logs("upstream server answers again").await;
     assert!(line.starts_with('I') && line.contains("lasted="), "{line}");
-    assert_eq!(kubedns.logged(silence), 1, "once for all queries");
+    assert_eq!(kubedns.logged(silence), 1, "logged once for all queries");
     kubedns.stop().await;
 }
 
-/// The faults are closed watches, refused connections, a moment of 403, and versions that the API
-/// server no longer knows.
+/// The faults are closed watches, refused connections, a few responses with status 403, and
+/// versions that the API server no longer knows.
 #[tokio::test]
 async fn api_server_restart_logs_two_lines() {
     let cluster = with_web();
@@ -139,7 +139,7 @@ async fn api_server_restart_logs_two_lines() {
 
     let changes = Cell::new(0_u8);
     let again = async || {
-        // If the watches are not open yet, a list shows the changes instead of an event, so the
+        // While a watch is not open, a change arrives with a list and not as an event. So the
         // change is repeated.
         changes.set(changes.get() + 1);
         let ip = format!("10.96.1.{}", changes.get());
@@ -233,7 +233,8 @@ async fn sole_server_with_snapshot_is_ready() {
     kubedns.stop().await;
 }
 
-/// The first ten seconds of a process are real time: its parent is another process.
+/// The test really waits for ten seconds, because it cannot change the clock of the parent process.
+/// The parent starts a child again only if the child has run for ten seconds.
 #[tokio::test]
 async fn crashed_kubedns_serves_its_snapshot_at_once() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
@@ -254,7 +255,7 @@ async fn crashed_kubedns_serves_its_snapshot_at_once() {
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     assert_eq!(kubedns.metric(restarts).await, Some(1.0));
 
-    // The parent does not start a child again that ends soon.
+    // The parent does not start this child again, because the child ended too early.
     kill_child(&kubedns);
     let status = kubedns.process.wait(PATIENCE).await;
     assert_eq!(status.code(), Some(137), "{:#?}", kubedns.process.stderr());
@@ -285,7 +286,7 @@ fn kill_child(kubedns: &Kubedns) {
     kill(child, Signal::SIGKILL).unwrap();
 }
 
-/// Opening a pipe without a writer hangs, like a file on an unreachable volume.
+/// Opening a pipe without a writer hangs, like opening a file on an unreachable volume.
 #[tokio::test]
 async fn hung_snapshot_volume_delays_no_answers() {
     let directory = tempfile::tempdir().unwrap();
@@ -300,7 +301,7 @@ async fn hung_snapshot_volume_delays_no_answers() {
     };
     tokio::time::timeout(Duration::from_secs(10), serves)
         .await
-        .expect("it serves without the file");
+        .expect("kubedns serves without the file");
     kubedns.logs("snapshot file not read in time").await;
     kubedns.stop().await;
 }
@@ -563,5 +564,5 @@ async fn second_signal_ends_at_once() {
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop())
         .await
-        .expect("not in an hour");
+        .expect("the second signal ends the lameduck time");
 }

@@ -22,7 +22,8 @@ const GONE: &str = "forwarding loop has ended, upstream server in use again";
 /// A resolver that can forward to kubedns.
 struct Resolver {
     upstream: Upstream,
-    /// The server that the resolver forwards to; `None` if it answers all names with 198.51.100.9.
+    /// The server that the resolver forwards to; `None` if the resolver answers all queries itself
+    /// with 198.51.100.9.
     target: Arc<Mutex<Option<SocketAddr>>>,
 }
 
@@ -104,14 +105,15 @@ async fn looping_upstream_is_left_out() {
     until_loops(&kubedns, 1.0).await;
     assert_eq!(kubedns.answers(WWW, "A").await, "198.51.100.1");
     let count = looping.count_of("outside.test.");
-    assert_eq!(count, 0, "it is no longer asked");
+    assert_eq!(count, 0, "the looping upstream receives no queries");
 
-    // After a change the loop is probed again, but not logged again.
-    let looked = looping.count_of(".forward-loop.test.");
+    // After a change of the configuration, kubedns probes the upstream again, but does not log the
+    // loop again.
+    let probed = looping.count_of(".forward-loop.test.");
     let stub_domains = format!(r#"{{"corp.example":["{}"]}}"#, good.addr());
     write(config.path(), "stubDomains", &stub_domains);
     eventually(PATIENCE, || async {
-        looping.count_of(".forward-loop.test.") > looked
+        looping.count_of(".forward-loop.test.") > probed
     })
     .await;
     kubedns
@@ -199,7 +201,7 @@ async fn stub_server_may_forward_other_names() {
     kubedns.until_answered(WWW, "A", "198.51.100.1").await;
     let own = kubedns.answers("www.corp.example.", "A").await;
     assert_eq!(own, "198.51.100.9");
-    // Its names must not be forwarded elsewhere.
+    // Names of the stub domain with the loop must not be forwarded to another server.
     let looping = kubedns.answers("www.loop.example.", "A").await;
     assert_eq!(looping, "SERVFAIL");
     assert_eq!(good.count_of("www.loop.example.", "A"), 0);

@@ -1,4 +1,4 @@
-//! Hosts and aliases of the ConfigMap: edits become answers.
+//! Hosts and aliases in the ConfigMap: the answers follow edits.
 
 use apiserver::RunningApiServer;
 use serde_json::json;

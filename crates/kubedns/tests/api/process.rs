@@ -51,7 +51,8 @@ impl Kubedns {
         }
     }
 
-    /// Waits until a process that was started again serves at its ports.
+    /// Waits until kubedns has been started again and serves on new ports. All later queries go to
+    /// the new ports.
     pub(crate) async fn follow_new_ports(&mut self) {
         let stderr = || self.process.stderr();
         let ports = eventually(PATIENCE, || async {
@@ -180,8 +181,8 @@ pub(crate) fn program(flags: &[&str]) -> Program {
     Program::named("kubedns").args(ours).args(flags)
 }
 
-/// Asserts that a start with `flags` ends with status 255 and one line of an error, which contains `expected`.
-/// Returns the log.
+/// Asserts that a start with `flags` ends with status 255, and that the log has exactly one line
+/// with an error, which contains `expected`. Returns the log.
 pub(crate) async fn assert_ends_with_one_error(
     process: &mut Process,
     flags: &[&str],

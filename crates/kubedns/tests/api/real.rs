@@ -216,7 +216,7 @@ async fn real_api_server_is_followed() {
     pods_are_found_by_their_address(&cluster).await;
 }
 
-/// `check cluster` names what the stock role does not allow.
+/// Checks that `check cluster` reports the objects that the stock role may not read.
 async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
     let words = [
         config,

@@ -1,4 +1,4 @@
-//! kubedns with a part of the cluster: some namespaces, or running pods.
+//! kubedns with some objects of the cluster: those of some namespaces, or running pods.
 
 use apiserver::{Action, Resource, Rule, RunningApiServer};
 use querylog::ranking::RankingDocument;
@@ -114,7 +114,8 @@ async fn pods_of_other_nodes_are_unknown() {
     kubedns.stop().await;
 }
 
-/// With a DNS pod on each node, the hints of the DNS Service's slice say who answers the node.
+/// With a DNS pod on each node, the hints in the slice of the DNS Service say which DNS pods answer
+/// the clients on this node.
 #[tokio::test]
 async fn hints_say_who_answers_own_node() {
     let cluster = RunningApiServer::empty();
@@ -153,7 +154,8 @@ async fn hints_say_who_answers_own_node() {
     kubedns.stop().await;
 }
 
-/// Pods change no record, so `--pods=node` is ready, and serves, without the permission for them.
+/// With `--pods=node`, pods change no record. So kubedns becomes ready without the permission to
+/// list pods.
 #[tokio::test]
 async fn refused_pods_of_node_cost_no_readiness() {
     let cluster = RunningApiServer::empty();

@@ -141,8 +141,8 @@ async fn transfer_needs_key_and_address() {
     assert!(soa.is_ok_and(|lines| lines.len() == 1), "a signed SOA");
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
-    // Without the flag, no metrics are exported, and AXFR is an ordinary query for a type without
-    // records.
+    // Without `--transfer-to`, no metrics of transfers are exported, and AXFR is an ordinary query
+    // for a type without records.
     assert_eq!(off.metric(refused).await, None);
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {
@@ -235,8 +235,8 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     })
 }
 
-/// Makes the changes, and waits until each secondary answers them. Returns the longest wait for each
-/// secondary.
+/// Makes the changes, and waits until each secondary answers with the changed records. Returns the
+/// longest wait for each secondary.
 async fn follow_changes(
     cluster: &RunningApiServer,
     secondaries: &[Secondary],
@@ -269,7 +269,7 @@ async fn follow_changes(
 #[tokio::test(flavor = "multi_thread")]
 #[allow(
     clippy::print_stderr,
-    reason = "what could not be tested, and what was measured, is said loudly"
+    reason = "the test prints how fast the secondaries are"
 )]
 async fn secondaries_follow_changes() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());

@@ -25,7 +25,7 @@ async fn explain_prints_text_or_json() {
     assert_eq!(near, "web.apps.svc.cluster.local.");
 }
 
-/// The arguments, and the begin of the error.
+/// The arguments, and the beginning of the error.
 const MISTAKES: &str = r#"
                          | kube-dns explain: no name was given\nUsage of kube-dns explain: see kube-dns explain --help\n
     a..b                 | kube-dns explain: not a domain name: empty label in "a..b"\n

@@ -17,7 +17,7 @@ use crate::api::process::Kubedns;
 
 const DNSMASQ: &str = "/usr/sbin/dnsmasq";
 
-/// kubedns and dnsmasq, with the servers of their configuration.
+/// kubedns and dnsmasq, with the stub domain server and the upstream of their configuration.
 struct Pod {
     kubedns: Kubedns,
     stub: Upstream,

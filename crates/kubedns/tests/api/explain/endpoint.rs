@@ -68,7 +68,7 @@ async fn explanation_follows_events() {
     kubedns.until(code("")).await;
 }
 
-/// The query of a request, and the beginning of its error.
+/// The query string of a request, and the beginning of the error.
 const EXPLAIN_MISTAKES: &str = r#"
                                       | no name: /explain?name=NAME, optionally with &type=TYPE
     ?                                 | no name: /explain?name=NAME, optionally with &type=TYPE

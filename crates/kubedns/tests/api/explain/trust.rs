@@ -59,7 +59,10 @@ async fn explanation_warns_of_rejected_configuration() {
         .await;
     let explanation = kubedns.explain("name=www.acme.test.&type=A").await;
     let in_force = &explanation["server"]["config_version"];
-    assert_eq!(*in_force, version, "the last good one stays in force");
+    assert_eq!(
+        *in_force, version,
+        "the last valid configuration stays in force"
+    );
     let text = explanation["warnings"][0]["text"].as_str().unwrap();
     assert!(
         text.contains("stubDomains") && text.contains(version.as_str().unwrap()),

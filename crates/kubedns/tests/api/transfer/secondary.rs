@@ -36,7 +36,7 @@ impl Kind {
     /// error.
     #[allow(
         clippy::print_stderr,
-        reason = "what could not be tested is said loudly"
+        reason = "the test prints which secondaries are not tested"
     )]
     pub(crate) fn installed() -> impl Iterator<Item = Self> {
         [Self::Nsd, Self::Knot, Self::Bind]
@@ -89,7 +89,8 @@ impl Kind {
     }
 }
 
-/// The configuration for the secondary's directory, its port on 127.0.0.1, and the primary.
+/// Makes the configuration of a secondary. The arguments are the directory of the secondary, its
+/// port on 127.0.0.1, and the address of the primary.
 type ConfigText = fn(&str, u16, SocketAddr) -> String;
 
 fn nsd_config(directory: &str, port: u16, primary: SocketAddr) -> String {

@@ -1,5 +1,5 @@
-//! Transfers of further zones (etcd, external): whole zones equal the answers, and
-//! changes are incremental.
+//! Transfers of further zones (etcd, external): a transferred zone has the same records as the
+//! answers, and changes are transferred incrementally.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +48,8 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
     Soa::parse(&soa[0])
 }
 
-/// Waits until the IXFR since the version with this SOA has these deleted and added records below
-/// the apex.
+/// Requests an incremental transfer from the version with the SOA `since`, and waits until the
+/// response has these deleted and added records below the apex.
 async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str], come: &[&str]) {
     eventually(PATIENCE, || async {
         let response = client::tcp(kubedns.dns, &since.query(domain), PATIENCE).await;
@@ -81,7 +81,7 @@ async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str]
     .await;
 }
 
-/// The numbers of an SOA record that an IXFR query returns.
+/// The numbers of an SOA record that an IXFR query sends back to the server.
 struct Soa {
     serial: u32,
     expire: u32,
@@ -154,7 +154,7 @@ async fn etcd_zone_is_transferred() {
     has_changed(&kubedns, "skydns.local", &soa, &[], &come).await;
     assert!(
         whole(kubedns.dns, "arpa", &[]).is_err(),
-        "reverse names are not a whole zone"
+        "kubedns does not have the whole zone arpa"
     );
     kubedns.stop().await;
 }
