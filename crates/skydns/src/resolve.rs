@@ -53,8 +53,8 @@ const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a
 /// headless Service with thousands of pods take fewer steps, and so does a wildcard over 200 names.
 const STEPS_OVER_UDP: usize = 8192;
-/// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as
-/// well.
+/// Maximum work for an immediate answer over TCP, in steps. It is less than over UDP, because the
+/// threads for TCP have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
 /// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);

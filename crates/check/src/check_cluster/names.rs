@@ -308,7 +308,7 @@ impl NameChecks<'_> {
                 let found = join_texts(&addresses);
                 let text = format!("{KIND}: {name} is {found}, and its name says {address}");
                 CheckLine::failed(GROUP, text).with_advice(
-                    format!("Ask why: kube-dns explain {name}."),
+                    format!("Run kube-dns explain {name} to see why."),
                     "a-name-is-missing",
                 )
             }
@@ -350,7 +350,7 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
         _ => "no-answers",
     };
     let action = match failure.rcode {
-        Some(_) => format!("Ask why: kube-dns explain {name}."),
+        Some(_) => format!("Run kube-dns explain {name} to see why."),
         None => "See in the lines above which part does not answer.".to_owned(),
     };
 

@@ -228,7 +228,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             reached = reached.max(result);
         }
 
-        // It is known only after the last alias that no alias has an address.
+        // Only after the last alias is it certain that no alias has an address.
         if reached == ChaseResult::NoData
             && !beside_addresses
             && let Some(alias) = bare

@@ -24,8 +24,8 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.
 const MAX_ANSWER: usize = 13 * 65_535;
-/// The context of the queries of a transfer: the data of the zone, with the full limit of work. No
-/// search list applies, because there is no client.
+/// The context of the queries of a transfer. Answers contain only data of the zone, and may take
+/// the full limit of work. No search list applies, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,

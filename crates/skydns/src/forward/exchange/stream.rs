@@ -11,7 +11,7 @@ use crate::forward::pool::AskError;
 
 /// Maximum number of retries after a connection ended before the query was sent.
 const MAX_UNSENT: usize = 32;
-/// Stands for the ID of a query until the connection chooses one.
+/// Placeholder for the ID of a query, until the connection chooses the ID.
 const CHOSEN_LATER: u16 = 0;
 
 /// Queries over a connection of the pool. Over an encrypted connection, a query with an OPT record
