@@ -134,7 +134,7 @@ impl Rig {
         self.cluster.delete(resource, namespace, name);
     }
 
-    /// Waits until `dig` shows this address for a name, asked from the pod as its clients do.
+    /// Waits until `dig`, which queries the pod as a client does, shows this address for a name.
     pub async fn resolves(&self, name: &str, address: &str) {
         let dig = self.pod.dig();
         testkit::eventually(crate::e2e::PATIENCE, || async {

@@ -59,8 +59,8 @@ impl Lab {
     }
 
     /// Starts a server and waits until it answers queries; the server may not be ready yet.
-    /// `initial` objects exist from the start. In flags and objects `$UPSTREAM` stands for the
-    /// upstream's address, in flags `$DIR` for the lab's directory.
+    /// `initial` objects exist from the start. In flags and objects, `$UPSTREAM` stands for the
+    /// address of the upstream. In flags, `$DIR` stands for the directory of the lab.
     ///
     /// Metrics are served on [`Lab::metrics`].
     pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {

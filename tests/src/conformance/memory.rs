@@ -1,5 +1,5 @@
-//! The recorded responses of the resolver, from all scenarios. The test's resolver uses them for
-//! questions that the recording of the current scenario does not contain.
+//! The responses of the resolver that all scenarios recorded. The resolver of a test uses them for
+//! questions that the recording of its own scenario does not contain.
 
 use std::collections::HashMap;
 

@@ -11,14 +11,15 @@ const BINARIES: [(&str, &str); 3] = [("kubedns", "--"), ("nanny", "-"), ("sideca
 /// The flags that `--help` of a binary lists: the name with its dashes, and the default.
 pub fn listed(binary: &str) -> BTreeMap<String, String> {
     let (dashes, command) = command_of(binary);
-    // With two dashes, `--help` leaves out the flags that have a heading: the old logging flags.
+    // If the flags of a binary have two dashes, `--help` leaves out the flags with a heading: the
+    // old logging flags.
     let is_listed =
         |arg: &&Arg| !arg.is_hide_set() && (dashes == "-" || arg.get_help_heading().is_none());
     let arguments = command.get_arguments().filter(is_listed);
     let mut flags: BTreeMap<String, String> = arguments
         .filter_map(|arg| Some((format!("{dashes}{}", arg.get_long()?), default_of(arg))))
         .collect();
-    // The binaries read this flag before clap.
+    // The binaries read this flag themselves, so clap does not declare it.
     flags.insert(format!("{dashes}version"), "false".to_owned());
     flags
 }

@@ -28,8 +28,9 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// The objects of a directory of `manifests/`. The chart has most directories in rendered form, which
-/// saves runs of kubectl: a test of the chart compares its files with the directories.
+/// The objects of a directory of `manifests/`. The chart contains most directories in rendered
+/// form, and reading these files saves runs of kubectl. A test of the chart compares the files with
+/// the directories.
 pub fn rendered(name: &str) -> Result<Vec<Value>, String> {
     let shape = format!("charts/kube-dns-rs/shapes/{name}.yaml");
     match fs::read_to_string(crate::repository().join(shape)) {

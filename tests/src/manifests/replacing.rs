@@ -78,7 +78,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     if unready + PROPAGATION > first {
         let name = &front.name;
         faults.push(format!(
-            "{name}: ends after {first}s, {unready}s after SIGTERM it may still be ready"
+            "{name}: ends after {first}s, but may still be ready {unready}s after SIGTERM"
         ));
     }
     if let Some(behind) = behind
@@ -205,7 +205,7 @@ mod tests {
             faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 1, "failureThreshold": 1}"#),
             found
         );
-        let found = ["dnsmasq: ends after 10s, 34s after SIGTERM it may still be ready"];
+        let found = ["dnsmasq: ends after 10s, but may still be ready 34s after SIGTERM"];
         assert_eq!(faults("{}"), found);
     }
 

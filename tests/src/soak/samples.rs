@@ -30,8 +30,8 @@ impl Process {
     }
 }
 
-/// Samples the processes each `every` until `length` has passed since `begun`. Fails if a process has
-/// ended.
+/// Samples the processes at the interval `every` until `length` has passed since `begun`. Fails if
+/// a process has ended.
 pub(super) async fn watch(
     processes: &mut [Process],
     begun: Instant,

@@ -30,7 +30,7 @@ pub(crate) struct Kind {
     /// Names that are answered with the CNAME of an ExternalName Service: the Service, wildcards
     /// and the namespace.
     alias_names: &'static [&'static str],
-    /// Whether the target of the ExternalName Service `ext` does not exist.
+    /// Whether the ExternalName Service `ext` has a target that does not exist.
     pub(crate) leads_nowhere: bool,
 }
 

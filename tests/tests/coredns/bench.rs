@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the records under the flags of the scenario, after the first lists.
+    /// Makes the records that kubedns has after its first lists, under the flags of the scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
         let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
@@ -51,8 +51,8 @@ impl Cluster {
         Self { published }
     }
 
-    /// The answer to the question `name type`; `None` if the query is forwarded. Upstreams answer
-    /// that no name exists.
+    /// The answer to the question `name type`; `None` if the query is forwarded. The upstreams have
+    /// no record of any name.
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
         let (name, rtype) = question.split_once(' ').expect("a name and a type");
         let query = Query::new(name, rtype).wire();

@@ -1,5 +1,4 @@
-//! Tests of the difference files: they match the recorded scenarios, and mistakes in them are
-//! detected.
+//! Tests of the difference files: they match the recorded scenarios, and wrong files are rejected.
 
 use serde_json::{Value, json};
 

@@ -13,7 +13,8 @@ use super::server::{Server, Target};
 use crate::conformance::answer::Observed;
 use crate::conformance::vector::{Case, Step};
 
-/// Maximum number of questions sent concurrently. These questions do not depend on the resolver.
+/// Maximum number of questions sent concurrently. Only questions that do not depend on the resolver
+/// are sent concurrently.
 const AT_A_TIME: usize = 16;
 
 /// Timeout of an answer: two seconds for the server, and one more for a busy machine.

@@ -77,7 +77,8 @@ impl Prometheus {
         let labels = json!({"namespace": "kube-system", "pod": pod});
         let groups = json!([{"targets": targets, "labels": labels}]);
 
-        // Prometheus reads a file as soon as it appears.
+        // Prometheus reads a file as soon as it appears, so only a complete file gets its final
+        // name.
         let [new, file] = ["new", "json"].map(|kind| {
             let name = format!("targets/{pod}.{kind}");
             self.directory.path().join(name)
