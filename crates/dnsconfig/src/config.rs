@@ -34,8 +34,8 @@ pub struct Config {
     pub hosts: Hosts,
     /// Names with a Service or another name as target (`aliases`).
     pub aliases: BTreeMap<String, AliasTarget>,
-    /// Rules by which kubedns answers external names itself (`filterTypes`, `deniedNames`,
-    /// `bogusPriv`, `rebindProtection`).
+    /// Rules by which kubedns itself answers queries for external names (`filterTypes`,
+    /// `deniedNames`, `bogusPriv`, `rebindProtection`).
     pub external_rules: ExternalRules,
 }
 

@@ -13,7 +13,7 @@ use crate::query_log::QueryLogError;
 /// Number of characters after which an error truncates a value.
 pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 
-/// An invalid value, because of which the whole configuration is rejected.
+/// An invalid value, which causes the rejection of the whole configuration.
 ///
 /// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns
 /// has an error for the same reason, the text of the reason is the text of that error.

@@ -1,9 +1,10 @@
 //! Rules for external names: the keys `filterTypes`, `deniedNames`, `bogusPriv` and
 //! `rebindProtection`.
 //!
-//! kubedns itself answers the queries to which a rule applies. It applies the first three keys
-//! before it queries an upstream, and the last key to the reply of the upstream. Names of the
-//! cluster and names in `hosts` and `aliases` are never subject to a rule.
+//! kubedns itself answers the queries to which a rule applies. kubedns checks the rules of the
+//! first three keys before it queries an upstream, and the rule of the last key when it has the
+//! reply of the upstream. No rule applies to names of the cluster, or to names in `hosts` and
+//! `aliases`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +12,7 @@ use std::str::FromStr;
 
 use wire::rfc1123;
 
-/// Maximum number of domains of one key.
+/// Maximum number of domains under one key.
 const MAX_DOMAINS: usize = 4096;
 /// The key for all external names.
 const ALL_NAMES: &str = ".";

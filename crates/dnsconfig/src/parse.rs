@@ -210,8 +210,8 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
     Err(key.error(&value, reason))
 }
 
-/// The reason why a name in `hosts`, `aliases` or `deniedNames` is rejected, with its key. Of
-/// several such names, the first is reported.
+/// The first name in `hosts`, `aliases` or `deniedNames` that must be rejected: the key under which
+/// the name is, and the reason.
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;

@@ -1,4 +1,5 @@
-//! The embedded API server of a pod without a real cluster, loaded from a directory of manifests.
+//! The embedded API server, which serves the objects in a directory of manifests if there is no
+//! real cluster.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -11,8 +11,8 @@ use clap::{Args, Parser};
 use crate::ports::DEFAULT_BASE;
 
 /// Runs the whole kube-dns pod on loopback: an embedded API server fed from a directory of
-/// manifests, kubedns, dnsmasq under the nanny, and the sidecar, wired as in the cluster. Ctrl-C
-/// stops everything.
+/// manifests, kubedns, dnsmasq under the nanny, and the sidecar, connected as in the cluster.
+/// Ctrl-C stops everything.
 #[derive(Debug, Parser)]
 #[command(
     name = "localpod",
@@ -21,8 +21,8 @@ use crate::ports::DEFAULT_BASE;
     args_override_self = true
 )]
 pub struct Options {
-    /// Directory of YAML manifests that the embedded API server serves; edits to its files are
-    /// followed
+    /// Directory of YAML manifests that the embedded API server serves; the API server follows
+    /// edits of the files
     #[arg(
         long,
         value_name = "DIR",
@@ -31,13 +31,12 @@ pub struct Options {
     )]
     pub manifests: PathBuf,
 
-    /// Run the pod against the real cluster that this kubeconfig leads to, without the embedded API
-    /// server
+    /// Serve the real cluster of this kubeconfig, without the embedded API server
     #[arg(long, value_name = "FILE")]
     pub kubecfg_file: Option<PathBuf>,
 
-    /// First of the consecutive ports the pod takes on 127.0.0.1 (dnsmasq has the first); 0 takes
-    /// free ones
+    /// First of the consecutive ports that the pod uses on 127.0.0.1, and the port for queries of
+    /// clients; with 0, localpod looks for free ports
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
     pub port_base: u16,
 
@@ -74,11 +73,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub status_file: Option<PathBuf>,
 
-    /// Seconds between asking the processes to stop and killing them
+    /// Seconds after which localpod kills processes that it has asked to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub grace_period: u64,
 
-    /// Seconds between two probes of the sidecar; the first probes come within this time
+    /// Seconds between two probes by the sidecar; the first probes are sent within this time
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub probe_interval: u32,
 
@@ -94,13 +93,13 @@ pub struct Options {
 /// The position of dnsmasq: in front of kubedns by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct Shape {
-    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards external
-    /// names
+    /// Put kubedns in front: kubedns answers the clients, and dnsmasq behind it forwards queries
+    /// for external names and caches the responses
     #[arg(long)]
     pub direct: bool,
 
-    /// Let dnsmasq in front only cache: it forwards all other queries to kubedns, and kubedns to the
-    /// upstreams
+    /// Make dnsmasq in front only a cache: dnsmasq forwards all other queries to kubedns, and
+    /// kubedns forwards queries for external names to the upstreams
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,
 

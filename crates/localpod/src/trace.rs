@@ -29,18 +29,18 @@ pub fn to_console(console: Console) {
         .without_time()
         .with_target(false);
     let events = tracing_subscriber::registry()
-        .with(lines.with_writer(Speakers { console }))
+        .with(lines.with_writer(EventLines { console }))
         .with(filter);
     // Fails only if another subscriber is set already; that subscriber shows the events.
     let _ = events.try_init();
 }
 
 /// Turns each event into one [`Line`].
-struct Speakers {
+struct EventLines {
     console: Console,
 }
 
-impl<'a> MakeWriter<'a> for Speakers {
+impl<'a> MakeWriter<'a> for EventLines {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
