@@ -239,7 +239,7 @@ impl ProbeMetrics {
         let bounds = std::iter::successors(Some(0.25), |bound| Some(bound * 2.0));
         let buckets: Vec<f64> = bounds.take(BUCKETS).collect();
 
-        // Only these parts can answer for themselves.
+        // Only these parts can be healthy without an answer for the probed name.
         let backend_away = match part {
             PodPart::Other => None,
             PodPart::Dnsmasq | PodPart::Kubedns => Some(metrics.int_gauge(

@@ -27,7 +27,7 @@ const PAUSE: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct ExpensiveQueue {
     places: Arc<ClientShares>,
-    /// A permit for the one query that is being answered.
+    /// Queries take turns: only the query with the single permit is answered.
     turn: Arc<Semaphore>,
     /// One permit for each waiting host. Only one query of a host at a time competes with the
     /// queries of other hosts.

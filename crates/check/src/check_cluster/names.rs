@@ -351,7 +351,7 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
     };
     let action = match failure.rcode {
         Some(_) => format!("Run kube-dns explain {name} to see why."),
-        None => "See in the lines above which part does not answer.".to_owned(),
+        None => "Find the part that does not answer in the lines above.".to_owned(),
     };
 
     let found = if failure.is_negative_answer() {

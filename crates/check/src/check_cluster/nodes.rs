@@ -1,7 +1,7 @@
 //! If the DNS Service prefers the pod of the client's node (`manifests/node`), checks that each
 //! node has a pod of kube-dns, and that the clients of the node are sent to this pod. Other
-//! Services have no such check: a pod that expects the preference has a finding about a Service
-//! without it.
+//! Services are not checked. If a pod expects the preference and the Service lacks it, the sidecar
+//! reports a finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -182,7 +182,7 @@ fn check_each_node(without: &[&str], all: usize) -> CheckLine {
     CheckLine::warning(GROUP, format!("{nodes} no ready pod of kube-dns, of {all}"))
         .with_detail(detail)
         .with_advice(
-            "The pods of other nodes answer there, over the network. Look at the pods of these nodes.",
+            "Pods of other nodes answer the clients there, over the network. Check why these nodes have no ready pod.",
             SECTION,
         )
 }

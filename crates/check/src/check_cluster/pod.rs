@@ -97,7 +97,7 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     CheckLine::failed(GROUP, text)
         .with_detail(reason)
         .with_advice(
-            "See in the lines below which part does not answer.",
+            "Find the part that does not answer in the lines below.",
             "no-answers",
         )
 }

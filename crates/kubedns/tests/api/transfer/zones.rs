@@ -60,7 +60,8 @@ async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str]
             .map(str::to_owned)
             .collect();
         let parts: Vec<&[String]> = lines.split(|line| line.contains(" SOA ")).collect();
-        // The SOA records of an IXFR response with one step are new, old, new, new.
+        // An IXFR response with one step has four SOA records: of the new version, the old version,
+        // the new version and the new version again.
         let [[], [], deleted, added, []] = parts[..] else {
             return Err(lines);
         };
