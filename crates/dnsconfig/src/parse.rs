@@ -282,7 +282,7 @@ fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
         }
     };
 
-    // The error shows the value as far as it is text.
+    // The error shows the value with replacement characters for the invalid octets.
     let shown = String::from_utf8_lossy(value);
     let accepted = "UTF-8 text of at most 1 MiB";
     Err(ConfigError::new(name, &shown, reason, accepted))
@@ -381,7 +381,7 @@ fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigErr
 
 fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     let key = ConfigKey::UpstreamNameservers;
-    // As in Go, `null` stands for no value, here and for each server.
+    // As in Go, `null` stands for no value, both for the list and for each server.
     let raw: Option<Vec<Option<String>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {

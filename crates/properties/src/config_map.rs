@@ -1,4 +1,5 @@
-//! The values of the `ConfigMap`, and the servers file that the nanny writes for dnsmasq from them.
+//! The values of the `ConfigMap`, and the servers file that the nanny writes from these values for
+//! dnsmasq.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

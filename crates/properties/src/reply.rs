@@ -176,7 +176,8 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
 fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
     let key = forward::UpstreamQuery::of_client(query);
     let upper = query.name.to_ascii_uppercase();
-    // Only letters change: the length octets of labels are at most 63, so they are no letters.
+    // Only the letters of the name change. The length octets of the labels are not letters, because
+    // they are at most 63.
     for (name, edns) in [
         (&upper[..], None),
         (&upper, Some(0)),

@@ -34,7 +34,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 });
 
 /// EXPIRE of the first primary's SOA records. The client sends this value back in an IXFR request.
-/// The server recognizes by it that the serial in the request comes from its own process.
+/// The value tells the server whether the serial in the request comes from this server process.
 static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     let [open, _] = &*PRIMARIES;
     let domain = example::name("cluster.local");

@@ -111,7 +111,7 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
 /// The content, truncated to one octet more than [`MAX_VALUE`]; `None` if the file is missing or
 /// not a regular file.
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // The check precedes opening the file: opening a named pipe blocks until a writer opens it.
+    // The check must come first, because opening a named pipe blocks until a writer opens the pipe.
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Ok(None),

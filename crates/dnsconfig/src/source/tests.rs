@@ -1,4 +1,4 @@
-//! Edits of a mounted `ConfigMap` as a kubelet makes them, and of plain directories.
+//! Edits of a mounted `ConfigMap`, made as a kubelet makes them, and edits of plain directories.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -350,8 +350,8 @@ async fn stock_role_suffices() {
     assert_eq!(kubedns.logged("forbidden"), 2, "{log:#?}");
 }
 
-/// The API server delays its response, or refuses all requests for a moment, as a starting API
-/// server does.
+/// The API server delays its responses for the ConfigMap, or refuses the first requests, as a
+/// starting API server does.
 #[tokio::test]
 async fn readiness_waits_for_config_map() {
     let upstream = Upstream::answering("198.51.100.1").await;
@@ -482,8 +482,8 @@ async fn metric_names_follow_environment() {
     }
 }
 
-/// kube-dns starts with each of these command lines and environments, so containers with them
-/// exist.
+/// kube-dns starts with each of these command lines and environments, so existing containers may
+/// have them.
 #[tokio::test]
 async fn odd_values_do_not_prevent_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -89,7 +89,7 @@ fn whole(server: SocketAddr, domain: &str, words: &[&str]) -> Result<BTreeSet<St
         .collect())
 }
 
-/// Writes the TSIG key to a file in `directory`, and returns its path.
+/// Writes the TSIG key to a file in `directory`, and returns the path of the file.
 fn key_file(directory: &Path) -> String {
     let path = directory.join("xfer.key");
     std::fs::write(&path, secondary::KEY).unwrap();
