@@ -69,7 +69,7 @@ pub struct Excuse {
 impl Steady {
     /// Starts sending these queries in turn, `rate` per second.
     pub fn start(questions: Vec<Question>, rate: u32) -> Self {
-        assert!(!questions.is_empty(), "something to ask");
+        assert!(!questions.is_empty(), "at least one question is needed");
         let ledger = Mutex::new(Ledger::new(questions.iter().map(|question| question.path)));
         let shared = Arc::new(Shared { questions, ledger });
         let stop = CancellationToken::new();

@@ -140,7 +140,11 @@ async fn kubectl_service_answers_until_deleted() {
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
     let name = "hello.default.svc.cluster.local";
     let status = dig.status(name).await;
-    assert_eq!(status.as_deref(), Some("NXDOMAIN"), "not there yet");
+    assert_eq!(
+        status.as_deref(),
+        Some("NXDOMAIN"),
+        "the name does not exist yet"
+    );
 
     kubectl.with_input("apply -f -", HELLO).await;
     let address = kubectl
@@ -173,7 +177,11 @@ async fn stub_domain_follows_kubectl_edits() {
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
     let status = dig.status("host.corp.test").await;
-    assert_eq!(status.as_deref(), Some("NXDOMAIN"), "not there yet");
+    assert_eq!(
+        status.as_deref(),
+        Some("NXDOMAIN"),
+        "the name does not exist yet"
+    );
     assert_eq!(corporate.count(), 0);
 
     let stub_domains = format!(r#"{{"corp.test": ["{}"]}}"#, corporate.addr());

@@ -62,8 +62,15 @@ async fn check(program: &str, args: &str, said: &str) {
     assert!(!status.success(), "{what}");
     assert!(status.code().is_some(), "ended by a signal: {what}");
     let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
-    assert_eq!(reasons.len(), 1, "one line: {what}");
-    assert!(reasons[0].contains(said), "says {said:?}: {what}");
+    assert_eq!(
+        reasons.len(),
+        1,
+        "exactly one error line is expected: {what}"
+    );
+    assert!(
+        reasons[0].contains(said),
+        "the error line must contain {said:?}: {what}"
+    );
     for trace in ["panicked", "stack backtrace", "RUST_BACKTRACE"] {
         assert!(!what.contains(trace), "{what}");
     }

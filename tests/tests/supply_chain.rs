@@ -93,11 +93,11 @@ fn licences_page_is_current() {
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     for (line, expected) in written.lines().zip(rendered.lines()) {
-        assert_eq!(line, expected, "regenerate it, see the page");
+        assert_eq!(line, expected, "regenerate the page, as it says itself");
     }
     assert_eq!(
         written.lines().count(),
         rendered.lines().count(),
-        "regenerate it, see the page"
+        "regenerate the page, as it says itself"
     );
 }

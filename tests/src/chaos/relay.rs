@@ -10,7 +10,7 @@ use testkit::client;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-/// Timeout of an answer of the other server.
+/// Timeout of the other server's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Maximum number of queries in flight. In a loop, each query causes further queries.

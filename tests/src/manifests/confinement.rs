@@ -76,7 +76,7 @@ fn faults_of(container: &Container) -> Vec<String> {
         .get("runAsUser")
         .is_some_and(|user| user != &json!(1001))
     {
-        faults.push(format!("{}: another user", container.name));
+        faults.push(format!("{}: runAsUser is not 1001", container.name));
     }
     for field in ["privileged", "procMount"] {
         if context.get(field).is_some() {
@@ -94,7 +94,7 @@ fn faults_of(container: &Container) -> Vec<String> {
         .any(|mount| mount.get("name") == Some(&json!("api-access")));
     if has_token != (container.program == "kubedns") {
         faults.push(format!(
-            "{}: the API server's token: {has_token}",
+            "{}: mounts the API server's token: {has_token}",
             container.name
         ));
     }

@@ -71,7 +71,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
         value.and_then(Value::as_u64).unwrap_or(default)
     };
     if probe("initialDelaySeconds", 0) > 0 {
-        faults.push("readinessProbe: a pod that is ready waits for its first probe".to_owned());
+        faults.push("readinessProbe: initialDelaySeconds keeps a ready pod waiting".to_owned());
     }
     let ready = READY_WHILE_DRAINING.min(lameduck(kubedns).unwrap_or_default() / 2);
     let unready = ready + probe("periodSeconds", 10) * probe("failureThreshold", 3);
@@ -200,7 +200,7 @@ mod tests {
         };
         let found = faults(r#"{"periodSeconds": 1, "failureThreshold": 3}"#);
         assert_eq!(found, Vec::<String>::new());
-        let found = ["readinessProbe: a pod that is ready waits for its first probe"];
+        let found = ["readinessProbe: initialDelaySeconds keeps a ready pod waiting"];
         assert_eq!(
             faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 1, "failureThreshold": 1}"#),
             found

@@ -118,7 +118,7 @@ fn input(file: &Path) -> String {
     format!("{name} {} {nanoseconds}\n", metadata.len())
 }
 
-/// Makes a store. A test that is killed meanwhile leaves no store.
+/// Makes a store. If the test is killed before the end, it leaves no usable store.
 fn make(inputs: &str) {
     let store = directory().join("store");
     let work = directory().join("new");

@@ -81,7 +81,9 @@ async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<M
         let container = container.clone();
         let restarted = tokio::task::spawn_blocking(move || container.restart(GRACE)).await;
         if let Ok(Err(error)) = restarted {
-            say(&format!("the kubelet cannot restart it: {error}"));
+            say(&format!(
+                "the kubelet cannot restart the container: {error}"
+            ));
         }
     }
 }

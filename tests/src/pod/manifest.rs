@@ -181,7 +181,7 @@ fn hurry_probes(container: &mut Value) {
         let text = argument.as_str().expect("a text");
         if text.starts_with("--probe=") {
             let hurried = text.replace(",5,", ",1,");
-            assert_ne!(hurried, text, "an interval of five seconds");
+            assert_ne!(hurried, text, "every probe has an interval of five seconds");
             *argument = json!(hurried);
         }
     }

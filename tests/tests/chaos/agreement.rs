@@ -199,7 +199,9 @@ impl Views<'_> {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("never well: {verdict:#?}\n{report:#}"));
+                return Err(format!(
+                    "the pod never becomes well: {verdict:#?}\n{report:#}"
+                ));
             }
         }
     }

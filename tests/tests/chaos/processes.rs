@@ -19,7 +19,7 @@ async fn dead_dnsmasq_costs_no_direct_query() {
 
     steady.answered(WHILE).await;
     let found = rig.pod.status().containers["dnsmasq"].restarts;
-    assert_eq!(found, 0, "the nanny restarts dnsmasq");
+    assert_eq!(found, 0, "the nanny restarts dnsmasq within the container");
     steady
         .stop()
         .await

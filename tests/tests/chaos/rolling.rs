@@ -82,6 +82,6 @@ async fn ends_by_itself(mut leaving: Pod, roll: usize) {
     assert!(status.success(), "replacement {roll}: {status}");
     assert!(
         !log.iter().any(|line| line.contains("killed")),
-        "it ended by itself: {log:?}"
+        "the pod ends without being killed: {log:?}"
     );
 }

@@ -97,10 +97,12 @@ impl Case {
             Some(Ours { why, response }) => (response.as_ref(), Some(why)),
         };
         match why {
-            Some(why) if found == theirs.as_ref() => {
-                Err(format!("it agrees, but is listed: {why}"))
+            Some(why) if found == theirs.as_ref() => Err(format!(
+                "kubedns agrees with CoreDNS, but a difference is listed: {why}"
+            )),
+            Some(why) if why.is_empty() => {
+                Err("the difference is listed without a reason".to_owned())
             }
-            Some(why) if why.is_empty() => Err("it is listed without a reason".to_owned()),
             _ if found == expected => Ok(()),
             _ => Err(differences(expected, found)),
         }

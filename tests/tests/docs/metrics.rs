@@ -83,7 +83,10 @@ fn compare_with_kube_dns(
         let shown = (now.labels(), &now.help);
         assert_eq!(shown, (then.labels(), &then.help), "{name}");
         assert_eq!(now.values("le"), then.values("le"), "buckets of {name}");
-        assert!(page[name].old, "{name} is as old as kube-dns");
+        assert!(
+            page[name].old,
+            "the page must mark {name} as a metric of kube-dns"
+        );
     }
     for (name, _) in page
         .iter()

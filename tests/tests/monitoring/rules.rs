@@ -106,7 +106,7 @@ fn alerts_query_existing_metrics() {
                 let kept = promql::named(&alert.expr).grouping;
                 assert!(
                     kept.contains(label),
-                    "{}: {annotation} shows the label {label}",
+                    "{}: {annotation} shows the label {label}, which the alert does not have",
                     alert.name
                 );
             }
