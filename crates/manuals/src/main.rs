@@ -7,6 +7,6 @@ use anyhow::Context as _;
 fn main() -> anyhow::Result<()> {
     let out = std::env::args_os()
         .nth(1)
-        .context("manuals OUT: a directory is missing")?;
+        .context("usage: manuals OUT (a directory)")?;
     manuals::write(Path::new(&out)).with_context(|| format!("cannot write below {}", out.display()))
 }

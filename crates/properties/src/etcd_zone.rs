@@ -42,7 +42,7 @@ pub fn etcd_zone(input: &[u8]) {
     assert_eq!(
         (tree.len(), tree.octets()),
         (fresh.len(), fresh.octets()),
-        "a fresh list takes different memory"
+        "a fresh list has a different size"
     );
     let names = known.keys().filter_map(|key| name(&keys, key)).take(ASKED);
     let names: Vec<Name> = names

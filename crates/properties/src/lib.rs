@@ -22,7 +22,7 @@
 
 #![allow(
     clippy::missing_panics_doc,
-    reason = "a property that is broken panics; it has no other way to say so"
+    reason = "every property panics if it does not hold"
 )]
 
 mod config_map;

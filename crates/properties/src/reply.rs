@@ -31,7 +31,7 @@ pub fn reply(input: &[u8]) {
     }
     let asked = asked(octets, edns);
     let Ok(query) = Query::parse(&asked, transport) else {
-        unreachable!("a query of ours: {asked:02x?}")
+        unreachable!("our own query is malformed: {asked:02x?}")
     };
     if let Some(reply) = judge(&query, octets) {
         pass_on(&query, &reply);
@@ -121,7 +121,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
     assert!(
         read.question()
             .is_some_and(|question| question.matches(asked)),
-        "the reply has the question"
+        "the reply has the question of the query"
     );
     Some(reply)
 }
@@ -190,7 +190,7 @@ fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
         }
         for transport in [Transport::Udp, Transport::Tcp] {
             let Ok(other) = Query::parse(&other, transport) else {
-                unreachable!("a query of ours: {other:02x?}")
+                unreachable!("our own query is malformed: {other:02x?}")
             };
             let other_key = forward::UpstreamQuery::of_client(&other);
             assert_eq!(other_key, key, "both clients share one upstream query");
@@ -249,7 +249,7 @@ fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     for record in records {
         assert!(
             names.contains(&record.owner.to_lowercase()),
-            "not queried: {record:?}"
+            "the record of a name that was not queried: {record:?}"
         );
         let ours = record
             .owner

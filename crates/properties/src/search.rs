@@ -77,7 +77,7 @@ pub fn search(input: &[u8]) {
     assert_eq!(list.names, expected_names(&bare, &namespace, &zone));
     let asked = message::query(name.wire(), qtype, (choice & 16 != 0).then_some(1232));
     let Ok(query) = Query::parse(&asked, transport) else {
-        unreachable!("a query of ours: {asked:02x?}")
+        unreachable!("our own query is malformed: {asked:02x?}")
     };
     let states = states.map(State::of);
     let answer = walk(&query, list.clone(), &zone, |at, question| {
@@ -210,7 +210,7 @@ fn walk(
             return answer;
         };
         let Ok(question) = Query::parse(&message, query.transport) else {
-            unreachable!("a query of ours: {message:02x?}")
+            unreachable!("our own query is malformed: {message:02x?}")
         };
         let at = names.iter().position(|name| name.wire() == question.name);
         walk.take_response(
