@@ -1,10 +1,10 @@
 //! The steady client: sends the same queries at a constant rate while a test injects faults. The
 //! final report counts right, wrong, failed and lost answers.
 //!
-//! Each query belongs to a *path*, the servers that the query passes, such as `cluster` or
-//! `outside`. While the only server of a path is down, the queries of the path may be lost, or may
-//! fail with SERVFAIL or REFUSED. The test declares this with [`Steady::excuse`]. The excuse ends
-//! when the path answers again. A wrong answer is never excused.
+//! Each query belongs to a *path*, such as `cluster` or `outside`. The path stands for the servers
+//! that the query passes. While the only server of a path is down, the queries of the path may be
+//! lost, or may fail with SERVFAIL or REFUSED. The test declares this with [`Steady::excuse`]. The
+//! excuse ends when the path answers again. A wrong answer is never excused.
 
 #![allow(
     clippy::panic,

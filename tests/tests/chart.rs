@@ -297,7 +297,7 @@ fn refused(mistakes: &str) {
     }
 }
 
-/// Values without an effect, and the error.
+/// Values that would have no effect, each with its error.
 const MISPLACED: &str = r#"
     configMap.data={"stubDomains":"{}"}                         | configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster
     shape="node" replicas=3                                     | replicas: the shape node has a pod on each node
@@ -326,7 +326,7 @@ fn value_without_place_fails_by_name() {
     refused(MISPLACED);
 }
 
-/// Wrong values, and the name in the error.
+/// Wrong values, each with the name that the error must contain.
 const WRONG: &str = r#"
     shape="fast"                                             | shape
     clusterDomain="cluster.local."                           | clusterDomain

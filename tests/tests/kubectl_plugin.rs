@@ -1,7 +1,7 @@
 //! The plugin `kubectl dns`: the pod that it selects, and the words that it passes on.
 //!
 //! The real `kubectl` selects the pods of an embedded API server. That server has no `exec`, so a
-//! script in place of `kubectl` prints the words of `exec`, and what it reads from standard input.
+//! script in place of `kubectl` prints the words of `exec`, and then its standard input.
 
 #![allow(
     clippy::unwrap_used,

@@ -196,7 +196,8 @@ const IMAGES: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
 ];
 
-/// All other differences of the base from the stock addon. The manifest has the reason for each.
+/// All other differences of the base from the stock addon. The manifest of the base has the reason
+/// for each difference.
 const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.cpu",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.memory",

@@ -306,7 +306,7 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
-/// Each process has exactly the privileges that the manifest grants to its container.
+/// Checks that each process has exactly the privileges that the manifest grants to its container.
 fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     let rights = pod.rights();
     for container in &pod.manifest.pod.containers {

@@ -335,7 +335,8 @@ fn published_images_have_one_index_each() {
         .collect();
     assert_eq!(named, expected);
 
-    // The pushed indexes are the printed ones, and have the images of the archives.
+    // The script printed the digests of the pushed indexes, and the indexes have the images of the
+    // archives.
     for (image, rows) in IMAGES.iter().zip(rows.chunks(3)) {
         let layout = registry.join(image);
         let index = blob(&layout, rows[0][2]);

@@ -95,8 +95,8 @@ impl Answer {
     }
 
     /// The answer with a fixed mark in place of the CNAME's target, for questions with several
-    /// possible CNAMEs. The server chooses one of them at random. The answer stays unchanged if the
-    /// target owns no record of the answer.
+    /// possible CNAMEs. The server chooses one of them at random. The answer stays unchanged if no
+    /// record of the answer belongs to the target.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();
         let asked = response

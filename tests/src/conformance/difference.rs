@@ -1,4 +1,5 @@
-//! Deliberate differences from kube-dns. Each has a file with the answers of this server.
+//! Deliberate differences from kube-dns. Each difference has a file with the answers of this
+//! server.
 
 mod edit;
 pub mod page;

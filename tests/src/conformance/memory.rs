@@ -65,8 +65,8 @@ impl Memory {
         Ok(Self { exchanges })
     }
 
-    /// The resolver's response to a question (`name class type`). `opt`: the query has an OPT
-    /// record.
+    /// The resolver's response to a question (`name class type`). `opt` tells whether the query has
+    /// an OPT record.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);

@@ -34,8 +34,8 @@ impl Question {
         })
     }
 
-    /// Maximum size of the answer in octets: 65535 over TCP. Over UDP the size in the OPT record,
-    /// but at least 512.
+    /// Maximum size of the answer in octets. Over TCP, this size is 65535. Over UDP, it is the size
+    /// in the OPT record, but at least 512.
     pub fn limit(&self) -> usize {
         match self.transport {
             Transport::Tcp => 65_535,

@@ -57,7 +57,7 @@ impl Report {
             .all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
     }
 
-    /// The number of answers with each difference, by ID.
+    /// The IDs of the differences that answers had, each with the number of these answers.
     pub fn met(&self) -> BTreeMap<&str, usize> {
         let mut met = BTreeMap::new();
         for verdict in &self.verdicts {

@@ -60,7 +60,7 @@ pub struct Step {
     pub name: String,
     /// Watch events. The server applies each event before the next arrives.
     pub events: Vec<Value>,
-    /// The events happen while no watch is open, so the server has to list again.
+    /// Whether the events happen while no watch is open, so that the server has to list again.
     #[serde(default)]
     pub gap: bool,
     /// New content of the configuration directory.
@@ -85,13 +85,13 @@ pub struct Case {
     /// The different answers, if the recordings differ.
     #[serde(default)]
     pub responses: Vec<Response>,
-    /// The recordings differ.
+    /// Whether the recordings differ.
     #[serde(default)]
     pub unstable: bool,
-    /// kube-dns exited after the answer.
+    /// Whether kube-dns exited after the answer.
     #[serde(default)]
     pub crash: bool,
-    /// In the recording, each CNAME precedes the records of its target.
+    /// Whether each CNAME in the recording precedes the records of its target.
     #[serde(default)]
     pub cname_first: bool,
     /// Octets of the recorded answer. The suite does not compare this size.
@@ -176,7 +176,7 @@ pub struct Response {
     pub additional: Vec<String>,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// The server may choose any of several CNAMEs.
+    /// Whether the server may choose any of several CNAMEs.
     pub cname_choice: bool,
     /// The reason why there is no response, in place of all other fields.
     pub no_answer: Option<String>,

@@ -27,7 +27,7 @@ const IMAGES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 /// The images in their store. They do not change while this value exists.
 #[derive(Debug)]
 pub struct SharedImages {
-    /// A lock that the tests share. A test that makes the images holds it exclusively.
+    /// A lock that the tests share. A test holds the lock exclusively while it makes the images.
     _lock: File,
 }
 

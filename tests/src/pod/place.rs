@@ -21,7 +21,7 @@ pub struct Place {
     /// The podman that runs in the network namespace of the node.
     pub podman: Podman,
     work: PathBuf,
-    // Dropped last: the containers run from these images.
+    // This field is dropped last, because the containers run from these images.
     _images: SharedImages,
 }
 

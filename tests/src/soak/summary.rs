@@ -9,13 +9,13 @@ use super::churn::Counts;
 use super::samples::{Process, Thirds};
 use crate::steady::Report;
 
-/// Maximum growth of resident memory from the second third of the test to the last: percent plus
-/// KiB.
+/// Maximum growth of resident memory from the second third of the test to the last third: a
+/// percentage plus a number of KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// Maximum growth in descriptors: percent plus number. Each forwarded query in flight has a
+/// Maximum growth in descriptors: a percentage plus a number. Each forwarded query in flight has a
 /// descriptor.
 const DESCRIPTORS: (u32, u32) = (10, 8);
-/// Maximum growth in threads: percent plus number.
+/// Maximum growth in threads: a percentage plus a number.
 const THREADS: (u32, u32) = (0, 1);
 
 /// The results of a soak test.
@@ -29,7 +29,8 @@ pub struct Summary {
     pub(super) churn: Counts,
 }
 
-/// The name of a quantity, its value in a sample, and its maximum growth: percent plus number.
+/// The name of a quantity, its value in a sample, and its maximum growth: a percentage plus a
+/// number.
 type Quantity = (&'static str, fn(&Usage) -> u32, (u32, u32));
 
 /// The quantities that must not grow.

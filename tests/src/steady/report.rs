@@ -40,8 +40,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Prints the report. Panics if a path has no right answer or any wrong answer. Panics at a
-    /// lost or failed query outside of excuses, and at an excuse that has not ended.
+    /// Prints the report. Panics if a path has a wrong answer or no right answer. Panics at a lost
+    /// or failed query outside of excuses, and at an excuse that has not ended.
     #[allow(
         clippy::print_stdout,
         reason = "the test runner shows it with a failure, and with --no-capture"

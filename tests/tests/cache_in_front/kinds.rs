@@ -23,7 +23,7 @@ const COMPLETED: &[(&str, &str)] = &[
 /// A kind of Service with its objects and names.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// Returns the objects in a namespace, from the namespace's name and number.
+    /// Returns the objects for the namespace with this name and number.
     pub(crate) objects: fn(&str, u32) -> Vec<Value>,
     /// Names that are queried with seven types; see [`Kind::questions`].
     names: &'static [&'static str],
@@ -50,7 +50,7 @@ const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
-/// A Service with a port `http` and no CNAME.
+/// The common fields of the kinds: a Service with a port `http`, and no CNAME.
 const COMMON: Kind = Kind {
     name: "",
     objects: |_, _| Vec::new(),

@@ -26,8 +26,8 @@ const LINK: &[&str] = &[
 /// send from addresses that the machine does not have.
 const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
 
-/// Number of unused addresses. The answers held for two addresses fill a send buffer of the default
-/// size.
+/// Number of unused addresses. The answers that the kernel holds for two of these addresses fill a
+/// send buffer of the default size.
 const ABSENT: u8 = 16;
 
 #[test]

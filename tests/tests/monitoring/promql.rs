@@ -142,7 +142,8 @@ fn take_groups(expression: &str) -> (String, Vec<&str>) {
     (outside, groups)
 }
 
-/// The place of the parenthesis that closes a group, in the text after the opening one.
+/// The position of the parenthesis that closes a group. `text` begins after the opening
+/// parenthesis.
 fn end_of_group(text: &str) -> usize {
     let mut depth = 1;
     for (at, c) in text.char_indices() {

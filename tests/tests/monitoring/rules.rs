@@ -193,11 +193,11 @@ const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
     FindingKind::DnsmasqSilent,
     FindingKind::NamesUnanswered,
     FindingKind::ProbeFails,
-    // KubeDNSDnsmasqUpstreamFailing covers this.
+    // KubeDNSDnsmasqUpstreamFailing covers the next kind.
     FindingKind::UpstreamsUnproven,
-    // KubeDNSConfigRejected covers this.
+    // KubeDNSConfigRejected covers the next kind.
     FindingKind::RoutesPending,
-    // Nobody has to be woken for these.
+    // The next three kinds need no alert.
     FindingKind::ServersAdded,
     FindingKind::ConfigUnknownKeys,
     FindingKind::Starting,

@@ -83,7 +83,7 @@ fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// In each topology every panel has data, and every alert can fire, except those about a feature or
-/// a container that is not there.
+/// a container that the pod does not have.
 #[tokio::test]
 async fn panels_have_data_in_each_topology() {
     let mut pods = Vec::new();
@@ -93,7 +93,7 @@ async fn panels_have_data_in_each_topology() {
     let expected = BTreeSet::from(PANELS_OF_FEATURES.map(str::to_owned));
 
     for (topology, pod, scrapes_nanny) in &pods {
-        // Pods always get queries for missing names, too.
+        // Real pods always get queries for missing names, too.
         for name in [
             "web.default.svc.cluster.local.",
             "missing.default.svc.cluster.local.",
