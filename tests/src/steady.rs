@@ -146,7 +146,7 @@ impl Shared {
         let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
         format!(
-            "{path} is not answered; {streak} answers in a row:\n{}",
+            "{path} does not answer; {streak} right answers in a row so far:\n{}",
             ledger.report()
         )
     }

@@ -76,7 +76,7 @@ fn every_directory_renders_valid_objects() {
     for name in names() {
         let documents = rendered(&name);
         let workloads = pods(&documents).len();
-        assert_eq!(workloads, 1, "{name}: one workload is kube-dns");
+        assert_eq!(workloads, 1, "{name}: exactly one workload is kube-dns");
         for document in documents {
             let checked = schema::check(&document);
             assert_eq!(checked, Ok(()), "{name}: {}", label(&document));

@@ -238,7 +238,7 @@ impl Differences {
         let place = format!("{}: {}", difference.id, answer.place());
         ensure!(
             answer.asks == case.query.in_words(),
-            "{place} asks {}",
+            "{place}: the question is {}",
             case.query.in_words()
         );
         let without = match difference.when {

@@ -54,7 +54,7 @@ impl Summary {
         let lost = self.report.lost();
         if lost > self.drops {
             complaints.push(format!(
-                "{lost} questions lost, the kernel dropped {} before dnsmasq",
+                "{lost} queries lost, but the kernel dropped only {} before dnsmasq",
                 self.drops
             ));
         }

@@ -182,7 +182,9 @@ impl Views<'_> {
         for _ in 0..LOOKS_WITHOUT_TRAFFIC {
             looks.tick().await;
             if self.verdict().await?.level == FindingLevel::Well {
-                return Err("well without traffic, although the fault stays".to_owned());
+                return Err(
+                    "the pod is called well without traffic, although the fault stays".to_owned(),
+                );
             }
         }
         self.stage.end(fault).await;
@@ -231,7 +233,7 @@ impl Views<'_> {
             if outage > OUTAGE && verdict.level == FindingLevel::Well {
                 let last = client.map(Client::last).unwrap_or_default();
                 return Err(format!(
-                    "well, and clients lose answers for {outage:.1?}: {last}"
+                    "the pod is called well, although clients lose answers for {outage:.1?}: {last}"
                 ));
             }
 
@@ -283,7 +285,9 @@ impl Views<'_> {
                 ));
             }
             if Instant::now() > deadline {
-                return Err(format!("{alert} does not fire, only {alerts:?}"));
+                return Err(format!(
+                    "{alert} does not fire; these alerts fire: {alerts:?}"
+                ));
             }
             looks.tick().await;
         }

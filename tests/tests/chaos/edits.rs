@@ -55,5 +55,5 @@ async fn storm(topology: Topology) {
     steady
         .stop()
         .await
-        .check("101 ConfigMap edits in a row, three quarters of them changes, half of them wrong");
+        .check("101 edits of the ConfigMap in a row, half of them with invalid values");
 }

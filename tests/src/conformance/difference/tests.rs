@@ -133,7 +133,7 @@ fn misplaced_difference_is_rejected() {
         (
             "y",
             answers(0, "y. A", "NOERROR"),
-            "a: s 0.0 y. A asks x. A",
+            "a: s 0.0 y. A: the question is x. A",
         ),
         (
             "step",
