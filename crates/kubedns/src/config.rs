@@ -1,4 +1,4 @@
-//! The path of the configuration: from its sources to what is in force.
+//! How the settings in force are made from the configuration and the other inputs.
 //!
 //! ```text
 //! ConfigMap, directory or flags -- State -------+
@@ -98,15 +98,15 @@ impl Configuration {
         metrics: &Arc<ConfigMetrics>,
     ) -> Self {
         let follower = feed.content.open_for(flags.bare_domains());
-        // Differs from the nanny, which ignores an emptied resolv.conf: kubedns then has no
-        // upstreams.
+        // If resolv.conf is emptied, kubedns has no upstreams. This differs from the nanny, which
+        // ignores an emptied resolv.conf.
         let resolv_conf = ResolvConfFollower::open(
             vec![options.resolv_conf.clone()],
             EmptiedFile::Final,
             options.config_period.duration(),
         );
 
-        // The names follow when the configuration is in force.
+        // The resolver receives the names once the configuration is in force.
         let server_names = watch::Sender::default();
         let resolver = ServerNameResolver::new(
             feed::name_sources(options, &flags),
@@ -196,7 +196,7 @@ impl ConfigPublisher {
         // Until the ConfigMap is read, names of its stub domains would leak to other servers.
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
-            // A known configuration is final, so a later refusal changes nothing.
+            // Once the configuration is known, a refusal of the API server changes nothing.
             let inputs = &mut self.inputs;
             let is_known = self.knowledge == ConfigKnowledge::Known;
             tokio::select! {
@@ -237,8 +237,8 @@ impl ConfigPublisher {
         self.report(&self.in_force.borrow(), true);
     }
 
-    /// Warns of a stub domain without effect if the configuration is new, sets the metrics, and
-    /// requests the addresses of stub servers.
+    /// Sets the metrics, and requests the addresses of stub servers. If the configuration is new,
+    /// warns of a stub domain that has little effect.
     fn report(&self, in_force: &InForce, is_new: bool) {
         let state = self.inputs.state.borrow();
         if is_new {

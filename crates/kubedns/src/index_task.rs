@@ -1,6 +1,6 @@
 //! The index task, the only task that changes records. The task receives events of the watchers,
-//! and what is in force. It publishes records in batches, reports progress, and writes the snapshot
-//! file.
+//! and the settings in force. It publishes records in batches, reports progress, and writes the
+//! snapshot file.
 
 mod object_gauges;
 mod snapshot_read;
@@ -56,7 +56,8 @@ pub struct IndexTask {
     pub further: mpsc::Receiver<FurtherZone>,
     /// The configuration, and all that follows from it.
     pub in_force: watch::Receiver<Arc<InForce>>,
-    /// The value of `in_force` that the published zone has; `None` before the first publication.
+    /// The value of `in_force` from which the published zone was made; `None` before the first
+    /// publication.
     pub applied: Option<Arc<InForce>>,
     /// The part of the zone that comes from the flags.
     pub zone: Zone,
@@ -159,7 +160,7 @@ impl IndexTask {
 
         match content {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
-            // What the API server has listed is newer, and must not mix with the file.
+            // The listed objects are newer than the file, and must not mix with its objects.
             Ok(Some(_)) if self.has_objects => {
                 tracing::info!(%directory, "snapshot file ignored, the first lists came before it was read");
             }
@@ -214,7 +215,8 @@ impl IndexTask {
         let mut causes = Vec::new();
         for ReceivedEvent { event, .. } in batch.drain(..) {
             tracing::debug!(?event, "event received from the API server");
-            // The objects of the first lists have changed long ago.
+            // The objects of the first lists may have changed long ago, so the time since their
+            // changes is not measured.
             if was_listed {
                 causes.extend(self.change_time(&event));
             }
@@ -292,7 +294,8 @@ impl IndexTask {
             self.publish_settings(&in_force);
         }
 
-        // A ready server must use these settings, so this comes last.
+        // The server may become ready by this call, and must then use the settings. So the call
+        // comes last.
         if in_force.is_known {
             self.status.set_configured();
         }
@@ -300,8 +303,8 @@ impl IndexTask {
 
     fn publish_settings(&mut self, in_force: &InForce) {
         let zone = in_force.zone.apply_to(&self.zone);
-        // This comes before the publication, because it compares the upstreams with the published
-        // ones.
+        // This comes before the publication, because it compares the new upstreams with those that
+        // are published so far.
         log_servers(in_force, &zone, &self.status.published().get().zone);
 
         self.index.set_zone(zone);

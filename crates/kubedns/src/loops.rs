@@ -98,7 +98,7 @@ impl LoopFinder {
             self.forwarder.retain_upstreams(&in_force.servers.all());
             self.probe(&in_force.probed_routes).await;
 
-            // A loop that ends is noticed soon.
+            // During a loop, the pause is short, so that the end of the loop is noticed soon.
             if !self.found.borrow().is_empty() {
                 pause = MIN_PAUSE;
             }

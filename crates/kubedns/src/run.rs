@@ -1,10 +1,11 @@
 //! Runs the process: binds the sockets, starts the tasks, and shuts down.
 //!
 //! Sockets are bound first, so that every client gets a response. Until the first lists are
-//! complete, cluster names are REFUSED, and names of zones of etcd SERVFAIL. Work that may take
-//! long, such as requests to the API server, happens in tasks.
+//! complete, queries for cluster names are REFUSED. Until a zone of etcd is loaded, queries for its
+//! names get SERVFAIL. Work that may take long, such as requests to the API server, happens in
+//! tasks.
 //!
-//! The source of the records is decided here, once: [`kubernetes`] and [`etcd_alone`] each make a
+//! This module selects the source of the records: [`kubernetes`] and [`etcd_alone`] each make a
 //! backend, the task that changes it, and the pages of the status port. [`server`] has the parts
 //! that both use.
 
@@ -39,7 +40,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
 
-    // Behind dnsmasq, dnsmasq is the only client, and a limit would apply to all pods together.
+    // If kubedns is behind dnsmasq, dnsmasq is the only client, so the limit for a client would
+    // apply to all pods together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
             "--client-qps limits no client behind dnsmasq, whose queries come from this pod; it needs --topology=direct or alone"

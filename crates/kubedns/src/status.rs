@@ -1,8 +1,8 @@
 //! The status port: `/readiness` and `/cache`.
 //!
 //! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and
-//! knows its configuration. The port of kube-dns is closed during that time; the kubelet treats
-//! both as not ready.
+//! knows its configuration. kube-dns keeps its port closed during that time. For the kubelet, the
+//! pod is not ready in both cases.
 
 mod cache;
 mod etcd_alone;
@@ -128,7 +128,7 @@ impl Status {
     }
 
     fn respond_cache(&self) -> Response {
-        // The client reads one version, however long it takes.
+        // The client reads one version of the records, however long it takes to read.
         let snapshot = self.published.get();
         self.readers
             .respond(move |out| pages::write_json(&Cache(&snapshot), out))

@@ -1,5 +1,5 @@
-//! The zones task, the only task that changes what is served without Kubernetes. The task receives
-//! the content of the zones of etcd, and what is in force, and publishes both.
+//! The zones task. Without Kubernetes, no other task changes what is served. The zones task
+//! receives the content of the zones of etcd, and the settings in force, and publishes both.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl ZonesTask {
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let zone = in_force.zone.apply_to(&self.zone);
-        // This comes before the publication, because it compares the upstreams with the published
-        // ones.
+        // This comes before the publication, because it compares the new upstreams with those that
+        // are published so far.
         let current = self.backend.get();
         log_servers(&in_force, &zone, &current.zone);
         self.backend.set(current.with_settings(zone));

@@ -16,8 +16,8 @@ use cluster::watch::{
 
 /// Bound of the changes that wait in the channel.
 const QUEUE: usize = 16;
-/// The time of refused requests after which the `ConfigMap` is considered unreadable. A starting
-/// API server refuses all requests for a moment.
+/// If requests are refused for this time, the `ConfigMap` is considered unreadable. A starting API
+/// server refuses all requests for a moment.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
 /// Watches the `ConfigMap` and passes its data to the configuration.

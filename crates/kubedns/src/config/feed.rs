@@ -19,7 +19,7 @@ use super::in_force::ConfigFlags;
 /// The source of the configuration.
 pub struct ConfigFeed {
     pub(super) content: ConfigSource,
-    /// The watch that feeds `content`, if that is a `ConfigMap`.
+    /// The watch that feeds `content`; `None` if `content` does not come from a `ConfigMap`.
     pub(super) from_api: Option<ConfigMapFeed>,
 }
 

@@ -1,6 +1,6 @@
-//! The settings in force: a function of the configuration and all other inputs, without a state of
-//! its own. The only other query is to the machine: whether an upstream with our port has a local
-//! address.
+//! The settings in force. They are computed from the configuration and all other inputs, without
+//! any state. Only one fact is not an input, but is asked of the machine: whether the address of an
+//! upstream with our port is local.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -78,7 +78,7 @@ impl ConfigFlags {
     }
 }
 
-/// Knowledge of the content of the source.
+/// How much is known of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigKnowledge {
     /// The `ConfigMap` has not been read, and external names are SERVFAIL, because they may be in
@@ -301,8 +301,8 @@ fn usable_fallthrough(inputs: &ConfigInputs<'_>, servers: &ConfiguredServers) ->
 }
 
 /// The version of the configuration, the topology, and a hash of upstreams, stub domains, search
-/// list, hosts, aliases and rules. Loops are not part of it: otherwise, the nanny would empty the
-/// cache of dnsmasq whenever a loop begins or ends.
+/// list, hosts, aliases and rules. Loops are not part of the hash: otherwise, the nanny would empty
+/// the cache of dnsmasq whenever a loop begins or ends.
 fn route_texts(
     inputs: &ConfigInputs<'_>,
     servers: &ConfiguredServers,

@@ -130,7 +130,7 @@ mod tests {
             }
 
             match aliases.iter().find(|(alias, _)| normal(alias) == name) {
-                // A target such as `web.apps` is a Service and its namespace.
+                // A target such as `web.apps` consists of a Service and its namespace.
                 Some((_, target)) if target.matches('.').count() == 1 && !target.ends_with('.') => {
                     return format!("{target}.svc.cluster.test.");
                 }
@@ -157,7 +157,7 @@ mod tests {
             let data = [("hosts".to_owned(), lines.concat().into_bytes()), ("aliases".to_owned(), json)];
             let config = dnsconfig::parse(&data.into());
 
-            // A name may be at most one alias, and not a host in addition.
+            // A name must not be an alias twice, and must not be both an alias and a host.
             let names: Vec<String> = targets.keys().map(|alias| normal(alias)).collect();
             let twice = names.iter().collect::<BTreeSet<_>>().len() < names.len();
             let in_both = hosts.iter().any(|(_, host)| names.contains(&normal(host)));

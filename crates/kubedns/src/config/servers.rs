@@ -53,7 +53,8 @@ impl ConfiguredServers {
         let mut routes = BTreeSet::new();
         for upstream in &self.upstreams {
             routes.insert(ForwardingRoute::new(None, upstream.clone()));
-            // An upstream may send back the missing names of a zone, and answer all others.
+            // An upstream may send queries for missing names of a zone back to this server, and
+            // answer all other queries.
             for zone in fallthrough {
                 let zone = zone.to_string();
                 routes.insert(ForwardingRoute::new(Some(&zone), upstream.clone()));

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use cluster::persist::{self, SavedSnapshot, SnapshotError};
 
 /// The longest time for which the first lists wait for the file, because listed and restored
-/// objects must not mix. A hundred thousand Services take about a second.
+/// objects must not mix. A file with a hundred thousand Services is read in about a second.
 const EVENTS_DELAY: Duration = Duration::from_secs(2);
 
 /// The content of the snapshot file; `None` if the file does not exist.
@@ -26,8 +26,8 @@ pub struct SnapshotRead {
 }
 
 impl SnapshotRead {
-    /// Starts to read the file in `directory`. `domain` is the identity that the file must have:
-    /// the cluster domain and some flags.
+    /// Starts to read the file in `directory`. `domain` identifies the settings with which the
+    /// file must have been written: the cluster domain and some flags.
     ///
     /// # Errors
     ///
@@ -99,7 +99,8 @@ pub(super) async fn content_within(
 mod tests {
     use super::*;
 
-    /// The sockets are already bound during `content_within`, so clients get no response until it returns.
+    /// The sockets are already bound during `content_within`, so clients get no response until it
+    /// returns.
     #[tokio::test(start_paused = true)]
     async fn start_without_read_does_not_wait() {
         let begun = Instant::now();

@@ -1,5 +1,6 @@
-//! kubedns without Kubernetes: the zones of etcd are all that is served, beside own names and
-//! forwarding. There is no client of an API server, no index and no cluster domain.
+//! kubedns without Kubernetes: it serves the zones of etcd, and the hosts and aliases of the
+//! configuration, and forwards all other queries. There is no client of an API server, no index and
+//! no cluster domain.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
     let mut tasks = Tasks::new(stop.clone());
     let backend = Arc::clone(&server.dns.backend);
 
-    // The zones are served from the start, and are SERVFAIL until they are loaded.
+    // The zones exist from the start. Queries for their names get SERVFAIL until they are loaded.
     for zone in server.etcd.zones() {
         backend.set(backend.get().with_zone(zone));
     }

@@ -34,8 +34,8 @@ struct StateSources {
     node: Option<OwnNode>,
 }
 
-/// Creates the explainer of `server`. `node` is the node of this pod, in a cluster with a DNS pod on
-/// each node.
+/// Creates the explainer of `server`. `node` is the node of this pod; `None` unless each node has a
+/// DNS pod.
 pub(super) fn new(
     server: &BoundServer<Published>,
     status: &Status,
@@ -69,7 +69,7 @@ pub(super) fn new(
 impl StateSources {
     fn server_state(&self) -> ServerState {
         let progress = self.status.progress();
-        // Before the first lists, no watch is open.
+        // Before the first lists are complete, a watch that is not open is not lost.
         let mut lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
         lost.retain(|kind| progress == SyncProgress::Synced && !self.watch.is_connected(*kind));
 
@@ -107,7 +107,7 @@ impl StateSources {
     }
 }
 
-/// The upstream servers of all routes that give no answers now.
+/// The upstream servers that give no answers now, in each route that has them.
 fn failing_upstreams(
     in_force: &InForce,
     config: &Config,
@@ -131,7 +131,7 @@ fn failing_upstreams(
     failing
 }
 
-/// Those of the `servers` of a route that are down or left out. `usable` are not left out.
+/// The servers of a route that are down, or that are left out because they are not in `usable`.
 fn failing_servers(
     domain: Option<&Name>,
     servers: &[Upstream],

@@ -35,7 +35,8 @@ use crate::status::Status;
 use crate::tap::owners::ClientOwners;
 
 /// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but
-/// clients get no response. Ten thousand Services take a tenth of a second.
+/// clients get no response. A file with ten thousand Services is read in a tenth of a
+/// second.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pages of the status port.
 const PAGES: &str = "/readiness, /cache, /explain, /tap and /top";
@@ -45,7 +46,7 @@ pub(super) struct BoundKubedns {
     server: BoundServer<Published>,
     scope: Scope,
     own_node: Option<String>,
-    /// The same node, where each node has a DNS pod.
+    /// State of the node of this process; `None` unless each node has a DNS pod.
     node: Option<OwnNode>,
     metrics: Arc<Metrics>,
     connection: Arc<Connection>,
@@ -55,7 +56,7 @@ pub(super) struct BoundKubedns {
     index_inputs: IndexInputs,
 }
 
-/// The senders of what the index task receives.
+/// The senders of the channels from which the index task receives.
 struct IndexInputs {
     events: mpsc::Sender<ReceivedEvent<Event>>,
     zones: mpsc::Sender<FurtherZone>,
@@ -175,7 +176,7 @@ impl BoundKubedns {
     fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
         let published = self.status.published();
         let options = &self.server.options;
-        // With the pods of one node, one list of them finds every client that is known.
+        // With `--pods=node`, one list of the pods of this node finds every client that is known.
         let node = self.own_node.as_ref();
         let node = node.filter(|_| options.pods == PodMode::Node);
         let owners = ClientOwners::of_cluster(&self.connection, &self.scope, node, published);
@@ -221,7 +222,7 @@ struct CheckedOptions {
 
 impl CheckedOptions {
     fn new(options: &Options) -> anyhow::Result<Self> {
-        // Their results are read later, where they are needed.
+        // Only errors matter here. The results are read later, where they are needed.
         options.search()?;
         options.external_zone()?;
         options.clusterset()?;
@@ -251,7 +252,8 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     Ok(Arc::new(connection))
 }
 
-/// Starts to ask for the turn of the lists, if the pods of a `DaemonSet` share the API server.
+/// Starts to find out when this pod may list objects, if the pods of a `DaemonSet` share the API
+/// server.
 fn find_turns(
     daemon_set: DaemonSetName,
     connection: &Arc<Connection>,
@@ -275,8 +277,8 @@ fn find_turns(
     turns
 }
 
-/// Gives the index what is known before the first lists: the zones to come, the configuration and
-/// the snapshot file.
+/// Gives the index what is known before the first lists: the zones of etcd, which are not loaded
+/// yet, the configuration, and the snapshot file.
 async fn prepare_index(index_task: &mut IndexTask, etcd: &EtcdZones) {
     for zone in etcd.zones() {
         index_task.index.set_further_zone(zone);

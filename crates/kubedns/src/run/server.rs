@@ -25,10 +25,10 @@ use crate::own_node::OwnNode;
 use crate::tap::QueryViews;
 use crate::tap::owners::ClientOwners;
 
-/// Bound of the contents of zones that wait for their publication.
+/// Capacity of each channel to the task that publishes records.
 pub(super) const QUEUE: usize = 1024;
 
-/// The values in which the sources of the records differ.
+/// The values that depend on the source of the records.
 pub(super) struct ServerInputs<B> {
     /// The zone according to the flags.
     pub(super) zone: Zone,
@@ -93,7 +93,8 @@ impl<B: Backend> BoundServer<B> {
             domains: inputs.cluster_domains,
             ..ConfigFlags::new(&options, &dns.zone, dns.server.local_addr())
         };
-        // The loops are an input of the configuration, and the finder probes its routes.
+        // The loops are an input of the configuration, and the loop finder probes the routes of the
+        // configuration.
         let loops = watch::Sender::default();
         let configuration = Configuration::open(
             &options,
@@ -119,7 +120,7 @@ impl<B: Backend> BoundServer<B> {
     }
 
     /// The pages about queries. `owners` finds the owners of clients; `node` is the node of this
-    /// pod, where each node has a DNS pod.
+    /// pod; `None` unless each node has a DNS pod.
     pub(super) fn query_pages(
         &self,
         owners: ClientOwners,
@@ -168,14 +169,15 @@ impl<B: Backend> BoundServer<B> {
     }
 }
 
-/// The variables of the metrics. Mistakes are logged, and affect only the metrics.
+/// Reads the environment variables of the metrics. Mistakes in them are logged, and affect only the
+/// metrics.
 pub(super) fn metrics_variables() -> Exposition {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok());
     exposition.log_mistakes();
     exposition
 }
 
-/// Exports how often kubedns has been started again, with `--restart-after-crash`.
+/// Exports how often `--restart-after-crash` has started kubedns again.
 fn count_restarts(registry: &daemon::metrics::Metrics) -> anyhow::Result<()> {
     let Some(count) = daemon::restart::count() else {
         return Ok(());

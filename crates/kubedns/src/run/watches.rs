@@ -115,7 +115,7 @@ impl ApiServerWatches {
         }
     }
 
-    /// The feed of Nodes, whose zones federations need.
+    /// The feed of Nodes. Federations need the zones of the Nodes.
     fn nodes_feed(&self) -> NodesFeed<Arc<InForce>> {
         NodesFeed {
             connection: Arc::clone(&self.connection),
@@ -127,7 +127,8 @@ impl ApiServerWatches {
         }
     }
 
-    /// The feed of the pods that `--pods` needs: those in the scope, or those of the own node.
+    /// The feed of the pods that `--pods` needs: all pods in the scope, or the pods of
+    /// this node.
     fn pods_feed(&self, options: &Options, scope: &Scope) -> Option<ScopedFeed<Event>> {
         match options.pods {
             PodMode::Insecure | PodMode::Disabled => None,
@@ -206,8 +207,8 @@ impl FeedTasks<'_> {
         self.tasks.lasting(name, self.thread.run(feed));
     }
 
-    /// Starts the feed of a kind with many objects. When many pods start at once, its first list
-    /// waits for the turn of this pod.
+    /// Starts the feed of a kind with many objects. When many pods start at once, the first list
+    /// of the feed waits for the turn of this pod.
     fn start_in_turn<F>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -224,7 +225,7 @@ impl FeedTasks<'_> {
     }
 }
 
-/// The event of a Service that has been read with its external addresses.
+/// Converts a change of a Service, which was read with its external addresses, into an event.
 fn exposed_service(change: Change<Exposed>) -> Event {
     Event::Service(change.map(|exposed| exposed.0))
 }

@@ -45,7 +45,7 @@ impl Serialize for Cache<'_> {
     }
 }
 
-/// Both maps in one JSON object.
+/// The tree and the other records, in one JSON object.
 #[derive(serde::Serialize)]
 struct CachePage<'a> {
     #[serde(flatten)]
@@ -292,7 +292,7 @@ impl Serialize for ProtocolPorts<'_> {
             ports,
         } = *self;
 
-        // Endpoints may have several port numbers of one name.
+        // Endpoints may have several ports with the same name and different numbers.
         let names = ports.chunk_by(|one, next| one.path[1] == next.path[1]);
         serializer.collect_map(names.filter_map(|ports| {
             let [_, name] = &ports.first()?.path;
@@ -321,7 +321,7 @@ impl<T: Serialize> Serialize for LeafNode<T> {
 struct ShownZone<'z> {
     /// The domain, in wire format.
     domain: &'z [u8],
-    /// The TTL of the answers of a record with this TTL, in seconds.
+    /// Converts the TTL of a record to the TTL of its answers, both in seconds.
     ttl: &'z dyn Fn(u32) -> u32,
 }
 
@@ -467,7 +467,7 @@ mod tests {
         FurtherZone::new(&name(domain), Arc::new(records))
     }
 
-    /// The records of these keys and values in etcd, below `/skydns`.
+    /// The records of the zone `domain`, made from these keys (below `/skydns`) and values.
     fn keys(domain: &str, keys: &[(&str, &str)]) -> ZoneRecords {
         let subtree = ZoneKeys::new("/skydns", &name(domain));
         let mut tree = MessageTree::default();
@@ -529,7 +529,7 @@ mod tests {
             }},
         });
         assert_eq!(zones, Some(expected));
-        assert_eq!(found, tree, "the cluster's zone is the same");
+        assert_eq!(found, tree, "the tree of the cluster zone is the same");
     }
 
     #[test]

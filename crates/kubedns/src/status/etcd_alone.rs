@@ -30,7 +30,8 @@ pub struct EtcdAloneStatus {
 }
 
 impl EtcdAloneStatus {
-    /// The state of the zones in `backend`. The cancellation of `unready` ends readiness.
+    /// Reports the state of the zones in `backend`. Once `unready` is cancelled, kubedns is not
+    /// ready.
     pub fn new(backend: Arc<EtcdBackend>, lost: LostZones, unready: CancellationToken) -> Self {
         Self {
             backend,
@@ -70,7 +71,7 @@ impl EtcdAloneStatus {
     }
 
     fn respond_cache(&self) -> Response {
-        // The client reads one version, however long it takes.
+        // The client reads one version of the records, however long it takes to read.
         let snapshot = self.backend.get();
         self.readers.respond(move |out| {
             let page = OtherRecords::new(&snapshot.zone, &snapshot.zones);

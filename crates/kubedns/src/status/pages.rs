@@ -44,7 +44,7 @@ pub(super) fn respond_readiness(unready_reason: Option<&str>) -> Response {
 pub(super) struct CacheReaders {
     /// One permit for each reader.
     readers: Arc<Semaphore>,
-    /// The processor time of all pages.
+    /// The processor time that all pages share.
     share: Arc<HalfCore>,
 }
 

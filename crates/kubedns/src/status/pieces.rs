@@ -2,8 +2,8 @@
 //!
 //! A blocking thread writes, and waits while the client does not read, so a reader costs the memory
 //! of two pieces. A client that stops reading, or reads for too long, is disconnected, since it
-//! occupies the thread and the records that were published when it connected. The connection is
-//! then broken off, so that no client takes a part of the page for the whole page.
+//! occupies the thread, and keeps in memory the records that were published when it connected. The
+//! connection is then broken off, so that no client takes a part of the page for the whole page.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tokio::time::{Instant, timeout_at};
 
 /// Size of a piece, in octets.
 const PIECE: usize = 16 << 10;
-/// Timeout of the client's reading of a piece.
+/// The time that the client has to read a piece.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the whole page.
+/// The time that the client has to read the whole page.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The page broke off.
+/// The page ended before it was complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the page is incomplete")]
 pub(super) struct Incomplete;
@@ -102,7 +102,7 @@ struct Pieces<'a> {
     piece: Vec<u8>,
     sender: mpsc::Sender<PieceMessage>,
     runtime: Handle,
-    /// End of the whole page.
+    /// The time by which the whole page must be sent.
     deadline: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! The upstream servers that give no answers.
+//! Tests of the causes for which upstream servers give no answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,5 +1,5 @@
 //! Records outside the tree of `/cache`: further zones (etcd, external, cluster set), and names of
-//! the ConfigMap. Without Kubernetes they are the whole page.
+//! the ConfigMap. Without Kubernetes, the page has only these records.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(in crate::status) struct OtherRecords<'a> {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct ZoneContent<'a> {
-    /// Whether the content of the zone is complete; until then its names are SERVFAIL.
+    /// Whether the content of the zone is complete. Until then, queries for its names get SERVFAIL.
     loaded: bool,
     names: ZoneNames<'a>,
 }

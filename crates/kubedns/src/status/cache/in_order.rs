@@ -1,12 +1,12 @@
-//! Sorted visits of collections without an order, in little memory.
+//! Visits the pairs of an unordered collection in sorted order, in little memory.
 
 use std::collections::BTreeMap;
 
 /// Number of keys in memory. Each window costs another visit of the whole collection.
 const WINDOW: usize = 256;
 
-/// Calls `each` for every key in ascending order, with the values of the key in the order of their
-/// visit. Ends at the first error.
+/// Calls `each` for every key in ascending order, with the values of the key in the order in
+/// which `visit` offers them. Ends at the first error.
 ///
 /// `visit` visits all pairs of the collection, and does so again for each window. A sorted copy of
 /// the collection would take memory for as long as the client reads.
@@ -55,7 +55,7 @@ impl<K: Ord, V> Window<'_, K, V> {
             return;
         }
 
-        // Most keys have one value, for which a vector would reserve room for four.
+        // Most keys have one value, but a vector without this capacity would have room for four.
         self.pairs
             .entry(key)
             .or_insert_with(|| Vec::with_capacity(1))
