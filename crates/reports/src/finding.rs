@@ -284,7 +284,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "container_restarts",
         "containers-restart",
-        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous.",
+        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous (without it, if kubedns has --restart-after-crash).",
     ),
     FindingFacts::degraded(
         FindingKind::ReportMissing,
