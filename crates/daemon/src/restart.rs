@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn only_crashes_of_long_lived_children_are_restarted() {
         let long = MIN_LIFETIME;
-        let short = MIN_LIFETIME - Duration::from_millis(1);
+        let short = MIN_LIFETIME / 2;
         let killed = EndStatus::Killed(Signal::SIGKILL);
         for (case, status, lifetime, was_stopping, expected) in [
             ("killed", killed, long, false, NextStep::Restart),
