@@ -58,7 +58,7 @@ pub enum ConnectError {
         "neither --kubecfg-file nor --kube-master-url is given, and there is no service account: {reason}"
     )]
     InCluster {
-        /// What is missing.
+        /// The missing file or variable.
         reason: String,
     },
     /// Certificates or credentials cannot be used.

@@ -27,7 +27,8 @@ const MIN_LIFETIME: Duration = Duration::from_secs(10);
 /// A shell adds this number to the signal that ended a process.
 const SIGNAL_STATUS: u8 = 128;
 
-/// How often this process has been started again; `None` if no parent restarts it.
+/// The number of crashes after which this process was started again; `None` if no parent restarts
+/// it.
 pub fn count() -> Option<u32> {
     std::env::var(RESTARTS).ok()?.parse().ok()
 }
@@ -82,7 +83,7 @@ struct RestartedChild {
     is_stopping: bool,
 }
 
-/// How a child ended.
+/// The end of a child.
 #[derive(Clone, Copy, Debug)]
 struct ChildEnd {
     status: EndStatus,
@@ -205,37 +206,15 @@ mod tests {
         let long = MIN_LIFETIME;
         let short = MIN_LIFETIME / 2;
         let killed = EndStatus::Killed(Signal::SIGKILL);
+        let failed = EndStatus::Exited(255);
+        let ended = EndStatus::Exited(0);
         for (case, status, lifetime, was_stopping, expected) in [
             ("killed", killed, long, false, NextStep::Restart),
-            (
-                "failed",
-                EndStatus::Exited(255),
-                long,
-                false,
-                NextStep::Restart,
-            ),
+            ("failed", failed, long, false, NextStep::Restart),
             ("killed soon", killed, short, false, NextStep::Exit(137)),
-            (
-                "failed soon",
-                EndStatus::Exited(255),
-                short,
-                false,
-                NextStep::Exit(255),
-            ),
-            (
-                "ended",
-                EndStatus::Exited(0),
-                long,
-                false,
-                NextStep::Exit(0),
-            ),
-            (
-                "stopped",
-                EndStatus::Exited(0),
-                long,
-                true,
-                NextStep::Exit(0),
-            ),
+            ("failed soon", failed, short, false, NextStep::Exit(255)),
+            ("ended", ended, long, false, NextStep::Exit(0)),
+            ("stopped", ended, long, true, NextStep::Exit(0)),
             (
                 "killed at the stop",
                 killed,

@@ -1,4 +1,4 @@
-//! How the settings in force are made from the configuration and the other inputs.
+//! Makes the settings in force from the configuration and the other inputs.
 //!
 //! ```text
 //! ConfigMap, directory or flags -- State -------+

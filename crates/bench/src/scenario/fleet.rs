@@ -1,5 +1,5 @@
-//! What many kubedns instances cost a real API server, and the time from a change to the answer of
-//! each instance.
+//! The cost of many kubedns instances to a real API server, and the time from a change to the
+//! answer of each instance.
 
 use std::time::{Duration, Instant};
 

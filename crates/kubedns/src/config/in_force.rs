@@ -78,7 +78,7 @@ impl ConfigFlags {
     }
 }
 
-/// How much is known of the configuration.
+/// The extent to which the configuration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigKnowledge {
     /// The `ConfigMap` has not been read, and external names are SERVFAIL, because they may be in

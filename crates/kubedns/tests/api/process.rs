@@ -54,14 +54,11 @@ impl Kubedns {
     /// Waits until kubedns has been started again and serves on new ports. All later queries go to
     /// the new ports.
     pub(crate) async fn follow_new_ports(&mut self) {
-        let stderr = || self.process.stderr();
         let ports = eventually(PATIENCE, || async {
             let served = |text| {
-                let lines: Vec<_> = stderr()
-                    .into_iter()
-                    .filter(|line| line.contains(text))
-                    .collect();
-                (lines.len() > 1).then(|| address(&lines[lines.len() - 1]))
+                let log = self.process.stderr().into_iter();
+                let line = log.filter(|line| line.contains(text)).nth(1)?;
+                Some(address(&line))
             };
             let dns = served("serving DNS").ok_or("no second start")?;
             let status = served("serving /readiness").ok_or("no second status port")?;
