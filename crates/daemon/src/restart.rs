@@ -1,24 +1,35 @@
-//! Restarts a crashed process within its container.
+//! Restarts a process that crashed or hangs within its container.
 //!
 //! Kubernetes restarts the container of a process that crashed. But the kubelet looks for ended
 //! containers only once a second, and delays each further restart of the same container by ten
-//! seconds or more. So the process that the container starts runs the program as a child, and only
-//! waits: it starts the child again as soon as the child has crashed, and passes signals on.
+//! seconds or more. A process that hangs is restarted only after several failed probes. So the
+//! process that the container starts runs the program as a child, and only waits: it starts the
+//! child again as soon as the child has crashed, and passes signals on. The child sends
+//! [heartbeats](Heartbeat). When they stop, the parent kills the child, which then counts as
+//! crashed.
 //!
 //! A child that ends soon after its start is not started again. The parent then ends with the
 //! child's exit status, so that Kubernetes shows the crashes and delays the restarts. The same
 //! holds if the kernel kills the whole container, for example at its memory limit.
 
+mod heartbeat;
+
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::exec;
+pub use heartbeat::Heartbeat;
+use heartbeat::HeartbeatWatch;
 
 /// The variable that tells the child how often it has been started again.
 const RESTARTS: &str = "KUBE_DNS_RS_RESTARTS";
@@ -56,21 +67,33 @@ pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
 ///
 /// When the child cannot be started.
 pub(crate) fn run(signals: &SigSet) -> anyhow::Result<u8> {
+    let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot receive signals")?;
     let mut child = RestartedChild::start(0)?;
 
     loop {
-        match signals.wait().context("cannot wait for signals")? {
-            Signal::SIGCHLD => {
-                let Some(end) = child.reap()? else { continue };
-                match end.next_step() {
-                    NextStep::Restart => child = child.restart(end)?,
-                    NextStep::Exit(status) => return Ok(status),
-                }
+        child.wait_for_event(&signals)?;
+
+        while let Some(signal) = next_signal(&signals)? {
+            if matches!(signal, Signal::SIGTERM | Signal::SIGINT) {
+                child.stop(signal);
             }
-            signal @ (Signal::SIGTERM | Signal::SIGINT) => child.stop(signal),
-            _ => {}
+        }
+        if let Some(end) = child.reap()? {
+            match end.next_step() {
+                NextStep::Restart => child = child.restart(end)?,
+                NextStep::Exit(status) => return Ok(status),
+            }
         }
     }
+}
+
+fn next_signal(signals: &SignalFd) -> anyhow::Result<Option<Signal>> {
+    let Some(info) = signals.read_signal().context("cannot read a signal")? else {
+        return Ok(None);
+    };
+    let number = i32::try_from(info.ssi_signo).context("no signal has this number")?;
+    Ok(Some(Signal::try_from(number)?))
 }
 
 /// The running child.
@@ -79,6 +102,7 @@ struct RestartedChild {
     pid: Pid,
     started: Instant,
     restarts: u32,
+    heartbeats: HeartbeatWatch,
     /// Whether the child has been told to stop.
     is_stopping: bool,
 }
@@ -107,11 +131,14 @@ impl RestartedChild {
     fn start(restarts: u32) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let arguments = std::env::args_os().skip(1);
+        let (heartbeats, to_parent) =
+            HeartbeatWatch::pair().context("cannot create a socket pair")?;
 
         // A terminal sends SIGINT to its whole process group. In a group of its own, the child gets
         // each signal once, from its parent.
         let child = exec::command(Signal::SIGKILL, &program, arguments)
             .env(RESTARTS, restarts.to_string())
+            .stdin(Stdio::from(to_parent))
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
@@ -121,8 +148,35 @@ impl RestartedChild {
             pid: Pid::from_raw(pid),
             started: Instant::now(),
             restarts,
+            heartbeats,
             is_stopping: false,
         })
+    }
+
+    /// Waits for a signal, and watches the heartbeats of the child. Kills the child if it hangs.
+    fn wait_for_event(&mut self, signals: &SignalFd) -> anyhow::Result<()> {
+        let signal = PollFd::new(signals.as_fd(), PollFlags::POLLIN);
+        let heartbeat = self.heartbeats.as_fd();
+        let heartbeat = heartbeat.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let mut descriptors: Vec<PollFd<'_>> = std::iter::once(signal).chain(heartbeat).collect();
+
+        let timeout = self.heartbeats.timeout();
+        let ready = match poll(&mut descriptors, timeout) {
+            Ok(ready) => ready,
+            Err(Errno::EINTR) => return Ok(()),
+            Err(error) => return Err(error).context("cannot wait for signals"),
+        };
+
+        let is_hung = self.heartbeats.update(ready == 0);
+        // A child that is killed earlier would not be started again.
+        let can_restart = self.started.elapsed() >= MIN_LIFETIME;
+        if is_hung && can_restart && !self.is_stopping {
+            tracing::error!("the process hangs: its heartbeats have stopped, and it is killed");
+            self.heartbeats.close();
+            // The child has possibly ended since; SIGCHLD is pending then.
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+        Ok(())
     }
 
     /// Collects ended processes. Returns the end of the child if it is one of them. The first

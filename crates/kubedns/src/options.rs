@@ -233,8 +233,8 @@ pub struct Options {
     /// time to keep answering after SIGTERM, while not ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// after a crash, start kubedns again within its container, at once; not if it ran for less
-    /// than 10s
+    /// after a crash or a hang, start kubedns again within its container, at once; not if it ran
+    /// for less than 10s
     #[arg(long)]
     pub restart_after_crash: bool,
     /// maximum number of cached upstream responses; 0 for none, or for 10000 with serve-stale,

@@ -20,7 +20,7 @@ use crate::resolve::Resolver;
 use crate::tap::QueryTap;
 use crate::tcp;
 use crate::transfer::ZoneTransfers;
-use crate::udp::{self, UdpSocket};
+use crate::udp::{self, UdpActivity, UdpSocket};
 
 /// Maximum number of attempts to find a port that is free for both UDP and TCP, if the port is 0.
 const PORT_ATTEMPTS: usize = 32;
@@ -46,6 +46,7 @@ pub struct DnsServer<B: Backend> {
     sockets: BoundSockets,
     resolver: Arc<Resolver<B>>,
     metrics: Metrics,
+    activity: Arc<UdpActivity>,
     address: SocketAddr,
 }
 
@@ -90,6 +91,7 @@ impl<B: Backend> DnsServer<B> {
             resolver.limit_clients(rate);
         }
         Ok(Self {
+            activity: Arc::new(UdpActivity::new(sockets.udp.len())),
             sockets,
             resolver: Arc::new(resolver.with_transfers(transfers)),
             metrics: config.metrics,
@@ -112,6 +114,11 @@ impl<B: Backend> DnsServer<B> {
         Arc::clone(self.resolver.top())
     }
 
+    /// Whether the UDP threads are active, for a task that watches them.
+    pub fn activity(&self) -> Arc<UdpActivity> {
+        Arc::clone(&self.activity)
+    }
+
     /// Answers queries until `stop` is cancelled. The shutdown then takes at most about four
     /// seconds, during which waiting and new queries are still answered. At its end, connections
     /// are closed even if the client has not read all answers.
@@ -120,11 +127,12 @@ impl<B: Backend> DnsServer<B> {
             sockets,
             resolver,
             metrics,
+            activity,
             ..
         } = self;
         let listener = tokio::net::TcpListener::from_std(sockets.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let threads = spawn_udp_threads(sockets.udp, &resolver, &metrics, &stopped)?;
+        let threads = spawn_udp_threads(sockets.udp, &resolver, &metrics, &activity, &stopped)?;
 
         let tcp = tcp::TcpServer {
             listener,
@@ -156,14 +164,16 @@ fn spawn_udp_threads<B: Backend>(
     sockets: Vec<Arc<UdpSocket>>,
     resolver: &Arc<Resolver<B>>,
     metrics: &Metrics,
+    activity: &UdpActivity,
     stopped: &Arc<AtomicBool>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::with_capacity(sockets.len());
-    for (index, socket) in sockets.into_iter().enumerate() {
+    for (index, (socket, is_active)) in sockets.into_iter().zip(activity.threads()).enumerate() {
         let worker = udp::UdpWorker::new(
             socket,
             Arc::clone(resolver),
             metrics.shard(),
+            is_active,
             Arc::clone(stopped),
         );
         let thread = std::thread::Builder::new().name(format!("udp-{index}"));

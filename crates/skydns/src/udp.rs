@@ -44,11 +44,38 @@ const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 /// Limit of the time in which the last queries of a socket are answered.
 const LAST_QUERIES: Duration = Duration::from_millis(250);
 
+/// Shows whether the UDP threads of a server are active. An idle thread is active, too.
+#[derive(Debug)]
+pub struct UdpActivity(Vec<Arc<AtomicBool>>);
+
+impl UdpActivity {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self((0..threads).map(|_| Arc::default()).collect())
+    }
+
+    /// Whether each thread has been active since the last call. An active thread notes its activity
+    /// at least four times a second.
+    pub fn take(&self) -> bool {
+        let mut all_active = true;
+        for thread in &self.0 {
+            all_active &= thread.swap(false, Ordering::Relaxed);
+        }
+        all_active
+    }
+
+    /// The flags of the threads, in the order of their sockets.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = Arc<AtomicBool>> {
+        self.0.iter().cloned()
+    }
+}
+
 /// A receiving thread.
 pub(crate) struct UdpWorker<B: Backend> {
     socket: Arc<UdpSocket>,
     resolver: Arc<Resolver<B>>,
     shard: Arc<Shard>,
+    /// Set before each batch.
+    is_active: Arc<AtomicBool>,
     sampler: AnswerSampler,
     stop: Arc<AtomicBool>,
     /// Whether queries are no longer forwarded, because the server is stopping.
@@ -84,6 +111,7 @@ impl<B: Backend> UdpWorker<B> {
         socket: Arc<UdpSocket>,
         resolver: Arc<Resolver<B>>,
         shard: Arc<Shard>,
+        is_active: Arc<AtomicBool>,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let sampler = resolver.top().add_sampler();
@@ -91,6 +119,7 @@ impl<B: Backend> UdpWorker<B> {
             socket,
             resolver,
             shard,
+            is_active,
             sampler,
             stop,
             ending: false,
@@ -113,6 +142,7 @@ impl<B: Backend> UdpWorker<B> {
         let mut replies = self.receive_own_replies();
 
         while !self.stop.load(Ordering::Relaxed) {
+            self.is_active.store(true, Ordering::Relaxed);
             self.serve_clients_and_replies(&mut buffers, replies.as_mut());
         }
         // Queries that arrived before the stop still get their answers.

@@ -49,6 +49,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::net::UdpSocket;
+use tokio_util::sync::CancellationToken;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -130,6 +131,27 @@ const ANSWER_FORMS: &str = "
     single-label names are not forwarded | short. A | SERVFAIL, flags: qr rd ra |
     no upstream is an error, not silence | www.outside.test. A | SERVFAIL, flags: qr rd ra |
 ";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn udp_threads_are_active_until_the_stop() {
+    let view = Always(Arc::new(Fixed::empty()));
+    let (server, _) = bind(LOOPBACK, view, None, None).unwrap();
+    let activity = server.activity();
+    assert!(!activity.take(), "no thread runs yet");
+
+    // The server is idle.
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(server.run(stop.clone()));
+    for _ in 0..3 {
+        let active = || async { activity.take().then_some(()).ok_or("not active") };
+        eventually(TIMEOUT, active).await;
+    }
+
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    activity.take();
+    assert!(!activity.take());
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_has_expected_form() {

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use daemon::restart::Heartbeat;
 use daemon::tasks::Tasks;
+use skydns::udp::UdpActivity;
 use skydns::{Backend, FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -146,6 +148,7 @@ impl<B: Backend> BoundServer<B> {
 
         // Records and answers.
         follow_etcd(tasks, self.etcd, &self.registry, start.zones, stop)?;
+        send_heartbeats(tasks, self.dns.server.activity(), stop)?;
         self.dns.start(tasks, start.changes, stop);
 
         // The configuration, and what follows its edits.
@@ -184,11 +187,26 @@ fn count_restarts(registry: &daemon::metrics::Metrics) -> anyhow::Result<()> {
     };
     let restarts = registry.int_counter(
         "kubedns_restarts_after_crash_total",
-        "Crashes after which kubedns was started again within its container.",
+        "Crashes and hangs after which kubedns was started again within its container.",
     );
     restarts
         .context("cannot set up metrics")?
         .inc_by(count.into());
+    Ok(())
+}
+
+/// With `--restart-after-crash`, tells the parent twice a second that the UDP threads and the async
+/// runtime are active.
+fn send_heartbeats(
+    tasks: &mut Tasks,
+    activity: Arc<UdpActivity>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let heartbeat = Heartbeat::to_parent().context("cannot send heartbeats to the parent")?;
+    if let Some(heartbeat) = heartbeat {
+        let sending = heartbeat.run(move || activity.take(), stop.clone());
+        tasks.lasting("sending heartbeats", sending);
+    }
     Ok(())
 }
 

@@ -236,19 +236,34 @@ async fn sole_server_with_snapshot_is_ready() {
 /// The test really waits for ten seconds, because it cannot change the clock of the parent process.
 /// The parent starts a child again only if the child has run for ten seconds.
 #[tokio::test]
-async fn crashed_kubedns_serves_its_snapshot_at_once() {
+async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
     let snapshots = format!("--snapshot-dir={}", directory.path().display());
     let flags = [snapshots.as_str(), "--restart-after-crash"];
     Kubedns::ready(&cluster, &flags).await.stop().await;
     cluster.faults.down();
-    let mut kubedns = Kubedns::start(&cluster, &flags).await;
+
+    // SIGSTOP makes kubedns hang, and its parent then kills it.
+    let crash = restart_after(Signal::SIGKILL, Kubedns::start(&cluster, &flags).await);
+    let hang = restart_after(Signal::SIGSTOP, Kubedns::start(&cluster, &flags).await);
+    let (crashed, hung) = tokio::join!(crash, hang);
+
+    let hangs = |kubedns: &Kubedns| {
+        let log = kubedns.process.stderr();
+        log.iter().any(|line| line.contains("the process hangs"))
+    };
+    assert!(!hangs(&crashed), "{:#?}", crashed.process.stderr());
+    assert!(hangs(&hung), "{:#?}", hung.process.stderr());
+}
+
+/// Sends `signal` to a kubedns that has run for ten seconds, and checks that it is started again.
+async fn restart_after(signal: Signal, mut kubedns: Kubedns) -> Kubedns {
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     let restarts = "kubedns_restarts_after_crash_total";
     assert_eq!(kubedns.metric(restarts).await, Some(0.0));
 
     tokio::time::sleep(Duration::from_secs(10)).await;
-    kill_child(&kubedns);
+    signal_child(&kubedns, signal);
     let line = kubedns.logs("is started again").await;
     assert!(line.contains("end=\"signal SIGKILL\""), "{line}");
     kubedns.follow_new_ports().await;
@@ -256,9 +271,10 @@ async fn crashed_kubedns_serves_its_snapshot_at_once() {
     assert_eq!(kubedns.metric(restarts).await, Some(1.0));
 
     // The parent does not start this child again, because the child ended too early.
-    kill_child(&kubedns);
+    signal_child(&kubedns, Signal::SIGKILL);
     let status = kubedns.process.wait(PATIENCE).await;
     assert_eq!(status.code(), Some(137), "{:#?}", kubedns.process.stderr());
+    kubedns
 }
 
 #[tokio::test]
@@ -277,13 +293,13 @@ async fn killed_parent_takes_kubedns_with_it() {
     .await;
 }
 
-/// Kills the process that serves with `--restart-after-crash`.
-fn kill_child(kubedns: &Kubedns) {
+/// Sends a signal to the process that serves with `--restart-after-crash`.
+fn signal_child(kubedns: &Kubedns, signal: Signal) {
     let parent = kubedns.process.id();
     let children = format!("/proc/{parent}/task/{parent}/children");
     let child = std::fs::read_to_string(children).unwrap();
     let child = Pid::from_raw(child.trim().parse().unwrap());
-    kill(child, Signal::SIGKILL).unwrap();
+    kill(child, signal).unwrap();
 }
 
 /// Opening a pipe without a writer hangs, like opening a file on an unreachable volume.
