@@ -144,7 +144,7 @@ impl Rig {
     }
 
     /// The process ID of dnsmasq itself, not of the nanny that started it, nor of the nanny's
-    /// helper. When dnsmasq has ended, its helper still runs for a moment.
+    /// helper. After dnsmasq has ended, the helper still runs for a moment.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
         let is_dnsmasq = |pid: &Pid| program_name(*pid).as_deref() == Some("dnsmasq");

@@ -10,7 +10,7 @@
 //! own podman storage and networks. [`cleanup`] removes everything at the end of the test, even if
 //! the test is killed.
 //!
-//! All tests share the [`images`], which the first of them makes.
+//! All tests share the [`images`]. The first test makes them.
 
 #![allow(
     clippy::panic,

@@ -2,9 +2,10 @@
 //! final report counts right, wrong, failed and lost answers.
 //!
 //! Each query belongs to a *path*, such as `cluster` or `outside`. The path stands for the servers
-//! that the query passes. While the only server of a path is down, the queries of the path may be
-//! lost, or may fail with SERVFAIL or REFUSED. The test declares this with [`Steady::excuse`]. The
-//! excuse ends when the path answers again. A wrong answer is never excused.
+//! through which the query passes. While the only server of a path is down, the queries of the path
+//! may be lost, or may fail with SERVFAIL or REFUSED. The test declares this with
+//! [`Steady::excuse`]. The excuse ends when the path answers again. A wrong answer is never
+//! excused.
 
 #![allow(
     clippy::panic,

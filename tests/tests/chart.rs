@@ -1,5 +1,5 @@
-//! Checks that the Helm chart installs the objects of `manifests/`, and that each value changes
-//! only its fields.
+//! Checks that the Helm chart installs the objects of `manifests/`, that each value of the chart
+//! sets its field, and that the chart refuses wrong values.
 
 #![allow(
     clippy::unwrap_used,
@@ -211,7 +211,7 @@ fn object_values_do_what_they_say() {
         .chain(&own)
         .map(|&name| name.to_owned())
         .collect();
-    assert_eq!(labels, expected, "the ConfigMap stays the cluster's own");
+    assert_eq!(labels, expected, "the chart installs no ConfigMap");
 }
 
 /// A value of the chart, the field that it sets in the pod of the cache, and the JSON of that
@@ -268,7 +268,10 @@ fn autoscaler_example_scales_the_deployment() {
     let shape = documents(&shape).unwrap();
     let deployment = find(&shape, &name);
     let replicas = deployment.pointer("/spec/replicas");
-    assert_eq!(replicas, None, "only the autoscaler sets the number");
+    assert_eq!(
+        replicas, None,
+        "only the autoscaler sets the number of replicas"
+    );
     for container in deployment
         .pointer("/spec/template/spec/containers")
         .unwrap()

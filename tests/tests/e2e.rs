@@ -405,8 +405,8 @@ async fn query_log_has_one_nanny_line() {
             .filter(|line| line.contains("query answered"))
             .collect::<Vec<_>>()
     };
-    // The log begins only after a restart of dnsmasq, so the first queries may have no line. Each
-    // query has a different name, since the test expects one line per name.
+    // The query log begins only after a restart of dnsmasq, so the first queries may have no line.
+    // Each query has a different name, since the test expects one line per name.
     let mut names = (0..).map(|number| format!("q{number}.default.svc.cluster.local"));
     eventually(PATIENCE, || {
         let name = names.next().unwrap_or_default();

@@ -19,8 +19,8 @@ use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 use wire::Transport;
 
-/// Number of repetitions of each query, because kubedns chooses at random which records it leaves
-/// out.
+/// Each query is sent this number of times, because kubedns chooses at random which records it
+/// leaves out.
 const TIMES: usize = 20;
 
 /// The headless Services are `fifty` with 50 dual-stack pods, `rare` with one IPv4 address and 300

@@ -1,5 +1,5 @@
-//! Runs the scripts of a release on small archives. They do what the release workflow does, but
-//! without a registry and without signatures.
+//! Runs the scripts of a release on small archives. The tests do what the release workflow does,
+//! but without a registry and without signatures.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,8 +115,8 @@ fn scripts_of_workflow_exist() {
     }
 }
 
-/// The default shell of a workflow ignores a failure before a pipe. A called workflow in the
-/// concurrency group of its caller never starts.
+/// The default shell of a workflow ignores a failure of any command in a pipe except the last. A
+/// called workflow in the concurrency group of its caller never starts.
 #[test]
 fn release_workflow_fails_and_ends() {
     let read = |name: &str| -> serde_norway::Value {

@@ -37,7 +37,7 @@ async fn wildcards_answer_through_dnsmasq() {
     })
     .await;
 
-    // dnsmasq answers the second round from its cache.
+    // dnsmasq answers the later rounds from its cache.
     for transport in ["+notcp", "+tcp", "+notcp"] {
         for [question, expected] in table::rows(ANSWERS) {
             let lines = dig.short(&format!("{transport} {question}")).await;

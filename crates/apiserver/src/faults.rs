@@ -65,7 +65,7 @@ pub(crate) struct Signals {
 pub(crate) enum Presence {
     #[default]
     Up,
-    /// Requests get no response, watches send nothing.
+    /// Requests get no response, and watches send nothing.
     Frozen,
     /// Connections are closed as soon as they are accepted.
     Down,

@@ -1,4 +1,4 @@
-//! An upstream for external names, whose behaviour the test selects.
+//! An upstream for external names. The test selects the behaviour of the upstream.
 
 use std::sync::Arc;
 use std::time::Duration;

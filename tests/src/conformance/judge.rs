@@ -7,8 +7,8 @@ use super::vector::{Case, Response};
 /// expected answer.
 ///
 /// The order of records does not matter, except that CNAMEs must come first if the recording has
-/// them first. If an expected answer has `answer_count`, only the numbers of answer records are
-/// compared. With `cname_choice`, any of several CNAMEs is accepted.
+/// them first. If an expected answer has `answer_count`, the answer records are compared only by
+/// their number. With `cname_choice`, any of several CNAMEs is accepted.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {

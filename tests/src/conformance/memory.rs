@@ -1,5 +1,5 @@
-//! The responses of the resolver that all scenarios recorded. The resolver of a test uses them for
-//! questions that the recording of its own scenario does not contain.
+//! The recorded responses of the resolver, from all scenarios. The resolver of a scenario uses them
+//! for questions that the recording of that scenario does not contain.
 
 use std::collections::HashMap;
 
@@ -21,8 +21,8 @@ pub struct Memory {
 /// record.
 type Key = (String, Transport, bool);
 
-/// The domains for which the recorded resolver had data. A name in them without a recorded response
-/// does not exist.
+/// The domains for which the recorded resolver had data. A name in these domains that has no
+/// recorded response does not exist.
 const KNOWN: [&str; 7] = [
     "outside.test.",
     "example.com.",

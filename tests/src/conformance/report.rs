@@ -57,7 +57,8 @@ impl Report {
             .all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
     }
 
-    /// The IDs of the differences that answers had, each with the number of these answers.
+    /// The IDs of the listed differences that occurred, each with the number of answers that had
+    /// it.
     pub fn met(&self) -> BTreeMap<&str, usize> {
         let mut met = BTreeMap::new();
         for verdict in &self.verdicts {

@@ -93,8 +93,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Faults because of which kubedns would have no records if it restarted while the API server is
-/// down.
+/// Faults that would leave kubedns without records if it restarted while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
         return vec!["no kubedns".to_owned()];

@@ -55,7 +55,7 @@ impl NetNs {
 }
 
 /// Runs `work` on a new thread in a new network namespace that has only loopback. The kernel
-/// removes the namespace with the last process in it.
+/// removes the namespace when the last thread in it has ended.
 pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET)

@@ -130,8 +130,8 @@ impl Podman {
         ]);
     }
 
-    /// The name of the pods' network. podman lists the used addresses of all networks of the
-    /// machine by the name of the network, so each test needs a network name of its own.
+    /// The name of the pods' network. podman keeps one list of used addresses for the whole
+    /// machine, by the names of the networks, so each test needs a network name of its own.
     pub fn network(&self) -> String {
         self.work
             .file_name()

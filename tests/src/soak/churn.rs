@@ -20,8 +20,8 @@ use crate::steady::Question;
 const NAMESPACE: &str = "churn";
 /// Number of Services that are changed in turn.
 const SERVICES: u32 = 32;
-/// The delay of every tenth change of a Service is measured: the time until kubedns answers with
-/// the change.
+/// The delay of every tenth change of a Service is measured: the time until an answer of kubedns
+/// shows the change.
 const MEASURED: u32 = 10;
 /// Number of Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
@@ -35,7 +35,7 @@ pub(super) struct Counts {
     pub(super) changes: u32,
     /// Edits of the ConfigMap.
     pub(super) edits: u32,
-    /// The times from a change to the first answer of kubedns with the change.
+    /// The times from a change to the first answer of kubedns that shows the change.
     pub(super) delays: Vec<Duration>,
 }
 
@@ -165,7 +165,8 @@ impl<'a> Churn<'a> {
         self.counts.borrow_mut().edits += 1;
     }
 
-    /// Waits until kubedns answers with the last change, and returns the duration of the wait.
+    /// Waits until an answer of kubedns shows the last change, and returns the duration of the
+    /// wait.
     async fn answered(&self, service: u32, stage: Stage) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let server = ([127, 0, 0, 1], self.rig.pod.ports.kubedns).into();

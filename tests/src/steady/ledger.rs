@@ -42,7 +42,8 @@ struct Path {
     windows: Vec<Window>,
     /// The number of queries in flight, by the time at which they were sent.
     under_way: BTreeMap<Instant, u32>,
-    /// The start of the current streak of right answers. Only queries sent since then count.
+    /// The time of the last call of `begin_streak`. Only queries sent since then count for the
+    /// streak.
     streak_from: Option<Instant>,
     streak: u32,
 }

@@ -10,30 +10,31 @@ pub const PROGRAMS: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 const HEAD: &str = "\
 # Third-party licences
 
-What is in our programs and images that others wrote. kube-dns-rs itself is under the [Apache Licence 2.0](LICENSE).
+This page lists the software of others in our programs and images. kube-dns-rs itself is under the
+[Apache Licence 2.0](LICENSE).
 
 ## In the nanny's image: dnsmasq
 
-The nanny runs [dnsmasq](https://thekelleys.org.uk/dnsmasq/doc.html), copyright Simon Kelley, as a program of its own; nothing
-of it is linked into ours. It is free software under the GNU General Public License, version 2 or version 3. The binary is
-the unchanged package `dnsmasq-base` of the distribution that the image is built on, with its licence in
+The nanny runs [dnsmasq](https://thekelleys.org.uk/dnsmasq/doc.html), copyright Simon Kelley, as a separate program; no
+part of it is linked into our programs. It is free software under the GNU General Public License, version 2 or version 3. The
+binary is the unchanged package `dnsmasq-base` of the distribution that the image is built on, with its licence in
 `/usr/share/doc/dnsmasq-base/copyright`. Its complete source, with the distribution's patches, is the distribution's source
-package of the same version: `apt-get source dnsmasq=VERSION`, or `https://snapshot.debian.org/package/dnsmasq/`, where
-versions stay available that the archive has dropped; `dpkg-query --show dnsmasq-base` in the image says which version it is.
-Libraries that it needs are in the image likewise, with their licences in `/usr/share/doc`.
+package of the same version: `apt-get source dnsmasq=VERSION`, or `https://snapshot.debian.org/package/dnsmasq/`, which
+also keeps the versions that the archive has dropped. `dpkg-query --show dnsmasq-base` in the image shows the version.
+The libraries that dnsmasq needs are in the image, too, with their licences in `/usr/share/doc`.
 
 ## In our programs: the C library
 
 The programs in the images are static: they contain the GNU C Library of the distribution that they were built on, under the
-GNU Lesser General Public License, version 2.1 or later. Its licence is in `/usr/share/doc/kube-dns-rs/libc6-copyright`, its
-source is the distribution's source package `glibc` of the version that the list of components (`images/sbom`) names. To
-link the programs with another one, build them anew from our sources: `images/programs`.
+GNU Lesser General Public License, version 2.1 or later. Its licence is in `/usr/share/doc/kube-dns-rs/libc6-copyright`,
+and its source is the distribution's source package `glibc` of the version that the list of components (`images/sbom`) names. To
+link the programs with another C library, build them again from our sources: `images/programs`.
 
 ## In our programs: Rust crates
 
 The crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, macros included, with the licences that their
-authors name. Where there is a choice, we use any of it that is among those of `deny.toml`. The standard library of Rust is
-under MIT or Apache-2.0. Each link leads to the crate with its source and its authors. The images have the texts of
+authors name. Where the authors offer a choice, we use any of these licences that `deny.toml` allows. The standard library of
+Rust is under MIT or Apache-2.0. Each link leads to the crate with its source and its authors. The images have the texts of
 the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). This page is made from `Cargo.lock`: `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain`.
 
 | crate | version | licence | in |

@@ -39,7 +39,7 @@ const OUTAGE: Duration = Duration::from_secs(10);
 /// A fault is found within this time.
 const FOUND: Duration = Duration::from_secs(45);
 /// An alert follows its finding within this time: the sidecar counts its findings every five
-/// seconds, Prometheus reads and evaluates every second.
+/// seconds, and Prometheus reads and evaluates every second.
 const ALERTED: Duration = Duration::from_secs(15);
 /// The pause between two readings of the verdict.
 const LOOK: Duration = Duration::from_millis(500);
@@ -146,7 +146,7 @@ async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Resul
     Ok(())
 }
 
-/// The views of a pod that an operator has.
+/// The views that an operator has of a pod: `/status`, `check cluster` and the alerts.
 struct Views<'a> {
     stage: &'a Stage,
     pod: &'a str,

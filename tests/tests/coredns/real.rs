@@ -55,8 +55,8 @@ async fn written_corefile_gives_recorded_answers() {
     assert_eq!(differing, listed, "the differences are printed above");
 }
 
-/// Whether a real server can give the answers of the scenario. Most cases of CoreDNS' own tests use
-/// a made-up server.
+/// Whether a real server can give the answers of the scenario. Most of CoreDNS' own test cases use
+/// a mock in place of the API server.
 fn is_real(scenario: &Scenario) -> bool {
     let name = &scenario.name;
     !name.starts_with("cases-") || name.starts_with("cases-zonal")

@@ -108,7 +108,7 @@ fn types_and_defaults(help: &str) -> impl Iterator<Item = (&str, Option<&str>)> 
         })
 }
 
-/// A value that the flag accepts, other than its default.
+/// A value that a flag with this default accepts, other than the default.
 fn some_value(default: &str) -> &str {
     match default {
         "true" => "false",

@@ -14,7 +14,7 @@ use tests::pod::{means, netns};
 
 use super::floods::{at_rest, bounded};
 
-/// The `ip` commands that create a link without another host.
+/// The `ip` commands that create a link on which there is no other host.
 const LINK: &[&str] = &[
     "link add absent type veth peer name nobody",
     "link set absent up",

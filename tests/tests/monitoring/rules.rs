@@ -278,7 +278,7 @@ fn each_alert_is_tested() {
     assert!(untested.is_empty(), "{untested:?}");
 }
 
-/// Without the Prometheus operator, the command in docs/metrics.md makes the rule file.
+/// For a Prometheus without the operator, the command in docs/metrics.md makes the rule file.
 #[test]
 fn documented_command_makes_rule_file() {
     let page = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();

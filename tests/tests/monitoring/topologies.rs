@@ -21,8 +21,7 @@ const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("alone", &["--alone"], false),
 ];
 
-/// Panels that have data only if a feature is used, in any topology. Without the feature, they say
-/// so.
+/// Panels that have data only if a feature is used, in any topology.
 const PANELS_OF_FEATURES: [&str; 3] = [
     "Certificates expire",
     // These panels need a pod on each node.
@@ -59,7 +58,7 @@ async fn exposed(pod: &Pod, scrapes_nanny: bool) -> BTreeSet<String> {
     names
 }
 
-/// The panels without a result, by title, if Prometheus has these series.
+/// The panels without a result, by title, if Prometheus has only these series.
 fn empty_panels(names: &BTreeSet<String>) -> BTreeSet<String> {
     let has_result = |expressions: &[String]| {
         expressions
@@ -73,7 +72,7 @@ fn empty_panels(names: &BTreeSet<String>) -> BTreeSet<String> {
         .collect()
 }
 
-/// The alerts that can never fire, if Prometheus has these series.
+/// The alerts that can never fire if Prometheus has only these series.
 fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
     let alerts = rules::alert_expressions().into_iter();
     alerts

@@ -8,7 +8,7 @@ pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// The objects that a path names. An empty name means all objects, an empty namespace means all
+/// The objects that a path names. An empty name means all objects, and an empty namespace means all
 /// namespaces.
 pub(super) fn objects(parts: &[&str]) -> Option<ObjectRef> {
     let (group, version, rest) = match *parts {

@@ -50,8 +50,7 @@ pub fn render(differences: &Differences) -> String {
         .collect()
 }
 
-/// The differences by subject and condition. The differences under `--strict-dns` are a group of
-/// their own.
+/// The differences, grouped by subject and condition. Each group has a heading.
 fn groups(differences: &Differences) -> Vec<(String, Vec<&Difference>)> {
     let mut groups: BTreeMap<(Subject, When), Vec<&Difference>> = BTreeMap::new();
     for difference in differences.all() {

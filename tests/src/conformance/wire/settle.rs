@@ -1,10 +1,11 @@
-//! Detects that the server has applied an event. The test makes a further event on the same watch,
-//! called a marker, and queries the record of the marker until the server answers with that record.
+//! Detects that the server has applied an event. The test makes a further event, called a marker,
+//! on the same watch. Then the test queries the record of the marker until the server answers with
+//! that record.
 //!
 //! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker
 //! is a new Service, or a new address of a headless Service. All markers are removed before the
-//! questions of a step. No name or address is used twice: records of a removed marker may remain
-//! for a while, and would look like the new marker.
+//! questions of a step. No name or address is used twice: the records of a removed marker may
+//! remain for a while, and would look like the records of the new marker.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

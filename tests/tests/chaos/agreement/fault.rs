@@ -252,7 +252,7 @@ impl Stage {
         }
     }
 
-    /// Whether the sidecar has seen this number of restarts of kubedns.
+    /// Returns whether the sidecar has seen at least this number of restarts of kubedns.
     async fn has_seen_restarts(&self, count: usize) -> bool {
         let status = sidecar_status(self.rig.pod.ports).await;
         let containers = status.map(|status| status.containers).unwrap_or_default();
@@ -275,7 +275,7 @@ impl Stage {
     }
 }
 
-/// The probes have the same interval as in the manifest.
+/// The arguments of localpod. The probes have the same interval as in the manifest.
 const ARGUMENTS: [&str; 4] = [
     "--probe-interval=5",
     "--kubedns-arg=--initial-sync-timeout=5s",

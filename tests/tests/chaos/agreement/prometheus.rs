@@ -23,11 +23,11 @@ scrape_configs:
   file_sd_configs: [{files: ['targets/*.json']}]
 ";
 
-/// The matcher of the alerts that leaves out upstreams on loopback.
+/// The label matcher with which the alerts leave out upstreams on loopback.
 const NOT_ON_LOOPBACK: &str = r#"upstream!~"127[.].*|.::1.:.*""#;
 
 /// A running Prometheus. Each expression is evaluated every second, and an alert fires as soon as
-/// its expression is true. Other tests check the durations with promtool.
+/// its expression is true. Other tests check with promtool for how long an expression must be true.
 pub(super) struct Prometheus {
     address: SocketAddr,
     _process: Process,
