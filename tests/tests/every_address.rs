@@ -147,7 +147,7 @@ fn answer_has_whole_family_or_tc() {
                 );
                 assert!(
                     cut || expected.len() < holds,
-                    "{name} {rtype} over {way}: too many for one answer"
+                    "{name} {rtype} over {way}: no TC, although the addresses do not fit in one answer"
                 );
             }
         }

@@ -117,7 +117,11 @@ async fn plugin_selects_ready_pod() {
     let asked = "--namespace=kube-system exec dns-b --container=kubedns -- /kube-dns top --json\n";
     let output = run(&directory, &server, "top --json");
     let expected = (Some(3), asked.to_owned(), unready.to_owned());
-    assert_eq!(texts(&output), expected, "with the exit status of exec");
+    assert_eq!(
+        texts(&output),
+        expected,
+        "the exit status must be the status of exec"
+    );
 
     let ready = mk_dns_pod("kube-system", "dns-d", "Running", "True");
     server.store.set(ready).unwrap();

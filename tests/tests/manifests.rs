@@ -549,6 +549,6 @@ fn trial_deployment_is_not_selected() {
     assert_eq!(
         marks.len(),
         1,
-        "no label that an addon manager looks for: {marks:?}"
+        "the trial must have no label that an addon manager looks for: {marks:?}"
     );
 }

@@ -292,7 +292,7 @@ fn commands(section: &str, mark: &str) -> String {
         .iter()
         .filter(|block| block.section == section && block.info == "console");
     let block = blocks.find(|block| block.text.contains(mark)).unwrap();
-    // A line without a prompt belongs to the command before.
+    // A line without a prompt belongs to the previous command.
     let lines = block.text.lines().map(str::trim_start);
     let lines: Vec<&str> = lines
         .map(|line| line.strip_prefix("$ ").unwrap_or(line))

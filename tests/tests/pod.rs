@@ -397,7 +397,7 @@ fn capability(name: &str) -> u64 {
     match name {
         "SETGID" => 1 << 6,
         "NET_BIND_SERVICE" => 1 << 10,
-        other => panic!("add the bit of {other}"),
+        other => panic!("the bit of {other} is not listed here"),
     }
 }
 

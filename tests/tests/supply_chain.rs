@@ -93,11 +93,14 @@ fn licences_page_is_current() {
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     for (line, expected) in written.lines().zip(rendered.lines()) {
-        assert_eq!(line, expected, "regenerate the page, as it says itself");
+        assert_eq!(
+            line, expected,
+            "regenerate the page with the command that the page names"
+        );
     }
     assert_eq!(
         written.lines().count(),
         rendered.lines().count(),
-        "regenerate the page, as it says itself"
+        "regenerate the page with the command that the page names"
     );
 }

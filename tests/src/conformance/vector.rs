@@ -131,7 +131,7 @@ pub struct Question {
     pub flags: String,
     /// The OPT record, if there is one.
     pub edns: Option<Edns>,
-    /// The whole packet in hex with ID 0, if the fields are not sufficient.
+    /// The whole packet in hex with ID 0; required if the fields are not sufficient.
     pub wire: Option<String>,
     /// A description of a packet that is not one well-formed question.
     pub what: Option<String>,

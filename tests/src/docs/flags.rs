@@ -11,8 +11,8 @@ const BINARIES: [(&str, &str); 3] = [("kubedns", "--"), ("nanny", "-"), ("sideca
 /// The flags that `--help` of a binary lists: the name with its dashes, and the default.
 pub fn listed(binary: &str) -> BTreeMap<String, String> {
     let (dashes, command) = command_of(binary);
-    // If the flags of a binary have two dashes, `--help` leaves out the flags with a heading: the
-    // old logging flags.
+    // If the flags of a binary have two dashes, `--help` leaves out the flags that have a heading.
+    // These are the old logging flags.
     let is_listed =
         |arg: &&Arg| !arg.is_hide_set() && (dashes == "-" || arg.get_help_heading().is_none());
     let arguments = command.get_arguments().filter(is_listed);

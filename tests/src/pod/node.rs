@@ -118,8 +118,8 @@ fn wire(node: &str, client: &str) {
     ip(&format!("-n {client} link set to-node up"));
     ip(&format!("-n {client} link set lo up"));
     ip(&format!("-n {client} route add default via 10.78.0.1"));
-    // Each network namespace has its own setting. The file shows the setting of the namespace that
-    // the opening thread is in.
+    // Each network namespace has its own setting. The file has the setting of the namespace of the
+    // thread that opens the file.
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     NetNs::named(node).run(forward).expect("the node forwards");
 }

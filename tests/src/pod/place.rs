@@ -12,7 +12,7 @@ use super::podman::Podman;
 /// Number of places that this process has created.
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
-/// A node with a podman. Dropping the place removes all their resources.
+/// A node with a podman. Dropping the place removes all resources of the node and of podman.
 pub struct Place {
     // The first field is dropped first: the cleanup runs while the node's servers still exist.
     _cleanup: Cleanup,

@@ -155,7 +155,7 @@ impl PlayedPod {
             self.config
                 .write(&payload)
                 .expect("the volume can be written"),
-            "the ConfigMap has changed"
+            "the new ConfigMap must differ from the old one"
         );
     }
 

@@ -131,7 +131,8 @@ impl Podman {
     }
 
     /// The name of the pods' network. podman keeps one list of used addresses for the whole
-    /// machine, by the names of the networks, so each test needs a network name of its own.
+    /// machine. The list identifies a network by its name, so each test needs a network name of its
+    /// own.
     pub fn network(&self) -> String {
         self.work
             .file_name()

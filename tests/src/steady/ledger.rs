@@ -20,7 +20,7 @@ pub(super) enum Outcome {
     Lost(String),
 }
 
-/// The number of an excuse within its path.
+/// The index of an excuse among the excuses of its path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowId(usize);
 

@@ -3,7 +3,7 @@
 /// The only permitted source of third-party crates.
 pub const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The names of third-party crates that have another source than [`REGISTRY`] or no checksum.
+/// The names of third-party crates whose source is not [`REGISTRY`], or that have no checksum.
 /// Crates without a source are our own.
 pub fn foreign_packages(lock: &str) -> Vec<String> {
     let packages = lock.split("[[package]]").skip(1);

@@ -341,5 +341,8 @@ fn limit_descriptors(pid: u32, most: u32) {
     let status = Command::new("prlimit")
         .args(["--pid", &pid.to_string(), &limit])
         .status();
-    assert!(status.unwrap().success(), "prlimit of util-linux");
+    assert!(
+        status.unwrap().success(),
+        "prlimit of util-linux must succeed"
+    );
 }

@@ -121,7 +121,7 @@ fn selections_are_listed() {
     let page = get(&store, "limit=1&fieldSelector=metadata.name%3Dweb").unwrap();
     assert!(
         page["metadata"].get("remainingItemCount").is_none(),
-        "unknown with a selector"
+        "the number of remaining items is unknown with a selector"
     );
     assert!(page["metadata"].get("continue").is_some());
 }

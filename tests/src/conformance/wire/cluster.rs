@@ -36,7 +36,7 @@ impl Cluster {
         &self.server.faults
     }
 
-    /// Stores objects without changes.
+    /// Stores objects exactly as given.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             self.set(object.clone()).context("an initial object")?;
@@ -63,7 +63,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores one object without changes.
+    /// Stores one object exactly as given.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
         self.server.store.set(object)?;
