@@ -59,7 +59,7 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // answers a query for CNAME of the same name with no record. dnsmasq answers CNAME from its
         // cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
-        // kubedns answers ANY with REFUSED. dnsmasq answers with a cached NXDOMAIN.
+        // kubedns answers ANY with REFUSED. dnsmasq may answer with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,
         // The target of the CNAME does not exist. dnsmasq may answer with a cached NXDOMAIN where
         // kubedns answers NOERROR, and the other way round.

@@ -13,7 +13,8 @@ use testkit::table;
 use tests::e2e::{PATIENCE, example_cluster};
 
 /// The program, its arguments, and a text that the error line must contain. `$DIR` is a directory
-/// with unusable kubeconfigs, `$PORT` a port in use.
+/// with unusable kubeconfigs, `$EXAMPLE` is the directory of the example cluster, and `$PORT` is a
+/// port in use.
 const MISTAKES: &str = "
     localpod | --no-such-flag                               | no-such-flag
     kubedns  | --no-such-flag                               | no-such-flag

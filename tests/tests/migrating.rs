@@ -143,8 +143,8 @@ fn from_1_36() {
     );
 }
 
-/// The procedure that keeps the old pods running has the same result. The old pods are deleted only
-/// after the Service no longer selects them.
+/// The procedure that keeps the old pods running has the same result as the procedure of `From 1.6
+/// and later`. The old pods are deleted only after the Service no longer selects them.
 #[test]
 fn from_1_36_loses_no_query() {
     let section = "Without a lost query";

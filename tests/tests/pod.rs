@@ -146,7 +146,7 @@ fn becomes_good(place: &Place, address: &str, path: &str) {
     place.node.namespace.block_on(good);
 }
 
-/// Runs all checks of a manifest with one pod, because starting a pod takes long.
+/// Runs all checks of a manifest with one pod, because starting a pod takes a long time.
 fn plays(manifest: &str) {
     if !means::are_there() {
         return;

@@ -135,7 +135,7 @@ impl Faults {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions so far. A new watch or a next page from such a version gets a 410.
+    /// Expires all versions up to now. A new watch or a next page from such a version gets a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }
@@ -164,7 +164,7 @@ impl Faults {
     }
 
     /// Stops responding without closing connections: connections are accepted, requests are read,
-    /// watches become silent.
+    /// and watches become silent.
     pub fn freeze(&self) {
         self.signal(|signals| signals.presence = Presence::Frozen);
     }

@@ -127,9 +127,9 @@ impl Store {
         }
     }
 
-    /// Stores many objects exactly as given under one lock: no list and no watch sees only a part
-    /// of them. Returns the number of objects. An invalid object ends the load with an error, and
-    /// the objects before it stay stored.
+    /// Stores many objects exactly as given under one lock, so that each list and each watch sees
+    /// all of them or none. Returns the number of objects. An invalid object ends the load with an
+    /// error, and the objects before it stay stored.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
         self.write(|state| {
             let mut count = 0;
@@ -160,7 +160,7 @@ impl Store {
         self.shared.state.lock().version
     }
 
-    /// Expires all versions so far. A new watch from such a version gets a 410, and so does the
+    /// Expires all versions up to now. A new watch from such a version gets a 410, and so does the
     /// next page of a list. Open watches continue.
     pub(crate) fn expire(&self) {
         self.write(|state| {
@@ -169,7 +169,7 @@ impl Store {
         });
     }
 
-    /// Expires all versions so far for watches, but not for the next pages of lists. A restarted
+    /// Expires all versions up to now for watches, but not for the next pages of lists. A restarted
     /// kube-apiserver does the same: its watch cache is empty, but etcd still has the earlier
     /// versions.
     pub(crate) fn expire_watches(&self) {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_position_is_normalised() {
+    fn alias_after_its_target_is_noticed() {
         let alias = "x. 30 IN CNAME y.";
         let target = "y. 30 IN A 10.0.0.1";
         assert!(answer(&[alias, target]).aliases_come_first());

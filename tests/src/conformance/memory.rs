@@ -1,5 +1,5 @@
-//! The recorded responses of the resolver, from all scenarios. The resolver of a scenario uses them
-//! for questions that the recording of that scenario does not contain.
+//! The recorded responses of the resolver, from all scenarios. The resolver of a scenario uses
+//! these responses for queries that the recording of the current question does not contain.
 
 use std::collections::HashMap;
 

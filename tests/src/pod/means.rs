@@ -6,8 +6,7 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// If this environment variable has the value `required`, tests that would otherwise be skipped
-/// fail.
+/// If this environment variable has the value `required`, tests fail instead of being skipped.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
 /// The required programs, with arguments for a trial run.

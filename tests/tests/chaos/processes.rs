@@ -62,7 +62,8 @@ async fn killed_kubedns_serves_its_snapshot() {
         directory.path().display()
     );
     let rig = Rig::start(Topology::DropIn, &[&flag]).await;
-    // kubedns writes the file when it ends. While it runs, it writes ten seconds after a change.
+    // kubedns writes the snapshot file when it ends. While it runs, it writes the file ten seconds
+    // after a change.
     let first = rig.pod.container("kubedns").await;
     send(first, Signal::SIGTERM);
     eventually(PATIENCE, || async {

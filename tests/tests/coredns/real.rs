@@ -22,7 +22,7 @@ use tests::conformance::vector::Response;
 use crate::corefile::corefile;
 use crate::scenario::{Case, Scenario};
 
-/// The time for a start: `CoreDNS` is ready after its first lists.
+/// Timeout of the start. `CoreDNS` is ready after its first lists.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Answers of the program that differ from the recording, as `SCENARIO: QUESTION`, with the reason.

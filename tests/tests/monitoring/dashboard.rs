@@ -322,7 +322,7 @@ fn each_event_counts_once() {
 }
 
 /// A test for promtool with five events, one at each scrape, and four windows. The second window
-/// has four events, the third has one.
+/// has four events, and the third window has one.
 const EVENTS: &str = r#"
 evaluation_interval: 15s
 tests:

@@ -123,7 +123,8 @@ fn merge_element(
         return merge(at, old, element);
     }
 
-    // A new element may have null fields, which mean deletion. A merge into null leaves them out.
+    // A new element may have null fields, which mean deletion. A merge into null leaves the null
+    // fields out.
     let mut added = Value::Null;
     merge(at, &mut added, element)?;
     list.push(added);

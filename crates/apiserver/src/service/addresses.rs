@@ -1,6 +1,7 @@
 //! Synchronization, validation and allocation of `clusterIP` and `clusterIPs`.
 //!
-//! The cluster is dual-stack: `10.96.0.0/16` is the first range, `fd00:10:96::/112` the second.
+//! The cluster is dual-stack: `10.96.0.0/16` is the first range, and `fd00:10:96::/112` is the
+//! second.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

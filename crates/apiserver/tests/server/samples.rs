@@ -95,8 +95,8 @@ async fn cluster() -> Server {
     server
 }
 
-/// Blanks values that always differ: versions, uids, times, tokens. Removes `managedFields`, which
-/// this server does not write.
+/// Replaces values that always differ with `<blank>`: versions, uids, times and tokens. Removes
+/// `managedFields`, which this server does not write.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {

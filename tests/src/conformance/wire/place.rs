@@ -108,7 +108,7 @@ impl Place {
     }
 }
 
-/// The resolver's reaction to a question that the recording of this scenario does not contain.
+/// The resolver's reaction to a query that the recording of the current question does not contain.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
     let question = asked
         .question
