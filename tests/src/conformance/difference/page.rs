@@ -9,21 +9,21 @@ use crate::docs::markdown::anchor;
 const HEAD: &str = "\
 # Where we differ from kube-dns
 
-kube-dns-rs answers as kube-dns 1.26 does, oddities included, except for the differences on this page. The tables have each of
-them in one sentence.
+kube-dns-rs answers as kube-dns 1.26 does, oddities included, except for the differences on this page. The tables describe each
+difference in one sentence.
 
-Most differences are always there: kube-dns is wrong in a way that nobody can rely on. The others need `--strict-dns`: the RFCs
-or the Kubernetes DNS-Based Service Discovery specification 1.1.0 require another answer, but a cluster may depend on that of
-kube-dns.
+Most differences always apply. In these cases, kube-dns is wrong in a way that nobody can rely on. The others apply only with
+`--strict-dns`: the RFCs or the Kubernetes DNS-Based Service Discovery specification 1.1.0 require another answer, but a
+cluster may depend on the answer of kube-dns.
 ";
 
 const TAIL: &str = "
 ## How this page is kept true
 
 Each entry is a file of that name in `tests/conformance/differences`, with the exact answers that pin it. The conformance
-suite fails when an answer differs and is not listed, and when a listed one no longer differs. *Pinned by* names
-scenarios of `tests/conformance/vectors` with the number of their questions, or tests. This page is made from those
-files: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib the_page`.
+suite fails when an answer differs and is not listed, and when a listed answer no longer differs. *Pinned by* lists
+scenarios of `tests/conformance/vectors`, each with the number of its questions, and tests. This page is made from the
+files of the differences: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib differences_page`.
 ";
 
 /// Maximum number of scenarios and tests that an entry shows. A longer list is folded.
