@@ -52,7 +52,7 @@ const FIRST_NAMES: Duration = Duration::from_secs(3);
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// Timeout of the look-up of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
-/// The time that the other tasks have to end.
+/// The longest wait for the end of the tasks after they are told to stop.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// Runs the nanny until shutdown, or until dnsmasq dies too often.
@@ -113,7 +113,7 @@ impl Nanny {
     /// stops dnsmasq.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if let Some(mut routes) = self.incomplete {
-            // Servers with addresses that arrive later would need a restart.
+            // A server whose address arrives after the start would require a restart of dnsmasq.
             let _ = timeout(FIRST_NAMES, routes.changed()).await;
         }
 
@@ -156,7 +156,7 @@ struct StartedRouting {
     unresolved: bool,
     /// The configuration in force.
     states: watch::Receiver<ConfigState>,
-    /// The mark by which loops of dnsmasq's upstreams are found.
+    /// The mark by which loops through dnsmasq's upstreams are recognized.
     loop_mark: Option<LoopMark>,
 }
 
@@ -224,8 +224,8 @@ impl NannyStart {
         Ok(started)
     }
 
-    /// Starts the detection of loops, unless kubedns asks all upstreams. Returns the mark that
-    /// dnsmasq needs for the detection.
+    /// Starts the detection of loops, unless only kubedns queries the upstreams. Returns the mark
+    /// that dnsmasq needs for the detection.
     fn start_loop_finder(
         &mut self,
         routes: watch::Receiver<Routes>,

@@ -22,8 +22,8 @@ const LOCK: &str = ".lock";
 
 /// The file written to test whether a directory is usable.
 const PROBE: &str = ".probe";
-/// The space that a directory needs, in octets. It is for a servers file with some hundred stub
-/// domains, and the status file, each in two versions.
+/// The space that a directory needs, in octets: enough for a servers file with a few hundred stub
+/// domains and for the status file, and for the new version of each file while it is replaced.
 const ROOM: usize = 64 << 10;
 
 /// Limit of directory entries searched for leftovers.

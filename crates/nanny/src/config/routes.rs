@@ -32,7 +32,7 @@ pub struct Routes {
     /// The domains of the names that the probes query. dnsmasq forwards each of these domains to
     /// the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
-    /// The number of reloads requested so far although the servers of dnsmasq stayed the same. A
+    /// The number of reloads requested so far for reasons other than new servers of dnsmasq. A
     /// reload is requested when kubedns forwards to other servers, because the cached answers are
     /// then outdated, and when a forwarding loop begins or ends, because dnsmasq notices such a
     /// change only at a reload.
@@ -211,8 +211,8 @@ impl ComputedRoutes {
 
     fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
         let mut this = Self::default();
-        // If one of these conditions does not hold, a query could loop, or get the answer of an
-        // older configuration.
+        // Both conditions are necessary. If kubedns is not behind dnsmasq, a query could loop. If
+        // kubedns does not follow this configuration, a query could get an answer of an older one.
         if from.kubedns_is_behind && from.kubedns_follows {
             this.routes.own_names = own_names(from.config)
                 .map(|name| (name, from.kubedns))
@@ -371,8 +371,9 @@ impl RouteSources<'_> {
 }
 
 /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. The
-/// wildcard `*.wild.example` is given as `wild.example`. dnsmasq cannot exclude this domain itself,
-/// so kubedns also gets the queries for `wild.example`, and forwards them.
+/// wildcard `*.wild.example` is given as `wild.example`. dnsmasq can only forward a domain together
+/// with its subdomains, so kubedns also gets the queries for `wild.example` itself, and forwards
+/// them.
 pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = hickory_proto::rr::Name::from(*address).to_ascii();

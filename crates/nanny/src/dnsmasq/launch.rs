@@ -19,9 +19,9 @@
 //! [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts
 //! dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are configured.
 //!
-//! By default, a dnsmasq started by root changes to the user `nobody` and to another group. The
-//! stock manifest gives root no capability to change its user. The nanny can signal a dnsmasq with
-//! another user only through [`crate::dnsmasq::signal_helper`]. After a change of user or group,
+//! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
+//! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
+//! with another user only through [`crate::dnsmasq::signal_helper`]. After a change of user or group,
 //! the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns, dnsmasq
 //! keeps the nanny's user unless the arguments name another user. To run dnsmasq without root, run
 //! the nanny as another user.

@@ -33,7 +33,7 @@ const MAX_QUEUED: usize = 4096;
 /// The reason why there is no tap, and no ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "dnsmasq does not log queries, and reading them does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
+    "dnsmasq does not log queries, and this request does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
      --log-queries=extra"
 )]
 pub(crate) struct QueriesNotLogged;
@@ -48,7 +48,7 @@ struct SharedFollowers {
     state: Mutex<FollowerState>,
     /// The arguments of the user make dnsmasq log queries.
     always_logged: bool,
-    /// The query log is open.
+    /// The query log is open, and dnsmasq logs queries only for it.
     wanted: watch::Sender<bool>,
     counters: FollowerCounters,
 }
@@ -182,7 +182,8 @@ impl FollowerQueue {
 }
 
 impl QueryFollowers {
-    /// No followers. With `always_logged`, the arguments of the user make dnsmasq log queries.
+    /// Begins without followers. With `always_logged`, the arguments of the user make dnsmasq log
+    /// queries.
     pub(crate) fn new(metrics: &Metrics, always_logged: bool) -> Result<Self, MetricError> {
         let state = FollowerState {
             ranking: always_logged.then(QueryRanking::default),

@@ -52,7 +52,8 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
     pub(crate) plan: LaunchPlan,
-    /// The mark with which dnsmasq answers probes for loops; `None` if dnsmasq has no upstreams.
+    /// The mark with which dnsmasq answers probes for loops; `None` if dnsmasq forwards all queries
+    /// to kubedns.
     pub(crate) loop_mark: Option<LoopMark>,
     /// The directory of the servers file; `None` if no directory is writable.
     pub(crate) directory: Option<Arc<StateDir>>,
@@ -246,7 +247,7 @@ impl Supervisor {
             InstanceEnd::Replace => {
                 // If the signal fails, `stop` below ends dnsmasq.
                 let sent = instance.signal_quietly(Signal::SIGTERM).await;
-                debug!(?sent, "dnsmasq ends for another one");
+                debug!(?sent, "dnsmasq ends and is replaced");
             }
             InstanceEnd::Stop => {}
         }
@@ -464,7 +465,7 @@ impl Supervisor {
             return String::new();
         };
 
-        // The file belongs to the user, so its size has a bound.
+        // The file is written by the user and may have any size, so a large file is not read.
         let is_small =
             std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
         if is_small && let Ok(text) = std::fs::read_to_string(path) {

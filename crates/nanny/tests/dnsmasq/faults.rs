@@ -148,7 +148,7 @@ async fn unread_log_delays_no_answer() {
         .run_by(&["sh", "-c", script, "sh", log.to_str().unwrap()])
         .spawn();
     rig.until("first.outside.test.", "192.0.2.1").await;
-    // The load produces several times the log lines that all pipes and queues hold.
+    // The load produces several times as many log lines as all pipes and queues can hold.
     let load = Load::start(rig.server(), 4, &["*.outside.test."]);
     let asked = outside.count();
     eventually(PATIENCE, || {

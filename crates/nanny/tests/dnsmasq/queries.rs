@@ -74,7 +74,7 @@ async fn ranking(status: SocketAddr) -> RankingDocument {
 
 /// The refusal if dnsmasq does not log queries.
 fn not_logged() -> (u16, String) {
-    let text = "dnsmasq does not log queries, and reading them does not restart it: set queryLog in the ConfigMap, or start \
+    let text = "dnsmasq does not log queries, and this request does not restart it: set queryLog in the ConfigMap, or start \
                 dnsmasq with --log-queries=extra\n";
     (503, text.to_owned())
 }
@@ -379,7 +379,7 @@ async fn waiting_query_is_answered_before_restart() {
     .await;
     rig.config(&logging(&upstream, "{}"));
     restarted(&rig, 1).await;
-    let ended = rig.logs("dnsmasq ends for another one").await;
+    let ended = rig.logs("dnsmasq ends and is replaced").await;
     // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, no such
     // moment may come in time.
     if ended.contains("Quietly") {

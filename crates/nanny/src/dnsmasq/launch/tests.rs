@@ -266,7 +266,7 @@ struct Effect {
 
 impl Effect {
     /// Parses arguments in the form of kube-dns (`--server X`). Brackets and default ports are
-    /// removed.
+    /// removed. The servers in `known`, which the user's arguments name, are left out.
     fn of_arguments(argv: &[String], known: &[String]) -> Self {
         let arguments = DnsmasqArguments::from_words(argv.iter().map(OsString::from).collect());
         let servers = arguments.option_values("server").into_iter().map(|value| {
@@ -286,6 +286,7 @@ impl Effect {
             .filter_map(|line| line.strip_prefix("server="))
             .map(str::to_owned)
             .collect();
+        // The only server of the test's resolv.conf.
         let marker = |server: &String| server == "198.51.100.53";
         Self {
             reads_resolv_conf: servers.iter().any(marker),
