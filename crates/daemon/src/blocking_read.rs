@@ -10,7 +10,7 @@ use tokio::time::timeout;
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs one read at a time, on a separate thread. A read that hangs takes up only one thread,
-/// however often it is repeated.
+/// however often the caller tries again.
 #[derive(Debug)]
 pub struct BlockingRead<T>(Mutex<Option<JoinHandle<T>>>);
 
@@ -21,7 +21,8 @@ impl<T> Default for BlockingRead<T> {
 }
 
 impl<T: Send + 'static> BlockingRead<T> {
-    /// Runs `read`. Returns `None` if `read` times out, and at once while an earlier read hangs.
+    /// Runs `read`. Returns `None` if `read` times out. While an earlier read hangs, returns `None`
+    /// at once, without a call of `read`.
     pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
         if running

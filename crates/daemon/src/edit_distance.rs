@@ -4,8 +4,9 @@
 const MAX_LEN: usize = 63;
 
 /// The number of octets to insert, delete, replace or swap with a neighbour to convert one name
-/// into the other. `None` if the names are not similar: more than one change in names of up to 5
-/// octets, or more than two in longer names.
+/// into the other. `None` if the names are not similar. At most one change is allowed if the
+/// shorter name has 2 to 5 octets, at most two if it is longer. A name of one octet is similar only
+/// to itself.
 pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);

@@ -40,7 +40,7 @@ pub fn brief(error: &dyn Error) -> String {
     line
 }
 
-/// The first line of an error, up to a link for programmers.
+/// The first line of an error, up to a link to the documentation of a library.
 fn own_text(error: &dyn Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

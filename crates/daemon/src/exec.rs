@@ -6,7 +6,8 @@
 //! process ID stays the same.
 //!
 //! The kernel drops the request when the child changes its user or group. The kernel sends the
-//! signal as soon as the thread that started the child ends.
+//! signal as soon as the thread that started the child ends, even if the process of this thread
+//! continues.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};

@@ -97,8 +97,8 @@ pub struct ProgramOptions<P> {
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
 /// As in Go, words that are neither flags nor values are ignored. The caller must log them. Unlike
-/// in kube-dns, such a word is a mistake if the command line begins with it, because it may be a
-/// misspelt subcommand. The name of one of the `subcommands` is a mistake anywhere.
+/// kube-dns, this function rejects such a word at the beginning of the command line, because it may
+/// be a misspelt subcommand. It rejects the names of the `subcommands` anywhere.
 ///
 /// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
 /// in Go) and `--version` (on standard output), status 2 for any mistake.
@@ -243,8 +243,8 @@ fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<()
     }
 }
 
-/// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins
-/// with `about`. The help is printed on standard output, unlike the help of a program, which is on
+/// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. The help begins
+/// with `about`. It is printed on standard output, unlike the help of a program, which is on
 /// standard error as in Go.
 pub fn parse_subcommand<P: Parser>(
     name: &str,
@@ -288,8 +288,8 @@ fn go_command(command: clap::Command) -> clap::Command {
         .args_override_self(true)
         .mut_args(|arg| if is_bool(&arg) { go_bool(arg) } else { arg });
 
-    // Completes the arguments, for example with the number of their values. This module looks words
-    // up in the arguments before clap parses the line.
+    // `build` completes the arguments, for example with the number of their values. This module
+    // needs the completed arguments before clap parses the line.
     command.build();
     command
 }

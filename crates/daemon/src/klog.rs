@@ -65,8 +65,9 @@ pub enum LogFormat {
 
 /// The logging flags of every binary; flatten them into its options.
 ///
-/// Only `-v`, `--vmodule` and `--log-format` have an effect. The others are accepted because
-/// manifests for the Go binaries set them: logs always go to standard error, and nowhere else.
+/// Only `-v`, `--vmodule` and `--log-format` have an effect. The other flags are accepted because
+/// manifests for the Go binaries set them. They have no effect, because logs always go to standard
+/// error only.
 #[derive(Clone, Debug, clap::Args)]
 #[allow(
     clippy::struct_excessive_bools,

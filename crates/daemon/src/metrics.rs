@@ -1,4 +1,4 @@
-//! Prometheus metrics: a registry whose registration cannot panic, process metrics, and the
+//! Prometheus metrics: a registry that returns errors and never panics, process metrics, and the
 //! `/metrics` route.
 //!
 //! The caller chooses names, help texts and buckets. This module adds the metrics of every binary:

@@ -105,8 +105,7 @@ impl PathWatch {
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
         let targets = Arc::clone(&self.targets);
-        // If the examination hangs, it wakes a later call as soon as it ends and has found another
-        // file.
+        // An examination that hangs wakes a later call when it ends, if it has found another file.
         let _ = self.examining.run(move || targets.examine()).await;
         if self.targets.is_fresh.swap(false, Ordering::SeqCst) {
             // Returning here signals all events so far, so a pending notification is discarded.
@@ -154,7 +153,7 @@ impl Targets {
         let targets = [self.path.clone(), parent_of(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
             let identity = file_identity(target);
-            // The kernel watches the file, not its name.
+            // The kernel watches a file, not a name. So only another file needs a new watch.
             if identity == *watched {
                 continue;
             }

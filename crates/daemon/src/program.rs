@@ -25,7 +25,7 @@ pub struct Program {
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
     /// The subcommands. `main.rs` runs a subcommand if it is the first word. Anywhere else, the
-    /// name of a subcommand is a mistake.
+    /// name of a subcommand is rejected.
     pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,

@@ -1,16 +1,16 @@
-//! Restarts a process that crashed or hangs within its container.
+//! Restarts a program within its container if the program crashed or hangs.
 //!
 //! Kubernetes restarts the container of a process that crashed. But the kubelet looks for ended
 //! containers only once a second, and delays each further restart of the same container by ten
 //! seconds or more. A process that hangs is restarted only after several failed probes. So the
-//! process that the container starts runs the program as a child, and only waits: it starts the
-//! child again as soon as the child has crashed, and passes signals on. The child sends
-//! [heartbeats](Heartbeat). When they stop, the parent kills the child, which then counts as
-//! crashed.
+//! first process of the container runs the program as a child. This parent only waits, passes
+//! signals on, and starts the child again as soon as the child has crashed. The child sends
+//! [heartbeats](Heartbeat). When the heartbeats stop, the parent kills the child, which then counts
+//! as crashed.
 //!
 //! A child that ends soon after its start is not started again. The parent then ends with the
-//! child's exit status, so that Kubernetes shows the crashes and delays the restarts. The same
-//! holds if the kernel kills the whole container, for example at its memory limit.
+//! child's exit status, so that Kubernetes shows the crashes and delays the restarts. Kubernetes
+//! also restarts the container if the kernel kills it as a whole, for example at its memory limit.
 
 mod heartbeat;
 
@@ -38,8 +38,7 @@ const MIN_LIFETIME: Duration = Duration::from_secs(10);
 /// A shell adds this number to the signal that ended a process.
 const SIGNAL_STATUS: u8 = 128;
 
-/// The number of crashes after which this process was started again; `None` if no parent restarts
-/// it.
+/// How often this program has been started again after a crash; `None` if no parent restarts it.
 pub fn count() -> Option<u32> {
     std::env::var(RESTARTS).ok()?.parse().ok()
 }
@@ -51,7 +50,7 @@ pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
         Signal::SIGCHLD,
         Signal::SIGTERM,
         Signal::SIGINT,
-        // A program ignores these two (`shutdown`). Its parent must not end because of them.
+        // Programs ignore these two signals (see `shutdown`), so they must not end the parent.
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ]
@@ -61,7 +60,8 @@ pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
     Ok(signals)
 }
 
-/// Runs this program as a child until the child ends for good. Returns the exit status.
+/// Runs this program as a child until a child ends that is not started again. Returns the exit
+/// status of that child.
 ///
 /// # Errors
 ///
@@ -168,25 +168,27 @@ impl RestartedChild {
         };
 
         let is_hung = self.heartbeats.update(ready == 0);
-        // A child that is killed earlier would not be started again.
+        // A child that is killed sooner after its start would not be started again.
         let can_restart = self.started.elapsed() >= MIN_LIFETIME;
         if is_hung && can_restart && !self.is_stopping {
             tracing::error!("the process hangs: its heartbeats have stopped, and it is killed");
             self.heartbeats.close();
-            // The child has possibly ended since; SIGCHLD is pending then.
+            // The child may have ended just now. Then the signal has no effect, and SIGCHLD is
+            // pending.
             let _ = kill(self.pid, Signal::SIGKILL);
         }
         Ok(())
     }
 
-    /// Collects ended processes. Returns the end of the child if it is one of them. The first
-    /// process of a container is also the parent of every orphan.
+    /// Collects all ended processes, because the first process of a container is also the parent of
+    /// every orphan. Returns the end of the child if the child is among them.
     fn reap(&self) -> anyhow::Result<Option<ChildEnd>> {
         let mut end = None;
         loop {
             let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, code)) => {
-                    // The kernel passes on the lowest eight bits.
+                    // The kernel passes on only the lowest eight bits, so the conversion cannot
+                    // fail.
                     (
                         pid,
                         EndStatus::Exited(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -221,7 +223,7 @@ impl RestartedChild {
 
     fn stop(&mut self, signal: Signal) {
         self.is_stopping = true;
-        // The child has possibly ended since; SIGCHLD is pending then.
+        // The child may have ended just now. Then the signal has no effect, and SIGCHLD is pending.
         let _ = kill(self.pid, signal);
     }
 }

@@ -103,7 +103,7 @@ impl Tasks {
         let stop = self.stop.clone();
         let mut first = None;
 
-        // Until the stop, the end of a task may be a failure, which stops the others.
+        // A task that ends before the stop has failed, and its failure stops the others.
         while !stop.is_cancelled() && !self.set.is_empty() {
             tokio::select! {
                 () = stop.cancelled() => {}

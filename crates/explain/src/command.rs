@@ -87,7 +87,8 @@ pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<O
         return Err(Exit::mistake(NAME, &text));
     }
 
-    // kubedns parses the words again. They are parsed here so that a mistake costs no request.
+    // kubedns parses the same arguments again. They are also parsed here, so that invalid arguments
+    // cause no request.
     match ExplainRequest::parse(&options.parameters) {
         Ok(_) => Ok(options),
         Err(ExplainRequestError::NoName) => Err(Exit::mistake(NAME, "no name was given")),

@@ -189,7 +189,7 @@ pub(crate) enum NameKind {
     },
     /// `dns-version`, `ns.dns`: names that exist without a Service.
     WellKnown,
-    /// A name in the cluster domain that has none of these forms.
+    /// A name in the cluster domain that has none of the forms above.
     Formless,
     Reverse {
         address: IpAddr,

@@ -75,7 +75,7 @@ pub(super) fn bad_value(
     let long = flag.long.unwrap_or_default();
     let value = quote(value);
 
-    // The two packages of Go word the mistake differently.
+    // The text depends on the Go package.
     if style == Style::Pflag {
         let name = match flag.short {
             Some(short) => format!("-{short}, --{long}"),

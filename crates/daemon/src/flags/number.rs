@@ -1,4 +1,4 @@
-//! Whole numbers of flags that the Go programs do not have.
+//! Parser of whole numbers, for flags that the Go programs do not have.
 
 use std::fmt::{Debug, Display};
 

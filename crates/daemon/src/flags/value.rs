@@ -149,8 +149,9 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The largest value is a signed 64-bit number
-/// of nanoseconds (292 years). Negative durations are rejected, because no flag has a use for them.
+/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The longest duration is the largest signed
+/// 64-bit number of nanoseconds (292 years). Negative durations are rejected, because no flag has a
+/// use for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);
 

@@ -17,9 +17,9 @@ pub enum NotLocal {
     /// The client is not in this pod.
     #[error("only from within the pod")]
     Client,
-    /// The Host header has another name. The owner of a web page can give the name of the page a
-    /// loopback address, so that scripts of the page can send requests to this server. Such
-    /// requests have the name of the page in their Host header.
+    /// The Host header has another name. The owner of a web site can make the name of the site
+    /// resolve to a loopback address, so that scripts of the site can send requests to this server.
+    /// The Host header of such a request has the name of the site.
     #[error("only with an IP address or localhost in the Host header")]
     Host,
 }

@@ -119,7 +119,7 @@ async fn send_request(authority: &str, target: &str) -> Result<TcpStream, GetErr
     }
 
     let mut stream = TcpStream::connect(authority).await?;
-    // In HTTP/1.0, the response is not chunked, and the connection closes at its end.
+    // In HTTP/1.0, the response is not chunked, and the server closes the connection after it.
     let request =
         format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

@@ -172,7 +172,7 @@ struct TruncatedText {
 
 impl fmt::Write for TruncatedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        // A later piece may be short enough to fit, but would follow a gap.
+        // After bytes were omitted, nothing is added, not even a piece that is short enough to fit.
         let room = if self.omitted == 0 {
             LONGEST - self.text.len()
         } else {

@@ -2,7 +2,8 @@
 //!
 //! The standard input of the child is a socket whose other end the parent holds, and each heartbeat
 //! is one octet. The parent counts its own timeouts instead of reading a clock: if the node has no
-//! CPU time for the child, the parent gets none either, and does not take the child for hung.
+//! CPU time for the child, the parent gets no CPU time either, counts no timeouts, and does not
+//! kill the child.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -59,7 +60,8 @@ impl Heartbeat {
     }
 }
 
-/// Standard input stays open, so the connection must be shut down for the parent to see its end.
+/// Standard input is the same socket and stays open. So the socket must be shut down, or the parent
+/// would not see the end of the connection.
 impl Drop for Heartbeat {
     fn drop(&mut self) {
         // This fails only if the parent is gone.
@@ -70,7 +72,7 @@ impl Drop for Heartbeat {
 /// The parent's end of the connection.
 #[derive(Debug)]
 pub(super) struct HeartbeatWatch {
-    /// `None` after an end of the connection was closed.
+    /// `None` after either end of the connection was closed, or after an error.
     stream: Option<UnixStream>,
     /// Successive heartbeats that were missed; `None` before the first heartbeat. A child that
     /// starts may take its time.

@@ -40,7 +40,7 @@ fn durations_are_read_and_printed() {
 }
 
 #[test]
-fn durations_that_are_none() {
+fn invalid_durations_are_rejected() {
     let cases = [
         ("", "time: invalid duration \"\""),
         ("-", "time: invalid duration \"-\""),
