@@ -229,7 +229,8 @@ pub(crate) struct TypeAnswer {
     /// Queries for external names, as `NAME TYPE`. For a client, kubedns sends these queries to
     /// upstream servers and adds the records to the answer. These records are not in `records`.
     pub(crate) asks: Vec<String>,
-    /// The key of the `ConfigMap` whose rule answers, for the name or for the target of its alias.
+    /// The key of the `ConfigMap` whose rule answers. The rule is for the name, or for the target
+    /// if the name is an alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
     /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.

@@ -1,6 +1,6 @@
 //! A lenient parser of DNS messages. The parser reads up to the first defect, and reports that
-//! defect. The library hickory reads the parts. So messages that the crate `wire` writes are
-//! checked by other code.
+//! defect. The library hickory decodes the parts, so that independent code checks the messages that
+//! the crate `wire` writes.
 
 use hickory_proto::serialize::binary::{BinDecoder, DecodeError};
 use thiserror::Error;

@@ -148,8 +148,8 @@ impl NameCandidate {
     }
 }
 
-/// The answers for each type. If the hosts file of dnsmasq has answers, the result has only these.
-/// `domain` is the domain that kubedns answers.
+/// The answers for each type. If the hosts file of dnsmasq has answers, the result has only the
+/// answers from that file. kubedns answers names in `domain`.
 fn ask_types(
     snapshot: &Snapshot,
     front: &DnsFront,

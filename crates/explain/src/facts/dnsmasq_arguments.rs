@@ -19,7 +19,8 @@ const STOP_REBIND: &str = "stop-dns-rebind";
 const REBIND_OK: &str = "rebind-domain-ok";
 /// Answers reverse names of private addresses, unless dnsmasq has servers for a domain around them.
 const BOGUS_PRIV: &str = "bogus-priv";
-/// Options whose value names the owners of records that dnsmasq answers itself.
+/// Options for records that dnsmasq answers itself. The values contain the owner names of the
+/// records.
 const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
 /// Options about names without a server of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
@@ -165,7 +166,7 @@ impl DnsmasqArguments {
         Some((longest, options))
     }
 
-    /// The options that matter for `name` if it has no server of its own, as written.
+    /// The options, as written, that matter for a `name` without a server of its own.
     pub(crate) fn about_forwarded_name(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter().filter(|option| {
             let is_plain_server = option.is_server() && !option.value.starts_with('/');
@@ -195,7 +196,7 @@ impl DnsmasqArguments {
         }
     }
 
-    /// Whether the addresses of `name` may be private.
+    /// Whether dnsmasq accepts private addresses of `name`.
     fn may_be_private(&self, name: &Name) -> bool {
         let exceptions = self.0.iter().filter(|option| option.name == REBIND_OK);
         let mut domains = exceptions.flat_map(|option| option.value.split('/'));
@@ -260,7 +261,7 @@ impl DnsmasqOption {
         }
     }
 
-    /// Whether the value names `name` (in lower case) between its commas.
+    /// Whether one of the comma-separated fields of the value is `name` (in lower case).
     fn names_owner(&self, name: &Name) -> bool {
         let owners = self.value.split(',').map(Name::parse);
         owners.flatten().any(|owner| owner.to_lowercase() == *name)
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_longest_domain_count() {
+    fn addresses_come_from_longest_domain() {
         let given = arguments(&[
             "--address=/#/192.0.2.1",
             "--address=/ads.test/192.0.2.2",

@@ -189,8 +189,8 @@ impl DnsFront {
         }
     }
 
-    /// The path that the options for a domain decide; `None` if a longer domain of kubedns or of a
-    /// stub domain decides.
+    /// The path that the options for a domain decide; `None` if a longer stub domain decides, or a
+    /// domain of kubedns that is at least as long.
     fn path_by_domain(
         &self,
         name: &Name,

@@ -244,7 +244,7 @@ fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) ->
         .endpoints
         .as_ref()
         .map_or(0, |endpoints| endpoints.ready);
-    // Only a cluster IP is answered whether or not an endpoint is ready behind it.
+    // Only Services with a cluster IP are answered without ready endpoints.
     if service.kind != ShownServiceKind::ClusterIp || ready > 0 {
         return None;
     }
@@ -312,8 +312,8 @@ fn backed_service_text(backed: &BackedService) -> String {
     }
 }
 
-/// A note that a rule of the `ConfigMap` answers a query for the name, or for the target of its
-/// alias, in place of the upstreams.
+/// A note that a rule of the `ConfigMap` answers in place of the upstreams. The rule is for the
+/// name, or for the target if the name is an alias.
 fn rule_for_external_name(candidate: &NameCandidate) -> Option<CodedNote> {
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;

@@ -37,7 +37,8 @@ pub(crate) struct NameReading {
 }
 
 impl NameReading {
-    /// Interprets one candidate. `as_typed` means that the candidate has no search domain appended.
+    /// Interprets one candidate. `as_typed` means that no search domain was appended to the
+    /// candidate.
     fn interpret(candidate: &NameCandidate, as_typed: bool, domain: &Name) -> Option<Self> {
         match &candidate.kind {
             NameKind::Service(key) => Some(Self::without_slip(String::new(), key)),
@@ -60,7 +61,7 @@ impl NameReading {
         }
     }
 
-    /// Interprets a name in the cluster domain that has none of the forms of names.
+    /// Interprets a name in the cluster domain that has none of the known forms.
     fn interpret_formless(candidate: &NameCandidate) -> Option<Self> {
         let labels: Vec<&String> = candidate.path.iter().flatten().rev().collect();
         match labels.last()?.as_str() {
@@ -270,7 +271,8 @@ fn compare_service<'s>(
         _ => return None,
     };
 
-    // The mistake in the form of the name comes last. If there is no other, it is the whole text.
+    // The mistake in the form of the name comes last. If there is no other text, the mistake is the
+    // whole text.
     let text = match slip {
         Some(slip) if text.is_empty() => slip.clone(),
         Some(slip) => format!("{text}; {slip}"),

@@ -64,7 +64,7 @@ fn arguments_decide_about_forwarded_names() {
 
 /// The cluster has the stub domain acme.test.
 #[test]
-fn arguments_for_stub_domain_count_beside_it() {
+fn arguments_apply_to_stub_domain() {
     let with = |option| path(&[option], "www.acme.test.");
     let of_stub = with("--cache-size=1000");
     let servers = of_stub.strip_suffix(" of the stub domain acme.test; kubedns is not asked");
@@ -98,7 +98,7 @@ fn names_answered_by_dnsmasq_are_not_forwarded() {
 }
 
 #[test]
-fn filters_count_for_every_server() {
+fn filters_apply_to_every_server() {
     let options = ["--no-resolv", "--filter-AAAA", "--server=10.0.0.2"];
     for name in ["web.apps.svc.cluster.local.", "www.acme.test."] {
         let path = path(&options, name);
@@ -117,7 +117,7 @@ fn stock_arguments_lead_to_kubedns() {
     );
 }
 
-/// An address of one family decides only about queries of its type.
+/// An address of one family answers only queries of the matching type.
 #[test]
 fn addresses_in_arguments_are_answers() {
     let mut cluster = Cluster::with_everything();

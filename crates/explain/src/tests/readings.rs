@@ -43,7 +43,7 @@ const NAMESAKES: &str = "
 ";
 
 #[test]
-fn service_named_as_namespace_hides_none() {
+fn service_named_as_namespace_hides_no_name() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
     for [words, name, code, suggested] in table::rows(NAMESAKES) {
         let name = full(name);

@@ -299,7 +299,7 @@ fn failing_upstream_of_name_is_named() {
 }
 
 #[test]
-fn upstreams_that_answer_are_left() {
+fn failing_upstream_beside_others_gets_warning() {
     let mut cluster = Cluster::with_everything();
     let mut config = (*cluster.server.config.config).clone();
     config.upstream_nameservers = ["192.0.2.53", "192.0.2.54"]

@@ -1,4 +1,4 @@
-//! Names that other servers than kubedns answer: the explanation shows the answer that a pod gets.
+//! Names that servers other than kubedns answer. The explanation shows the answer that a pod gets.
 
 use std::path::Path;
 use std::sync::Arc;
