@@ -191,8 +191,7 @@ fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
         collect_config_maps(&document, None, &mut maps);
     }
 
-    // A file without a ConfigMap is probably the wrong file. A report without mistakes would hide
-    // that.
+    // A file without a ConfigMap is probably the wrong file, so it must not be reported as good.
     if maps.is_empty() {
         Err("there is no ConfigMap in it".to_owned())
     } else {
@@ -321,8 +320,9 @@ fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<Stri
         }
         if domains.contains(domain) && !servers.is_empty() {
             warnings.push(format!(
-                "stub domain {domain:?} is the cluster domain: dnsmasq asks kubedns or its servers, \
-                 or both, and kubedns never asks them (key stubDomains); use a domain below it"
+                "stub domain {domain:?} is the cluster domain: dnsmasq asks kubedns, the servers of \
+                 the stub domain, or both, and kubedns never asks these servers (key stubDomains); \
+                 use a domain below the cluster domain"
             ));
         }
     }

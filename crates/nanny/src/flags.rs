@@ -15,7 +15,7 @@ const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by 
 
 /// The last lines of `-help`.
 const COMMANDS: &str = "\
-Commands, of the pod:
+Commands for the pod:
   dnsmasq-nanny tap                     follow queries of kubedns and their answers live
   dnsmasq-nanny tap --dnsmasq           follow queries of dnsmasq, if it logs them
   dnsmasq-nanny top                     rank the busiest clients and the most queried names";
@@ -66,8 +66,8 @@ pub struct Flags {
     /// time to keep serving after SIGTERM
     #[arg(long = "lameduck", value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// directory for the servers file and the status file; a small tmpfs will do (default: a
-    /// directory of our own in the first of /run, /tmp and /dev/shm that is writable)
+    /// directory for the servers file and the status file; a small tmpfs will do (default: a new
+    /// directory in the first of /run, /tmp and /dev/shm that is writable)
     #[arg(long = "stateDir", value_name = "string", default_value = "")]
     pub state_dir: String,
     /// address of the status and metrics pages; empty for none

@@ -4,7 +4,7 @@
 //! * [`probe`]: sends the query of a probe at an interval, and judges the responses.
 //! * [`counters`]: exports dnsmasq's own counters, so that they do not decrease when dnsmasq
 //!   restarts.
-//! * [`upstreams`]: probes of dnsmasq's upstreams, because dnsmasq does not report their failures.
+//! * [`upstreams`]: probes dnsmasq's upstreams, because dnsmasq does not report their failures.
 //! * [`exechealthz`], [`nslookup`]: the health checks and commands of the container `healthz` in
 //!   old manifests.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
@@ -28,10 +28,10 @@
 //!   before the first lists are complete, proves that the process is alive. The readiness of
 //!   kubedns decides whether the pod gets traffic.
 //!
-//! As in kube-dns, such a failed probe counts as an error. In addition, the gauge
-//! `..._backend_away`, `/status` and the page show that the part answers, but not for the probed
-//! name. `--health=through` restores the check of kube-dns, where only an answer for the probed
-//! name counts. Other servers are always checked in this way.
+//! As in kube-dns, a probe without an answer for the probed name counts as an error. In addition,
+//! the gauge `..._backend_away`, `/status` and the page show that the part answers, but not for the
+//! probed name. `--health=through` restores the check of kube-dns, where only an answer for the
+//! probed name counts. Servers other than dnsmasq and kubedns are always checked like that.
 
 mod app;
 mod container_histories;

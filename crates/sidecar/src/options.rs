@@ -16,7 +16,7 @@ const PROBE: &str = "probe the given DNS server with the DNS name and export pro
 
 /// The last lines of `--help`.
 const COMMANDS: &str = "\
-Commands, of the kubedns in the pod:
+Commands for the kubedns in the pod:
   sidecar tap                           follow queries and their answers live
   sidecar top                           rank the busiest clients and the most queried names";
 
@@ -50,8 +50,8 @@ pub struct Options {
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "5000", value_parser = whole_number::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// external name that probes of these servers ask for if they refuse the name servers of the
-    /// root
+    /// external name that these probes query if a server refuses the query for the root's name
+    /// servers
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
     pub upstream_probe_name: Name,
     /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed

@@ -55,7 +55,7 @@ pub(crate) struct Dnsmasq {
 }
 
 impl Parts {
-    /// Builds all parts. Fails for flags that contradict each other.
+    /// Builds all parts. Fails if the value of a flag is unusable, or if flags contradict each other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
         // No request could ever match such a path, so the process does not start with it.
         if !options.prometheus_path.starts_with('/') {

@@ -20,8 +20,8 @@ use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of a first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// After this number of failed probes in a row, the server is known to be silent. Before that, a
-/// failed probe is repeated without waiting for the whole interval.
+/// After this number of failed probes in a row, the server is known to fail. Before that, a failed
+/// probe is repeated without waiting for the whole interval.
 const FAILURES_TO_KNOW: u32 = 3;
 /// The longest time from a failed probe to its repetition.
 const REPETITION: Duration = TIMEOUT;
@@ -30,7 +30,7 @@ const REPETITION: Duration = TIMEOUT;
 const BUCKETS: usize = 16;
 
 /// The part of the pod that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual
-/// manifests decide, whatever the port is. For other labels, the address decides.
+/// manifests decide, whatever the address is. For other labels, the address decides.
 pub(crate) fn probed_part(
     spec: &ProbeSpec,
     dnsmasq: Option<&ServerAddr>,

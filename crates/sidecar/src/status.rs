@@ -71,8 +71,8 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
     status
 }
 
-/// The ranking for a `local` request: a web page must not read the queries of pods through a
-/// port-forward.
+/// The ranking for a `local` request; `None` for other requests. A foreign web page in a browser
+/// must not read the queries of pods through a port-forward.
 async fn ranking_if(
     local: bool,
     peer: &ReportPeer<RankingDocument>,

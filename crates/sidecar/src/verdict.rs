@@ -2,9 +2,9 @@
 //!
 //! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each
 //! fault, and hides a fault until it has lasted for some time, usually
-//! [`FindingKind::passes_within`]. The metrics show all other faults. As in the critical alerts, a
-//! pod is down if clients get no answers for cluster names, or no answers for external names. A
-//! degraded pod still answers.
+//! [`FindingKind::passes_within`]. The metrics also leave out the hidden faults. As in the critical
+//! alerts, a pod is down if clients get no answers for cluster names, or no answers for external
+//! names. A degraded pod still answers.
 
 mod loops;
 mod probes;

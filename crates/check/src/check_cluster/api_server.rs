@@ -29,7 +29,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// `default/kubernetes`.
 const MAX_SERVICES: usize = 500;
 /// Advice for a missing permission.
-const GRANT_LIST: &str = "Give the ServiceAccount a role that may list and watch it.";
+const GRANT_LIST: &str = "Give the ServiceAccount a role that may list and watch this kind.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.
 const BIND_OWN_ROLE: &str = "An Endpoints object has at most 1000 addresses, and Kubernetes keeps \
@@ -247,9 +247,9 @@ fn check_permission(
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
     }
 
-    // With other credentials, kubedns may have permissions that the caller of this command lacks.
-    // If kubedns itself lacks the permission, an open watch continues until its end, but cannot be
-    // opened again.
+    // If this command has other credentials than kubedns, kubedns may have permissions that the
+    // caller lacks. If kubedns itself lacks the permission, an open watch continues until its end,
+    // but cannot be opened again.
     if is_watched && caller == Caller::Other {
         let text = format!("{kind} cannot be listed, although kubedns watches some of them");
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());

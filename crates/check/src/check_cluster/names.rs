@@ -286,7 +286,7 @@ impl NameChecks<'_> {
         (CheckLine::skipped(GROUP, text), None)
     }
 
-    /// Checks the name that a pod has because of its address.
+    /// Checks the name of a pod that consists of the pod's address.
     async fn check_pod_name(&self, member: Option<ServiceMember>) -> CheckLine {
         const KIND: &str = "a pod";
         let ServiceMember { address, namespace } = member.unwrap_or_else(|| ServiceMember {
@@ -351,7 +351,7 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
     };
     let action = match failure.rcode {
         Some(_) => format!("Run kube-dns explain {name} to see why."),
-        None => "Find the part that does not answer in the lines above.".to_owned(),
+        None => "The lines above show which part does not answer.".to_owned(),
     };
 
     let found = if failure.is_negative_answer() {

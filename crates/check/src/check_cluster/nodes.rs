@@ -169,17 +169,19 @@ fn check_each_node(without: &[&str], all: usize) -> CheckLine {
         return CheckLine::passed(GROUP, format!("{nodes} a ready pod of kube-dns each"));
     }
 
-    let nodes = counted(without.len(), "node has", "nodes have");
+    let count = without.len();
+    let has = if count == 1 { "has" } else { "have" };
     let mut detail = without
         .iter()
         .take(MAX_NAMED)
         .copied()
         .collect::<Vec<_>>()
         .join(", ");
-    if without.len() > MAX_NAMED {
+    if count > MAX_NAMED {
         detail.push_str(", ...");
     }
-    CheckLine::warning(GROUP, format!("{nodes} no ready pod of kube-dns, of {all}"))
+    let text = format!("{count} of {all} nodes {has} no ready pod of kube-dns");
+    CheckLine::warning(GROUP, text)
         .with_detail(detail)
         .with_advice(
             "Pods of other nodes answer the clients there, over the network. Check why these nodes have no ready pod.",

@@ -97,13 +97,13 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     CheckLine::failed(GROUP, text)
         .with_detail(reason)
         .with_advice(
-            "Find the part that does not answer in the lines below.",
+            "The lines below show which part does not answer.",
             "no-answers",
         )
 }
 
-/// Checks that the nanny answers, if the sidecar reads it. A nanny that no longer answers is a
-/// finding of the sidecar.
+/// Checks that the nanny answers, if the sidecar reads the nanny's status. A nanny that answered
+/// before, and no longer answers, is a finding of the sidecar, and gets no line here.
 fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     let report = &status.nanny;
     if report.source.is_empty() {

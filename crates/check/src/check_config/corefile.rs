@@ -284,8 +284,8 @@ fn address_of_peer(peer: &str) -> &str {
     }
 }
 
-/// Adds the cache. In a pod with dnsmasq, the cache is that of dnsmasq. Names of the cluster are
-/// not cached, as in kubedns.
+/// Adds the cache. It replaces the cache of kubedns, or the cache of dnsmasq in a pod with dnsmasq.
+/// As in kubedns, names of the cluster are not cached.
 fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let size = flags.value("cache-size").filter(|size| *size != "0");
     let stale = flags.value("serve-stale").filter(|time| *time != "0s");
@@ -359,11 +359,11 @@ fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
 fn missing_keys(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.federations.is_empty() {
-        lines.push("federations: they have gone from Kubernetes".to_owned());
+        lines.push("federations: Kubernetes no longer has them".to_owned());
     }
     if config.query_log.is_some() {
         lines.push(
-            "queryLog: name, client, type, rate and the end of the log: log writes all queries"
+            "queryLog: the filters, the rate and the end of the log: the plugin log writes all queries"
                 .to_owned(),
         );
     }

@@ -35,7 +35,9 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["rebind-localhost-ok"],
-        Missing("rebindProtection also rejects 127.0.0.0/8, but for the domains in except"),
+        Missing(
+            "rebindProtection also rejects 127.0.0.0/8, except for the domains in its list except",
+        ),
     ),
     (
         &["host-record", "addn-hosts", "hostsdir"],
@@ -61,7 +63,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["dns-loop-detect"],
-        Is("always on: metric kubedns_forward_loops"),
+        Is("a detection that is always on: metric kubedns_forward_loops"),
     ),
     (
         &["no-resolv", "R"],
@@ -74,7 +76,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["strict-order", "o"],
-        Is("always on: servers are asked in their order"),
+        Is("a fixed order: servers are always asked in their order"),
     ),
     (
         &["all-servers"],
@@ -82,11 +84,11 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["dns-forward-max", "0"],
-        Is("always on: 512 queries wait at most"),
+        Is("a fixed limit: 512 queries wait at most"),
     ),
     (
         &["edns-packet-max", "P"],
-        Is("always on: 1232 octets are announced"),
+        Is("a fixed size: 1232 octets are announced"),
     ),
     (&["port", "p"], Is("flag --dns-port")),
     (
@@ -103,7 +105,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["no-hosts", "h"],
-        Is("always so: the pod's /etc/hosts is not read"),
+        Is("the default: the pod's /etc/hosts is never read"),
     ),
     (
         &[
@@ -123,12 +125,12 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
             "C",
             "servers-file",
         ],
-        Is("not needed"),
+        Is("nothing: kubedns does not need it"),
     ),
     (
         &["domain-needed", "D"],
         Missing(
-            "names of one label are forwarded with --topology=alone and cache, and SERVFAIL otherwise",
+            "names of one label are forwarded with --topology=alone and cache, and get SERVFAIL otherwise",
         ),
     ),
     (&["dnssec"], Missing("kubedns does not validate")),
@@ -159,8 +161,8 @@ pub(super) fn report(arguments: &str) -> Exit {
 }
 
 /// The options among words separated by white space. A word after an option without `=`, such as
-/// the value of `-c 1000`, is a part of the option. Words before the first option are left out, and
-/// so is `--`, which ends the nanny's own arguments.
+/// the value of `-c 1000`, is a part of the option. Words before the first option are left out. The
+/// word `--`, which ends the nanny's own arguments, is also left out.
 fn options_of(arguments: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for word in arguments.split_whitespace() {
@@ -262,7 +264,7 @@ mod tests {
             (
                 "-v=2 -- -k --cache-size=1000 --no-negcache",
                 "-v=2: no replacement: unknown here\n\
-                 -k: replaced by not needed\n\
+                 -k: replaced by nothing: kubedns does not need it\n\
                  --cache-size=1000: replaced by flag --cache-size\n\
                  --no-negcache: no replacement: a negative answer is kept for as long as its SOA record says, 3 hours at most\n",
             ),

@@ -200,7 +200,7 @@ async fn node_without_pod_is_named() {
     for node in ["node-1", "node-2"] {
         cluster.set(ready_node(node));
     }
-    let without = "1 node has no ready pod of kube-dns, of 2";
+    let without = "1 of 2 nodes has no ready pod of kube-dns";
     let (code, checks) = check(&words(&cluster, &kubedns)).await;
     assert_eq!(code, 0, "{checks:#?}");
     assert_says(&checks, "warning", without, "node-2");

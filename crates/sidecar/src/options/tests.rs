@@ -39,7 +39,8 @@ fn command_line_of_manifest_is_parsed() {
     assert_eq!(options.log.v.0, 2);
 }
 
-/// kube-dns starts with these values, and ends or fails later. A conformance difference lists them.
+/// kube-dns starts with these values, and ends or fails later. The documented differences from
+/// kube-dns list these values.
 #[test]
 fn impossible_value_ends_the_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));

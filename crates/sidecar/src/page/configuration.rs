@@ -63,7 +63,7 @@ fn count_line(count: f64, words: &str) -> Markup {
     html! { @if count > 0.0 { p.failed { (words) (number(count, "")) } } }
 }
 
-/// The servers in use, or the lack of them.
+/// The servers in use, or a text that says that there are none.
 fn usable(servers: String) -> String {
     if servers.is_empty() {
         "no usable server".to_owned()

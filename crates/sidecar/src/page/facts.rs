@@ -1,4 +1,4 @@
-//! Texts of the cards of the three parts, line by line.
+//! Facts about kubedns, dnsmasq, the sidecar and the pod, as lines of the page.
 
 use maud::{Markup, Render, html};
 use reports::kubedns::{KubednsReport, NodeReport, NodeServers};

@@ -112,7 +112,7 @@ async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicB
 /// The path of a browser, and a sidecar with answered probes. `None` if no browser is installed.
 #[allow(
     clippy::print_stderr,
-    reason = "what could not be tested is said loudly"
+    reason = "a line reports that the test was skipped"
 )]
 async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {

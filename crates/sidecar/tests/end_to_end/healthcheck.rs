@@ -155,7 +155,7 @@ async fn healthz_has_the_time() {
             .chars()
             .map(|c| if c.is_ascii_digit() { '0' } else { c })
             .collect();
-        // The number of digits of the seconds since the start varies.
+        // The seconds since the start have a varying number of digits.
         (
             status,
             headers,

@@ -81,7 +81,8 @@ impl<'a> ExternalServers<'a> {
                 if let ServerAddr::Name { name, .. } = server {
                     lines.push(format!(
                         "stubDomains: the server {name} of {domain}: write its addresses after \
-                         forward; a name is looked up only once, at the start, and not before 1.14"
+                         forward; CoreDNS before 1.14 accepts no names there, and later versions \
+                         look up a name only once, at the start"
                     ));
                 }
             }

@@ -58,7 +58,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "daemonset",
         Value,
-        Missing("the first lists of CoreDNS never wait for a turn"),
+        Missing("the first lists of CoreDNS have no random delay"),
     ),
     ("dns-bind-address", Value, Line),
     ("dns-port", Value, Line),
@@ -80,7 +80,11 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         Value,
         Different("CoreDNS sends queries to etcd, and has no records while etcd is away"),
     ),
-    ("extended-errors", Nothing, Missing("RFC 8914")),
+    (
+        "extended-errors",
+        Nothing,
+        Missing("CoreDNS adds no extended errors (RFC 8914)"),
+    ),
     ("external-headless", Nothing, Line),
     (
         "external-zone",
@@ -91,7 +95,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "federations",
         Value,
-        Missing("federations have gone from Kubernetes"),
+        Missing("Kubernetes no longer has federations"),
     ),
     ("healthz-port", Value, Unneeded),
     ("http-bind-address", Value, Unneeded),
