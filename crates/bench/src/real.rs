@@ -198,7 +198,7 @@ impl Real {
     }
 }
 
-/// Treats the error for an object that exists already as success.
+/// Accepts the error that an object exists already.
 fn created<K>(result: kube::Result<K>) -> anyhow::Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),

@@ -1,4 +1,4 @@
-//! Start of programs that cannot outlive this process.
+//! Starts programs that cannot outlive this process.
 //!
 //! The kernel signals the death of a parent only to a child that has requested the signal
 //! (`PR_SET_PDEATHSIG`). Safe Rust cannot run code between fork and exec. So the child first

@@ -55,8 +55,8 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The exit of the subcommand `name` after a mistake in its words: status 2, the mistake, and a
-    /// hint at the help.
+    /// The exit of the subcommand `name` after a mistake in its words: status 2, the mistake, and
+    /// the command that prints the help.
     pub fn mistake(name: &str, mistake: &str) -> Self {
         let stderr = format!("{name}: {mistake}\nUsage of {name}: see {name} --help\n");
         Self {
@@ -140,8 +140,8 @@ pub fn parse_program<P: Parser>(
 }
 
 /// Parses a command line in which the words that are neither flags nor values are positional
-/// arguments. If the command has no positional arguments, such a word is a mistake. The error is
-/// the same as the error of [`parse_program`].
+/// arguments. If the command has no positional arguments, such a word is a mistake. Returns the
+/// same errors as [`parse_program`].
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,
@@ -231,7 +231,7 @@ fn similar_subcommand<'s>(word: &str, subcommands: &[&'s str]) -> Option<&'s str
     similar.min().map(|(_, known)| known)
 }
 
-/// The exit of `--version`, if the command line has it.
+/// The exit for `--version`, if the command line has this flag.
 fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<(), Exit> {
     match version {
         Some(version) => Err(Exit {
@@ -261,7 +261,7 @@ pub fn parse_subcommand<P: Parser>(
     })
 }
 
-/// The exit of the `--help` of a subcommand.
+/// The exit for `--help` of a subcommand.
 pub fn subcommand_help(text: &str) -> Exit {
     Exit {
         status: 0,
@@ -270,7 +270,7 @@ pub fn subcommand_help(text: &str) -> Exit {
     }
 }
 
-/// The exit of the `--version` of a subcommand that has no flags of its own.
+/// The exit for `--version` of a subcommand that has no flags of its own.
 pub fn subcommand_version(name: &str) -> Exit {
     Exit {
         status: 0,

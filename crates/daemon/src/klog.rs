@@ -44,7 +44,7 @@ use self::format::{EventFields, KlogLine};
 pub use self::level::{Verbosity, VmoduleLevels};
 use self::queue::LineQueue;
 
-/// The suffix of the target of query logs.
+/// The targets of query logs end with this suffix.
 const QUERIES: &str = "::queries";
 /// The queue of lines for standard error.
 static STDERR: LineQueue = LineQueue::new();

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 const LOOKUP: Duration = Duration::from_secs(5);
 
 /// The address to bind: `::`, which also accepts IPv4 on a socket without `IPV6_V6ONLY`, or
-/// `0.0.0.0` without IPv6.
+/// `0.0.0.0` on a machine without IPv6.
 pub fn wildcard_addr() -> IpAddr {
     // A socket shows whether the machine has IPv6.
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {

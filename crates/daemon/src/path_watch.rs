@@ -27,8 +27,8 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The link that the kubelet swaps when a mounted `ConfigMap` or Secret changes. The files of the mount are
-/// links into it.
+/// The link that the kubelet swaps when a mounted `ConfigMap` or Secret changes. The files of the
+/// mount are links that lead through this link.
 pub const DATA_LINK: &str = "..data";
 
 /// Watches one path, which need not exist.
@@ -57,7 +57,7 @@ struct Notifications {
     watched: [Option<FileIdentity>; 2],
 }
 
-/// A file by device and inode.
+/// The identity of a file: its device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileIdentity {
     device: u64,

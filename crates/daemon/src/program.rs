@@ -96,7 +96,7 @@ fn restart_after_crashes(log: &LogFlags) -> ExitCode {
     exit_code(status.map(ExitCode::from))
 }
 
-/// The exit code of a result, after the last log lines are written.
+/// Logs the error of a result, waits until the log lines are written, and returns the exit code.
 fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     let code = result.unwrap_or_else(|error| {
         // The alternate form (`#`) contains the chain of causes, but no backtrace.

@@ -308,8 +308,8 @@ pub(crate) struct ShownEndpoints {
     pub(crate) ports: Vec<ShownPort>,
     /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,
-    /// Time of the newest pod or Service change in these objects, from the annotation of the
-    /// control plane.
+    /// Time of the newest change of a pod or of the Service that led to these objects, from an
+    /// annotation of the control plane.
     pub(crate) changed: Option<Moment>,
 }
 
@@ -319,8 +319,8 @@ pub(crate) struct ShownAddress {
     pub(crate) hostname: Option<String>,
 }
 
-/// The path of a query through dnsmasq, with the flags of the stock manifest and the servers of the
-/// configuration.
+/// The path of a query through dnsmasq. If the nanny does not report the options of dnsmasq, the
+/// options of the stock manifest are assumed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DnsmasqPath {
     pub(crate) asks: DnsmasqAsks,

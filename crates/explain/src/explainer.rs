@@ -20,7 +20,7 @@ use crate::survey::NameSurvey;
 
 /// Maximum number of requests that wait or are being explained.
 const MAX_AT_ONCE: usize = 4;
-/// Timeout of the status of the nanny, which is in the same pod.
+/// Timeout of the request for the status of the nanny, which is in the same pod.
 const NANNY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum size of the status of the nanny, in octets.
 const MAX_NANNY_STATUS: usize = 1 << 20;

@@ -135,7 +135,7 @@ fn write_pflag_rows(text: &mut String, rows: &[HelpRow]) {
 
 fn write_go_rows(text: &mut String, rows: &[HelpRow]) {
     for row in rows {
-        // Go prints only the types that its package knows.
+        // Go's flag package names only the types that it knows, and calls others `value`.
         let kind = match row.kind.as_str() {
             "" => "",
             known @ ("string" | "int" | "uint" | "duration" | "float") => known,

@@ -78,7 +78,7 @@ impl ValueError {
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let (negative, digits) = split_sign(text);
     let (radix, digits) = split_radix(digits);
-    // A misplaced underscore leaves no digits.
+    // With a misplaced underscore, there are no digits, which is a syntax error.
     let digits = without_underscores(radix, digits).unwrap_or_default();
     // `from_str_radix` would accept a second sign.
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
@@ -276,7 +276,7 @@ fn unit_nanoseconds(unit: &str) -> Option<u64> {
     })
 }
 
-/// A decimal number times a unit; `None` if it is not a number or out of range.
+/// A decimal number times a unit; `None` if `number` is malformed or the product is out of range.
 fn scale(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') {

@@ -258,7 +258,7 @@ pub(super) fn is_switch(arg: &Arg) -> bool {
             .is_some_and(|range| range.min_values() == 0)
 }
 
-/// The option with that long name, in which `_` and `-` are equivalent.
+/// The option with the long name `name`, in which `_` and `-` are equivalent.
 fn find_long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| {
         let aliases = arg.get_all_aliases().unwrap_or_default();

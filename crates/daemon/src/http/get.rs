@@ -27,7 +27,7 @@ pub struct Page {
 
 impl Page {
     /// The text for an error: the first line of the body, without control characters and of at most
-    /// 200 characters. If that line is empty, the status line.
+    /// 200 characters. If that line is empty, the text is the status line.
     pub fn error_line(self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let line = text.lines().next().unwrap_or_default();

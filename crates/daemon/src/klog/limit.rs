@@ -98,7 +98,8 @@ impl LineLimiter {
             }
         }
 
-        // Without a report, no pause begins, so that the next suppressed line is reported at once.
+        // If nothing is reported, no pause begins, and the next suppressed line is reported at
+        // once.
         if !found.is_empty() {
             state.reported = Some(now);
         }

@@ -229,7 +229,7 @@ fn parse_kilobytes(status: &str, label: &str) -> Option<f64> {
     parse_field(status, label).map(|kilobytes| kilobytes * 1024.0)
 }
 
-/// A soft limit; unlimited is the largest number, as in the Go client.
+/// A soft limit; `unlimited` becomes the largest number, as in the Go client.
 pub(super) fn parse_limit(limits: &str, label: &str) -> Option<f64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix(label))?;
     match rest.split_whitespace().next()? {
@@ -238,7 +238,8 @@ pub(super) fn parse_limit(limits: &str, label: &str) -> Option<f64> {
     }
 }
 
-/// A column of the two `IpExt:` lines: names, then numbers.
+/// The number in a column of the two `IpExt:` lines. The first line has the names of the columns,
+/// and the second has the numbers.
 pub(super) fn parse_ip_extension(netstat: &str, column: &str) -> Option<f64> {
     let mut lines = netstat
         .lines()

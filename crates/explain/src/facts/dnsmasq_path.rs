@@ -1,5 +1,4 @@
-//! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or
-//! directly to kubedns.
+//! The path of a query from a pod: through dnsmasq, or directly to kubedns.
 //!
 //! dnsmasq is another process. The nanny reports its options; without a report, the options of the
 //! stock manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both
@@ -253,7 +252,7 @@ impl DnsFront {
         }
     }
 
-    /// The path of external names, to which further options apply.
+    /// The path of external names. For these names, further options of dnsmasq matter.
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
@@ -283,7 +282,7 @@ impl DnsFront {
             .max_by_key(Name::label_count)
     }
 
-    /// The longest stub domain around `name` that dnsmasq has servers for.
+    /// The longest stub domain that is around `name` and has servers in dnsmasq.
     fn stub_domain(&self, name: &Name) -> Option<StubDomain<'_>> {
         let mut longest: Option<StubDomain<'_>> = None;
         for (domain, servers) in &self.config.stub_domains {

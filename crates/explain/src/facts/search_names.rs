@@ -37,11 +37,12 @@ pub(crate) fn is_autopath(request: &ExplainRequest, zone: &Zone) -> bool {
 }
 
 /// The names to query, in order. Names that are too long are omitted, as in resolvers. If kubedns
-/// walks the search list for a name, the names of kubedns's list replace that name.
+/// walks the search list for a name, the names of the list replace that name.
 pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zone) -> Vec<Name> {
     let typed = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
-    // glibc tries a name with enough dots as it is first, and a name with fewer dots last.
+    // glibc tries the unchanged name first if the name has enough dots, and last if it has fewer
+    // dots.
     let dots = request.name.label_count().saturating_sub(1);
     let names: Vec<Name> = if dots >= usize::from(request.ndots) {
         typed.chain(searched).collect()

@@ -15,7 +15,7 @@ use crate::document::{AnswerRecord, LookupOutcome, TypeAnswer};
 const MAX_RECORDS: usize = 32;
 
 impl TypeAnswer {
-    /// Queries all records of type `qtype` from `view`.
+    /// Asks the query engine for the records of `name` with type `qtype` in `view`.
     pub(crate) fn ask_engine(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
 
