@@ -42,8 +42,8 @@ pub struct Real {
 }
 
 impl Real {
-    /// Opens the API server of the kubeconfig at `path`. Writes a kubeconfig for the relay into
-    /// `directory`.
+    /// Prepares requests to the API server of the kubeconfig at `path`, and starts the relay.
+    /// Writes a kubeconfig for the relay into `directory`.
     pub async fn open(path: &Path, directory: &Path) -> anyhow::Result<Self> {
         let mut kubeconfig = Kubeconfig::read_from(path).context(VARIABLE)?;
         let options = KubeConfigOptions::default();

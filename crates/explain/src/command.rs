@@ -54,7 +54,7 @@ enum ExplainCommandError {
     Large(String),
     #[error("{0} answers: {1}")]
     Status(String, String),
-    #[error("{0} answers something else than an explanation: it may be of another version ({1})")]
+    #[error("{0} answers something other than an explanation: it may be of another version ({1})")]
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),

@@ -10,9 +10,9 @@ use crate::watch;
 const DOMAIN: &str = "cluster.local.";
 const HEADER: &str = r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
 
-/// Reading a snapshot file with any content takes memory of at most a multiple of the file's size.
-/// Answers with the records of an accepted file can be parsed. The records stay the same when the
-/// file is written and read again.
+/// Reading a snapshot file with any content takes at most a fixed amount of memory plus a multiple
+/// of the file's size. Answers with the records of an accepted file can be parsed. The records stay
+/// the same when the file is written and read again.
 ///
 /// The octets are also used as the lines of a file with correct header and checksum, since a fuzzer
 /// cannot guess the checksum. In this second file the first octet selects the source of endpoints.

@@ -26,7 +26,8 @@ struct Objects {
 
 /// After any events of the API server, in any order, the records are the same as after a fresh
 /// start with the existing objects. A snapshot file restores the same records. All answers with
-/// these records can be parsed. Parsing an object takes memory of at most a multiple of its size.
+/// these records can be parsed. Parsing an object takes at most a fixed amount of memory plus a
+/// multiple of the object's size.
 ///
 /// Each line of the input is an event. `S`, `E`, `L` and `N` add a Service, Endpoints, an
 /// EndpointSlice or a Node; the JSON of the object follows. `s`, `e`, `l` and `n` delete the

@@ -102,7 +102,7 @@ impl Etcd {
         self.process = None;
     }
 
-    /// Deletes the data. etcd must be stopped before.
+    /// Deletes the data. etcd must be stopped first.
     pub fn forget(&mut self) {
         std::fs::remove_dir_all(self.data.path().join("data")).expect("its data");
     }

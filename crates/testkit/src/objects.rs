@@ -78,7 +78,7 @@ pub fn mk_endpoints(namespace: &str, name: &str, addresses: &[&str], ports: &[&s
     mk_endpoints_of(namespace, name, json!([subset]))
 }
 
-/// Endpoints with any subsets.
+/// Endpoints with the given subsets.
 pub fn mk_endpoints_of(namespace: &str, name: &str, subsets: Value) -> Value {
     mk_object("v1", "Endpoints", namespace, name, [("subsets", subsets)])
 }

@@ -179,7 +179,7 @@ fn resident_memory(peer: &Peer) -> anyhow::Result<u32> {
     Ok(usage.resident)
 }
 
-/// Makes external names that no server was asked for before.
+/// Makes external names that have not been queried before.
 struct NewNames {
     rng: Rng,
     directory: PathBuf,

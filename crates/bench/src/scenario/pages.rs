@@ -99,7 +99,7 @@ async fn changes(
     change::latency(api, kubedns, services.zip(first..first + CHANGES)).await
 }
 
-/// Queries for names that no cache has.
+/// Sends queries for names that no cache has.
 async fn forwarded(kubedns: &Kubedns, row: usize) -> anyhow::Result<probe::Pulse> {
     let names: Vec<String> = (0..10_000)
         .map(|number| format!("host-{row}-{number}.outside.test."))

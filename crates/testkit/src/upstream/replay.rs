@@ -9,8 +9,8 @@ use crate::message::Message;
 
 /// A recorded exchange: the question, and all packets that the server sent.
 ///
-/// The recorded IDs are zero. An ID of `ffff` stands for a response whose ID differs from the ID of
-/// the query.
+/// The recorded IDs are zero, except for `ffff`, which stands for a response whose ID differs from
+/// the ID of the query.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Transport of the question.

@@ -3,8 +3,8 @@
 use super::{Asked, Reaction};
 use crate::reply::Reply;
 
-/// Records in presentation format. Queries for other names get NXDOMAIN, queries for other types
-/// NODATA. CNAMEs are followed.
+/// Records in presentation format. Queries for other names get NXDOMAIN, and queries for other
+/// types get NODATA. CNAMEs are followed.
 #[derive(Clone, Debug, Default)]
 pub struct Zone {
     records: Vec<String>,

@@ -72,7 +72,7 @@ async fn explain_rejects_unexpected_responses() {
         ),
         (
             "HTTP/1.1 200 OK\r\n\r\nok\n",
-            "answers something else than an explanation",
+            "answers something other than an explanation",
         ),
     ] {
         let other = ScriptedHttp::start(reply).await;
