@@ -31,7 +31,8 @@ pub struct Flags {
         default_value = "/usr/sbin/dnsmasq"
     )]
     pub dnsmasq_exec: PathBuf,
-    /// if true, apply changes of the configuration while dnsmasq runs; otherwise it is read once
+    /// if true, apply changes of the configuration while dnsmasq runs; if false, read the
+    /// configuration only once
     #[arg(long = "restartDnsmasq")]
     pub restart_dnsmasq: bool,
     /// location of the configuration

@@ -29,7 +29,7 @@ impl PageListener {
     pub(crate) async fn open(host: &str, port: u16) -> Self {
         let attempt = listen(host, port).await;
         let server = attempt
-            .inspect_err(|error| warn!(%error, "no status page until this works"))
+            .inspect_err(|error| warn!(%error, "no status page until the nanny can listen"))
             .ok();
         Self {
             host: host.to_owned(),

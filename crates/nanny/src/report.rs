@@ -395,7 +395,7 @@ impl Report {
         self.lock_status().document.dnsmasq.arguments = arguments;
     }
 
-    /// Records the servers for external names in dnsmasq's arguments.
+    /// Records the servers in dnsmasq's arguments that serve external names.
     pub(crate) fn set_argument_servers(&self, servers: &[Nameserver]) {
         let servers = servers.iter().map(ToString::to_string).collect();
         self.lock_status().document.routes.argument_servers = servers;

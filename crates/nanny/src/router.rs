@@ -24,8 +24,8 @@ use crate::report::Report;
 
 /// The longest time that kubedns needs for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a
-/// mounted ConfigMap up to a minute and a half later than a watched one.
+/// The time for which the configurations of kubedns and the nanny may differ without a warning. An
+/// edit reaches a mounted ConfigMap up to a minute and a half later than a watched one.
 const MAX_DIFFERENCE: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]

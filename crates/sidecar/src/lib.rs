@@ -21,12 +21,12 @@
 //! the API server is down, this probe fails. A restart of dnsmasq would only empty its cache. So by
 //! default (`--health=self`) each part is checked by itself:
 //!
-//! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): each probe also
-//!   queries `cachesize.bind`, which dnsmasq answers without kubedns. If dnsmasq answers only this
-//!   query, its health check still returns 200.
-//! * kubedns (a probe whose server is `--kubedns-addr`): any well-formed response, such as REFUSED
-//!   before the first lists are complete, proves that the process is alive. The readiness of
-//!   kubedns decides whether the pod gets traffic.
+//! * dnsmasq (a probe with the label `dnsmasq`, or of the server `--dnsmasq-addr` at
+//!   `--dnsmasq-port`): each probe also queries `cachesize.bind`, which dnsmasq answers without
+//!   kubedns. If dnsmasq answers only this query, its health check still returns 200.
+//! * kubedns (a probe with the label `kubedns`, or of the server `--kubedns-addr`): any well-formed
+//!   response, such as REFUSED before the first lists are complete, proves that the process is
+//!   alive. The readiness of kubedns decides whether the pod gets traffic.
 //!
 //! As in kube-dns, a probe without an answer for the probed name counts as an error. In addition,
 //! the gauge `..._backend_away`, `/status` and the page show that the part answers, but not for the

@@ -134,8 +134,8 @@ impl Options {
         (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, port))
     }
 
-    /// The interval between two readings of dnsmasq's counters. Zero or less is the shortest
-    /// possible interval.
+    /// The interval between two readings of dnsmasq's counters. The flag value zero, or a negative
+    /// value, means the shortest possible interval.
     pub fn dnsmasq_poll_interval(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
     }

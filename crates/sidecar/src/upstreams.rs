@@ -55,7 +55,7 @@ const FIRST_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct ProbeSettings {
     /// The interval of the probes; zero disables them.
     pub(crate) interval: Duration,
-    /// An external name.
+    /// The external name that is queried if an upstream refuses the query for the root.
     pub(crate) probe_name: Name,
 }
 

@@ -179,7 +179,7 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
 /// Kind of object -> whether kubedns has an open watch of it.
 type OpenWatches = BTreeMap<String, bool>;
 
-/// The result of a list of one kind.
+/// The result of a request that lists objects of one kind.
 struct ListedKind {
     kind: &'static str,
     error: Option<RequestFailure>,
@@ -203,7 +203,7 @@ async fn check_permissions(
         }
     }
 
-    // The meaning of a failure depends on the results of the other lists.
+    // The meaning of a failure depends on the results for the other kinds.
     let lists = join_all(requests).await;
     lists
         .iter()

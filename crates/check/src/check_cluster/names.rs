@@ -130,7 +130,8 @@ impl NameChecks<'_> {
             .await
             .map_err(|error| QueryFailure::without_response(&error))?;
 
-        // An answer may also contain CNAME records, which lead to these records.
+        // Only records of the queried type are returned. The answer may also contain CNAME records,
+        // which lead to these records.
         let rcode = answer.message.metadata.response_code;
         let mut records = Vec::new();
         for record in &answer.message.answers {

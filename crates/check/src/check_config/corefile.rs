@@ -23,9 +23,9 @@ use self::flags::KubednsFlags;
 
 pub(crate) use self::flags::is_known as is_known_flag;
 
-/// TTL of the answers of kubedns without `--ttl`, in seconds.
+/// The TTL in kubedns' answers without `--ttl`, in seconds.
 const DEFAULT_TTL: u64 = 30;
-/// TTL of the negative answers of kubedns without `--ttl` and `--negative-ttl`, in seconds.
+/// The TTL in kubedns' negative answers without `--ttl` and `--negative-ttl`, in seconds.
 const DEFAULT_NEGATIVE_TTL: u64 = 60;
 /// The reverse zones, which a Corefile has to name.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
@@ -143,7 +143,7 @@ fn add_process(block: &mut Block, flags: &KubednsFlags, config: &Config) {
     }
 }
 
-/// Adds the address on which the server listens. Every block of the port needs this line.
+/// Adds the address on which the server listens. Every block with the same port needs this line.
 fn add_bind(block: &mut Block, flags: &KubednsFlags) {
     let address = flags.value("dns-bind-address");
     if let Some(address) = address.filter(|address| !matches!(*address, "0.0.0.0" | "::")) {

@@ -22,9 +22,10 @@ pub struct ListenAddresses {
 }
 
 impl ListenAddresses {
-    /// Reads the addresses from dnsmasq's arguments. With `--interface`, the addresses of these
-    /// interfaces and loopback are added. Without `--interface`, all addresses of the machine are
-    /// added, unless `--listen-address` gives only specific addresses.
+    /// Reads the addresses from dnsmasq's arguments: first those of `--listen-address`. With
+    /// `--interface`, the addresses of the given interfaces and of loopback are added. Without
+    /// `--interface`, all addresses of the machine are added, unless `--listen-address` gives only
+    /// specific addresses.
     pub fn from_arguments(arguments: &DnsmasqArguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.option_values("interface");

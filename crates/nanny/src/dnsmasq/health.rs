@@ -150,7 +150,7 @@ impl HealthProbe {
     }
 }
 
-/// Missed probes in a row.
+/// Missed probes in a row. For each probe, at most [`PROBE_TIMEOUT`] is added to the times.
 #[derive(Debug)]
 struct ProbeSilence {
     /// The time at which the last probe timed out.

@@ -21,10 +21,10 @@
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
 //! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
-//! with another user only through [`crate::dnsmasq::signal_helper`]. After a change of user or group,
-//! the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns, dnsmasq
-//! keeps the nanny's user unless the arguments name another user. To run dnsmasq without root, run
-//! the nanny as another user.
+//! with another user only through [`crate::dnsmasq::signal_helper`]. After a change of user or
+//! group, the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns,
+//! dnsmasq keeps the nanny's user unless the arguments name another user. To run dnsmasq without
+//! root, run the nanny as another user.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -224,7 +224,7 @@ impl LaunchPlan {
         for option in ["no-resolv", "resolv-file"] {
             if arguments.has_option(option) {
                 self.notes.push(format!(
-                    "--{option}: kubedns asks the servers, and has --resolv-conf for that"
+                    "--{option}: kubedns asks the servers, and has its own flag --resolv-conf"
                 ));
             }
         }

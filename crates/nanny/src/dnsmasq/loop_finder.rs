@@ -31,8 +31,8 @@ use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
 use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Maximum number of servers for all names that are probed, and maximum number of servers of stub
-/// domains that are probed.
+/// Maximum number of probed servers for all names. The same maximum applies to the probed servers
+/// of stub domains.
 const MAX_PROBED: usize = 64;
 /// Pause before the first probes, and after a change of the routes. A loop may lead through a
 /// Service that selects this pod. Such a loop begins only when the pod is ready.
@@ -110,7 +110,7 @@ struct ProbedServers {
 #[derive(Debug)]
 pub(crate) struct LoopFinder {
     mark: LoopMark,
-    /// The servers for all names in the arguments of dnsmasq.
+    /// The servers in dnsmasq's arguments that serve all names.
     in_arguments: Vec<Nameserver>,
     routes: watch::Receiver<Routes>,
     stub_probes: StubProbes,
@@ -211,7 +211,7 @@ impl LoopFinder {
     }
 
     /// Returns whether the server of a stub domain forwards the names of this domain to this
-    /// dnsmasq. `None` if the probe does not show it.
+    /// dnsmasq. `None` if the probe proves neither.
     async fn probe_stub(&self, StubServer { domain, server }: &StubServer) -> Option<bool> {
         let probe = self.stub_probes.start(domain)?;
         let server = ServerAddr::from(*server);
@@ -276,7 +276,7 @@ impl LoopFinder {
     }
 }
 
-/// The servers to which dnsmasq forwards external names and stub domains itself.
+/// The servers to which dnsmasq itself forwards external names and the names of stub domains.
 fn probed_servers(routes: &Routes, in_arguments: &[Nameserver]) -> ProbedServers {
     let of_routes: &[Nameserver] = match routes.upstreams_from {
         // kubedns looks for the loops of its own upstreams.

@@ -30,7 +30,7 @@ const NO_ANSWER: u16 = u16::MAX;
 /// Limit of lines that wait for a reader.
 const MAX_QUEUED: usize = 4096;
 
-/// The reason why there is no tap, and no ranking.
+/// The reason why a request for a tap or the ranking is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "dnsmasq does not log queries, and this request does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
@@ -108,7 +108,8 @@ impl Default for QueryRanking {
 
 impl QueryRanking {
     fn count(&mut self, query: &LoggedQuery, now: Instant) {
-        // The nanny and the sidecar ask dnsmasq for these names all the time, and nobody else does.
+        // The nanny and the sidecar query names that end in `bind` all the time, and nobody else
+        // queries such names.
         let is_own = query.name.rsplit('.').next() == Some("bind");
         if is_own || !self.sampler.is_due() {
             return;
@@ -141,7 +142,7 @@ struct FollowerQueue {
     rate: u32,
     lines: VecDeque<QueryLine>,
     left_out: u64,
-    /// The second in which the last line was queued, and the number of lines queued in it.
+    /// The second of the last matching query, and the number of lines queued in this second.
     second: u64,
     queued_in_second: u32,
 }
@@ -161,7 +162,7 @@ impl FollowerQueue {
             self.queued_in_second = 0;
         }
 
-        // A line beyond the rate or the bound is counted, and the reader is told.
+        // A line beyond the rate or the bound is left out. The reader gets the number of such lines.
         if self.queued_in_second >= self.rate {
             counters.rate_limited.inc();
             self.left_out += 1;

@@ -1,4 +1,4 @@
-//! A server that answers every query with SERVFAIL, for stub domains whose servers have no address.
+//! A server that answers every query with SERVFAIL, for stub domains without a usable server.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and

@@ -39,7 +39,7 @@ use crate::state_dir::StateDir;
 const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL of the kernel";
 /// The text for the end of a dnsmasq that hung.
 const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
-/// The time that dnsmasq has to end after SIGTERM.
+/// The longest wait for the end of dnsmasq after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that does not report its start is assumed to be up after this time.
 const SURELY_UP: Duration = Duration::from_secs(3);
@@ -63,7 +63,7 @@ pub(crate) struct Supervisor {
     pub(crate) probe: Option<Nameserver>,
     /// Interval at which dnsmasq logs its statistics; zero for never.
     pub(crate) log_interval: Duration,
-    /// dnsmasq may be restarted for other routes.
+    /// dnsmasq may be restarted when the routes change.
     pub(crate) may_restart: bool,
     /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
@@ -485,7 +485,7 @@ async fn request_statistics(instance: &mut DnsmasqInstance) {
     }
 }
 
-/// Returns when the query log starts or ends.
+/// Waits until the query log starts or ends.
 async fn logging_changed(wanted: &mut watch::Receiver<bool>, logs_queries: bool) {
     let changed = wanted.wait_for(|wanted| *wanted != logs_queries);
     if changed.await.is_err() {

@@ -22,9 +22,9 @@ fn can_change_users() -> bool {
     can
 }
 
-/// Starts the nanny with the given rights of setpriv(1), edits the configuration, and stops the
-/// nanny. Returns whether each reload that removed servers waited for a moment in which dnsmasq was
-/// idle.
+/// Starts the nanny with `rights`, which are options of setpriv(1), edits the configuration, and
+/// stops the nanny. Returns whether each reload that removed servers waited for a moment in which
+/// dnsmasq was idle.
 async fn works_with(plan: NannySetup, rights: &str) -> bool {
     let outside = Upstream::answering("192.0.2.1").await;
     let stub = Upstream::answering("192.0.2.11").await;

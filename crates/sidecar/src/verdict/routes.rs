@@ -38,7 +38,8 @@ pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
 
-/// The servers of each route, as seen by the container that asks them for external names.
+/// The servers of each route. The container that forwards to a server decides the state of this
+/// server.
 pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     let mut routes = RouteServers::new();
     if let Some(dnsmasq) = &status.dnsmasq {
@@ -69,7 +70,7 @@ fn add_dnsmasq_routes(
     for upstream in upstreams.filter(|upstream| !loops.contains(&upstream.address)) {
         let domains = match upstream.serves.as_slice() {
             // If the names that a server serves are unknown, the server comes from dnsmasq's
-            // command line.
+            // command line, and counts as a server for external names.
             [] => std::slice::from_ref(&external_names),
             domains => domains,
         };

@@ -141,7 +141,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "search-suffix",
         Value,
-        Missing("autopath @kubernetes walks the search list of pods, without edits of pods"),
+        Missing("autopath @kubernetes walks the search list, and pods need no edits for it"),
     ),
     ("selector", Value, Line),
     ("serve-stale", Value, Line),
@@ -173,7 +173,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "upstream-tls-pin",
         Value,
-        Missing("only the certificate authority decides"),
+        Missing("CoreDNS has no pins: only the certificate authority decides"),
     ),
     ("v", Value, Unneeded),
     ("vmodule", Value, Unneeded),

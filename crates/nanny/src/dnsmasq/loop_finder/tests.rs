@@ -164,7 +164,8 @@ async fn loop_of_stub_domain_is_found_and_ends() {
     }
 }
 
-/// A dnsmasq without loop detection still asks the server, even if the nanny finds a loop.
+/// A dnsmasq without loop detection still asks the server when the nanny has found a loop. So
+/// dnsmasq and the nanny disagree until the loop ends, and a further reload would not help.
 #[tokio::test]
 async fn lasting_dispute_takes_one_reload() {
     let mut rig = LoopRig::start(false).await;
