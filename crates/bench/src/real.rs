@@ -96,7 +96,7 @@ impl Real {
             .client
             .apiserver_version()
             .await
-            .context("cannot ask for the version")?
+            .context("cannot read the version of the API server")?
             .git_version)
     }
 
@@ -107,7 +107,7 @@ impl Real {
             .client
             .request_text(request)
             .await
-            .context("cannot read its metrics")?;
+            .context("cannot read the metrics of the API server")?;
         let line = metrics
             .lines()
             .find_map(|line| line.strip_prefix(CPU_SECONDS));

@@ -88,7 +88,7 @@ impl<'a> ExecRequest<'a> {
 
         // If the parent died before the request, the kernel never sends the signal.
         if getppid() != self.parent {
-            return io::Error::other("the process that started it is gone");
+            return io::Error::other("the parent process is gone");
         }
 
         // A program inherits the blocked signals of its parent, and would never receive them.

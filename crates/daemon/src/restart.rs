@@ -10,7 +10,7 @@
 //!
 //! A child that ends soon after its start is not started again. The parent then ends with the
 //! child's exit status, so that Kubernetes shows the crashes and delays the restarts. Kubernetes
-//! also restarts the container if the kernel kills it as a whole, for example at its memory limit.
+//! does the same if the kernel kills the whole container, for example at its memory limit.
 
 mod heartbeat;
 

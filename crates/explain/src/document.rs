@@ -331,9 +331,9 @@ pub(crate) struct DnsmasqPath {
     /// The options of dnsmasq that matter for the name; `None` if the nanny does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
-    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it
-    /// (`--no-negcache`). `None` if dnsmasq may get the answer from other servers, or if one
-    /// requested type has records and another requested type has none.
+    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
+    /// answer (`--no-negcache`, or a TTL of 0). `None` if dnsmasq may get the answer from other
+    /// servers, or if one requested type has records and another requested type has none.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

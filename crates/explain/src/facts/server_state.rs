@@ -32,7 +32,8 @@ pub struct ServerState {
     pub node: Option<NodeReport>,
 }
 
-/// An upstream server to which kubedns forwards, and which gives no answers now.
+/// An upstream server of kubedns, for a stub domain or for external names, that gives no answers
+/// now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingUpstream {
     /// The stub domain of the route, in lower case; `None` stands for external names.
