@@ -32,7 +32,7 @@ Validates a ConfigMap of kube-dns before it is applied.
   kube-dns check config --dnsmasq-args=ARGS
   kube-dns check config --corefile [--kubedns-args=ARGS] FILE|DIR|-
 
-FILE is YAML or JSON with a ConfigMap, also in a List as kubectl prints it, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
+FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
 With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the container kubedns in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
@@ -47,7 +47,8 @@ pub(crate) struct Options {
     /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
-    /// arguments of dnsmasq, as one text: tells what replaces them in a kube-dns without dnsmasq
+    /// arguments of dnsmasq, as one text; the command tells what replaces them in a kube-dns without
+    /// dnsmasq
     #[arg(long, value_name = "string", default_value = "")]
     dnsmasq_args: String,
     /// write the configuration of CoreDNS that serves the same flags and ConfigMap

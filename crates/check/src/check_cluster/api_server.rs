@@ -243,7 +243,7 @@ fn check_permission(
             .with_advice(BIND_OWN_ROLE, "endpoints-truncated");
     }
     if kind == "endpoints" && can_list("endpointslices") {
-        let text = "endpoints cannot be listed, and endpointslices can";
+        let text = "endpoints cannot be listed, but endpointslices can";
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
     }
 

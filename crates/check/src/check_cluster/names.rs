@@ -199,7 +199,7 @@ impl NameChecks<'_> {
         let shown = join_texts(&answer.addresses);
         let check = match known {
             Some(known) if !answer.addresses.contains(&known) => {
-                let text = format!("{KIND}: {name} is {shown}, and {known} at the API server");
+                let text = format!("{KIND}: {name} is {shown}, but {known} at the API server");
                 CheckLine::failed(GROUP, text).with_advice(
                     "Check that the pod watches this cluster, and when it last received a change.",
                     "records-late",
@@ -307,7 +307,7 @@ impl NameChecks<'_> {
                 }
 
                 let found = join_texts(&addresses);
-                let text = format!("{KIND}: {name} is {found}, and its name says {address}");
+                let text = format!("{KIND}: {name} is {found}, but its name says {address}");
                 CheckLine::failed(GROUP, text).with_advice(
                     format!("Run kube-dns explain {name} to see why."),
                     "a-name-is-missing",

@@ -154,7 +154,7 @@ fn check_pods(pods: &ServicePods, nodes: &BTreeSet<String>) -> Vec<CheckLine> {
     // kube-proxy uses the pods of all nodes as long as one pod has no hint.
     if pods.nodes.values().any(|is_hinted| !is_hinted) {
         let text = format!(
-            "the Service has trafficDistribution: {OWN_NODE}, and its EndpointSlices lack hints for nodes"
+            "the Service has trafficDistribution: {OWN_NODE}, but its EndpointSlices lack hints for nodes"
         );
         let action = "Kubernetes 1.35 or the feature gate PreferSameTrafficDistribution is needed; \
                       until then, any pod answers any node.";

@@ -75,7 +75,9 @@ impl DnsmasqProcess {
         let pid = pid_of(&child)?;
 
         let helper = SignalHelper::start(pid)
-            .inspect_err(|error| warn!(%error, "cannot start the keeper process of dnsmasq"))
+            .inspect_err(
+                |error| warn!(%error, "cannot start the helper process that signals dnsmasq"),
+            )
             .ok();
 
         let (sender, events) = mpsc::channel(WAITING_EVENTS);

@@ -1,4 +1,4 @@
-//! Top clients and names, shown to requests from within the pod only.
+//! Top clients and names, shown only to requests from within the pod.
 
 use maud::{Markup, html};
 use querylog::ranking::{RankingDocument, RankingRow};
@@ -23,10 +23,10 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
 
 fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
     // A foreign web page in a browser must not read the queries of pods. So a request from outside
-    // the pod gets only a hint how to see the ranking.
+    // the pod gets only a text that says how to see the ranking.
     html! {
         @match top.map(|top| (&top.known, &top.error)) {
-            None => p { "Shown to requests from within the pod alone, such as those of kubectl port-forward." },
+            None => p { "Shown only to requests from within the pod, such as those of kubectl port-forward." },
             Some((Some(ranking), _)) => (ranking_tables("kubedns", ranking)),
             Some((None, Some(error))) => p { "unknown: " code { (error) } },
             Some((None, None)) => p { "kubedns is not asked" },
