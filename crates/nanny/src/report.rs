@@ -275,7 +275,7 @@ impl Report {
         dnsmasq.last_end = Some(how.to_owned());
     }
 
-    /// Records an end that the nanny did not request: a death or a hang.
+    /// Records an unplanned end: a death, or the kill of a dnsmasq that hung.
     pub(crate) fn record_death(&self, how: &str) {
         let ends = &mut self.lock_status().document.dnsmasq.recent_ends;
         if ends.len() >= MAX_RECENT_ENDS {

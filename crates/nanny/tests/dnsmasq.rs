@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "helpers of tests, which the test-only relaxation of these lints does not reach"
+    reason = "the relaxation of these lints for tests does not reach the helpers of tests"
 )]
 
 mod dnsmasq {

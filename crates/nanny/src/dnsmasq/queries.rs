@@ -212,7 +212,8 @@ impl QueryFollowers {
         }
 
         let (now, time) = (Instant::now(), SystemTime::now());
-        // A line may complete several queries: its own, and some that had no answer.
+        // A line may complete several queries: the query to which it belongs, and older queries
+        // that got no answer.
         for query in state.joiner.join_line(line, now) {
             if let Some(ranking) = &mut state.ranking {
                 ranking.count(&query, now);

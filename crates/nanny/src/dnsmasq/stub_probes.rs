@@ -46,8 +46,8 @@ impl StubProbes {
         &self.0.label
     }
 
-    /// Creates a probe of a server of `domain`; `None` if its name would be too long. The probe is
-    /// recognized until it is dropped.
+    /// Creates a probe of a server of `domain`; `None` if the name of the probe would be too long.
+    /// The probe is recognized until it is dropped.
     pub(crate) fn start(&self, domain: &str) -> Option<StubProbe> {
         // A random name is in no cache on the way, and nobody can guess it.
         let number = fastrand::u64(..);

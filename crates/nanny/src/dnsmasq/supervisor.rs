@@ -103,7 +103,8 @@ impl Supervisor {
             match restart {
                 None => return Ok(()),
                 Some(RestartReason::Died) if !was_up && last_restart.is_none() => {
-                    // Another start would fail as well, because the arguments are wrong.
+                    // The first start has failed, for example because of wrong arguments. The nanny
+                    // exits, and the kubelet restarts the container.
                     bail!("dnsmasq did not start: {how}: {last_line}");
                 }
                 Some(_) => last_restart = restart,

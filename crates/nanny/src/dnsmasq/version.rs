@@ -37,7 +37,7 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
 /// --version` still prints 2.90.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
-/// The largest dpkg status file read, in bytes.
+/// The largest dpkg status file that is read, in bytes.
 const MAX_STATUS: u64 = 16 << 20;
 
 /// A release such as 2.90 or 2.92rel2: major, minor, point release.

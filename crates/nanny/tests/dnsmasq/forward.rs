@@ -246,7 +246,7 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
 }
 
 /// A kubedns that follows no configuration also reports the version of the empty configuration. So
-/// the version does not prove that kubedns will follow an edit.
+/// this version does not prove that kubedns will follow an edit.
 #[tokio::test]
 async fn empty_configuration_is_no_proof() {
     let kubedns = Kubedns::start("192.0.2.1").await;

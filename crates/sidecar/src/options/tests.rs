@@ -100,7 +100,7 @@ fn wrong_flags_fail_as_in_kube_dns() {
 }
 
 #[test]
-fn own_number_names_its_range() {
+fn error_of_bad_number_names_range() {
     for (flag, text) in [
         (
             "--exechealthz-port=70000",

@@ -19,6 +19,7 @@ use super::own_names::{soa_of_zone, sort_longest_first};
 const RULES_PORT: &str = "1053";
 /// The maximum number of servers of a `forward`.
 const MAX_SERVERS: usize = 15;
+
 /// The servers of external names, as text for a Corefile.
 #[derive(Debug)]
 pub(super) struct ExternalServers<'a> {
