@@ -50,8 +50,8 @@ pub struct Options {
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "5000", value_parser = whole_number::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// external name that these probes query if a server refuses the query for the root's name
-    /// servers
+    /// external name that the probes of dnsmasq's upstreams query if an upstream refuses the query
+    /// for the root's name servers
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
     pub upstream_probe_name: Name,
     /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed

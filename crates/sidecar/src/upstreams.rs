@@ -1,8 +1,8 @@
 //! Probes of the upstreams of dnsmasq: their condition and latency.
 //!
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
-//! has no usable number of failures: dnsmasq 2.90 counts none for a server that is silent or fails
-//! every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small query
+//! has no usable number of failures: dnsmasq 2.90 counts no failure of a server that is silent or
+//! fails every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small query
 //! per interval. A server with a probe of its own, such as kubedns, is left out.
 //!
 //! The nanny reports which names an upstream serves. For a stub domain, the query asks for the SOA
