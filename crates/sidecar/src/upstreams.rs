@@ -2,8 +2,8 @@
 //!
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
 //! has no usable number of failures: dnsmasq 2.90 counts no failure of a server that is silent or
-//! fails every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small query
-//! per interval. A server with a probe of its own, such as kubedns, is left out.
+//! fails every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small
+//! query per interval. A server with a probe of its own, such as kubedns, is left out.
 //!
 //! The nanny reports which names an upstream serves. For a stub domain, the query asks for the SOA
 //! record of that domain. Otherwise the query asks for the name servers of the root. If the
