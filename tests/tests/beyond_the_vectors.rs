@@ -12,13 +12,12 @@
 use std::time::Duration;
 
 use testkit::client::{self, PATIENCE};
-use testkit::eventually;
 use testkit::message::Message;
-use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_external_name, mk_headless};
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::table;
-use testkit::upstream::{Asked, Reaction, Upstream, answering};
+use testkit::upstream::{Asked, Reaction, answering};
 use tests::lab::{Lab, in_a_line, status_of};
 
 /// Timeout of every wait, long enough for a busy machine.
@@ -128,33 +127,6 @@ async fn alias_chain_ends_after_eight() {
         ("SERVFAIL", 0)
     );
     assert_eq!(nine.flags(), "qr rd ra");
-}
-
-#[tokio::test]
-async fn stub_domain_queries_its_servers() {
-    let stub = Upstream::answering("203.0.113.9").await;
-    let domains = format!("{{\"corp.example\": [\"{}\"]}}", stub.addr());
-    let config = mk_config_map(
-        "dns-cfg",
-        "dns-config",
-        &[
-            ("stubDomains", &domains),
-            ("upstreamNameservers", "[\"$UPSTREAM\"]"),
-        ],
-    );
-    let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
-    let mut lab = Lab::unready(&flags, &[config], answering("198.51.100.1")).await;
-    lab.set(mk_external_name("apps", "ext", "git.corp.example"))
-        .await;
-    eventually(LONG, async || {
-        lab.answer("www.corp.example.", "A").await == "NOERROR 203.0.113.9"
-    })
-    .await;
-    let answer = lab.answer("ext.apps.svc.cluster.local.", "A").await;
-    assert_eq!(answer, "NOERROR -> git.corp.example. 203.0.113.9");
-    let answer = lab.answer("www.outside.test.", "A").await;
-    assert_eq!(answer, "NOERROR 198.51.100.1");
-    assert_eq!(lab.upstream.count_of("git.corp.example.", "A"), 0);
 }
 
 #[tokio::test]

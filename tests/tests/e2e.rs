@@ -386,56 +386,6 @@ async fn start_logs_at_most_22_lines() {
     assert!((15..=22).contains(&told.len()), "{told:#?}");
 }
 
-#[tokio::test]
-async fn query_log_has_one_nanny_line() {
-    let mut pod = Pod::start().await;
-    let patch = r#"{"data":{"queryLog":"{\"name\":\"q*.default.svc.cluster.local\"}"}}"#;
-    pod.kubectl()
-        .run(&format!(
-            "patch configmap -n kube-system kube-dns --type merge -p {patch}"
-        ))
-        .await;
-    pod.process
-        .line_with("query log is written elsewhere", PATIENCE)
-        .await;
-    let dig = pod.dig();
-    let lines = || {
-        let log = pod.process.stderr();
-        log.into_iter()
-            .filter(|line| line.contains("query answered"))
-            .collect::<Vec<_>>()
-    };
-    // The query log begins only after a restart of dnsmasq, so the first queries may have no line.
-    // Each query has a different name, since the test expects one line per name.
-    let mut names = (0..).map(|number| format!("q{number}.default.svc.cluster.local"));
-    eventually(PATIENCE, || {
-        let name = names.next().unwrap_or_default();
-        async {
-            let _ = dig.status(&name).await;
-            lines().pop().ok_or(name)
-        }
-    })
-    .await;
-    for name in names.take(5) {
-        assert_eq!(dig.status(&name).await.as_deref(), Some("NXDOMAIN"));
-        let told = eventually(PATIENCE, || async {
-            let told: Vec<_> = lines()
-                .into_iter()
-                .filter(|line| line.contains(&name))
-                .collect();
-            if told.is_empty() {
-                Err(name.clone())
-            } else {
-                Ok(told)
-            }
-        })
-        .await;
-        let is_right =
-            |line: &String| line.starts_with("dnsmasq ") && line.contains("client=\"127.0.0.1\"");
-        assert!(told.len() == 1 && told.iter().all(is_right), "{told:#?}");
-    }
-}
-
 /// The log lines of some containers.
 fn told_by(containers: &[&str], log: &[String]) -> Vec<String> {
     let is_theirs = |line: &&String| containers.iter().any(|name| line.starts_with(name));

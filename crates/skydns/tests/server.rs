@@ -186,23 +186,6 @@ async fn answer_has_expected_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn malformed_message_does_not_stop_server() {
-    let server = start(Fixed::new(&[]));
-    let response_bit = [0, 1, 0x81, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
-    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
-    for odd in [&b""[..], b"\x00", &[0xff; 11], &response_bit] {
-        socket.send_to(odd, server.address).await.expect("sent");
-    }
-    // The first answer belongs to the valid query, so the other packets got no answer.
-    let query = Query::new("web.apps.svc.cluster.local.", "A").id(0x4242);
-    let sent = socket.send_to(&query.wire(), server.address).await;
-    sent.expect("sent");
-    let answer = next_datagram(&socket).await;
-    assert_eq!(answer[..2], [0x42, 0x42], "{}", show(&answer));
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn large_answer_is_truncated_to_limit() {
     let server = start(Fixed::new(&[]));
     let big = || Query::new("big.apps.svc.cluster.local.", "A");

@@ -88,29 +88,3 @@ async fn killed_kubedns_serves_its_snapshot() {
         .await
         .check("drop-in: kubedns SIGKILL with a snapshot file, API server away");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn missing_snapshot_refuses_until_synced() {
-    let rig = Rig::start(Topology::DropIn, &[]).await;
-    let steady = Steady::start(rig.questions(), RATE);
-    steady.answered(WHILE).await;
-
-    rig.api().down();
-    let why = "kubedns was killed while the API server was away";
-    let excuse = steady.excuse(&["cluster", "kubedns"], why);
-    send(rig.pod.container("kubedns").await, Signal::SIGKILL);
-    let kubedns = tests::e2e::Dig::on(rig.pod.ports.kubedns);
-    let name = "web-1.shop.svc.cluster.local";
-    eventually(PATIENCE, || async {
-        kubedns.status(name).await.as_deref() == Some("REFUSED")
-    })
-    .await;
-    rig.api().up();
-    excuse.ends().await;
-
-    steady.answered(WHILE).await;
-    steady
-        .stop()
-        .await
-        .check("drop-in: kubedns SIGKILL without a snapshot file, API server away");
-}
