@@ -134,30 +134,3 @@ pub(crate) fn append_opt(edns: &Edns, rcode: u16, wire: &mut Vec<u8>) {
     };
     opt.append(rcode, wire);
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::Message;
-
-    #[test]
-    fn query_fields_are_encoded() {
-        let opt = Edns {
-            udp: 4096,
-            dnssec_ok: true,
-            version: 1,
-            options: vec![(10, vec![1, 2]), (3, vec![])],
-        };
-        let query = Query::new("a\\.b.c.", "TYPE65280")
-            .id(7)
-            .class("CH")
-            .opcode("NOTIFY")
-            .flags("cd ad");
-        let read = Message::parse(&query.opt(opt.clone()).wire()).expect("a message");
-        assert_eq!((read.id, read.opcode()), (7, 4));
-        assert_eq!(read.flags(), "ad cd");
-        let question = read.questions.first().map(ToString::to_string);
-        assert_eq!(question.as_deref(), Some("a\\.b.c. CH TYPE65280"));
-        assert_eq!((read.edns, read.trailing), (Some(opt), 0));
-    }
-}

@@ -152,29 +152,3 @@ impl Reply {
 fn record_count(records: &[Vec<u8>]) -> u16 {
     u16::try_from(records.len()).expect("fewer than 65536 records")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::query::Query;
-
-    #[test]
-    fn reply_errors_and_lies_are_encoded() {
-        let query = Query::new("a.b.", "A").id(0x1234).wire();
-        let read = |reply: Reply| Message::parse(&reply.wire()).expect("a message");
-        let refused = read(Reply::to(&query).rcode("BADVERS").edns(512));
-        let shown = (refused.rcode_name(), refused.id);
-        assert_eq!(shown, ("BADVERS".to_owned(), 0x1234));
-        let lie = read(
-            Reply::to(&query)
-                .wrong_id()
-                .wrong_question("c.", "AAAA")
-                .truncated()
-                .authoritative(),
-        );
-        assert_ne!(lie.id, 0x1234);
-        assert_eq!(lie.flags(), "qr aa tc rd ra");
-        let question = lie.questions.first().map(ToString::to_string);
-        assert_eq!(question.as_deref(), Some("c. IN AAAA"));
-    }
-}
