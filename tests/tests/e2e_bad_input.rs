@@ -20,6 +20,10 @@ const MISTAKES: &str = "
     kubedns  | --no-such-flag                               | no-such-flag
     nanny    | --no-such-flag                               | no-such-flag
     sidecar  | --no-such-flag                               | no-such-flag
+    localpod | stray                                        | 'stray'
+    localpod | --port-base 99999                            | 99999 is not in 0..=65535
+    localpod | --nameservers dns.example                    | invalid socket address
+    localpod | --manifests x --kubecfg-file y               | cannot be used with
     localpod | --port-base $PORT --manifests $EXAMPLE       | $PORT
     localpod | --port-base $PORT --manifests $EXAMPLE       | in use
     localpod | --port-base $PORT --manifests $EXAMPLE       | --port-base

@@ -169,23 +169,6 @@ mod tests {
     }
 
     #[test]
-    fn absent_config_map_is_empty_directory() {
-        let (_outer, volume) = new_volume();
-        assert_eq!(visible(&volume), Vec::<String>::new());
-        assert!(volume.path().join(DATA_LINK).is_dir());
-    }
-
-    #[test]
-    fn entries_link_through_data_directory() {
-        let (_outer, mut volume) = new_volume();
-        assert!(volume.write(&payload(&[("stubDomains", "{}")])).unwrap());
-        let entry = volume.path().join("stubDomains");
-        let target = fs::read_link(&entry).unwrap();
-        assert_eq!(target, Path::new("..data/stubDomains"));
-        assert_eq!(fs::read_to_string(entry).unwrap(), "{}");
-    }
-
-    #[test]
     fn update_swaps_link_and_cleans_up() {
         let (_outer, mut volume) = new_volume();
         volume.write(&payload(&[("a", "1"), ("b", "1")])).unwrap();

@@ -188,33 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn bad_option_fails_with_one_line() {
-        let cases: &[(&[&str], &str)] = &[
-            (
-                &["--no-such-flag"],
-                "unexpected argument '--no-such-flag' found (see --help)",
-            ),
-            (
-                &["--port-base", "99999"],
-                "invalid value '99999' for '--port-base <PORT>': 99999 is not in 0..=65535 (see --help)",
-            ),
-            (
-                &["--nameservers", "dns.example"],
-                "invalid value 'dns.example' for '--nameservers <ADDRS>': invalid socket address syntax (see --help)",
-            ),
-            (&["stray"], "unexpected argument 'stray' found (see --help)"),
-            (
-                &["--manifests", "x", "--kubecfg-file", "y"],
-                "the argument '--manifests <DIR>' cannot be used with '--kubecfg-file <FILE>' (see --help)",
-            ),
-        ];
-        for (args, expected) in cases {
-            let refused = read(args).unwrap_err();
-            assert_eq!(refused, Instead::Refuse((*expected).to_owned()), "{args:?}");
-        }
-    }
-
-    #[test]
     fn help_exits_with_success() {
         let Instead::Print(help) = read(&["--help"]).unwrap_err() else {
             panic!("help is printed")

@@ -110,25 +110,6 @@ mod tests {
     }
 
     #[test]
-    fn unknown_dnsmasq_argument_is_reported() {
-        let directory = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
-        let script = "#!/bin/sh\n[ $3 = --good ] || { echo 'dnsmasq: bad command line options' >&2; exit 1; }\n";
-        fs::write(directory.path().join("dnsmasq"), script).unwrap();
-        let programs =
-            Programs::find(directory.path(), None, directory.path().as_os_str()).unwrap();
-        let check = |arguments: &[&str]| {
-            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-            programs
-                .check_dnsmasq(&arguments)
-                .map_err(|error| error.to_string())
-        };
-        assert_eq!(check(&[]), Ok(()));
-        assert_eq!(check(&["--good"]), Ok(()));
-        let refused = "--dnsmasq-arg --x --y: dnsmasq: bad command line options";
-        assert_eq!(check(&["--x", "--y"]), Err(refused.to_owned()));
-    }
-
-    #[test]
     fn missing_program_names_the_remedy() {
         let complete = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
         let incomplete = directory_with(&["kubedns", "sidecar"]);

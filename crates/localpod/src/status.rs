@@ -99,35 +99,3 @@ impl Status {
         daemon::files::replace_file(file, |new| new.write_all(&json))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn the_file_follows_the_state() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("status.json");
-        let status = Status::create(
-            Some(file.clone()),
-            Ports::block(5300).unwrap(),
-            Path::new("/config"),
-        )
-        .unwrap();
-        let read =
-            || serde_json::from_slice::<serde_json::Value>(&fs::read(&file).unwrap()).unwrap();
-        assert_eq!(read()["ready"], false);
-        status.started("kubedns", Pid::from_raw(7));
-        assert_eq!(read()["containers"]["kubedns"]["pid"], 7);
-        status.ended("kubedns");
-        status.ready();
-        assert_eq!(
-            read()["containers"]["kubedns"],
-            serde_json::json!({"pid": null, "restarts": 1})
-        );
-        assert_eq!(read()["ports"]["dns"], 5300);
-        assert_eq!(read()["ready"], true);
-    }
-}
