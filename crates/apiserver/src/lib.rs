@@ -13,8 +13,6 @@
 
 mod encode;
 mod faults;
-#[cfg(test)]
-mod hostile;
 mod http;
 mod kinds;
 mod list;

@@ -64,30 +64,3 @@ fn bad_version(name: &str, text: &str) -> Status {
     );
     Status::failure(500, None, message)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters() {
-        let query = Query::parse(
-            "watch=1&labelSelector=a%3Db%2Cc&empty&off=false&limit=5&resourceVersion=x",
-        );
-        assert_eq!(query.text("labelSelector"), "a=b,c");
-        assert_eq!(query.text("missing"), "");
-        assert!(
-            query.flag("watch")
-                && query.flag("empty")
-                && !query.flag("off")
-                && !query.flag("missing")
-        );
-        assert_eq!(query.number("limit"), Ok(Some(5)));
-        let error = query.version("resourceVersion").unwrap_err();
-        assert_eq!(error.code(), 500);
-        assert_eq!(
-            error.to_string(),
-            "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax"
-        );
-    }
-}

@@ -79,28 +79,3 @@ impl WatchQuery {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(query: &str) -> Result<WatchQuery, u16> {
-        WatchQuery::parse(&Query::parse(query)).map_err(|status| status.code())
-    }
-
-    #[test]
-    fn parameters() {
-        let start = |query: &str| parse(query).map(|query| query.start);
-        assert_eq!(start(""), Ok(None));
-        assert_eq!(start("resourceVersion=0"), Ok(None));
-        assert_eq!(start("resourceVersion=7"), Ok(Some(7)));
-        assert_eq!(start("resourceVersion=x"), Err(500));
-        let refused = start("sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-        assert_eq!(refused, Err(422));
-        let timeout = parse("timeoutSeconds=3").unwrap().timeout;
-        assert_eq!(timeout, Duration::from_secs(3));
-        assert_eq!(parse("timeoutSeconds=x"), Err(400));
-        let default = parse("").unwrap().timeout.as_secs();
-        assert!((1800..=3600).contains(&default), "{default}");
-    }
-}

@@ -39,38 +39,3 @@ fn clause(clause: &str) -> Option<Format> {
     }
     (parameters.contains(&"as=Table") && parameters.contains(&"v=v1")).then_some(Format::Table)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_acceptable_media_type_wins() {
-        let cases = [
-            ("*/*", Some(Format::Json)),
-            (
-                "application/vnd.kubernetes.protobuf,application/json",
-                Some(Format::Protobuf),
-            ),
-            (
-                "application/vnd.kubernetes.protobuf;stream=watch",
-                Some(Format::Protobuf),
-            ),
-            (
-                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-                Some(Format::Table),
-            ),
-            (
-                "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
-                Some(Format::Json),
-            ),
-            ("application/vnd.kubernetes.protobuf;as=Table", None),
-            ("text/html", None),
-        ];
-        for (accept, expected) in cases {
-            let headers =
-                HeaderMap::from_iter([(warp::http::header::ACCEPT, accept.parse().unwrap())]);
-            assert_eq!(format(&headers).ok(), expected, "{accept}");
-        }
-    }
-}

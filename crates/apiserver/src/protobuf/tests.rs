@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 /// The encoding of a field with octets.
@@ -62,15 +60,6 @@ fn malformed_and_unknown_messages_are_rejected() {
         enveloped("v1", "Deployment", &[]),
     ] {
         assert_eq!(object(&body), None, "{body:?}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn random_octets_never_panic(raw in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..3_usize) {
-        let kind = ["Service", "ConfigMap", "Namespace"][kind];
-        let _either = object(&enveloped("v1", kind, &raw));
-        let _either = object(&[MAGIC, &raw].concat());
     }
 }
 
