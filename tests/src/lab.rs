@@ -10,7 +10,6 @@
 )]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,7 +37,7 @@ pub struct Lab {
     cluster: Cluster,
     server: Server,
     markers: Markers,
-    directory: TempDir,
+    _directory: TempDir,
     metrics: SocketAddr,
 }
 
@@ -51,56 +50,37 @@ impl Lab {
         .await
     }
 
-    /// Starts a server with these flags and an upstream with this handler.
-    pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {
-        let mut lab = Self::unready(flags, &[], handler).await;
-        lab.server.ready().await.expect("the server gets ready");
-        lab
-    }
-
-    /// Starts a server and waits until it answers queries; the server may not be ready yet.
-    /// `initial` objects exist from the start. In flags and objects, `$UPSTREAM` stands for the
-    /// address of the upstream. In flags, `$DIR` stands for the directory of the lab.
+    /// Starts a server with these flags and an upstream with this handler. In flags, `$UPSTREAM`
+    /// stands for the address of the upstream.
     ///
     /// Metrics are served on [`Lab::metrics`].
-    pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {
+    pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {
         let cluster = Cluster::start();
         let upstream = Upstream::start(handler).await;
         let directory = tempfile::tempdir().expect("a directory");
         let kubeconfig =
             write_kubeconfig(directory.path(), &cluster.url(), &json!({})).expect("a kubeconfig");
         let address = upstream.addr().to_string();
-        for object in initial {
-            let text = object.to_string().replace("$UPSTREAM", &address);
-            cluster
-                .set(serde_json::from_str(&text).expect("an object"))
-                .expect("an initial object");
-        }
         let mut all = vec![
             format!("--kubecfg-file={}", kubeconfig.display()),
             "--resolv-conf=/dev/null".to_owned(),
         ];
-        let fill = |flag: &str| {
-            flag.replace("$UPSTREAM", &address)
-                .replace("$DIR", &directory.path().display().to_string())
-        };
-        all.extend(flags.iter().map(|flag| fill(flag)));
-        if !flags
-            .iter()
-            .any(|flag| flag.starts_with("--nameservers") || flag.starts_with("--config-"))
-        {
+        let flags = flags.iter();
+        all.extend(flags.map(|flag| flag.replace("$UPSTREAM", &address)));
+        if !all.iter().any(|flag| flag.starts_with("--nameservers")) {
             all.push(format!("--nameservers={address}"));
         }
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let env = vec![("PROMETHEUS_PORT", metrics.port().to_string())];
         let mut server = Server::start(&Target::Ours(Vec::new()), all, env);
         server.answers().await.expect("the server answers");
+        server.ready().await.expect("the server gets ready");
         Self {
             upstream,
             cluster,
             server,
             markers: Markers::new(DOMAIN),
-            directory,
+            _directory: directory,
             metrics,
         }
     }
@@ -176,11 +156,6 @@ impl Lab {
     /// The address of `/metrics`.
     pub fn metrics(&self) -> SocketAddr {
         self.metrics
-    }
-
-    /// The directory of the lab, `$DIR` in flags.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
     }
 
     /// The server's process.

@@ -209,7 +209,4 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) use self::documents::parse;
-
-#[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use crate::questions::Kind;
 pub use document::{check, write};
 
 /// All results. Fields of scenarios that were not measured are `None`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The machine.
     pub machine: Machine,
@@ -29,23 +29,19 @@ pub struct Report {
     /// Latency of cluster names while queries for external names hang.
     pub outside: Option<Outside>,
     /// CPU time per query for an external name.
-    #[serde(default)]
     pub forwarded: Option<Forwarded>,
     /// Changes and forwarded queries while clients read pages.
-    #[serde(default)]
     pub pages: Option<Pages>,
     /// First answer and memory of the large cluster.
     pub large: Option<Start>,
     /// Results with a real API server.
-    #[serde(default)]
     pub real: Option<Real>,
     /// Results of many kubedns instances with a real API server.
-    #[serde(default)]
     pub fleet: Option<Fleet>,
 }
 
 /// The machine and the date.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The day of the run, such as `2026-01-31`.
     pub date: String,
@@ -327,43 +323,6 @@ pub struct FleetRow {
     pub answered: Option<Distribution>,
     /// The load average of the last minute, read at the end.
     pub load: f64,
-}
-
-impl Report {
-    /// A report without results.
-    pub fn new(machine: Machine) -> Self {
-        Self {
-            machine,
-            start: None,
-            cost: None,
-            change: None,
-            churn: None,
-            outside: None,
-            forwarded: None,
-            pages: None,
-            large: None,
-            real: None,
-            fleet: None,
-        }
-    }
-
-    /// Fills in missing results from an earlier report.
-    #[must_use]
-    pub fn or(self, earlier: Self) -> Self {
-        Self {
-            machine: self.machine,
-            start: self.start.or(earlier.start),
-            cost: self.cost.or(earlier.cost),
-            change: self.change.or(earlier.change),
-            churn: self.churn.or(earlier.churn),
-            outside: self.outside.or(earlier.outside),
-            forwarded: self.forwarded.or(earlier.forwarded),
-            pages: self.pages.or(earlier.pages),
-            large: self.large.or(earlier.large),
-            real: self.real.or(earlier.real),
-            fleet: self.fleet.or(earlier.fleet),
-        }
-    }
 }
 
 impl Machine {

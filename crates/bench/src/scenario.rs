@@ -19,7 +19,10 @@ use crate::setup::Bench;
 pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     let options = &bench.options;
     let cluster = Cluster::generate(options.services, options.seed);
-    let mut report = Report::new(Machine::here());
+    let mut report = Report {
+        machine: Machine::here(),
+        ..Report::default()
+    };
     if options.wants(Scenario::Start) {
         report.start = Some(start::measure(bench, &cluster).await?);
     }

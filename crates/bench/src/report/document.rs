@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use serde_json::{Map, Value};
 
 use super::Report;
 
@@ -15,14 +16,13 @@ const END: &str = "<!-- measured: end -->";
 /// documents. Returns the merged report.
 pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let data = directory.join("performance.json");
-    let report = match std::fs::read_to_string(&data) {
-        Ok(text) => match serde_json::from_str(&text) {
-            Ok(earlier) => report.or(earlier),
-            // Another version of this program wrote the file, so the earlier results are dropped.
-            Err(_) => report,
-        },
-        Err(_) => report,
-    };
+    let earlier = std::fs::read_to_string(&data).unwrap_or_default();
+    let mut merged: Map<String, Value> = serde_json::from_str(&earlier).unwrap_or_default();
+    let measured: Map<String, Value> = serde_json::from_value(serde_json::to_value(&report)?)?;
+    merged.extend(measured.into_iter().filter(|(_, result)| !result.is_null()));
+    // Results that another version of this program wrote in another form are dropped.
+    let report = serde_json::from_value(merged.into()).unwrap_or(report);
+
     let mut json = serde_json::to_string_pretty(&report)?;
     json.push('\n');
     std::fs::write(&data, json).with_context(|| format!("cannot write {}", data.display()))?;
@@ -56,7 +56,7 @@ fn replaced(page: &str, between: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Machine, Outside};
+    use super::super::Outside;
     use super::*;
     use crate::distribution::Distribution;
 
@@ -92,13 +92,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("performance.md");
         std::fs::write(&page, format!("# Title\n\n{BEGIN}\nold\n{END}\nend\n")).unwrap();
-        let machine = Machine::here();
         let first = Report {
             outside: Some(outside(7)),
-            ..Report::new(machine.clone())
+            ..Report::default()
         };
         write(directory.path(), first).unwrap();
-        let second = write(directory.path(), Report::new(machine)).unwrap();
+        let second = write(directory.path(), Report::default()).unwrap();
         assert_eq!(second.outside, Some(outside(7)));
         let text = std::fs::read_to_string(&page).unwrap();
         assert!(

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::distribution::Distribution;
     use crate::questions::Kind;
-    use crate::report::{Machine, Price};
+    use crate::report::Price;
 
     fn report(ratio: f64, resident: u32, peak: u32) -> Report {
         let price = |server: &str| Price {
@@ -195,7 +195,7 @@ mod tests {
         Report {
             cost: Some(Cost { servers, prices }),
             start: Some(start),
-            ..Report::new(Machine::here())
+            ..Report::default()
         }
     }
 
