@@ -11,8 +11,8 @@
 //!
 //! The table has a fixed size, and a query reads only one set of the table, so the cost is the same
 //! for any number of clients. A full set forgets the client that would be the first to have its
-//! whole burst again. So forged addresses with one query each replace one another, but not a client
-//! at its limit.
+//! whole burst again. Forged addresses send one query each, so their entries replace one another, but
+//! not the entry of a client at its limit.
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -130,8 +130,8 @@ impl ClientRates {
                 return true;
             }
         }
-        // Other threads have changed the entry at each attempt. To admit one query too many does no
-        // harm.
+        // Other threads have changed the entry at each attempt. Admitting one query too many does
+        // no harm.
         true
     }
 

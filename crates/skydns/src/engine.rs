@@ -373,7 +373,7 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Finishes the answer with NXDOMAIN and the flags of its zone.
     pub(super) fn finish_nxdomain(&self, answer: AnswerWriter<'_, '_, V>) -> Reply {
-        // In a zone without an apex, as in kube-dns, NXDOMAIN has neither AA nor RA.
+        // A zone without an apex answers as kube-dns does: NXDOMAIN has neither AA nor RA.
         let own_flags = if answer.is_whole_zone() {
             AUTHORITATIVE
         } else {
@@ -529,7 +529,7 @@ impl<'a, V: View> Engine<'a, V> {
             AnswerStatus::Written | AnswerStatus::Empty => (rcode::NOERROR, AUTHORITATIVE),
             AnswerStatus::Failed => (rcode::SERVFAIL, flag::RA),
             AnswerStatus::Unknown if answer.is_whole_zone() => (rcode::SERVFAIL, flag::RA),
-            // In a zone without an apex, as in kube-dns, this SERVFAIL does not have RA.
+            // A zone without an apex answers as kube-dns does: this SERVFAIL does not have RA.
             AnswerStatus::Unknown => (rcode::SERVFAIL, 0),
         };
         if status == AnswerStatus::Empty {

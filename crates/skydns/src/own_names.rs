@@ -31,7 +31,8 @@ pub struct OwnNames {
     wildcards: DomainMap<OwnName>,
     /// Zones whose names match no wildcard.
     zones: DomainMap<()>,
-    /// Domains whose names match a wildcard only if the domain of the wildcard is at least as long.
+    /// Stub domains. A name in a stub domain matches a wildcard only if the domain of the wildcard
+    /// is at least as long as the stub domain.
     stub_domains: DomainMap<()>,
 }
 
@@ -86,7 +87,7 @@ impl OwnNames {
             .insert(domain, OwnName::Alias(target.to_lowercase()));
     }
 
-    /// Excludes the names of a zone of ours from wildcards.
+    /// Excludes the names in one of our zones from wildcards.
     pub fn add_zone(&mut self, zone: &Name) {
         self.zones.insert(zone, ());
     }

@@ -68,7 +68,7 @@ pub struct Resolver<B: Backend> {
     forwarder: Arc<Forwarder>,
     /// Counts the answers of async tasks on all threads.
     shard: Arc<Shard>,
-    /// The limit on the queries a second of each client; `None` without a limit.
+    /// The limit on the queries per second from each client; `None` without a limit.
     client_rates: Option<ClientRates>,
     waiting: Arc<ClientShares>,
     expensive_queue: ExpensiveQueue,
@@ -117,7 +117,7 @@ impl<B: Backend> Resolver<B> {
         &self.runtime
     }
 
-    /// Limits the queries a second of each client.
+    /// Limits the queries per second from each client.
     pub(crate) fn limit_clients(&mut self, rate: ClientRate) {
         self.client_rates = Some(ClientRates::new(rate));
     }

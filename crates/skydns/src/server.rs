@@ -37,7 +37,7 @@ pub struct ServerConfig {
     pub forwarder: Arc<Forwarder>,
     /// Counts queries.
     pub metrics: Metrics,
-    /// Limits the queries a second of each client, if set.
+    /// Limits the queries per second from each client, if set.
     pub client_rate: Option<ClientRate>,
 }
 

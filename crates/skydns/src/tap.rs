@@ -141,8 +141,8 @@ impl TapRecord {
     }
 }
 
-/// The part of the server that answered, `cache`, or the reason for the answer. Immediate answers for
-/// external names are from the cache. Only an immediate SERVFAIL is our own response, for a name that
+/// The part of the server that answered, `cache`, or the reason for the answer. An immediate answer
+/// for an external name is from the cache, except SERVFAIL, which is our own response for a name that
 /// must not be forwarded.
 fn answered_by(reply: Reply, took: Took) -> &'static str {
     if let Some(reason) = reply.reason {

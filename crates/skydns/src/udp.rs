@@ -41,7 +41,7 @@ const KEPT_ANSWERS: usize = 256 * 1024;
 /// SERVFAIL, so that the shutdown ends.
 const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 
-/// Limit of the time in which the last queries of a socket are answered.
+/// Maximum time for answering the last queries of a socket.
 const LAST_QUERIES: Duration = Duration::from_millis(250);
 
 /// Shows whether the UDP threads of a server are active. An idle thread is active, too.
@@ -172,7 +172,8 @@ impl<B: Backend> UdpWorker<B> {
         if !replies.is_expecting() {
             self.serve_batch(buffers, ReceiveWait::Timeout);
         } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
-            // Clients come first: in a flood, the replies belong to the queries of the flood.
+            // Clients are served before replies, because in a flood of queries the replies belong to
+            // that flood.
             for _ in 0..BATCHES_BEFORE_REPLIES {
                 if self.serve_batch(buffers, ReceiveWait::None) < BATCH {
                     break;

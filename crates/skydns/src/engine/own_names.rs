@@ -13,7 +13,8 @@ use crate::backend::zones::Authority;
 use crate::cause::Cause;
 use crate::own_names::{OwnNames, OwnTarget};
 
-/// The addresses of `localhost`, which is never a name of an upstream (RFC 6761, section 6.3).
+/// The addresses of `localhost`. Queries for this name must not be forwarded (RFC 6761, section
+/// 6.3).
 const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),

@@ -94,7 +94,7 @@ impl<V> TransferHistory<V> {
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
 
-        // A transfer that began before the last version ends at its own version.
+        // A transfer of an older version ends at that version, not at the current one.
         let range = steps.range(first..=last.max(first));
         Some(range.map(|(step, _)| Arc::clone(step)).collect())
     }

@@ -215,7 +215,7 @@ impl UdpSocket {
     }
 
     /// Closes the queue: the kernel answers further datagrams with an ICMP error, so that their
-    /// clients know at once. Queued datagrams can still be received, and answers be sent.
+    /// clients know at once. Queued datagrams can still be received and answered.
     ///
     /// The socket is connected to itself, and so has no other peer. Without a loopback interface,
     /// the queue stays open.
