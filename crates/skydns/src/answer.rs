@@ -2,7 +2,8 @@
 //!
 //! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating.
 //! [`chase`] follows aliases. An alias with an external target needs the answer of an upstream,
-//! which the engine's caller queries. [`apex`] writes SOA and NS records, [`pointers`] PTR records.
+//! which the engine's caller queries. [`apex`] writes SOA and NS records, and [`pointers`] writes
+//! PTR records.
 
 mod apex;
 mod chase;
@@ -62,7 +63,7 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     external: &'q ExternalAnswers,
-    /// The zone that holds the query name. For a name in no zone, the cluster's zone.
+    /// The zone that holds the query name, or the cluster's zone if no zone holds the name.
     authority: Authority<'q>,
     /// The name whose records are looked up, in lower case: the query name or, if the query name is
     /// an alias of the configuration, the target of the alias.

@@ -107,7 +107,7 @@ pub trait View: Records + Sized {
 /// Existence of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// It does not exist.
+    /// The name does not exist.
     Missing,
     /// The name exists, with or without entries: for example, a malformed pod name has no entries.
     Exists,
@@ -307,8 +307,8 @@ impl Zone {
         self.own_names.as_ref()?.find(name)
     }
 
-    /// The answer of a rule for an external name (wire format, lower case); `None` if its upstreams
-    /// are asked.
+    /// The answer of a rule for an external name (wire format, lower case); `None` if the query
+    /// is forwarded.
     pub fn rule_answer<'a>(&'a self, name: &'a [u8], qtype: u16) -> Option<RuleAnswer<'a>> {
         let rules = self.external_rules.as_ref()?;
         rules.answer_for(name, qtype, self.servers_for(name).1.is_some())

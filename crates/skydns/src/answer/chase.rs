@@ -23,11 +23,11 @@ use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
 
 /// Maximum number of external queries for one answer. Without a limit, one client query could cause
-/// hundreds.
+/// hundreds of external queries.
 const MAX_QUESTIONS: usize = 32;
 
-/// Result of following a name. For a name with several aliases, it is the greatest of the results
-/// of the aliases.
+/// Result of following a name. For a name with several aliases, it is the greatest result of any
+/// alias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
     /// A loop, a chain that is too long, or no answer from an upstream.

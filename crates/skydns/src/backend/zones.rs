@@ -33,7 +33,8 @@ pub struct FurtherZone {
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
     /// Whether the zone answers in SkyDNS style. The apex then has the addresses at `apex.dns`, and
-    /// the name servers are at `ns.dns`. An alias that cannot be resolved is not a record.
+    /// the name servers are at `ns.dns`. An alias in a loop, or with a target that must not be
+    /// forwarded, gets NODATA instead of SERVFAIL.
     pub skydns: bool,
     /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing
     /// names are looked up elsewhere.

@@ -24,8 +24,8 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.
 const MAX_ANSWER: usize = 13 * 65_535;
-/// The context of the queries of a transfer. Answers contain only data of the zone, and may take
-/// the full limit of work. No search list applies, because there is no client.
+/// The context of a transfer's queries. Each answer contains only data of the zone, and may take
+/// the maximum work. No search list applies, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,
@@ -129,8 +129,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
     /// secondary cannot load a zone without these records. In the cluster's zone without
-    /// `--strict-dns` the engine does not answer all of them; this function adds the missing
-    /// records.
+    /// `--strict-dns` the engine does not return all of these records; this function adds the
+    /// missing records.
     pub(super) fn append_apex(&mut self, records: &mut Vec<ZoneRecord>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
@@ -238,7 +238,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
         ZoneRecord::new(owner, rtype::NS, ttl, &server)
     }
 
-    /// Adds the records that the engine answers to a query for `name` (wire format) and `rtype`:
+    /// Adds the records that the engine returns for a query for `name` (wire format) and `rtype`:
     /// the RRset, and a CNAME, if any. The records get the owner `owner`.
     fn append_answers(
         &mut self,
@@ -307,7 +307,7 @@ fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
 }
 
 /// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
-/// CNAMEs (RFC 1034, section 3.6.2). The engine answers both, because a client of kube-dns expects
+/// CNAMEs (RFC 1034, section 3.6.2). The engine returns both, because a client of kube-dns expects
 /// both. Records that clients look for are kept: addresses, and the SRV records of a port.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
     let has_addresses = records.iter().any(ZoneRecord::is_address);
@@ -373,7 +373,8 @@ fn delegable_domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .chain(stubs)
 }
 
-/// Appends the labels of `path`, which begins next to the zone, in wire format and without the root.
+/// Appends the labels of `path`, whose first label is directly below the zone, in wire format and without
+/// the root.
 pub(super) fn append_labels(path: &[&str], out: &mut Vec<u8>) {
     for label in path.iter().rev() {
         out.push(u8::try_from(label.len()).unwrap_or_default());

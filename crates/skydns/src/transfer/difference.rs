@@ -6,7 +6,8 @@ use super::names::OwnerNames;
 use crate::backend::View;
 use wire::Name;
 
-/// Maximum size of a difference, in octets of memory. Beyond this the whole zone is sent.
+/// Maximum size of a difference, in octets of memory. For a larger difference, the whole zone is
+/// sent.
 pub(super) const MAX_OCTETS: usize = 2 << 20;
 
 /// The effect of a new view on a zone.

@@ -73,8 +73,8 @@ impl OwnerNames {
     }
 
     /// Adds the names of zone `domain`. If `unlike` is given, stored names whose records are the
-    /// same in `unlike` may be left out. Hosts and aliases of the configuration and cuts are few,
-    /// and are always added.
+    /// same in `unlike` may be left out. Zone cuts, and hosts and aliases of the configuration,
+    /// are few and are always added.
     fn add_zone<V: View>(&mut self, view: &V, domain: &Name, unlike: Option<&dyn Records>) {
         let Some(authority) = transferable_authority(view, domain) else {
             return;

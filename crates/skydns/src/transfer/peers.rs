@@ -8,7 +8,7 @@ use ipnet::IpNet;
 /// The peers: networks and single addresses. The single addresses are also notified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransferPeers {
-    /// All peers; a single address is a network of one.
+    /// All peers; a single address is stored as a network with one address.
     networks: Vec<IpNet>,
     /// The servers to notify, each once.
     targets: Vec<SocketAddr>,
@@ -32,7 +32,7 @@ pub enum ParsePeersError {
 
 /// Maximum number of peers. Each notified peer has a task.
 const MAX_PEERS: usize = 100;
-/// The port of secondaries.
+/// The port of a secondary whose address is given without a port.
 const PORT: u16 = 53;
 
 impl TransferPeers {

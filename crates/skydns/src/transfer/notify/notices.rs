@@ -30,8 +30,8 @@ struct ZoneNotice {
     /// The number of messages since the attempts began; a change during the attempts does not
     /// restart them.
     sent: usize,
-    /// Time of the next message, or of giving up; `None` once the secondary has responded, or has
-    /// been silent for too long.
+    /// Time at which the next message is sent, or the attempts are given up; `None` once the
+    /// secondary has responded, or has been silent for too long.
     due: Option<Instant>,
     last_sent: Option<Instant>,
     /// Whether the last response was an error.
@@ -84,7 +84,7 @@ impl PendingNotices {
     }
 
     /// Schedules the notification of a change, unless attempts for an earlier change are in
-    /// progress. Their next message has the new serial.
+    /// progress. The next message of those attempts has the new serial.
     fn set_serial(&mut self, zone: &Name, serial: u32, now: Instant) {
         let id = self.unused_id();
         let notice = self.zones.entry(zone.clone()).or_default();
@@ -134,7 +134,7 @@ impl PendingNotices {
         all
     }
 
-    /// Time of the next message, or of giving up.
+    /// Time at which the next message is sent, or the attempts for a zone are given up.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.zones.values().filter_map(|notice| notice.due).min()
     }
