@@ -84,7 +84,7 @@ impl ExternalAnswers {
         self.closed = true;
     }
 
-    /// Records that an answer is stale: it replaces a failure of the upstreams.
+    /// Records that an answer is stale: it is from the cache, because the upstreams failed.
     pub(crate) fn set_stale(&mut self) {
         self.stale = true;
     }

@@ -1,10 +1,11 @@
 //! A pod's search list, which this server walks instead of the pod's resolver.
 //!
 //! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod
-//! queries `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. The
-//! server needs neither state nor client addresses. Autopath is for pods with the usual list, whose
-//! first query is `www.example.com.apps.svc.<domain>`. If that name does not exist, and the
-//! client's address belongs to a pod of the namespace, the server walks the rest of the list.
+//! queries `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. For
+//! search completion, the server needs neither state nor client addresses. Autopath is for pods
+//! with the usual list, whose first query is `www.example.com.apps.svc.<domain>`. If that name does
+//! not exist, and the client's address belongs to a pod of the namespace, the server walks the rest
+//! of the list.
 //!
 //! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for a query;
 //! [`crate::resolve::search_walk`] walks the list.

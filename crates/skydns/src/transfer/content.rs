@@ -373,8 +373,8 @@ fn delegable_domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .chain(stubs)
 }
 
-/// Appends the labels of `path`, whose first label is directly below the zone, in wire format and without
-/// the root.
+/// Appends the labels of `path`, whose first label is directly below the zone, in wire format and
+/// without the root.
 pub(super) fn append_labels(path: &[&str], out: &mut Vec<u8>) {
     for label in path.iter().rev() {
         out.push(u8::try_from(label.len()).unwrap_or_default());

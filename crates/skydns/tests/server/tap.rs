@@ -74,7 +74,7 @@ async fn tap_copies_answer_of_every_path() {
     server.stop().await;
 }
 
-/// The maximum number of watches is open, and nobody reads their lines. All queries are answered.
+/// The maximum number of watches is open, and nobody reads their records. All queries are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_tap_loses_no_answer() {
     let server = start(Fixed::new(&[]));
