@@ -16,7 +16,7 @@ const MAX_CHAIN: usize = 16;
 /// The answer of the upstreams to an external query.
 pub(super) struct ExternalLookup {
     pub(super) answer: ExternalAnswer,
-    /// Whether the answer replaces a failure of the upstreams.
+    /// Whether the answer is from the cache, because the upstreams failed.
     pub(super) stale: bool,
     /// The rule of the configuration that left no records.
     pub(super) rule: Option<RuleKey>,
@@ -43,8 +43,8 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // For the alias, a target without records is the same as a target whose records a rule
-        // leaves out.
+        // For the alias, a target whose records a rule leaves out is the same as a target without
+        // records.
         let zone = view.zone();
         if let Some(rule) = zone.rule_answer(lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));

@@ -379,8 +379,8 @@ impl<B: Backend> Resolver<B> {
                     if stale {
                         external.set_stale();
                     }
-                    // An answer with ports has addresses of both types. A rule that filters the
-                    // addresses of one type is not the reason for the whole answer.
+                    // An SRV answer has addresses of both types in its additional section. A rule
+                    // that filters one of these types is not the reason for the whole answer.
                     if let Some(rule) = rule
                         && question.qtype == admitted.ask.query.qtype
                     {

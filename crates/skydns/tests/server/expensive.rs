@@ -157,7 +157,8 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server stops in time");
 }
 
-/// A name of a search list waits in the same bounded queue as a separate query.
+/// An expensive name of a search list needs a place in the bounded queue, as an expensive query
+/// without a search list does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.
