@@ -106,7 +106,7 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
-    /// Work that adds one to `done` and returns the number before.
+    /// Work that adds one to `done` and returns the previous number.
     fn add_one(done: &Arc<AtomicUsize>) -> impl FnOnce() -> usize + Send + 'static {
         let done = Arc::clone(done);
         move || done.fetch_add(1, Ordering::SeqCst)
@@ -120,7 +120,7 @@ mod tests {
         let greedy = join_all((0..50).map(|_| queue.run_in_turn(host(1), add_one(&done))));
         let other = queue.run_in_turn(host(2), add_one(&done));
 
-        // No query is answered before all queries wait.
+        // All queries wait before the first query is answered.
         let (_, place, ()) = tokio::join!(greedy, other, async { drop(turn) });
         assert_eq!(place, Some(1), "the other host is second of 51");
         assert_eq!(done.load(Ordering::SeqCst), 51);

@@ -295,7 +295,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let depth = path.len();
         path.extend(owner.label);
         let content = self.look_up(self.authority, path, AddressFamilies::BOTH);
-        // The next member of the node has another label.
+        // The path is reused for the next member of the node, which has another label.
         path.truncate(depth);
 
         let ttl = self.target_ttl(content.ttl);

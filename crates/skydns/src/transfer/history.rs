@@ -1,4 +1,5 @@
-//! The current version of each zone, and the steps to it: the last differences between versions.
+//! The current version of each zone, and the steps that lead to this version: the last differences
+//! between versions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
