@@ -14,7 +14,7 @@ use super::*;
 
 /// Number of random combinations of options.
 const COMBINATIONS: u64 = 24;
-/// One in this number of combinations also queries names for which the upstream is silent. Each of
+/// One combination out of this number also queries names for which the upstream is silent. Each of
 /// these queries waits almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
 /// Number of queries that wait for an answer at a time. The kernel drops queries that do not fit
@@ -63,7 +63,7 @@ struct Options {
     further_zone: bool,
     caches: bool,
     upstreams: bool,
-    /// Whether the names that the upstream leaves unanswered are queried.
+    /// Whether the run also queries names for which the upstream is silent.
     silence: bool,
 }
 
