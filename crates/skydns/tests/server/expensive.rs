@@ -108,8 +108,8 @@ async fn udp_flood_does_not_delay_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_is_answered_completely() {
     let (server, _) = server_with_expensive_name();
-    // More queries than may wait for one host. The answers still fit into the client's receive
-    // buffer.
+    // The flood has more queries than may wait for one host. The answers still fit into the
+    // client's receive buffer.
     let sent = 280;
     let flood = flood_over_udp(server.address, sent).await;
     let mut good = 0_u16;
