@@ -33,7 +33,7 @@ async fn empty_cache(forwarder: &Forwarder, mut in_force: watch::Receiver<Arc<In
     let mut version = in_force.borrow_and_update().version;
     let mut last_replies = None;
     loop {
-        // A deadline in the past has no effect: its branch is disabled.
+        // Without a deadline, the branch below is disabled, and the pause has no effect.
         let pause = sleep_until(last_replies.unwrap_or_else(Instant::now));
         tokio::select! {
             edited = in_force.wait_for(|now| now.version != version) => match edited {

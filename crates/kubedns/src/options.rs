@@ -453,7 +453,7 @@ impl Options {
             hints_only: self.prefer_zone == PreferZone::Hints,
             namespaces: scope.namespaces.clone(),
             external_zone: self.external_zone.0.first().map(Domain::name),
-            // An invalid cluster set domain has already ended the start.
+            // With an invalid cluster set domain, the start has already failed.
             clusterset: self.clusterset().ok().flatten(),
         }
     }

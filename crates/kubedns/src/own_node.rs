@@ -1,9 +1,10 @@
 //! The node of this pod, in a cluster with a DNS pod on each node (`manifests/node`): which DNS pods
 //! answer its clients, and how many queries come from elsewhere.
 //!
-//! Both follow from what kubedns watches anyway. The hints in the EndpointSlices of the DNS Service
-//! decide where kube-proxy sends the clients of a node, and `--pods=node` knows its pods. Other nodes
-//! are unknown here: `kube-dns check cluster` looks at all of them.
+//! Both follow from objects that kubedns watches anyway. The hints in the EndpointSlices of the DNS
+//! Service decide where kube-proxy sends the clients of a node. With `--pods=node`, the pods of the
+//! node are known. This module knows nothing of other nodes; `kube-dns check cluster` checks all
+//! nodes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,8 +69,8 @@ impl OwnNode {
     }
 }
 
-/// The pods among `endpoints` to which kube-proxy sends the clients of `node`. It follows hints for
-/// nodes only if every ready endpoint has one.
+/// The pods among `endpoints` to which kube-proxy sends the clients of `node`. kube-proxy follows
+/// hints for nodes only if every ready endpoint has such a hint.
 fn servers_of(node: &str, endpoints: &ServiceEndpoints) -> Option<NodeServers> {
     let groups = endpoints.groups(false);
     let mut ready = groups.iter().flat_map(|group| &group.members).peekable();

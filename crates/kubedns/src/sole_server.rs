@@ -1,9 +1,9 @@
 //! Finds out whether a server with old records is the only one.
 //!
-//! A server that serves a snapshot file is not ready as long as it may expect its first lists:
-//! others have newer records. But if no other server is ready, its clients get nothing. So while
-//! it waits, it asks at the address of the DNS Service, where only ready servers answer. It is not
-//! ready itself, so it does not ask itself.
+//! A server that serves a snapshot file is not ready while it waits for its first lists, because
+//! other servers have newer records. But if no other server is ready, clients get no answers. So
+//! the waiting server sends queries to the address of the DNS Service, where only ready servers
+//! answer. It is not ready, so it does not receive these queries itself.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::status::Status;
 
 /// The port of the DNS Service.
 const PORT: u16 = 53;
-/// Pause before each query. The first lists usually need less.
+/// Pause before each query. The first lists usually take less time.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_millis(500);

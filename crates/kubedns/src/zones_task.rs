@@ -52,8 +52,8 @@ impl ZonesTask {
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let zone = in_force.zone.apply_to(&self.zone);
-        // This comes before the publication, because it compares the new upstreams with those that
-        // are published so far.
+        // The upstreams are logged before the publication, because `log_servers` compares the new
+        // upstreams with those that are published so far.
         let current = self.backend.get();
         log_servers(&in_force, &zone, &current.zone);
         self.backend.set(current.with_settings(zone));

@@ -8,7 +8,8 @@
 //! number and the duration of look-ups have bounds, and results are cached. DNS queries never wait
 //! for a look-up.
 //!
-//! With `--pods=node`, one list of the node's pods is enough: the API server has an index by node.
+//! With `--pods=node`, the pods of the node are listed instead, once for all clients. The API
+//! server has an index of pods by node.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
