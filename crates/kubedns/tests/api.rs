@@ -11,6 +11,7 @@ mod api {
     mod explain;
     mod external_rules;
     mod idle_upstreams;
+    mod large_cluster;
     mod life;
     mod loops;
     mod own_names;
@@ -19,5 +20,4 @@ mod api {
     mod scoped;
     mod stub_domains;
     mod transfer;
-    mod weather;
 }

@@ -126,6 +126,8 @@ async fn broken_list_removes_no_object() {
         store.set(service("c", "10.96.0.2")).unwrap();
     });
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
+    feed.until(|mirror| mirror.lists > 1).await;
+    assert_eq!(feed.mirror.lists, 2, "a broken list has no end");
     assert_eq!(feed.mirror.deletions, [""; 0]);
     let broken: Vec<(&str, u64)> = cluster::watch::RequestFailure::REASONS
         .iter()

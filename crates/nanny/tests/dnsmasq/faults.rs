@@ -56,7 +56,7 @@ async fn statistics_do_not_hide_hang() {
 async fn busy_dnsmasq_is_not_restarted() {
     let outside = Upstream::answering("192.0.2.1").await;
     let rig = NannySetup::new().forwarding_to(&outside).start().await;
-    let load = Load::start(rig.server(), 20, &["*.outside.test."]);
+    let load = Load::start(rig.server(), 20);
     let asked = outside.count();
     eventually(PATIENCE, || {
         std::future::ready(outside.count() > asked + 5000)
@@ -149,14 +149,13 @@ async fn unread_log_delays_no_answer() {
         .spawn();
     rig.until("first.outside.test.", "192.0.2.1").await;
     // The load produces several times as many log lines as all pipes and queues can hold.
-    let load = Load::start(rig.server(), 4, &["*.outside.test."]);
+    let load = Load::start(rig.server(), 4);
     let asked = outside.count();
     eventually(PATIENCE, || {
         std::future::ready(outside.count() > asked + 8000)
     })
     .await;
-    let seen = load.end().await;
-    assert_eq!(seen.lost, [""; 0]);
+    assert_eq!(load.end().await, [""; 0]);
     assert_eq!(rig.status()["dnsmasq"]["restarts"], json!({}));
 
     let mut text = Vec::new();
