@@ -244,9 +244,11 @@ async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
     cluster.faults.down();
 
     // SIGSTOP makes kubedns hang, and its parent then kills it.
-    let crash = restart_after(Signal::SIGKILL, Kubedns::start(&cluster, &flags).await);
-    let hang = restart_after(Signal::SIGSTOP, Kubedns::start(&cluster, &flags).await);
-    let (crashed, hung) = tokio::join!(crash, hang);
+    let started = || Kubedns::start(&cluster, &flags);
+    let (crashed, hung) = tokio::join!(
+        restart_after(Signal::SIGKILL, started().await),
+        restart_after(Signal::SIGSTOP, started().await),
+    );
 
     let hangs = |kubedns: &Kubedns| {
         let log = kubedns.process.stderr();
