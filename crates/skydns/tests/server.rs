@@ -49,6 +49,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -141,14 +142,17 @@ async fn udp_threads_are_active_until_the_stop() {
 
     // The server is idle.
     let stop = CancellationToken::new();
-    let running = tokio::spawn(server.run(stop.clone()));
+    let mut running = JoinSet::new();
+    running.spawn(server.run(stop.clone()));
     for _ in 0..3 {
         let active = || async { activity.take().then_some(()).ok_or("not active") };
         eventually(TIMEOUT, active).await;
     }
 
     stop.cancel();
-    running.await.unwrap().unwrap();
+    for ended in running.join_all().await {
+        ended.expect("a proper end");
+    }
     activity.take();
     assert!(!activity.take());
 }

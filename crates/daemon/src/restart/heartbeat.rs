@@ -173,7 +173,8 @@ mod tests {
         let stop = CancellationToken::new();
         let (activity, is_active) = tokio::sync::watch::channel(true);
         let heartbeat = Heartbeat(to_parent.into()).run(move || *is_active.borrow(), stop.clone());
-        let sending = tokio::spawn(heartbeat);
+        let mut sending = tokio::task::JoinSet::new();
+        sending.spawn(heartbeat);
 
         tokio::time::sleep(INTERVAL / 2).await;
         watch.update(false);
@@ -186,7 +187,7 @@ mod tests {
         }
 
         stop.cancel();
-        sending.await.unwrap();
+        sending.join_all().await;
         watch.update(false);
         assert!(watch.as_fd().is_none());
     }
