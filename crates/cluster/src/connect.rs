@@ -333,7 +333,7 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
             "there is no context {context:?}; the file has no contexts"
         )),
         names => Err(format!(
-            "there is no context {context:?}; there is {}",
+            "there is no context {context:?}; the file has {}",
             names.join(", ")
         )),
     }

@@ -93,11 +93,11 @@ pub enum FeedPhase {
     Refused,
 }
 
-/// The timing of a [`CollectionFeed`]. Each use of a range takes a random value from the range, so
-/// that replicas do not act at the same time.
+/// The timing of a [`CollectionFeed`].
 #[derive(Debug, Clone)]
 pub struct WatchTiming {
-    /// Requested duration of a watch.
+    /// Requested duration of a watch. Each watch takes a random value from this range, so that
+    /// replicas do not act at the same time.
     pub watch: RangeInclusive<Duration>,
     /// The longest silence of a watch before the watch is reopened. API servers send a bookmark
     /// each minute, but only if any object of the kind has changed, whether selected or not.

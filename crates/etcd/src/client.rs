@@ -250,7 +250,7 @@ impl EtcdClient {
         if head.status == StatusCode::OK {
             return Ok(body);
         }
-        // An error whose body cannot be read still has its status.
+        // If the body of an error response cannot be read, the error still contains the status.
         let body = read_body(body, MAX_ERROR).await.unwrap_or_default();
         Err(ClientError::Refused {
             status: head.status,

@@ -69,8 +69,8 @@ impl Cluster {
         })
     }
 
-    /// Fetches some Services and Endpoints. If a list fails, its kind is empty, and the guide is
-    /// shorter.
+    /// Fetches some Services and Endpoints. If one of the two requests fails, the samples have no
+    /// objects of that kind, and the guide is shorter.
     pub(crate) async fn samples(&self) -> Samples {
         let few = ListParams::default().limit(SAMPLE);
         let services = Api::all(self.client.clone()).list(&few).await;

@@ -1,8 +1,8 @@
 //! A `ConfigMap` as a directory, written the way a kubelet writes a `ConfigMap` volume.
 //!
 //! Each entry is a symbolic link through `..data`. The link `..data` leads to a directory whose
-//! name contains the time of the update. An update fills a new directory and replaces `..data` by
-//! one rename, so that a reader sees the old state or the new one, never a mixture:
+//! name contains the time of the update. An update fills a new directory and renames a new link to
+//! `..data`, so that a reader sees the old state or the new one, never a mixture:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains

@@ -110,8 +110,8 @@ impl Keeper<'_> {
             daemon::exec::command(container.on_death, &container.program, &container.args);
         let mut command = Command::from(command);
         command.envs(container.env.iter().map(|(name, value)| (name, value)));
-        // Each container has a process group: Ctrl-C in the terminal reaches only localpod, and the
-        // group can be killed as a whole.
+        // Each container has its own process group, so that Ctrl-C in the terminal reaches only
+        // localpod, and localpod can kill the whole group.
         command
             .process_group(0)
             .stdin(Stdio::null())

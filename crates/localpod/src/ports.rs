@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of
-/// connections from a higher range. So a free port stays free while a container restarts.
+/// connections from a higher range, so no connection takes a port of the block while a container
+/// restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
 /// Blocks tried before giving up.
 const FREE_ATTEMPTS: usize = 200;

@@ -179,8 +179,8 @@ impl Setup<'_> {
         Ok((cluster, stub_domain))
     }
 
-    /// Stops the servers and waits for them, so that nothing writes to the directory about to be
-    /// removed.
+    /// Stops the servers and waits for them, so that no server writes to the temporary directory
+    /// while it is removed.
     async fn take_down(mut self) {
         self.serving.cancel();
         self.servers.shutdown().await;

@@ -28,8 +28,8 @@ pub fn programs() -> [Command; 3] {
 /// Makes a bash completion script use one internal name for each subcommand.
 ///
 /// In some places of the script, `clap_complete` splits the name of a program at its dashes, as if
-/// the pieces were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without the change
-/// of this function, no subcommand is found.
+/// the pieces were subcommands (<https://github.com/clap-rs/clap/issues/6421>). Without this
+/// function, the script would find no subcommand.
 fn name_subcommands(program: &str, script: &str) -> String {
     let split = program.replace('-', "__subcmd__");
     let name = program.replace('-', "__");

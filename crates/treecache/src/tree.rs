@@ -141,10 +141,10 @@ impl<V: Clone> TreeNode<V> {
                 break;
             }
 
-            // A child without matching entries takes these steps, too, because reaching the child
-            // costs the time.
+            // These steps count even if the child has no matching entries, because reaching a child
+            // takes time.
             *steps = steps.saturating_sub(CHILD_STEPS);
-            // As in kube-dns, a wildcard matches no labels of protocols and ports.
+            // As in kube-dns, a wildcard does not match the labels of protocols and ports.
             if !label.starts_with('_') {
                 found |= child.visit(path, steps, visit);
             }

@@ -135,7 +135,7 @@ proptest! {
         for step in after {
             apply(&mut tree, &mut model, step);
         }
-        for (what, other) in [("a copy", old_tree), ("a tree of its own", rebuilt(&old_model))] {
+        for (what, other) in [("a copy", old_tree), ("a rebuilt tree", rebuilt(&old_model))] {
             let mut found = Vec::new();
             tree.differences(&other, &|ours, theirs| ours == theirs, &mut |path, label| {
                 found.push((path.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>(), label.to_string()));

@@ -28,7 +28,7 @@ struct SourceCluster {
     members: MemberGroup,
 }
 
-/// Members, which are endpoints or the import itself, whose names have the same parent name.
+/// Members whose names have the same parent name. A member is an endpoint or the import itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MemberGroup {
     /// The parent name of the members, see [`ServiceRecord::base`].

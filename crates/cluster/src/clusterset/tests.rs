@@ -454,6 +454,6 @@ proptest! {
         fresh.publish();
         prop_assert_eq!(visible(&published), visible(&of_fresh));
         model.list(&mut index);
-        prop_assert!(!index.publish(), "a list of the known objects changes something");
+        prop_assert!(!index.publish(), "a list of the known objects changes nothing");
     }
 }

@@ -23,8 +23,8 @@ impl ImportRecords {
     /// Replaces the records of an import. Returns whether they have changed.
     pub(super) fn set_node(&mut self, key: &ObjectKey, node: Option<Arc<ImportNode>>) -> bool {
         let path = [key.namespace.as_str()];
-        // Even if the records were equal, setting them would copy nodes of the tree that published
-        // records share.
+        // Setting equal records would change nothing, but would copy nodes that the tree shares
+        // with published records.
         if self.imports.entry(&path, &key.name) == node.as_ref() {
             return false;
         }

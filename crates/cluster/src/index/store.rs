@@ -177,7 +177,7 @@ impl ObjectStore {
                 self.change_each(StoredObjects::remove_slices);
             }
             EndpointsSource::EndpointSlices => {
-                // The feed of Endpoints has ended, so they would only become outdated.
+                // The feed of Endpoints has ended, so the stored Endpoints would become outdated.
                 self.endpoints = RelistTracker::default();
                 self.change_each(StoredObjects::remove_endpoints);
             }

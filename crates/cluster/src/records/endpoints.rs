@@ -120,8 +120,8 @@ impl<'o> EndpointMember<'o> {
         self.places?.zone.as_deref()
     }
 
-    /// Whether the endpoint serves the clients of the zone. The hints of the endpoint decide this
-    /// or, if there are no hints, the zone of the endpoint.
+    /// Whether the endpoint serves the clients of the zone. An endpoint with hints serves the zones
+    /// in its hints. An endpoint without hints serves its own zone, unless `hints_only` is set.
     pub(super) fn serves_zone(&self, zone: &PreferredZone) -> bool {
         let Some(places) = self.places else {
             return false;

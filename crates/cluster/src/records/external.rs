@@ -58,7 +58,7 @@ fn exposed_node(service: &Service) -> Option<ExternalNode> {
             ExternalAddress::Name(text) => names.extend(load_balancer_name(&service.key, text)),
         }
     }
-    // An address may be in `externalIPs` and at the load balancer.
+    // The same address may be in `externalIPs` and at the load balancer.
     addresses.sort_unstable();
     addresses.dedup();
     if addresses.is_empty() && names.is_empty() {

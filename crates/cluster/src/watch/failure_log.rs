@@ -27,7 +27,7 @@ use crate::objects::{Kind, ObjectKey};
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
 /// Time after which an outage is logged again for the first time. A restart takes less time. In a
-/// longer outage, the requests fail for a final reason by then.
+/// longer outage, the reason of the failures no longer changes by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 /// Maximum number of distinct problems of objects that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;

@@ -208,7 +208,7 @@ async fn muted_watch_is_replaced() {
     }
 }
 
-/// The watches are confirmed, and no event ever arrives.
+/// Each watch is confirmed, but no event ever arrives.
 #[tokio::test]
 async fn zone_without_working_watch_is_listed() {
     let Some(etcd) = Etcd::start("an etcd without working watches").await else {

@@ -114,8 +114,9 @@ impl Served {
         Some(Self(EtcdSnapshot { zone, zones: table }))
     }
 
-    /// Answers a query; returns the RCODE and the sorted records of the answer and additional
-    /// sections, without TTL and class. `outside` has the records of upstreams.
+    /// Answers a query; returns the sorted records of the answer and additional sections, without
+    /// TTL and class. The first line is the RCODE if it is not NOERROR, or `NODATA` if the answer
+    /// section is empty. `outside` has the records of upstreams.
     pub(crate) fn ask(&self, question: &str, outside: &[&str]) -> String {
         let (name, rtype) = question.split_once(' ').unwrap();
         let query = Query::new(&format!("{name}."), rtype).wire();

@@ -60,7 +60,8 @@ impl BucketTags {
 
         while candidates != 0 {
             let at = usize::try_from(candidates.trailing_zeros()).ok()?;
-            // Bits beyond the last entry are zero, and may match as well.
+            // Bits beyond the last entry are zero, so they may match as well. In that case, all
+            // entries have been compared, and `get` returns `None`.
             if entries.get(at)?.0.borrow() == key {
                 return Some(at);
             }

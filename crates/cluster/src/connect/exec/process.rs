@@ -66,7 +66,7 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
 
 async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
     let mut octets = Vec::new();
-    // If there is one octet more than the bound, there is too much output.
+    // One octet more than the bound is read, so that too much output is noticed.
     if let Some(pipe) = pipe {
         pipe.take(MAX_OUTPUT + 1).read_to_end(&mut octets).await?;
     }

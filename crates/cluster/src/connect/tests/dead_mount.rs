@@ -29,8 +29,8 @@ fn returns(path: &Path, content: &[u8]) {
     drop(writer);
 }
 
-/// The outcome of `work`. The paused clock is advanced until then, so that timeouts take no real
-/// time.
+/// The outcome of `work`. The clock is paused, and is advanced until `work` ends, so that timeouts
+/// take no real time.
 async fn late<T>(work: impl Future<Output = T>) -> T {
     let time = async {
         loop {

@@ -97,7 +97,7 @@ async fn user_agent_names_kube_dns() {
 const CREDENTIALS: &str = r#"
     in the kubeconfig          | token: inline                                       | Bearer inline
     a file with a line feed    | tokenFile: 'FILE'                                   | Bearer from-file
-    a file before the kubeconfig | token: inline, tokenFile: 'FILE'                  | Bearer from-file
+    a file and an inline token | token: inline, tokenFile: 'FILE'                    | Bearer from-file
     a file that is not there   | token: inline, tokenFile: /nonexistent/token        | Bearer inline
     a password                 | username: u, password: p                            | Basic dTpw
     a plugin                   | exec: {command: sh, args: ['-c', 'echo ''{"status": {"token": "from-plugin"}}''']} | Bearer from-plugin
@@ -199,7 +199,7 @@ async fn plugin_children_end_with_plugin() {
         assert!(outcome.contains(expected), "{outcome}");
         assert!(
             begun.elapsed() < Duration::from_secs(15),
-            "{expected}: the child was waited for"
+            "{expected}: the request does not wait for the child"
         );
         let child = std::fs::read_to_string(&child).unwrap_or_default();
         let ended = async || !is_running(&child);

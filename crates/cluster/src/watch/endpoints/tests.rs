@@ -19,22 +19,22 @@ async fn returned_api_server_gives_slices_a_head_start() {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "Endpoints are not listed"
+            "Endpoints are listed"
         );
         selection.note_endpoints_listed();
         assert!(
             !due_now(&selection, FeedPhase::Failing),
-            "Endpoints are used because they were first by chance"
+            "Endpoints are not used only because they were first by chance"
         );
         assert!(
             due_now(&selection, FeedPhase::Refused),
-            "Endpoints wait for refused slices"
+            "Endpoints do not wait for refused slices"
         );
         tokio::time::advance(HEAD_START).await;
         selection.note_endpoints_listed();
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "Endpoints wait too long for slices"
+            "Endpoints do not wait longer than the head start"
         );
     }
 }
@@ -47,7 +47,7 @@ async fn busy_api_server_sends_no_endpoints() {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             !due_now(&selection, FeedPhase::Away),
-            "Endpoints are listed as well"
+            "Endpoints are not listed as well"
         );
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::connect::Access;
 
-fn refused() -> RequestFailure {
+fn connection_refused() -> RequestFailure {
     RequestFailure::Unreachable("Connection refused".to_owned())
 }
 
@@ -10,7 +10,10 @@ async fn logged_seconds(outage: &ApiOutage, lasts: u32) -> Vec<u32> {
     let mut logged = Vec::new();
     for second in 0..lasts {
         for kind in [Kind::Service, Kind::EndpointSlice, Kind::ConfigMap] {
-            if outage.note_failure(kind, &refused(), second == 0).is_some() {
+            if outage
+                .note_failure(kind, &connection_refused(), second == 0)
+                .is_some()
+            {
                 logged.push(second);
             }
         }
@@ -73,7 +76,7 @@ async fn refused_kind_leaves_outage() {
 
     for _restart in 0..2 {
         for log in [&mut services, &mut slices] {
-            log.log_failure(&refused(), Duration::from_secs(1), unknown);
+            log.log_failure(&connection_refused(), Duration::from_secs(1), unknown);
         }
         assert!(connection.outage().is_ongoing());
         let forbidden = RequestFailure::Refused("endpointslices is forbidden".to_owned());
