@@ -1,8 +1,8 @@
 //! The published objects, for readers outside the index task, such as the code that explains
 //! answers.
 //!
-//! The index publishes its objects together with the records. A reader may keep a copy for
-//! as long as it likes. The index task does not wait for readers and does no work for them.
+//! The index publishes its objects together with the records. A reader may keep a copy for as long
+//! as it likes. The index task does not wait for readers and does no work for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -374,7 +374,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             Err(problem) => {
                 let key = object.key();
                 self.malformed_log.log_object(key.as_ref(), &problem);
-                // Otherwise a resumed watch would begin with this object again.
+                // The version advances, because a resumed watch would otherwise begin with this
+                // object again.
                 history.advance(&object.version());
 
                 let Some(key) = key else {

@@ -8,8 +8,8 @@
 //! the current version is lower than the last known version, or the collection's first object has
 //! another UID. Watch events keep this UID up to date, because an object that is deleted and
 //! created again while it is watched proves nothing. A new history may go undetected if its
-//! versions have already passed the last known version. In this way, changes are missed only if the
-//! feed was disconnected until then.
+//! versions have already passed the last known version. In that case, changes are missed only if
+//! the feed was disconnected until the versions had passed.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Readers of the API server's responses as they arrive: of the pieces of a body, the objects in a
-//! list, and the events in a watch. Every wait and every size has a bound.
+//! Readers of the API server's responses. They read the pieces of a body, the objects in a list and
+//! the events in a watch while the response arrives. Every wait and every size has a bound.
 
 use std::io::Write as _;
 use std::time::Duration;

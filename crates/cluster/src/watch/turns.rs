@@ -1,10 +1,10 @@
 //! Spreads the lists of many instances over some time.
 //!
-//! A list of all objects costs the API server more than a watch for hours. With a pod on each node,
-//! all pods list when the `DaemonSet` is rolled out for the first time, and when a restarted API
-//! server knows no older version. One small request for the status of the `DaemonSet` shows how
-//! many pods there are, and how many of them are starting. A pod that is the only one to start
-//! never waits.
+//! A list of all objects costs the API server more than a watch that lasts for hours. With a pod on
+//! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when a
+//! restarted API server knows no older version. One small request for the status of the `DaemonSet`
+//! shows how many pods there are, and how many of them are starting. A pod that is the only one to
+//! start never waits.
 
 use std::time::Duration;
 

@@ -102,7 +102,7 @@ impl RunningEndpoints {
             EndpointsSource::Endpoints => self.endpoints.lists > 0,
             EndpointsSource::EndpointSlices => self.slices.lists > 0,
         });
-        assert!(complete, "{source:?} is in use before it was listed");
+        assert!(complete, "the source in use has been listed: {source:?}");
     }
 
     /// Receives events for `time`. Returns each source that the index selects meanwhile, with the

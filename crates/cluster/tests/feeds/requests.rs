@@ -160,7 +160,7 @@ async fn failing_page_token_expires() {
         assert_eq!(
             (feed.mirror.lists, stub.lists()),
             (1, lists),
-            "a token lasts for some minutes; it fails for {failing:?}"
+            "a token lasts for some minutes; requests with the token fail for {failing:?}"
         );
     }
 }

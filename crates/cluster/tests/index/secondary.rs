@@ -94,8 +94,8 @@ impl ZoneCopy {
         u32::from_be_bytes(*numbers.first_chunk().expect("the serial"))
     }
 
-    /// Updates the copy with an IXFR (RFC 1995). Each step must lead to one of the `known` copies.
-    /// Returns false if the response is the whole zone.
+    /// Updates the copy with an IXFR (RFC 1995). Each difference in the response must lead to one
+    /// of the `known` copies. Returns false if the response is the whole zone.
     pub(crate) fn update(
         &mut self,
         transfers: &Arc<ZoneTransfers<Snapshot>>,
@@ -133,11 +133,14 @@ impl ZoneCopy {
         let mut deleting = false;
         for record in records.into_iter().skip(1) {
             if record.1 == rtype::SOA && !deleting {
-                assert_eq!(record, self.soa, "a step begins at the version of the copy");
+                assert_eq!(
+                    record, self.soa,
+                    "a difference begins at the version of the copy"
+                );
                 assert_eq!(
                     Some(&*self),
                     known.get(&self.serial()),
-                    "a step leads to a version"
+                    "a difference leads to a known version"
                 );
                 deleting = true;
             } else if record.1 == rtype::SOA {
@@ -146,18 +149,18 @@ impl ZoneCopy {
             } else if deleting {
                 assert!(
                     self.records.remove(&record),
-                    "{record:?} is deleted, and was not there"
+                    "a deleted record was there before: {record:?}"
                 );
             } else {
                 assert!(
                     self.records.insert(record.clone()),
-                    "{record:?} is added, and was there"
+                    "an added record was not there before: {record:?}"
                 );
             }
         }
         assert_eq!(
             self.soa, newest,
-            "the last step leads to the version in force"
+            "the last difference leads to the version in force"
         );
         true
     }

@@ -1,7 +1,7 @@
 //! Compares zone transfers with the answers of the engine, for random clusters, options and edits.
 //! A transfer must have the records that the engine answers. A zone must have a new version exactly
-//! when the zone has changed. Each step of an incremental transfer must lead from one version to
-//! the next.
+//! when the zone has changed. Each difference in an incremental transfer must lead from one version
+//! to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -591,7 +591,7 @@ impl<'a> CheckedName<'a> {
             copy,
             ..
         } = self;
-        // As in SkyDNS, the message of a key that has keys below it is answered only to CNAME
+        // As in SkyDNS, the message of a key that has keys below it is only in the answers to CNAME
         // queries. A CNAME in the transfer would exclude the records that all other queries get.
         let stored = stored_aliases(view, owner);
         if is_answered_by_skydns(view, owner) && stored.is_empty() {
