@@ -1,11 +1,11 @@
 //! Watches of the API server: each kind of objects is listed and then watched, forever.
 //!
 //! Invariants, whatever the API server does:
-//! - An interrupted watch is resumed at its last resource version, an interrupted list at its last
-//!   page.
-//! - All objects are listed again only if the API server no longer knows the resource version, or
-//!   if the API server's database was wiped or restored (see `position`). No object is removed
-//!   before that list is complete.
+//! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
+//!   at the page that failed.
+//! - All objects are listed again only if the API server no longer knows the resource version, if
+//!   the API server's database was wiped or restored, or if the watch fails several times in a row
+//!   because of its content (see `position`). No object is removed before that list is complete.
 //! - A silent watch is reopened, because its connection may be dead.
 //! - A malformed object is ignored and never affects other objects.
 //! - Failures are retried forever, with growing pauses.
@@ -82,8 +82,8 @@ impl FeedState {
 /// Phase of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedPhase {
-    /// No watch is open: the feed has just started, or the API server is unreachable or asks for a
-    /// pause. Requests for other collections of this API server fail, too.
+    /// No watch is open: the feed has just started, or requests for all collections fail, because
+    /// the API server is unreachable, rejects the credentials or asks for a pause.
     Away,
     /// Requests fail in another way.
     Failing,

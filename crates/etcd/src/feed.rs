@@ -209,7 +209,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
                 tracing::warn!(%keys, records, error, "etcd connection lost, keeping the last records");
             }
             None => {
-                tracing::warn!(%keys, error, "etcd cannot be reached, the names of the zone are SERVFAIL");
+                tracing::warn!(%keys, error, "etcd cannot be reached, queries for the zone get SERVFAIL");
             }
         }
         self.metrics.connected.set(0);

@@ -149,7 +149,7 @@ pub fn range_request(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Valu
     })
 }
 
-/// A request for one of the keys in a range that were set after `revision`, if there are any. The
+/// A request that finds at most one key in a range: a key that was set after `revision`. The
 /// response omits the value of the key. etcd reads the whole range for this request.
 pub fn changed_keys_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     let mut request = range_request(keys, 1, 0);

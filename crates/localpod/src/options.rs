@@ -61,7 +61,7 @@ pub struct Options {
     #[arg(long)]
     pub offline: bool,
 
-    /// Directory of the kubedns, nanny and sidecar binaries [default: localpod's own]
+    /// Directory of the kubedns, nanny and sidecar binaries [default: the directory of localpod]
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
 
@@ -98,8 +98,8 @@ pub struct Shape {
     #[arg(long)]
     pub direct: bool,
 
-    /// Make dnsmasq in front only a cache: dnsmasq forwards all other queries to kubedns, and
-    /// kubedns forwards queries for external names to the upstreams
+    /// Use dnsmasq in front only as a cache: dnsmasq forwards each query that its cache cannot
+    /// answer to kubedns, and kubedns forwards queries for external names to the upstreams
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,
 

@@ -17,11 +17,11 @@ use crate::programs::Programs;
 /// One container: a program that localpod keeps running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
-    /// Its name in the manifest.
+    /// The container's name in the manifest.
     pub name: &'static str,
     /// The executable.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the executable.
     pub args: Vec<String>,
     /// Environment variables, in addition to those of localpod.
     pub env: Vec<(&'static str, OsString)>,
@@ -59,8 +59,8 @@ pub struct Wiring<'a> {
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
     pub nameservers: &'a [SocketAddr],
-    /// Whether dnsmasq, in front of kubedns, is only a cache: it forwards all queries that it
-    /// cannot answer from the cache to kubedns (`manifests/cache`).
+    /// Whether dnsmasq, in front of kubedns, is only a cache (`manifests/cache`). dnsmasq then
+    /// forwards to kubedns all queries that its cache cannot answer.
     pub is_cache: bool,
     /// Whether kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct
     /// topology.

@@ -76,6 +76,7 @@ impl Encoded {
 
     /// Namespace and name of any object; `None` if they cannot be read.
     pub fn key(&self) -> Option<ObjectKey> {
+        // The kind is unknown here. With the kind `Node`, a missing namespace is not an error.
         self.metadata().key_of(Kind::Node).ok()
     }
 

@@ -22,7 +22,7 @@ impl Snapshot {
 
         let node = self.services.entry(&[namespace], service);
         zonal.visit(&name, node.map(AsRef::as_ref), steps, visit);
-        // The name of a zone without addresses exists, too.
+        // The zonal name exists even if the zone has no addresses.
         Some(Lookup::Exists)
     }
 

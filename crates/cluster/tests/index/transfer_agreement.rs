@@ -440,8 +440,8 @@ fn is_answered_by_skydns(view: &Snapshot, owner: &str) -> bool {
         .is_some_and(|zone| zone.skydns)
 }
 
-/// The name whose stored records answer queries for a name: the target of an alias of the
-/// configuration, or the name itself.
+/// The name whose stored records are in the answers for `owner`: the target if `owner` is an alias
+/// of the configuration, otherwise `owner` itself.
 fn stored_name(view: &Snapshot, owner: &str) -> Name {
     let name = name(owner);
     match view.zone.own(name.wire()) {

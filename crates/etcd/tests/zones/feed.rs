@@ -129,7 +129,7 @@ async fn new_etcd_is_listed_again() {
 
 #[tokio::test]
 async fn failed_member_is_followed_by_next() {
-    let Some(etcd) = Etcd::start("several members are").await else {
+    let Some(etcd) = Etcd::start("several members").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
@@ -287,7 +287,7 @@ async fn large_zone_returns_when_smaller() {
 
 #[tokio::test]
 async fn password_file_authenticates_user() {
-    let Some(mut etcd) = Etcd::start("users of etcd are").await else {
+    let Some(mut etcd) = Etcd::start("users of etcd").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
@@ -386,7 +386,7 @@ async fn tls_verifies_etcd() {
 
 #[tokio::test]
 async fn tls_client_certificate_is_sent() {
-    let Some(etcd) = Etcd::start("client certificates for etcd are").await else {
+    let Some(etcd) = Etcd::start("client certificates for etcd").await else {
         return;
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
@@ -418,7 +418,7 @@ async fn tls_client_certificate_is_sent() {
 /// After random changes, outages and compactions, a feed has the same messages as a new feed.
 #[tokio::test]
 async fn any_history_ends_as_fresh_list() {
-    let Some(etcd) = Etcd::start("histories of etcd are").await else {
+    let Some(etcd) = Etcd::start("histories of etcd").await else {
         return;
     };
     let mut relay = Relay::open(etcd.address).await;

@@ -4,8 +4,9 @@ use std::borrow::Borrow;
 
 use super::MAX_BUCKET;
 
-/// Tags of the entries of a bucket: three bits of the hash of each entry, in three planes. Bit `n`
-/// of each plane belongs to entry `n`.
+/// The tags of a bucket. The tag of an entry has three bits, which come from the hash of the
+/// entry's key. Each bit is stored in a plane of its own: bit `n` of each plane belongs to entry
+/// `n`.
 ///
 /// A lookup compares only keys whose tag matches. Comparing a key causes a cache miss, which is the
 /// main cost of a lookup. The tags are stored beside the pointer to the entries, and take no
