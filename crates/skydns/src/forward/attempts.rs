@@ -1,10 +1,11 @@
 //! One query to a list of upstreams, in order.
 //!
-//! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or
-//! is silent for its share of the budget. Replies of earlier upstreams are still accepted: the
-//! first good reply is the answer. If all upstreams fail, the error response of the most preferred
-//! upstream is the answer. That error response is the answer at once if every upstream has
-//! answered, has failed or is known to be dead, because then no better reply can come.
+//! The next upstream is tried when an upstream fails (a network error, a reply that is not a DNS
+//! message, SERVFAIL or REFUSED), or is silent for its share of the budget. Replies of earlier
+//! upstreams are still accepted: the first good reply is the answer. If all upstreams fail, the
+//! error response of the most preferred upstream is the answer. That error response is the answer
+//! at once if every upstream has answered, has failed or is known to be dead, because then no
+//! better reply can come.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -191,7 +192,7 @@ impl UpstreamAttempts {
 
     /// Time at which to stop waiting for an upstream that is queried now. At most
     /// [`ForwardLimits::max_open`](crate::forward::ForwardLimits::max_open) upstreams are queried
-    /// at the same time, so a later upstream can only be queried after that time.
+    /// at the same time, so a later upstream may have to wait until that time.
     fn give_up_at(&self, now: Instant, silence_timeout: Duration) -> Instant {
         let attempts = u32::try_from(self.state.limits.max_open).unwrap_or(u32::MAX);
         self.deadline
@@ -218,7 +219,7 @@ impl UpstreamAttempts {
         self.pending
             .retain(|pending| pending.index != attempt.index);
 
-        // If the upstream was silent for longer, the next upstream was already tried.
+        // After `silent_from`, the next upstream has been tried already.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }
@@ -445,8 +446,9 @@ async fn exchange_probe(
         return result;
     }
 
+    // The wait for the first reply may have used the whole budget, so the second query gets a budget
+    // of its own.
     let deadline = Instant::now() + exchange.limits.budget;
-    // Silence to the first query may have used the whole budget.
     let without_edns = UpstreamExchange {
         edns: false,
         deadline,

@@ -20,7 +20,7 @@ pub enum UpstreamFailure {
     /// The upstream sent something other than a DNS message.
     #[error("reply is not a DNS message")]
     Garbage,
-    /// Many datagrams arrived with a wrong ID or question. An attacker may be guessing IDs.
+    /// Many replies arrived with a wrong ID or question. An attacker may be guessing IDs.
     #[error("too many replies with a wrong ID or question")]
     Flooded,
     /// The upstream closed the connection before the reply was complete.

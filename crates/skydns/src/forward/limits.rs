@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Maximum budget. Clients must get an RCODE within two seconds.
 const MAX_BUDGET: Duration = Duration::from_millis(1850);
 
-/// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production;
+/// Numbers and times that limit a [`Forwarder`](super::Forwarder). The defaults are for production;
 /// tests use shorter times.
 #[derive(Clone, Debug)]
 pub struct ForwardLimits {
@@ -22,8 +22,8 @@ pub struct ForwardLimits {
     /// Time from the query to the reply or error, at most 1.85 s.
     pub budget: Duration,
     /// Maximum time for which an upstream believed alive may be silent before the next upstream is
-    /// tried. If an equal part of the budget for each upstream is shorter, that part is the
-    /// maximum.
+    /// tried. If the upstreams share the budget equally and the share of each is shorter, the share
+    /// is the maximum.
     pub silence_timeout: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,

@@ -1,9 +1,10 @@
 //! Detection of upstreams that forward back to this server.
 //!
-//! In the simple case, an upstream is one of our own addresses; see [`is_own_address`]. Otherwise
-//! an upstream forwards to us, for example a resolver of the node that uses the cluster's DNS. Such
-//! an upstream is queried for a random name. If a query for that name reaches us, the upstream is
-//! part of a loop. dnsmasq detects its own loops in the same way.
+//! In the simple case, an upstream is one of our own addresses; see [`is_own_address`]. In the
+//! other case, an upstream is another server that forwards to us, for example a resolver on the
+//! node that uses the cluster's DNS. To find such a loop, the upstream is queried for a random
+//! name. If a query for that name reaches us, the upstream is part of a loop. dnsmasq detects its
+//! own loops in the same way.
 //!
 //! The random name is below a domain for which the upstream is used. A stub domain's server in the
 //! cluster may serve that domain and forward all other names to us, which is not a loop.
@@ -52,8 +53,8 @@ impl LoopProbes {
         })
     }
 
-    /// Whether `question` is one of our own probes, and records that the probe came back.
-    /// `question` is a whole question, or only a name.
+    /// Returns whether `question` is one of our own probes, and if so, records that the probe came
+    /// back. `question` is a whole question, or only a name.
     pub(super) fn record_return(&self, question: &[u8]) -> bool {
         let Some(nonce) = parse_nonce(question) else {
             return false;

@@ -1,10 +1,10 @@
 //! Pool of persistent connections to upstreams over TCP and TLS.
 //!
-//! A query uses a connection with few queries in flight. If there is none, a new connection is
-//! opened; at the limit, the least busy connection is used. If an upstream closes its connections
-//! after one reply, each query gets a connection of its own. A separate task opens a connection
-//! while queries already wait for the connection: a caller that stops waiting does not affect the
-//! others.
+//! A query uses a connection with few queries in flight. If no such connection exists, a new
+//! connection is opened; at the limit of connections, the least busy connection is used. If an
+//! upstream closes its connections after one reply, each query gets a connection of its own. A
+//! separate task opens each connection, and several queries may already wait for it. The task goes
+//! on when one of the callers stops waiting.
 
 mod connection;
 
@@ -35,8 +35,8 @@ const FEW: usize = 8;
 const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of connections to an upstream that closes a connection after one reply.
 const MAX_SINGLE_QUERY_CONNECTIONS: usize = 16;
-/// Maximum number of upstreams with a state. Beyond this, states without an open connection are
-/// removed.
+/// Maximum number of upstreams whose state is kept. At this number, a further upstream removes the
+/// states without an open connection.
 const MAX_REMEMBERED: usize = 256;
 /// Timeout for connecting, including the TLS handshake.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ struct UpstreamSlot {
     one_at_a_time: bool,
     /// Time before which no connection is opened, and the failure that caused the pause.
     paused: Option<(Instant, UpstreamFailure)>,
-    /// Reason of the last TLS failure in the log; `None` after a success.
+    /// Reason for the TLS failure that was logged last; `None` after a success.
     logged_reason: Option<String>,
 }
 
@@ -139,7 +139,8 @@ impl ConnectionPool {
             return Ok(connection.clone());
         }
 
-        // At the limit of all upstreams, a busy connection is better than none.
+        // If the upstreams together have the maximum number of connections, a busy connection is
+        // better than none.
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             let first = slot.connections.first().cloned();
             return first.ok_or(UpstreamFailure::NoSocket);
@@ -244,7 +245,7 @@ impl ConnectionPool {
             .as_ref()
             .map(|error| (Instant::now() + PAUSE, error.failure));
 
-        // The same reason again is not logged.
+        // An unchanged reason is not logged again.
         let reason = tls_error.map(|error| error.reason);
         if reason == slot.logged_reason {
             return;

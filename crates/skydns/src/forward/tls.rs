@@ -1,8 +1,8 @@
 //! TLS with upstreams (RFC 7858): trust, sessions and certificates.
 //!
 //! A certificate must be valid now and chain to a trusted CA. The certificate must be for the
-//! configured name of the upstream; without a name, for its address. Pins are checked in addition.
-//! Sessions are resumed.
+//! configured name of the upstream. If no name is configured, the certificate must be for the
+//! upstream's address. Pins are checked in addition. Sessions are resumed.
 
 mod certificate;
 
@@ -33,7 +33,7 @@ const RELOAD_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of sessions kept for resumption, for all upstreams together.
 const MAX_SESSIONS: usize = 64;
 
-/// Trusted CAs and pins. By default the CAs of the system are trusted, without pins.
+/// Trusted CAs and pins. By default, the CAs of the system are trusted and no key is pinned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsTrust {
     /// PEM file of CA certificates, used instead of the CAs of the system.
@@ -128,7 +128,8 @@ impl TlsClient {
             ));
         }
 
-        // A pinned key must match even if a trusted CA has signed another one.
+        // If keys are pinned, a certificate with any other key is rejected even if a trusted CA has
+        // signed it.
         if !self.matches_pins(upstream, certificate) {
             return Err(untrusted(
                 "the key of the certificate is not the pinned one",
@@ -185,8 +186,8 @@ fn server_name(upstream: &Upstream) -> Result<ServerName<'static>, OpenError> {
 }
 
 impl TlsSettings {
-    /// The settings with the CA certificates `read`. If these cannot be read or used now, the
-    /// settings `before` stay in use.
+    /// The settings with the CA certificates in `read`. If no certificate could be read or used,
+    /// the settings `before` stay in use.
     fn replace(before: Option<Self>, read: &CertificateResult) -> Result<Self, OpenError> {
         let Some(before) = before else {
             return Self::new(read);
@@ -234,7 +235,7 @@ fn hash_certificates(certificates: &[CertificateDer<'_>]) -> u64 {
     hasher.finish()
 }
 
-/// The reason why no certificate can be trusted, with the first error of reading the CAs.
+/// The reason why no certificate can be trusted, with the first error from reading the CAs.
 fn no_authorities(read: &CertificateResult) -> String {
     let reason = read
         .errors
@@ -244,7 +245,7 @@ fn no_authorities(read: &CertificateResult) -> String {
     format!("there are no CA certificates to check it with{reason}")
 }
 
-/// SHA-256, from the provider of the cipher suites.
+/// Computes SHA-256 with the hash function of a cipher suite.
 fn sha256(octets: &[u8]) -> Option<Box<[u8]>> {
     let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13()?;
     Some(suite.common.hash_provider.hash(octets).as_ref().into())

@@ -1,5 +1,5 @@
 //! One connection to an upstream. Queries are pipelined, and replies may arrive in any order: each
-//! is matched by ID (RFC 7766 section 6.2.1.1).
+//! reply is matched to its query by ID (RFC 7766 section 6.2.1.1).
 //!
 //! The connection reads only the ID of a message. The caller checks whether a reply answers the
 //! query.
@@ -27,12 +27,12 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_UNSENT: usize = 16 * 1024;
 /// Size of the read buffer, in octets.
 const READ_BUFFER: usize = 4096;
-/// Maximum number of replies on one connection whose ID belongs to no query.
+/// Maximum number of replies with an ID that belongs to no query, for each connection.
 const MAX_MISMATCHES: usize = 64;
-/// Number of queries without a reply above which abandoned queries free their places.
+/// If more queries than this wait for a reply, the places of abandoned queries are freed.
 const MANY_WAITING: usize = 16;
-/// Number of IDs in use above which the connection takes no further queries. IDs of abandoned
-/// queries count.
+/// If more IDs than this are in use, the connection takes no further queries. The IDs of abandoned
+/// queries count, too.
 const MAX_IDS: usize = 2048;
 
 /// A reply and the ID of the query, or the failure of the query.
@@ -52,12 +52,13 @@ pub(in crate::forward) enum AskError {
     Failed(UpstreamFailure),
 }
 
-/// A query in flight. The query frees its place in the connection when the reply arrives or the
-/// caller is gone.
+/// A query in flight. The query has a place in the connection until the reply arrives. If the
+/// caller is gone, the place may be freed earlier; see `free_abandoned`.
 pub(super) struct PendingQuery {
     /// The message after its length in two octets.
     framed: Vec<u8>,
     reply: oneshot::Sender<StreamReply>,
+    /// The query's place in the connection; `None` if the place was freed before the reply.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -107,7 +108,7 @@ impl UpstreamConnection {
         &self,
         framed: Vec<u8>,
     ) -> Result<(u16, Vec<u8>), AskError> {
-        // The permit bounds the queue, so that sending to it does not wait.
+        // Each query in the queue holds a permit, so the queue has room for this query.
         let permit = tokio::select! {
             permit = Arc::clone(&self.permits).acquire_owned() => permit.map_err(|_| AskError::Unsent)?,
             () = self.questions.closed() => return Err(AskError::Unsent),
@@ -248,8 +249,8 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         self.since + timeout
     }
 
-    /// Ends an idle connection. A silent connection takes no further queries, but may still deliver
-    /// replies.
+    /// Ends a connection that is idle, or whose remaining replies are overdue. Any other silent
+    /// connection takes no further queries, but may still deliver replies.
     fn on_timeout(&mut self) -> Result<(), UpstreamFailure> {
         if self.ending || self.waiting.is_empty() {
             return Err(UpstreamFailure::Timeout);
@@ -295,7 +296,8 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         self.unsent.drain(..length);
     }
 
-    /// Passes complete messages to their callers. If there are no octets, the connection has ended.
+    /// Passes each complete message to the caller that waits for it. If there are no octets, the
+    /// server has closed the connection.
     fn receive_octets(&mut self, octets: &[u8]) -> Result<(), UpstreamFailure> {
         if octets.is_empty() {
             return Err(UpstreamFailure::Closed);

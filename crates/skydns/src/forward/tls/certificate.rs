@@ -1,4 +1,4 @@
-//! Parses expiry and public key of a validated certificate (RFC 5280 section 4.1).
+//! Parses the expiry and the public key of a validated certificate (RFC 5280 section 4.1).
 
 use chrono::NaiveDateTime;
 
@@ -24,8 +24,8 @@ impl<'a> CertificateInfo<'a> {
         let signed = DerElement::read(certificate.value_of(SEQUENCE)?)?.element;
         let mut fields = DerFields(signed.value_of(SEQUENCE)?);
 
-        // The first field is the version, which is optional, or the serial number. Signature and
-        // issuer follow.
+        // The version comes first, but may be missing. The serial number, the signature algorithm
+        // and the issuer follow.
         let has_version = fields.next()?.tag == VERSION;
         let skipped = if has_version { 3 } else { 2 };
         for _ in 0..skipped {
@@ -94,7 +94,7 @@ impl<'a> DerElement<'a> {
         (self.tag == tag).then_some(self.value)
     }
 
-    /// The time in seconds since 1970. Two-digit years are in the years 1950 to 2049.
+    /// The time in seconds since 1970. A two-digit year stands for a year from 1950 to 2049.
     fn time(&self) -> Option<i64> {
         let text = str::from_utf8(self.value).ok()?;
         let text = match self.tag {
@@ -166,7 +166,8 @@ mod tests {
             let end = end.index(whole.len());
             prop_assert_eq!(CertificateInfo::parse(&whole[..end]), None);
 
-            // A changed length may make a shorter certificate that is complete.
+            // A changed length may make the shortened certificate complete, so the results are not
+            // compared.
             let mut changed = whole;
             *at.get_mut(&mut changed) = octet;
             CertificateInfo::parse(&changed);

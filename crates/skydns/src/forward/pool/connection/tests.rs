@@ -105,7 +105,7 @@ async fn permits_return_after_reply_or_abandonment() {
         let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
         assert!(gone.await.is_err());
     }
-    // A reply makes the connection free the places of abandoned queries.
+    // When a reply arrives, the connection frees the places of abandoned queries.
     let (answer, ()) = tokio::join!(connection.ask(query()), async {
         let mut questions = vec![0; query().len() * 2 * MANY_WAITING];
         server.read_exact(&mut questions).await.unwrap();
