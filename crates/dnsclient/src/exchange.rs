@@ -259,8 +259,8 @@ async fn exchange_over_udp(
                     latency: start.elapsed(),
                 });
             }
-            // The packet is ignored, because the answer may still come. An error text mentions the
-            // packet.
+            // The packet is ignored, because the answer may still come. If the exchange fails, the
+            // error text mentions the packet.
             Err(why) => ignored.record(why),
         }
     }
@@ -320,8 +320,8 @@ async fn exchange_over_tcp(
                     latency: start.elapsed(),
                 });
             }
-            // The message is ignored, because the answer may still come. An error text mentions the
-            // message.
+            // The message is ignored, because the answer may still come. If the exchange fails, the
+            // error text mentions the message.
             Err(why) => ignored.record(why),
         }
     }

@@ -111,7 +111,8 @@ async fn first_answer(
     exchange: &DnsExchange<ServerSockets>,
     query: &Query,
 ) -> Result<DnsAnswer, NetError> {
-    // EDNS is not needed: without it, dnsmasq and kubedns truncate an answer at 512 octets.
+    // EDNS is not needed. Without it, dnsmasq and kubedns truncate an answer at 512 octets, and the
+    // caller then queries over TCP.
     let mut options = DnsRequestOptions::default();
     options.use_edns = false;
 

@@ -14,7 +14,7 @@ use wire::rfc1123;
 
 /// Maximum number of domains under one key.
 const MAX_DOMAINS: usize = 4096;
-/// The key for all external names.
+/// The domain that stands for all external names.
 const ALL_NAMES: &str = ".";
 
 /// Rules for external names. Domains are in lower case without a trailing dot.

@@ -105,7 +105,7 @@ impl Hosts {
         &self.names
     }
 
-    /// The names of each address without those that have a wildcard, in the order of the lines. The
+    /// The names of each address, except names with a wildcard, in the order of the lines. The
     /// canonical name is first.
     pub fn addresses(&self) -> &BTreeMap<IpAddr, Vec<String>> {
         &self.addresses

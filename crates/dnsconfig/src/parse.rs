@@ -232,7 +232,7 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
         ));
     }
 
-    // A name with two meanings is rejected: it would be a guess which of the two is meant.
+    // A name with two meanings is rejected, because kubedns would have to guess which is meant.
     let in_both = aliases.keys().find(|alias| hosts.contains_key(*alias))?;
     Some((ConfigKey::Aliases, Reason::InBoth(in_both.clone())))
 }

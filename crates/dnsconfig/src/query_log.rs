@@ -7,7 +7,7 @@ use serde::Deserialize;
 use wire::query_filter::{QueryFilter, QueryFilterError, QueryFilterText};
 use wire::shorten;
 
-/// Default of the log lines per second.
+/// Default of the maximum number of log lines per second.
 pub const DEFAULT_RATE: u32 = 1000;
 /// Maximum number of log lines per second.
 pub const MAX_RATE: u32 = 100_000;
@@ -48,7 +48,7 @@ pub enum QueryLogError {
     /// The rate is out of range.
     #[error("rate {0}: 1 to {MAX_RATE} lines per second are accepted")]
     Rate(u32),
-    /// The end is not a time.
+    /// The field `until` is not a time.
     #[error("until {0:?}: a time like 2026-01-31T12:00:00Z is accepted")]
     Until(String),
 }

@@ -17,8 +17,8 @@ use daemon::path_watch::PathWatch;
 
 pub use state::{ConfigRejection, ConfigState};
 
-/// Reads the data of a directory in the same way as [`ConfigSource::Directory`]. The error text is one
-/// line.
+/// Reads the data of a directory in the same way as [`ConfigSource::Directory`]. The error text is
+/// one line.
 pub fn read_directory(path: &Path) -> Result<RawData, String> {
     directory::read_directory(path).map_err(|error| error.to_string())
 }
@@ -31,8 +31,8 @@ pub enum ConfigSource {
     /// A directory with one file for each key, such as a mounted `ConfigMap`.
     ///
     /// Subdirectories and files whose names begin with a dot are skipped. A missing directory is
-    /// treated as empty until it appears. An edit is noticed by notification, or after `period` at
-    /// the latest.
+    /// treated as empty until it appears. An edit is noticed by a file system event, or after
+    /// `period` at the latest.
     Directory {
         /// The directory.
         path: PathBuf,
@@ -111,7 +111,7 @@ impl ApiFeed {
 pub struct ConfigFollower {
     source: ConfigSource,
     state: watch::Sender<ConfigState>,
-    /// Hash of the last data. Data with the same hash are not validated and counted again.
+    /// Hash of the last data. Data with the same hash are neither validated nor counted again.
     last_hash: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,

@@ -37,7 +37,7 @@ That works while dnsmasq logs queries: with queryLog in the ConfigMap, or with -
 const KUBEDNS_ADDRESS: &str = "http://127.0.0.1:8081";
 /// Status port of nanny in the manifests.
 const NANNY_ADDRESS: &str = "http://127.0.0.1:10056";
-/// Timeout of a ranking, and of the header of a tap's reply.
+/// Timeout for the whole reply to `top`, and for the header of the reply to `tap`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a line of a tap, and of a ranking, in octets.
 const MAX_SIZE: usize = 1 << 20;
@@ -194,7 +194,7 @@ async fn print_tap(authority: &str, options: &TapOptions) -> Result<(), CommandE
         } else {
             format_line(&line).map_err(|error| foreign_reply(authority, error))?
         };
-        // Standard output is closed.
+        // An error means that standard output is closed.
         if writeln!(io::stdout().lock(), "{shown}").is_err() {
             return Ok(());
         }

@@ -2,8 +2,8 @@
 //!
 //! * [`QueryLine`]: one answered query, in the format that taps and the query log share.
 //! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the time.
-//! * [`serve`]: `GET /tap`, over any [`LineSource`].
-//! * [`log`]: the query log, over any [`LineSource`].
+//! * [`serve`]: `GET /tap`, which returns the lines of a [`LineSource`].
+//! * [`log`]: the query log, which writes the lines of a [`LineSource`].
 //! * [`run_command`]: the commands `tap` and `top`. All three binaries have both commands, so that the
 //!   commands run in any container of the pod.
 //!

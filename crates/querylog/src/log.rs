@@ -1,4 +1,4 @@
-//! The query log: the `queryLog` of the `ConfigMap` writes queries into the log of the process.
+//! The query log: while the `ConfigMap` has `queryLog`, the process writes queries into its log.
 //!
 //! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny
 //! both read `queryLog`. Only the process that clients query writes the log.

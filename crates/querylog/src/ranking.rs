@@ -45,7 +45,8 @@ pub struct RankingRow {
     pub owner: ClientOwner,
     /// Estimated number of answers.
     pub queries: u64,
-    /// The share of the answers that the table counts, between 0 and 1.
+    /// The row's share, between 0 and 1: of all answers, or of all NXDOMAIN or SERVFAIL answers in
+    /// their tables.
     pub share: f64,
 }
 

@@ -96,7 +96,7 @@ impl<S: LineSource, O: Fn(&TapRequest) -> Result<S, String>> TapHandler<O> {
             Err(error) => return error_reply(StatusCode::BAD_REQUEST, &error),
         };
 
-        // The reader keeps the permit, so that its place is free when it disconnects.
+        // The reader holds the permit until it disconnects. Another reader can then take its place.
         let Ok(reader) = Arc::clone(&self.readers).try_acquire_owned() else {
             let busy = format!("{MAX_READERS} others already follow the queries");
             return error_reply(StatusCode::SERVICE_UNAVAILABLE, &busy);

@@ -53,7 +53,7 @@ pub struct TapRequest {
     pub filter: QueryFilter,
     /// Maximum number of lines per second.
     pub rate: u32,
-    /// Duration of following.
+    /// The time for which queries are followed.
     pub time: Duration,
 }
 

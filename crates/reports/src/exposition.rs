@@ -1,6 +1,6 @@
 //! Prometheus' text format, as far as a reader of kubedns' metrics needs it.
 //!
-//! Malformed lines are skipped. Comments with help and types, and timestamps, are ignored.
+//! Malformed lines are skipped. Comments (help and types) and timestamps are ignored.
 
 /// One sample of an exposition.
 #[derive(Clone, Debug, PartialEq)]

@@ -65,7 +65,7 @@ pub enum FindingKind {
     UpstreamNotTrusted,
     /// An upstream forwards back to the pod.
     ForwardingLoop,
-    /// dnsmasq asks servers in its arguments, in addition to the servers of the ConfigMap.
+    /// dnsmasq forwards to servers from its arguments, in addition to the servers of the ConfigMap.
     ServersAdded,
     /// The newest ConfigMap is rejected.
     ConfigRejected,
@@ -444,7 +444,7 @@ impl PodFinding {
 
     /// The section of the runbook.
     pub fn section(&self) -> &str {
-        // An earlier version of the sidecar links to a heading of the whole runbook, after a `#`.
+        // Links of an earlier version of the sidecar have a `#` before the section.
         let section = self.runbook.rsplit_once(['/', '#']);
         section.map_or("", |(_, section)| section)
     }

@@ -212,8 +212,8 @@ impl KubednsReport {
         report
     }
 
-    /// The stub domains that an upstream serves, and `.` for all other names; none if the upstream
-    /// is in no route.
+    /// The routes of an upstream: its stub domains, and `.` if it serves all other names. Empty if
+    /// no route uses the upstream.
     pub fn routes_of(&self, address: &str) -> impl Iterator<Item = &RouteServer> {
         let servers = self.routes.iter();
         servers.filter(move |server| server.address == address)

@@ -149,15 +149,15 @@ pub struct RoutesStatus {
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
     /// only upstream is kubedns or the SERVFAIL server.
     pub upstreams_from: Option<String>,
-    /// The servers for all other names in dnsmasq's arguments. dnsmasq asks them in addition to
-    /// `upstreams`.
+    /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
+    /// in addition to `upstreams`.
     pub argument_servers: Vec<String>,
     /// Names of stub servers that have no address yet.
     pub unresolved: BTreeSet<String>,
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
-    /// The server that answers SERVFAIL, to which names in stub domains without a usable server are
-    /// forwarded. This server is the nanny itself.
+    /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards queries
+    /// there if their stub domain has no usable server.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
@@ -172,7 +172,7 @@ pub struct RoutesStatus {
 pub struct PendingRoutes {
     /// The reason.
     pub reason: Option<String>,
-    /// The time since when dnsmasq lacks the newest routes.
+    /// The time since which dnsmasq has lacked the newest routes.
     pub since: Option<String>,
 }
 

@@ -103,8 +103,8 @@ async fn query_log_follows_edits() {
         assert_eq!(opened.take(), expected, "{json:?}");
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(opened.take(), "-", "it is over");
-    // An edit to the same setting does not open the log again.
+    assert_eq!(opened.take(), "-", "the time is over");
+    // An edit that leaves `queryLog` as it is does not open the log again.
     sender
         .send(state(Some(r#"{"rate": 9, "seconds": 60}"#)))
         .unwrap();
