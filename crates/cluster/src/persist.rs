@@ -293,7 +293,8 @@ fn saved_pods(pods: &PodNames) -> impl Iterator<Item = SavedObject> {
     pods.map(|(address, namespaces)| SavedObject::Pods(*address, namespaces.to_vec()))
 }
 
-/// Appends a line of JSON; `None` if serialization fails. All types in the file can be serialized.
+/// Appends a line of JSON; `None` if serialization fails, which does not happen with the types in
+/// the file.
 fn append_line(content: &mut Vec<u8>, line: &impl Serialize) -> Option<()> {
     serde_json::to_writer(&mut *content, line).ok()?;
     content.push(b'\n');

@@ -1,5 +1,5 @@
-//! Keeps one container running, as a kubelet does: starts the process, shows its log, restarts the
-//! process when it ends, and kills its child processes.
+//! Keeps one container running, as a kubelet does: starts its process, shows the log, and starts
+//! the process again when it ends. Child processes that an ended process leaves behind are killed.
 
 mod log;
 

@@ -35,8 +35,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub kubecfg_file: Option<PathBuf>,
 
-    /// First of the consecutive ports that the pod uses on 127.0.0.1, and the port for queries of
-    /// clients; with 0, localpod looks for free ports
+    /// First of the consecutive ports that the pod uses on 127.0.0.1; clients send their queries to
+    /// this first port; with 0, localpod looks for free ports
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
     pub port_base: u16,
 

@@ -20,8 +20,8 @@ const MAX_DELETED: usize = 256;
 #[derive(Debug, Default)]
 pub struct ObjectStore {
     objects: StoredObjects,
-    /// The Service name of each slice that does not belong to its [`expected_service`]. The Service
-    /// is always in the namespace of the slice.
+    /// For each slice that does not belong to its [`expected_service`], the name of the Service
+    /// that the slice belongs to. The Service is always in the namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// The last deleted Services, for look-ups of objects.
     deleted: Deletions,

@@ -31,8 +31,8 @@ pub enum ZoneDirective {
 pub struct ZonalName<'p> {
     /// The directive.
     pub directive: ZoneDirective,
-    /// The labels of the zone from right to left, in lower case. The name of a zone may have dots,
-    /// and then has several labels.
+    /// The labels of the zone from right to left, in lower case. A zone whose name has dots has
+    /// several labels.
     pub zone: &'p [&'p str],
 }
 

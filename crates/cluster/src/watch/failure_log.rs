@@ -4,6 +4,7 @@
 //! failures are one [`ApiOutage`], which all feeds of a connection share. The outage is logged when
 //! it begins, after half a minute, every five minutes, and when the last feed has received an event
 //! again.
+//!
 //! Failures that concern only one collection, such as a lasting refusal, are logged when they
 //! begin, when their reason changes, every five minutes, and when they end. A refusal of a
 //! dispensable collection is logged only once. Other failed attempts are logged at debug level.

@@ -1,5 +1,5 @@
 //! Compares zone transfers with the answers of the engine, for random clusters, options and edits.
-//! A transfer must have the records that the engine answers. A zone must have a new version exactly
+//! A transfer must have the records of the engine's answers. A zone must have a new version exactly
 //! when the zone has changed. Each difference in an incremental transfer must lead from one version
 //! to the next.
 
@@ -385,7 +385,7 @@ fn upstream(question: &ExternalQuery) -> ExternalAnswer {
     }])
 }
 
-/// The records that the engine answers for a name and type. Records of other owners are left out.
+/// The records in the engine's answer for a name and type. Records of other owners are left out.
 fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     let query = testkit::query::Query::new(owner, rtype).wire();
     let identity = Identity {
@@ -475,14 +475,14 @@ fn stored_aliases(view: &Snapshot, owner: &str) -> Vec<Vec<u8>> {
     targets
 }
 
-/// The records of one name: those that the engine answers, and those in a transfer.
+/// The records of one name: those in the engine's answers, and those in a transfer.
 struct CheckedName<'a> {
     view: &'a Snapshot,
     zone: &'a str,
     owner: &'a str,
-    /// The CNAME records that the engine answers.
+    /// The CNAME records in the engine's answers.
     aliases: BTreeSet<Record>,
-    /// All other records that the engine answers.
+    /// All other records in the engine's answers.
     others: BTreeSet<Record>,
     copy: &'a BTreeSet<Record>,
 }
