@@ -9,14 +9,14 @@
 //!
 //! As in kube-dns:
 //! * Upstreams are queried in the configured order.
-//! * Any reply of a reachable upstream is the answer. After NXDOMAIN, FORMERR or NOTIMP no other
+//! * A reply of a reachable upstream is the answer. After NXDOMAIN, FORMERR or NOTIMP no other
 //!   upstream is tried. After SERVFAIL the same upstream is queried once more.
 //! * The next upstream is tried when the current one is unreachable, is silent, or sends data that
 //!   is not a DNS message.
-//! * The client's flags RD, AD and CD, DO and its end-to-end EDNS options are forwarded.
+//! * The client's flags RD, AD, CD and DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or an equal part of the
+//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or its equal share of the
 //!   budget; in kube-dns, after two seconds. A late reply is still accepted while the next upstream
 //!   is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
@@ -24,14 +24,14 @@
 //!   left to wait for.
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`). Upstreams
 //!   without queries are probed by [`Forwarder::probe_idle`].
-//! * The rest of the query is our own (`query`): the name in lower case, and an OPT record with our
-//!   UDP size. Clients whose questions are the same to an upstream share one query, which is sent
-//!   once (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its
-//!   own ID, case, EDNS and size (`answer`).
+//! * The rest of the query is not copied from the client's query (`query`): the name is in lower
+//!   case, and the OPT record has our UDP size. Clients whose queries would be the same for an
+//!   upstream share one query, which is sent once (`in_flight`), and one entry of the cache
+//!   (`key`). Each client gets an answer with its own ID, case, EDNS and size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
-//!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A
-//!   truncated reply over TCP without records counts as a failure.
+//!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A reply
+//!   over TCP that is truncated and has neither an error nor an answer counts as a failure.
 //! * An upstream that does not know EDNS is queried without an OPT record for ten minutes
 //!   (`exchange`).
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with
@@ -45,7 +45,7 @@
 //!
 //! At most [`ForwardLimits::max_in_flight`] distinct queries are in flight. At most
 //! [`ForwardLimits::max_in_flight_per_route`] of these go to one list of upstreams, so that a dead
-//! stub domain does not block other queries. One client may use a share of both limits
+//! stub domain does not block other queries. One client may use only its share of each limit
 //! (`client_shares`). A query beyond the client's share fails at once with
 //! [`ForwardError::Overloaded`]. Each query holds one task, and keeps at most
 //! [`ForwardLimits::max_open`] sockets open. At most [`ForwardLimits::max_joined`] callers wait for
@@ -57,8 +57,9 @@
 //!
 //! A query or reply takes at most 64 KiB, and no more memory than its own size. The buffer of a
 //! reply over TCP grows only as octets arrive. EDNS options above 4 KiB are not forwarded.
-//! [`ForwardLimits::within_descriptors`] lowers all limits if few file descriptors are available.
-//! Every task ends at the end of its query's budget, even if no caller waits any more.
+//! [`ForwardLimits::within_descriptors`] lowers the limits on queries and on connections if few file
+//! descriptors are available. The task of a query ends at the end of the query's budget at the
+//! latest. It does not end earlier only because no caller waits any more.
 
 mod answer;
 mod attempts;
@@ -303,7 +304,7 @@ impl Forwarder {
         }
     }
 
-    /// Returns the cached reply, fresh or stale, if the caller cannot wait for
+    /// Returns the cached reply, fresh or stale, for a caller that cannot wait for
     /// [`exchange`](Self::exchange).
     pub(crate) fn cached_reply(
         &self,
@@ -382,11 +383,12 @@ impl Forwarder {
         }
     }
 
-    /// Checks whether upstreams forward queries below their domains to this server. The result for
-    /// an upstream is `None` if neither a reply nor the query itself came back. All upstreams are
-    /// queried at once, within [`ForwardLimits::budget`] and without counting in the metrics. The
-    /// caller's server must be listening, and must pass queries that come back to
-    /// [`Forwarder::exchange`].
+    /// Checks whether upstreams forward queries to this server. Each of `ways` is an upstream and a
+    /// domain for which the upstream is used; the upstream is queried for a name below the domain.
+    /// The result is true if the query came back to this server, false if there was only a reply,
+    /// and `None` if there was neither. All upstreams are queried at once, within
+    /// [`ForwardLimits::budget`] and without counting in the metrics. The caller's server must be
+    /// listening, and must pass queries that come back to [`Forwarder::exchange`].
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
@@ -416,7 +418,7 @@ impl Forwarder {
             metrics: &metrics,
         };
 
-        // Only queries that came back to this server prove a loop; the content of the reply does
+        // Only a query that came back to this server proves a loop; the content of the reply does
         // not matter.
         let replied = exchange.run_once().await.is_ok();
         let came_back = probe.came_back();
@@ -425,8 +427,9 @@ impl Forwarder {
 
     /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
     /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. Each probe asks another question: the first asks one that the
-    /// upstream has answered before, and the next ones ask those listed beside the upstream.
+    /// a reply is repeated once. Each probe asks another question: the first probe repeats a
+    /// question that the upstream has answered before, and the following probes ask the questions
+    /// that are given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {
@@ -438,8 +441,8 @@ impl Forwarder {
         }
     }
 
-    /// Whether an upstream is failing: dead, answering SERVFAIL or REFUSED to everything, or failed
-    /// several times in a row. Failures older than a minute do not count.
+    /// Whether an upstream is failing: it is dead, answers every query with SERVFAIL or REFUSED, or
+    /// has failed several times in a row. Failures older than a minute do not count.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.state.health.is_down(upstream, Instant::now())
     }

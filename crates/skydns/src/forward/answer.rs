@@ -138,7 +138,7 @@ fn fit_records(parsed: &Message<'_>, room: usize) -> KeptRecords {
     }
 }
 
-/// Offset behind the last of `records`, which follow the offset `start`.
+/// Offset at which `records` end. The first of them begins at `start`.
 fn section_end(records: &[Record<'_>], start: usize) -> usize {
     records.last().map_or(start, |last| last.range().end)
 }

@@ -419,9 +419,9 @@ async fn probe_upstream(
     }
 }
 
-/// Queries an upstream for a probe. If the upstream is silent, and has never answered a query with
-/// an OPT record, it is queried again without an OPT record: a device on the way to the upstream
-/// may drop queries with OPT records.
+/// Queries an upstream for a probe. If the upstream is silent, and has never answered a query that
+/// had an OPT record, it is queried again without an OPT record: a device on the way to the
+/// upstream may drop queries with OPT records.
 async fn exchange_probe(
     state: &ForwarderState,
     upstream: &Upstream,
@@ -446,8 +446,8 @@ async fn exchange_probe(
         return result;
     }
 
-    // The wait for the first reply may have used the whole budget, so the second query gets a budget
-    // of its own.
+    // The wait for the first reply may have used the whole budget, so the second query gets a
+    // budget of its own.
     let deadline = Instant::now() + exchange.limits.budget;
     let without_edns = UpstreamExchange {
         edns: false,

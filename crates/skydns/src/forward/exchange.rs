@@ -85,8 +85,8 @@ impl UpstreamExchange<'_> {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Queries for our own probes. Returns the first usable reply with any RCODE, and does not
-    /// count in the metrics.
+    /// Sends the query of a loop probe. Returns the first usable reply, whatever its RCODE. The
+    /// metrics do not count the query.
     pub(super) async fn run_once(self) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
             UpstreamProtocol::Udp => udp::query_upstream(self, false).await,
@@ -94,9 +94,9 @@ impl UpstreamExchange<'_> {
         }
     }
 
-    /// Queries with an OPT record. If the upstream does not know EDNS, it replies FORMERR or NOTIMP
-    /// without an OPT record (RFC 6891, section 7). It is then queried again without an OPT record,
-    /// and the lack of EDNS is remembered for a while.
+    /// Queries with an OPT record if the upstream is believed to know EDNS. An upstream that does
+    /// not know EDNS replies FORMERR or NOTIMP without an OPT record (RFC 6891, section 7). It is
+    /// then queried again without an OPT record, and the lack of EDNS is remembered for a while.
     // Differs from kube-dns, which sends an OPT record if the client does.
     async fn query_with_edns_fallback(self) -> Result<UpstreamReply, UpstreamFailure> {
         let reply = self.query_once(self.edns).await?;

@@ -27,7 +27,8 @@ use wire::rcode;
 
 use super::key::QueryKey;
 
-/// Maximum number of upstreams with a state. Beyond this, the least recently used state is removed.
+/// Maximum number of upstreams whose state is kept. Beyond this, the least recently used state is
+/// removed.
 const MAX_REMEMBERED: usize = 256;
 
 /// Interval between probes of a dead upstream.
@@ -59,7 +60,7 @@ struct HealthState {
     last_usable: Option<Instant>,
     /// The first query that was answered with SERVFAIL or REFUSED since the last usable answer.
     refused: Option<Arc<QueryKey>>,
-    /// Whether a probe was refused after such refusals.
+    /// Whether the upstream has also refused a probe since the last usable answer.
     refusing: bool,
     /// Number of idle probes since the last usable answer: each asks another question.
     idle_probes: usize,
@@ -70,7 +71,7 @@ struct HealthState {
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
-    /// The last time at which the upstream answered only a query without OPT record.
+    /// The last time at which the upstream answered only a query without an OPT record.
     lacked_edns: Option<Instant>,
 }
 
@@ -162,7 +163,8 @@ impl UpstreamHealth {
         state.silent_to = None;
         state.probing = false;
         state.failures = 0;
-        // Other RCODEs may depend on the name, so a query that got one is not a good probe.
+        // Any other RCODE may depend on the name, so a query with such an answer is not a good
+        // probe.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             if state.refusing {
                 tracing::info!(%upstream, "upstream server gives usable answers again");
@@ -191,7 +193,7 @@ impl UpstreamHealth {
             return None;
         }
 
-        // One name may fail everywhere, for example for its DNSSEC signatures.
+        // One name may fail everywhere, for example because of its DNSSEC signatures.
         let first = state.refused.get_or_insert_with(|| Arc::clone(question));
         if state.probing || first.query.name() == question.query.name() {
             return None;
@@ -217,9 +219,9 @@ impl UpstreamHealth {
     }
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
-    /// under way. Returns the question of the probe. The first probe asks a query that the upstream
-    /// answered before, if there is one, and each further probe asks the next of `questions`. The
-    /// caller must then call [`UpstreamHealth::record_answer`] or
+    /// under way. Returns the question of the probe. The first probe repeats a query that the
+    /// upstream answered before, if there is one, and each further probe sends the next of
+    /// `questions`. The caller must then call [`UpstreamHealth::record_answer`] or
     /// [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
@@ -230,7 +232,8 @@ impl UpstreamHealth {
     ) -> Option<Arc<QueryKey>> {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
-        // An upstream that is down is probed at each call, so that its return is noticed soon.
+        // If the upstream is down, the next probe does not wait until `idle` has passed since the
+        // last probe, so that the return of the upstream is noticed soon.
         let is_down = state.dead.is_some() || state.refusing;
         let is_recent = |event: Instant| now.saturating_duration_since(event) < idle;
         if state.probing
@@ -288,7 +291,7 @@ impl UpstreamHealth {
             return None;
         }
 
-        // Silence to a second name is suspicious. The same name again is not.
+        // Silence to a second name is suspicious. Silence to the same name again is not.
         let first = state.silent_to.get_or_insert_with(|| Arc::clone(question));
         if first.query.name() == question.query.name() {
             return None;
@@ -318,7 +321,7 @@ impl UpstreamHealth {
             return;
         }
 
-        // A further failed probe does not restart the time since which the upstream is dead.
+        // A further failed probe does not change `since`.
         let since = state.dead.map_or(now, |dead| dead.since);
         if state.dead.is_none() {
             tracing::warn!(%upstream, "upstream server does not answer, trying it last until it does");
@@ -349,7 +352,7 @@ impl UpstreamHealth {
             .is_none_or(|state| state.knows_edns(now))
     }
 
-    /// Whether the upstream has answered a query with an OPT record.
+    /// Whether the upstream has answered a query that had an OPT record.
     pub(super) fn has_answered_edns(&self, upstream: &Upstream) -> bool {
         let states = self.0.lock();
         states

@@ -24,12 +24,12 @@ pub(super) type ForwardOutcome = Result<Arc<UpstreamReply>, ForwardError>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InFlightKey {
     pub(super) key: Arc<QueryKey>,
-    /// Whether the query is sent only over TCP. Only clients over TCP with a truncated reply need
-    /// this.
+    /// Whether the query is sent only over TCP. Only a client over TCP needs this, and only after
+    /// a truncated reply.
     pub(super) over_tcp: bool,
 }
 
-/// The queries in flight, and the places for more of them.
+/// The queries in flight, and the places for further queries.
 #[derive(Debug)]
 pub(super) struct InFlightQueries {
     table: Arc<Mutex<InFlightTable>>,
@@ -44,7 +44,7 @@ pub(super) struct InFlightQueries {
 #[derive(Debug, Default)]
 struct InFlightTable {
     queries: HashMap<InFlightKey, watch::Receiver<Option<ForwardOutcome>>, RandomState>,
-    /// The limits of each list of upstreams, shared among its clients.
+    /// The places for the queries to each list of upstreams, which clients share.
     routes: HashMap<UpstreamList, Arc<ClientShares>, RandomState>,
 }
 
@@ -63,7 +63,8 @@ impl InFlightQueries {
     /// Creates an empty table with the limits in `limits`.
     pub(super) fn new(limits: &ForwardLimits, metrics: ForwardMetrics) -> Self {
         let joiners = limits.max_joined.min(Semaphore::MAX_PERMITS);
-        // A client has no fixed limit: only its share bounds it, in total and for each route.
+        // A client has no fixed limit of its own: it may use its share of all places, and its share
+        // of the places of each route.
         Self {
             table: Arc::default(),
             all: ClientShares::new(limits.max_in_flight, limits.max_in_flight),

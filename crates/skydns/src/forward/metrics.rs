@@ -174,7 +174,7 @@ impl UpstreamMetrics {
         self.count_error(failure.label());
     }
 
-    /// Counts a datagram that was ignored because it does not match the query.
+    /// Counts a message that does not match the query.
     pub(super) fn count_mismatch(&self) {
         self.count_error("mismatch");
     }

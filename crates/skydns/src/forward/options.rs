@@ -15,7 +15,8 @@ const MAX_OPTIONS: usize = 4096;
 // Differs from kube-dns, which passes on all options in both directions.
 const HOP_BY_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
-/// The options to forward to an upstream. Options above [`MAX_OPTIONS`] are all left out.
+/// The options to forward to an upstream. If these options are longer than [`MAX_OPTIONS`], all are
+/// left out.
 pub(super) fn forwarded_options(octets: &[u8]) -> Vec<u8> {
     let kept = without_hop_by_hop(octets);
     if kept.len() > MAX_OPTIONS {
@@ -72,7 +73,7 @@ mod tests {
                 subnet.clone(),
             ),
             (
-                "all that there are",
+                "all hop-by-hop options",
                 HOP_BY_HOP.map(|code| option(code, b"x")).concat(),
                 vec![],
             ),

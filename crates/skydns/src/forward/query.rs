@@ -1,8 +1,8 @@
 //! Queries to upstreams.
 //!
-//! The question is our own: the name in lower case, our UDP size, and an OPT record whether or not
-//! the client sent one. Otherwise clients could cause several queries for one entry of the cache,
-//! and a forged reply could match any of them.
+//! A query to an upstream is not a copy of the client's query: it has the name in lower case, our
+//! UDP size, and an OPT record whether or not the client sent one. Otherwise clients could cause
+//! several queries for one entry of the cache, and a forged reply could match any of them.
 
 use wire::{Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 

@@ -5,7 +5,7 @@ use wire::Section;
 use super::*;
 use crate::forward::{ReplyCheck, UpstreamQuery, UpstreamReply, check_reply};
 
-/// A query for `A.test. A` over UDP with EDNS of 512 octets.
+/// A query for `A.test. A` with an OPT record, which has a UDP size of 512 octets.
 const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x01A\x04test\x00\x00\x01\x00\x01\x00\x00\x29\x02\x00\x00\x00\x00\x00\x00\x00";
 /// Length of the OPT record in the query.
 const OPT: usize = 11;
@@ -64,7 +64,7 @@ fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool
 fn large_options_are_dropped_to_fit() {
     for (what, option, expected) in [
         ("all of it fits", 400, (455, 1, 415, false, false)),
-        ("to the octet", 457, (512, 1, 472, false, false)),
+        ("fits to the octet", 457, (512, 1, 472, false, false)),
         ("question and options fit", 458, (497, 0, 473, true, true)),
         ("no room for the question", 474, (51, 1, OPT, false, false)),
         ("larger than any answer", 4000, (51, 1, OPT, false, false)),

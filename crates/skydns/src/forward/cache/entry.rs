@@ -66,8 +66,8 @@ pub(super) struct EntryHead {
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
     retry_at: AtomicU32,
-    /// RD, AD and CD of the query, see [`QueryKind`]. The other fields of the kind are in the
-    /// question.
+    /// RD, AD and CD of the query; see [`QueryKind`]. QTYPE and QCLASS are in the question of the
+    /// reply.
     query_flags: u16,
     /// DO of the query.
     query_dnssec_ok: bool,
@@ -329,7 +329,7 @@ impl CacheEntry {
         let Ok(header) = Header::parse(message) else {
             return;
         };
-        // The upstream verified signatures that may have expired since.
+        // AD says that the upstream verified the signatures. They may have expired since.
         let cleared = match state {
             EntryState::Fresh(_) => flag::AA,
             EntryState::Stale { .. } => flag::AA | flag::AD,

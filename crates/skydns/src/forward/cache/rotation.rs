@@ -18,7 +18,7 @@ pub(super) struct RotatedRecords {
     length: u16,
     /// The number of records; more than one.
     count: NonZeroU16,
-    /// The number of answers so far; begins again after the largest number.
+    /// The number of answers so far; it starts again at zero after the largest number.
     turn: AtomicU16,
 }
 
@@ -55,8 +55,8 @@ impl RotatedRecords {
         })
     }
 
-    /// Puts another record first than in the last answer. A message that lacks some of the records
-    /// stays unchanged.
+    /// Rotates the records, so that the first record is not the same as in the last answer. A
+    /// message that lacks some of the records stays unchanged.
     pub(super) fn rotate(&self, message: &mut [u8]) {
         let start = usize::from(self.start);
         let length = usize::from(self.length);

@@ -181,7 +181,7 @@ async fn last_upstream_reply_replaces_entry() {
         ("FORMERR", Ok(reply("FORMERR")), Some(0)),
         ("silence", failed(), Some(0)),
         ("too many questions", Err(ForwardError::Overloaded), Some(0)),
-        ("the end", Err(ForwardError::Stopped), Some(0)),
+        ("a shutdown", Err(ForwardError::Stopped), Some(0)),
     ];
     for (what, outcome, kept) in cases {
         let (subject, here) = (Subject::new(limits), upstreams(1));

@@ -30,11 +30,11 @@ pub fn check_reply(
         return ReplyCheck::Mismatch;
     }
 
-    // The ID fits, so the packet is the upstream's, even if it cannot be read.
+    // The ID matches, so the packet is believed to be from the upstream, even if it cannot be read.
     let Ok(header) = Header::parse(bytes) else {
         return ReplyCheck::Malformed;
     };
-    // An upstream may return the query itself, or its own query.
+    // An upstream may send back the query, or send a query of its own.
     if !header.is_response() || header.opcode() != 0 {
         return ReplyCheck::Mismatch;
     }
@@ -107,7 +107,8 @@ pub(super) fn check_stream_reply(
     }
 }
 
-/// Whether the reply has neither an error nor an answer, and cannot be completed over TCP.
+/// Whether a reply over TCP is truncated and has neither an error nor an answer. No other transport
+/// could complete such a reply.
 fn is_truncated_to_nothing(reply: &UpstreamReply) -> bool {
     reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0
 }

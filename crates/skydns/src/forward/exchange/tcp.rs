@@ -31,7 +31,7 @@ pub(super) async fn query_upstream(
 async fn exchange_message(mut stream: TcpStream, query: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(&frame_message(query)).await?;
 
-    // A message over TCP follows its length (RFC 1035, section 4.2.2).
+    // Over TCP, the length of a message comes before the message (RFC 1035, section 4.2.2).
     let length = stream.read_u16().await?;
     // The buffer grows as octets arrive: a forged length alone reserves no memory.
     let mut message = Vec::new();

@@ -13,9 +13,9 @@ use crate::forward::failure::UpstreamFailure;
 pub(crate) use receiver::ReplyReceiver;
 pub(in crate::forward) use sockets::UdpSockets;
 
-/// Queries from a socket of [`UdpSockets`] with a new ID. Sends the query once more after
-/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply, and
-/// waits until the deadline at most.
+/// Sends the query with a new ID from a socket of [`UdpSockets`], and waits for the reply until the
+/// deadline at most. The query is sent once more after
+/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply.
 pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
     edns: bool,

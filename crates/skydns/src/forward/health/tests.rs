@@ -103,7 +103,7 @@ fn silence_to_one_name_is_ignored() {
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(
         silent(&b, 11).is_none(),
-        "the answer between them cleared the first"
+        "the answer in between cleared the first silence"
     );
     answered(&question(b"\x04fail\0"), SERVFAIL, 20);
     assert!(
@@ -183,7 +183,7 @@ fn tcp_silence_expires() {
     health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     assert!(
         health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND),
-        "that was over UDP"
+        "the answer came over UDP"
     );
     assert!(!health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE));
     health.record_tcp(&upstream(1), now, false);
@@ -205,7 +205,7 @@ fn least_recently_used_state_is_evicted() {
     health.record_answer(&numbered(1000), &a, NOERROR, start + 2 * SECOND);
     assert_eq!(health.0.lock().len(), MAX_REMEMBERED);
     let is_remembered = |n| health.was_silent_over_tcp(&numbered(n), start);
-    assert!(is_remembered(0), "asked since");
+    assert!(is_remembered(0), "used since");
     assert!(!is_remembered(1), "forgotten");
 }
 

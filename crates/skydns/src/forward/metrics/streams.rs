@@ -77,7 +77,7 @@ fn register_gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Re
     register_int_gauge_vec_with_registry!(name, help, &["upstream"], registry)
 }
 
-/// Counts an open connection until it is dropped.
+/// Counts an open connection until the guard is dropped.
 pub(in crate::forward) struct ConnectionGuard(IntGauge);
 
 impl Drop for ConnectionGuard {

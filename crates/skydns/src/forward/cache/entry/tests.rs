@@ -154,7 +154,7 @@ fn negative_reply_lives_for_soa_minimum() {
         ("NODATA without SOA", "A", to("A").wire(), None),
         ("NODATA for the target of an alias", "A", dead_end, Some(50)),
         ("an alias without target", "A", alias().wire(), None),
-        ("an alias, asked for", "CNAME", asked_for.wire(), Some(60)),
+        ("a query for an alias", "CNAME", asked_for.wire(), Some(60)),
         ("a referral", "A", referral, None),
     ]);
 }
@@ -169,7 +169,7 @@ fn ttls_are_counted_down() {
     let cases: [(&str, Answer, u32, &[u32]); 6] = [
         ("at first", alias.clone(), 0, &[300, 20]),
         ("later", alias.clone(), 19, &[281, 1]),
-        ("expired, which is never answered", alias, 40, &[260, 0]),
+        ("expired, never used as fresh", alias, 40, &[260, 0]),
         ("a week", week, 10, &[86_390]),
         // The age has used up a part of MINIMUM: a cache downstream must get only the rest.
         ("negative", nothing.clone(), 0, &[60]),

@@ -32,7 +32,7 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// Size of the largest datagram, in octets.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Maximum number of sockets with an event that are read together.
+/// Maximum number of events that one call of [`ReplyReceiver::wait`] handles.
 const EVENTS: usize = 32;
 
 thread_local! {
@@ -124,7 +124,7 @@ impl ReplyReceiver {
         any_other
     }
 
-    /// Closes sockets that are used no longer, twice a second.
+    /// Twice a second, closes the sockets that are no longer used.
     pub(crate) fn close_finished_if_due(&mut self) {
         if !self.sockets.is_any_open() {
             return;
@@ -159,14 +159,14 @@ impl ReplyReceiver {
         let _context = runtime.enter();
 
         while !self.sockets.is_stopped() {
-            if self.wait(self.time_to_next_look()) {
+            if self.wait(self.time_to_next_search()) {
                 self.sockets.clear_wake();
             }
             self.close_finished_if_due();
         }
     }
 
-    fn time_to_next_look(&self) -> Option<Duration> {
+    fn time_to_next_search(&self) -> Option<Duration> {
         self.sockets.is_any_open().then_some(CLOSE_EVERY)
     }
 }

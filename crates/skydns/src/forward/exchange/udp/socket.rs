@@ -46,7 +46,8 @@ struct WaitingQuery {
 #[derive(Debug)]
 struct UsedId {
     id: u16,
-    /// `None` after the end of the query: another reply to the query is late or repeated.
+    /// `None` after the end of the query. A reply that arrives afterwards is late or repeated, and
+    /// is ignored.
     waiting: Option<WaitingQuery>,
 }
 
@@ -146,8 +147,8 @@ impl UpstreamSocket {
         !self.takes_queries(queries, now) && !queries.any_waits()
     }
 
-    /// Uses the socket for no further queries. After silence, the way of the packets from this port
-    /// may be dead: for example, a Service may lead them to a dead server.
+    /// Uses the socket for no further queries. After silence, the path of the packets from this
+    /// port may be dead: for example, a Service may send these packets to a dead server.
     pub(super) fn retire(&self) {
         self.queries.lock().retired = true;
     }
@@ -158,7 +159,8 @@ impl UpstreamSocket {
             return Ok(());
         };
 
-        // The kernel reports the ICMP error of an earlier query once, and then sends.
+        // The failed call has reported the ICMP error of an earlier query, and has sent nothing.
+        // The kernel reports such an error only once, so the next call sends the message.
         let failure = UpstreamFailure::from_talking(&error);
         self.queries.lock().fail_all_but(Some(id), failure);
         self.socket
@@ -298,7 +300,7 @@ mod tests {
         let mut first = socket.add_query(&query(), now).unwrap();
         let mut second = socket.add_query(&query(), now).unwrap();
 
-        // The kernel reports that the port is closed when the next query is sent.
+        // Only when the next query is sent, the kernel reports that the port is closed.
         socket.send(first.id, b"first").unwrap();
         assert!(first.outcome.try_recv().is_err());
         socket.send(second.id, b"second").unwrap();

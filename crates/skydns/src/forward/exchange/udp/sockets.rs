@@ -23,15 +23,15 @@ use crate::forward::UpstreamQuery;
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
 
-/// Number of sockets to one upstream from which queries choose.
+/// Number of sockets among which the queries to one upstream choose.
 const SOCKETS: usize = 8;
 
 /// Number of sockets to one upstream on a thread that receives the replies to its own queries.
 /// There are several such threads.
 const OWN_SOCKETS: usize = 4;
 
-/// Maximum number of queries whose replies a thread receives itself. The replies to a flood must
-/// not keep such a thread from its clients.
+/// Maximum number of queries whose replies a thread receives itself. The replies to a flood of
+/// queries must not keep such a thread from its clients.
 const MAX_OWN_WAITING: usize = 16;
 
 /// Opens sockets for queries. A thread that receives no replies leaves its queries to the thread
@@ -48,7 +48,7 @@ pub(super) struct OpenSockets {
     /// Wakes the thread `upstreams`, to end it or to make it look for old sockets. A thread that
     /// receives only the replies to its own queries needs no wake-up.
     wake: Option<EventFd>,
-    /// Number of sockets to one upstream from which queries choose.
+    /// Number of sockets among which the queries to one upstream choose.
     choices: usize,
     /// Number of queries that wait for their replies.
     waiting: AtomicUsize,
@@ -61,7 +61,7 @@ pub(super) struct OpenSockets {
 struct SocketTable {
     /// Every open socket, by its token.
     open: HashMap<u64, Arc<UpstreamSocket>, RandomState>,
-    /// The sockets from which queries to an upstream choose.
+    /// The sockets among which the queries to each upstream choose.
     current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>, RandomState>,
     last_token: u64,
 }
@@ -127,14 +127,14 @@ impl Drop for UdpSockets {
 }
 
 impl OpenSockets {
-    /// Creates the table of a thread that serves clients, whose socket is `clients`. The events of
-    /// this socket are not reported yet, see [`watch_other`](Self::watch_other).
+    /// Creates the table of a thread that serves clients on the socket `clients`. The events of
+    /// this socket are not reported yet; see [`watch_other`](Self::watch_other).
     pub(super) fn of_client_thread(clients: impl AsFd) -> nix::Result<Self> {
         Self::new(clients, EpollFlags::empty(), OWN_SOCKETS)
     }
 
-    /// Creates the table without sockets. [`wait`](Self::wait) also reports these `events` of
-    /// `other`.
+    /// Creates a table without sockets to upstreams. [`wait`](Self::wait) also reports the given
+    /// `events` of the descriptor `other`.
     fn new(other: impl AsFd, events: EpollFlags, choices: usize) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(other, EpollEvent::new(events, OTHER))?;
@@ -152,7 +152,7 @@ impl OpenSockets {
     /// Sets which events of `other` are reported. `other` is the descriptor that was passed to
     /// [`new`](Self::new).
     pub(super) fn watch_other(&self, other: impl AsFd, events: EpollFlags) {
-        // Fails only for a descriptor that is not in the list.
+        // The call fails only for a descriptor that was not added to `epoll`.
         let _ = self
             .epoll
             .modify(other, &mut EpollEvent::new(events, OTHER));
