@@ -66,7 +66,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The variable with the address of the API server, which every pod has.
+/// The address of the API server, from the variable that Kubernetes sets in every pod.
 fn service_host() -> Option<String> {
     let host = std::env::var("KUBERNETES_SERVICE_HOST").ok();
     host.filter(|host| !host.is_empty())

@@ -1,8 +1,8 @@
 //! The status port: `/readiness` and `/cache`.
 //!
 //! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and
-//! knows its configuration. kube-dns keeps its port closed during that time. For the kubelet, the
-//! pod is not ready in both cases.
+//! knows its configuration. The original kube-dns keeps this port closed during that time. In both
+//! programs, the kubelet considers the pod not ready.
 
 mod cache;
 mod etcd_alone;
@@ -30,9 +30,9 @@ pub struct Status {
     published: Arc<Published>,
     progress: Arc<AtomicU8>,
     configured: Arc<AtomicBool>,
-    /// Cancelled when the process will end.
+    /// Cancelled at the start of a shutdown. The process stays ready for a while.
     draining: CancellationToken,
-    /// Cancelled when the process is no longer ready, because it ends soon.
+    /// Cancelled during a shutdown when the process must no longer be ready.
     unready: CancellationToken,
     readers: CacheReaders,
 }
@@ -192,7 +192,8 @@ mod tests {
             status.set_progress(progress);
             assert_eq!(get(&status, "/readiness").await, reply(code, body));
         }
-        // The only server of a Service stays ready until its successor may be.
+        // A pod that drains stays ready for a while, because it may be the only server of its
+        // Service, and its successor may not be ready yet.
         shutdown.draining.cancel();
         assert_eq!(get(&status, "/readiness").await.0, 200);
         shutdown.unready.cancel();

@@ -21,7 +21,7 @@ use crate::tap::metrics::TapMetrics;
 use crate::udp_queues::UdpQueues;
 use crate::upstream_state::UpstreamState;
 
-/// Bound of the threads that answer over UDP.
+/// Largest number of threads that answer over UDP.
 const MAX_UDP_THREADS: usize = 4;
 
 /// The bound DNS server, and the sources of its answers.

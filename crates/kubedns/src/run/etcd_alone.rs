@@ -61,7 +61,7 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
 
 /// Binds the sockets, and reads the configuration.
 async fn bind(options: Options) -> anyhow::Result<BoundServer<EtcdBackend>> {
-    // Mistakes in flags end the start before anything is bound.
+    // If a flag is wrong, the start fails before anything is bound.
     let exposition = server::metrics_variables();
     let source = RecordSource::EtcdAlone;
     let sources = options.etcd_sources(source)?;

@@ -69,7 +69,7 @@ pub(super) fn new(
 impl StateSources {
     fn server_state(&self) -> ServerState {
         let progress = self.status.progress();
-        // Before the first lists are complete, a watch that is not open is not lost.
+        // Until the first lists are complete, no watch counts as lost.
         let mut lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
         lost.retain(|kind| progress == SyncProgress::Synced && !self.watch.is_connected(*kind));
 
@@ -107,7 +107,7 @@ impl StateSources {
     }
 }
 
-/// The upstream servers that give no answers now, in each route that has them.
+/// In each route, the upstream servers that currently give no answers.
 fn failing_upstreams(
     in_force: &InForce,
     config: &Config,
@@ -156,7 +156,7 @@ fn failing_servers(
     failing
 }
 
-/// The stub servers given by name whose name has no address.
+/// The servers of stub domains that are configured by a name, if no address of this name is known.
 fn servers_without_address(in_force: &InForce, config: &Config) -> Vec<FailingUpstream> {
     let mut failing = Vec::new();
     for (domain, servers) in &config.stub_domains {

@@ -35,8 +35,7 @@ use crate::status::Status;
 use crate::tap::owners::ClientOwners;
 
 /// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but
-/// clients get no response. A file with ten thousand Services is read in a tenth of a
-/// second.
+/// clients get no response. A file with ten thousand Services is read in a tenth of a second.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pages of the status port.
 const PAGES: &str = "/readiness, /cache, /explain, /tap and /top";
@@ -65,7 +64,7 @@ struct IndexInputs {
 impl BoundKubedns {
     /// Binds the sockets, reads the configuration and the snapshot file, and makes all tasks.
     pub(super) async fn bind(options: Options, shutdown: &Shutdown) -> anyhow::Result<Self> {
-        // Mistakes in flags end the start before anything is bound.
+        // If a flag is wrong, the start fails before anything is bound.
         let exposition = server::metrics_variables();
         let checked = CheckedOptions::new(&options)?;
         let scope = checked.scope;
@@ -176,8 +175,8 @@ impl BoundKubedns {
     fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
         let published = self.status.published();
         let options = &self.server.options;
-        // With `--pods=node`, only pods of this node are known as clients. They are
-        // listed together, so clients are not looked up one by one.
+        // With `--pods=node`, only pods of this node are known as clients. They are listed
+        // together, so clients are not looked up one by one.
         let node = self.own_node.as_ref();
         let node = node.filter(|_| options.pods == PodMode::Node);
         let owners = ClientOwners::of_cluster(&self.connection, &self.scope, node, published);
@@ -210,7 +209,7 @@ fn own_node(
     Ok(Some(node))
 }
 
-/// The results of the options that may contradict each other.
+/// The values of the options that may be invalid or contradict each other.
 struct CheckedOptions {
     config_from: ConfigFrom,
     scope: Scope,

@@ -65,7 +65,7 @@ pub(super) struct ServerStart<'a> {
     pub(super) pages: BoxedFilter<(Response,)>,
     /// Signals each change of the backend's view.
     pub(super) changes: watch::Receiver<()>,
-    /// Receives new content of the zones of etcd.
+    /// Sends new content of the zones of etcd to the task that publishes records.
     pub(super) zones: &'a mpsc::Sender<FurtherZone>,
     pub(super) stop: &'a CancellationToken,
 }
@@ -121,8 +121,8 @@ impl<B: Backend> BoundServer<B> {
         })
     }
 
-    /// The pages about queries. `owners` finds the owners of clients; `node` is the node of this
-    /// pod; `None` unless each node has a DNS pod.
+    /// The pages about queries. `owners` finds the owners of clients. `node` is the node of this
+    /// pod, or `None` unless each node has a DNS pod.
     pub(super) fn query_pages(
         &self,
         owners: ClientOwners,
@@ -151,7 +151,7 @@ impl<B: Backend> BoundServer<B> {
         send_heartbeats(tasks, self.dns.server.activity(), stop)?;
         self.dns.start(tasks, start.changes, stop);
 
-        // The configuration, and what follows its edits.
+        // The configuration, and the tasks that depend on it.
         let options = self.options;
         let idle_upstreams = IdleUpstreams::new(
             &forwarder,
@@ -172,7 +172,7 @@ impl<B: Backend> BoundServer<B> {
     }
 }
 
-/// Reads the environment variables of the metrics. Mistakes in them are logged, and affect only the
+/// Reads the environment variables of the metrics. Invalid values are logged, and affect only the
 /// metrics.
 pub(super) fn metrics_variables() -> Exposition {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok());

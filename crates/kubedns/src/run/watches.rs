@@ -127,8 +127,7 @@ impl ApiServerWatches {
         }
     }
 
-    /// The feed of the pods that `--pods` needs: all pods in the scope, or the pods of
-    /// this node.
+    /// The feed of the pods that `--pods` needs: all pods in the scope, or the pods of this node.
     fn pods_feed(&self, options: &Options, scope: &Scope) -> Option<ScopedFeed<Event>> {
         match options.pods {
             PodMode::Insecure | PodMode::Disabled => None,

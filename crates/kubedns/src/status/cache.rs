@@ -3,7 +3,8 @@
 //!
 //! The serializer writes directly from the records, in windows of some hundred names, because a
 //! client that reads slowly must not cost memory for each Service. Further zones (etcd, external,
-//! cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
+//! cluster set) and names of the ConfigMap are under additional keys of the page: `Zones`, `Hosts`
+//! and `Aliases`. A key without content is omitted.
 
 mod beside;
 mod in_order;

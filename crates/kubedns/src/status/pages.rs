@@ -14,7 +14,7 @@ use warp::reply::{Reply as _, Response};
 
 use super::pieces;
 
-/// Bound of the concurrent readers of `/cache`. Each reader occupies a thread, and keeps in memory
+/// Largest number of concurrent readers of `/cache`. Each reader occupies a thread, and keeps in memory
 /// the records that were published when it connected.
 pub(super) const MAX_READERS: usize = 2;
 
@@ -62,7 +62,7 @@ impl CacheReaders {
         &self.share
     }
 
-    /// Responds with the page that `write` writes, as text/plain, as kube-dns does.
+    /// Responds with the page that `write` writes. Its type is text/plain, as in kube-dns.
     pub(super) fn respond(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,

@@ -14,7 +14,7 @@ use testkit::process::Program;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
-/// An API server with a few Services. kubedns may not read EndpointSlices.
+/// An API server with a few Services. It forbids kubedns to read EndpointSlices.
 fn cluster() -> RunningApiServer {
     let cluster = RunningApiServer::empty();
     cluster.faults.kube_dns_role();

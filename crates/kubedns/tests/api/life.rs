@@ -116,8 +116,8 @@ async fn silent_upstream_is_logged_until_back() {
     kubedns.stop().await;
 }
 
-/// The faults are closed watches, refused connections, a few responses with status 403, and
-/// versions that the API server no longer knows.
+/// The restarting API server closes all watches, refuses connections, then answers a few requests
+/// with status 403, and no longer knows old resource versions.
 #[tokio::test]
 async fn api_server_restart_logs_two_lines() {
     let cluster = with_web();
@@ -500,8 +500,8 @@ async fn metric_names_follow_environment() {
     }
 }
 
-/// kube-dns starts with each of these command lines and environments, so existing containers may
-/// have them.
+/// The original kube-dns starts with each of these command lines and environments, so existing
+/// containers may have them.
 #[tokio::test]
 async fn odd_values_do_not_prevent_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -39,8 +39,7 @@ struct ZoneContent<'a> {
 struct ZoneNames<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
-    /// Collects the further zones, and the hosts and aliases of the ConfigMap, which are in
-    /// `settings`.
+    /// Collects the zones in `further`, and the hosts and aliases of the ConfigMap from `settings`.
     pub(in crate::status) fn new(settings: &'a Zone, further: &'a Zones) -> Self {
         let mut zones = BTreeMap::new();
         for zone in further.iter() {
@@ -83,8 +82,8 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl ZoneNames<'_> {
-    /// Visits each owner name with its path, in any order. `owner_names` gets no other records to
-    /// compare with, so it leaves out no name.
+    /// Visits each owner name with its path, in any order. `None` means that there are no older
+    /// records with which to compare, so that `owner_names` visits all names.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::from_path(path, &self.0.domain) {
@@ -97,8 +96,8 @@ impl ZoneNames<'_> {
 impl Serialize for ZoneNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        // The zone yields its names in no order. To sort them without holding all of them, they are
-        // visited several times, and each visit sorts a part of them.
+        // The zone yields its names in no particular order. To sort them without holding all of
+        // them, they are visited several times, and each visit sorts some of them.
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
@@ -130,7 +129,7 @@ impl<'a> Serialize for NameEntries<'a, '_> {
         };
 
         shown.serialize_entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
-            // The page shows all entries, however much work they are.
+            // The page shows all entries, however much work that is.
             let mut steps = usize::MAX;
             zone.records.visit_entries(EntryVisit {
                 path,

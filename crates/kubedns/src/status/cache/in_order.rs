@@ -1,8 +1,9 @@
-//! Visits the pairs of an unordered collection in sorted order, in little memory.
+//! Visits the pairs of an unordered collection in sorted order, with little memory.
 
 use std::collections::BTreeMap;
 
-/// Number of keys in memory. Each window costs another visit of the whole collection.
+/// Number of keys that are in memory at a time: a window. Each window costs another visit of the
+/// whole collection.
 const WINDOW: usize = 256;
 
 /// Calls `each` for every key in ascending order, with the values of the key in the order in
