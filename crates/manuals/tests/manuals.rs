@@ -217,8 +217,8 @@ fn fish_completes_every_subcommand() {
         let name = program.get_name();
         let script = directory.path().join(format!("completions/{name}.fish"));
         for (page, command) in pages("", &program) {
-            // The name of the page consists of the words of the command, joined by dashes. Of these
-            // words, only the name of the program has dashes itself.
+            // The name of the page consists of the words of the command, joined by dashes. Only the
+            // first word, the name of the program, may itself contain dashes.
             let below = page.strip_prefix(name).unwrap().replace('-', " ");
             let offers = press_tab_in_fish(&script, &format!("{name}{below} --"));
             for flag in flags(&command) {

@@ -4,8 +4,8 @@
 //! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the time.
 //! * [`serve`]: `GET /tap`, which returns the lines of a [`LineSource`].
 //! * [`log`]: the query log, which writes the lines of a [`LineSource`].
-//! * [`run_command`]: the commands `tap` and `top`. All three binaries have both commands, so that the
-//!   commands run in any container of the pod.
+//! * [`run_command`]: the commands `tap` and `top`. All three binaries have both commands, so that
+//!   the commands run in any container of the pod.
 //!
 //! The callers of this crate supply the sources of lines.
 

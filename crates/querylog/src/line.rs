@@ -33,9 +33,9 @@ pub struct QueryLine {
     /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, or the key
-    /// of the `ConfigMap` whose rule answered. In dnsmasq: `cache`, `config`, a hosts file, or a
-    /// server. If dnsmasq had no answer: the last server to which it forwarded the query, or
+    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, or the
+    /// key of the `ConfigMap` whose rule answered. In dnsmasq: `cache`, `config`, a hosts file, or
+    /// a server. If dnsmasq had no answer: the last server to which it forwarded the query, or
     /// `dnsmasq`.
     pub by: String,
 }

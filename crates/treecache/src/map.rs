@@ -100,8 +100,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // An empty map needs no hash. Many nodes have no children, and many clusters have no
-        // aliases.
+        // No hash is computed for an empty map. Such maps are common: many nodes have no children.
         if self.is_empty() {
             return None;
         }
@@ -193,7 +192,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
                 }
             }
 
-            // Keys of both maps were visited above.
+            // Keys that are in both maps were visited above.
             for (key, value) in theirs {
                 if self.get(key).is_none() {
                     visit(key, None, Some(value));

@@ -141,7 +141,7 @@ proptest! {
                 found.push((path.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>(), label.to_string()));
             });
             let distinct: BTreeSet<_> = found.iter().cloned().collect();
-            prop_assert_eq!(found.len(), distinct.len(), "each once, {}", what);
+            prop_assert_eq!(found.len(), distinct.len(), "each entry is visited once: {}", what);
             prop_assert_eq!(distinct, differences(&model, &old_model), "{}", what);
         }
     }

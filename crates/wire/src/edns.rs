@@ -40,8 +40,8 @@ pub struct Edns<O> {
 }
 
 impl<'a> Edns<&'a [u8]> {
-    /// Reads the fields of an OPT record: its class is the payload size, its TTL holds the version and
-    /// the flags.
+    /// Reads the fields of an OPT record: its class is the payload size, and its TTL holds the
+    /// version and the flags.
     pub fn from_record(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
         Self {

@@ -113,13 +113,13 @@ impl ThreadWindows {
         std::mem::swap(&mut self.current, &mut self.last);
         self.current.clear();
         if elapsed >= 2 * WINDOW {
-            // No answer came in the window before.
+            // No answer came in the whole window before this one: `last` holds older answers.
             self.last.clear();
         }
         self.begun = now;
     }
 
-    /// Time that the two windows cover; `started` is the time of the first window.
+    /// Time that the two windows cover; `started` is the time at which the first window began.
     fn ranked_time(&self, started: Instant, now: Instant) -> Duration {
         let current = now.saturating_duration_since(self.begun);
         let is_first = self.begun == started;

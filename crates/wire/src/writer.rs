@@ -236,8 +236,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_octets(&whole);
     }
 
-    /// Sets the TTL of all answer records to `ttl`, after they are written: an RRset has one TTL, and
-    /// SkyDNS uses the lowest TTL of the whole section.
+    /// Sets the TTL of all answer records to `ttl`, after they are written: an RRset has one TTL,
+    /// and SkyDNS uses the lowest TTL of the whole section.
     pub fn set_answer_ttls(&mut self, ttl: u32) {
         // A new iterator is made for each record, because an iterator borrows the message. This
         // writer wrote the owner names, so they need no check.
@@ -301,7 +301,7 @@ pub struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// Appends the response to `message`: the header with the RCODE, and the question.
+    /// Appends to `out` the response to `message`: the header with the RCODE, and the question.
     pub fn append_to(&self, message: &[u8], out: &mut Vec<u8>) {
         let Ok(received) = Header::parse(message) else {
             return;

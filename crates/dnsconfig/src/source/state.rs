@@ -28,8 +28,8 @@ pub struct ConfigState {
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,
-    /// Whether the content of the source is known. Only a [`ConfigSource::Api`](super::ConfigSource::Api)
-    /// starts with `false`.
+    /// Whether the content of the source is known. Only a
+    /// [`ConfigSource::Api`](super::ConfigSource::Api) starts with `false`.
     pub has_data: bool,
     /// Whether no data have been validated yet.
     is_fresh: bool,
@@ -69,8 +69,8 @@ impl ConfigState {
         *self.config == Config::default()
     }
 
-    /// Validates the data for a cluster with these domains. Valid data come into force; invalid data
-    /// set the error.
+    /// Validates the data for a cluster with these domains. Valid data come into force; invalid
+    /// data set the error.
     pub(super) fn apply_data(
         &mut self,
         data: Result<RawData, ReadError>,

@@ -304,7 +304,7 @@ async fn late_alias_target_is_served_stale() {
     assert_eq!(answers().await, ["192.0.2.1"]);
     assert_eq!(fickle.upstream.count(), 2);
     fickle.goes_on();
-    // The TTL expires meanwhile. Before that, the cached answer would be fresh.
+    // After a second, the TTL has expired, and the cached answers are stale.
     tokio::time::sleep(SECOND).await;
     assert_eq!(answers().await, ["192.0.2.1"]);
     server.stop().await;

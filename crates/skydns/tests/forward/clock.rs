@@ -42,7 +42,8 @@ impl StoppedClock {
         }
     }
 
-    /// Lets tasks run and packets arrive for five milliseconds of real time. The clock stands still.
+    /// Lets tasks run and packets arrive for five milliseconds of real time. The clock stands
+    /// still.
     pub(crate) async fn turn(&self) {
         spawn_blocking(|| std::thread::sleep(Duration::from_millis(5)))
             .await

@@ -306,7 +306,7 @@ async fn silent_tcp_is_paused() {
     }
     let retries = subject.count("tcp_retries_total");
     assert!((1..=3).contains(&retries), "{retries} retries");
-    // A query of a client over TCP is always retried over TCP.
+    // A query that a client sends over TCP is always retried over TCP.
     let over_tcp = subject.outcome(a_over_tcp("x.test."), &upstreams).await;
     assert_eq!(over_tcp, TIMEOUT);
     assert!(subject.count("tcp_retries_total") > retries);

@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Age of the last usable answer at which an upstream is probed. The tests call `probe_if_idle`
 /// each second.
 const IDLE: Duration = Duration::from_secs(4);
-/// Seconds after which a fault, or its end, must be known.
+/// Maximum number of seconds until the forwarder knows of a fault, or of its end.
 const BOUND: u32 = 10;
 
 /// A fault of an upstream.

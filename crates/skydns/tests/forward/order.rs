@@ -260,8 +260,9 @@ async fn restarting_upstream_is_queried_again() {
     }
 }
 
-/// A query waits for a limited number of open upstreams. At the limit, the next upstream replaces
-/// the upstream that has been silent for longest. A failed upstream is no longer open.
+/// A query waits for a limited number of upstreams at the same time. At the limit, the next
+/// upstream replaces the upstream that has been silent for longest. An upstream that has failed
+/// does not count towards the limit.
 #[tokio::test]
 async fn simultaneous_upstreams_are_bounded() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;

@@ -140,7 +140,7 @@ async fn kill(subject: &Subject, address: SocketAddr) {
     assert!(subject.forwarder.is_down(&address.into()));
 }
 
-/// SERVFAIL and REFUSED wait only for upstreams that may still have a better reply.
+/// SERVFAIL or REFUSED is held back only while another upstream may still send a better reply.
 #[tokio::test]
 async fn refusal_without_alternative_returns_at_once() {
     for case in CASES {

@@ -144,8 +144,8 @@ async fn send(socket: &UdpSocket, name: &str) {
         .expect("room to send");
 }
 
-/// Heavy clients send a query every millisecond for names without an answer. A light client waits
-/// for each answer, and receives all its answers.
+/// Each heavy client sends a query every millisecond, for names that the upstream does not answer.
+/// A light client sends its next query after each answer, and receives all its answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn light_client_is_answered_beside_heavy() {
     for heavy in [1, 3, 20] {

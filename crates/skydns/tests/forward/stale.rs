@@ -16,8 +16,8 @@ const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 /// Reactions of an upstream that can be made silent.
 const MORTAL: &[Does] = &[good, silent];
 
-/// Each stale name is answered at once. One query for the name shows whether the upstreams work
-/// again.
+/// Each query for a stale name is answered at once. For each name, one query is also sent to the
+/// first upstream, to find out whether it works again.
 #[tokio::test]
 async fn stale_names_return_at_once() {
     let first = Fickle::start(MORTAL).await;
@@ -66,7 +66,7 @@ async fn stale_name_waits_for_living_upstream() {
     clock.turn().await;
     assert!(
         futures::poll!(asking.as_mut()).is_pending(),
-        "a name that is not cached"
+        "a query for a name that is not cached waits"
     );
 }
 
@@ -84,7 +84,7 @@ async fn expire_and_kill(subject: &Subject, upstreams: [SocketAddr; 2]) {
     }
 }
 
-/// The answer to a query, which may not wait for a timer.
+/// Sends a query and returns the answer, which must come without waiting for a timer.
 async fn answer_at_once(
     clock: &StoppedClock,
     subject: &Subject,

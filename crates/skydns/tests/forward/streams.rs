@@ -94,7 +94,7 @@ impl Kept {
 
 const GARBAGE: &str = "failed: Garbage Garbage";
 
-/// The outcomes of queries for [`numbered`] replies.
+/// The outcomes of [`Kept::ask_numbered`] if the upstream sends [`numbered`] replies.
 fn numbered_outcomes(count: usize) -> Vec<String> {
     let outcome = |n| format!("NOERROR 192.0.2.{n}");
     (1..=count).map(outcome).collect()

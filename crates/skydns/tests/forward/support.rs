@@ -330,7 +330,7 @@ pub(crate) fn unused_address() -> SocketAddr {
 #[tokio::test]
 async fn forward_metrics_have_documented_names() {
     let subject = Subject::new(short_limits());
-    // Metrics with labels are exported once they have a value.
+    // A metric with labels is exported only after it has got a value.
     let upstream = Upstream::start(answers_with(1)).await;
     let upstreams = [unused_address(), upstream.addr()];
     assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD);
