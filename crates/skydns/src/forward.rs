@@ -16,9 +16,9 @@
 //! * The client's flags RD, AD, CD and DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or its equal share of the
-//!   budget; in kube-dns, after two seconds. A late reply is still accepted while the next upstream
-//!   is queried (`attempts`).
+//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or its equal share of
+//!   the budget; in kube-dns, after two seconds. A late reply is still accepted while the next
+//!   upstream is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer. It is sent at once when no upstream is
 //!   left to wait for.
@@ -57,9 +57,9 @@
 //!
 //! A query or reply takes at most 64 KiB, and no more memory than its own size. The buffer of a
 //! reply over TCP grows only as octets arrive. EDNS options above 4 KiB are not forwarded.
-//! [`ForwardLimits::within_descriptors`] lowers the limits on queries and on connections if few file
-//! descriptors are available. The task of a query ends at the end of the query's budget at the
-//! latest. It does not end earlier only because no caller waits any more.
+//! [`ForwardLimits::within_descriptors`] lowers the limits on queries and on connections if few
+//! file descriptors are available. The task of a query ends when the query's budget ends, or
+//! earlier with the outcome. The task goes on even if no caller waits any more.
 
 mod answer;
 mod attempts;

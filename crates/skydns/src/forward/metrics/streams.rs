@@ -36,7 +36,7 @@ impl StreamMetrics {
             trusted: register_gauge(
                 registry,
                 "tls_trusted",
-                "1 if the certificate in the last handshake with an upstream is trusted, else 0: it is not queried.",
+                "1 if the certificate in the last handshake with an upstream is trusted; 0 if not, and then the upstream is not queried.",
             )?,
         })
     }
