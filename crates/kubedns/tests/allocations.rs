@@ -1,5 +1,5 @@
-//! Checks that no memory is allocated while kubedns writes an answer with the records of a Service
-//! to the transport's buffer. The other tests limit the allocations for other names.
+//! Checks that kubedns allocates no memory while it writes an answer with the records of a Service
+//! to the transport's buffer. Some of the tests limit the allocations for other names.
 
 #![allow(
     clippy::unwrap_used,

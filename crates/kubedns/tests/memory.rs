@@ -140,8 +140,8 @@ fn cluster() -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// A namespace with all Services, and a headless Service with five thousand addresses and two
-/// ports.
+/// A namespace with all Services. One of the headless Services has five thousand addresses, and the
+/// others have none.
 fn crowded_namespace() -> Arc<Published> {
     let (mut index, published) = index_with(PodMode::Insecure);
     let key = |number| ObjectKey::new("crowd", format!("{}-{number}", word(number)));

@@ -81,9 +81,9 @@ pub struct Shard {
     expensive: ExpensiveCounters,
     /// Number of answers that a rule decided, by [`RuleKey`].
     rules: [AtomicU64; RuleKey::ALL.len()],
-    /// Number of completed names by [`Completion`]. `search_steps` is the number of lookups for
-    /// these names.
+    /// Number of names that were completed with a search list, by [`Completion`].
     completions: [AtomicU64; Completion::ALL.len()],
+    /// Number of lookups for these names.
     search_steps: AtomicU64,
     /// Number of queries over the limit of their client.
     rate_limited: AtomicU64,
@@ -496,7 +496,7 @@ impl Collector for Metrics {
         let misses = sums.iter().map(SystemSums::misses).sum();
         let unsent = self.unsent.load(Relaxed);
 
-        // A system has series after its first query, as in kube-dns.
+        // As in kube-dns, a system has series only after its first query.
         let mut seen = Vec::new();
         for sums in &sums {
             if sums.requests > 0 {
@@ -624,7 +624,7 @@ fn sum_of(counters: &[&SystemCounters], select: impl Fn(&SystemCounters) -> &Ato
     counters.iter().map(|c| select(c).load(Acquire)).sum()
 }
 
-/// Durations of the answers without waiting, for all systems together.
+/// Durations of the answers to queries that did not wait, for all systems together.
 fn engine_durations(sums: &[SystemSums]) -> Metric {
     sums.iter()
         .map(|sums| sums.at_once)

@@ -15,9 +15,9 @@ fn set_own_web(cluster: &RunningApiServer) {
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.1"], &["http:80"]));
 }
 
-/// A slice of `db.apps` in the cluster `of`.
-fn db_slice(of: &str, members: &[&str]) -> serde_json::Value {
-    mk_imported_slice("apps", "db", of, members, &["sql:5432"])
+/// A slice of `db.apps` that was imported from `cluster`.
+fn db_slice(cluster: &str, members: &[&str]) -> serde_json::Value {
+    mk_imported_slice("apps", "db", cluster, members, &["sql:5432"])
 }
 
 fn web(ip: &str) -> serde_json::Value {

@@ -19,8 +19,8 @@ async fn etcd(untested: &str) -> Option<Etcd> {
             r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#,
         ),
         // The first of these two keys is in the zone `db.cluster.local`, a zone from etcd below the
-        // cluster domain. The second key, like those of kube2sky, is outside that zone and has no
-        // effect.
+        // cluster domain. The second key looks like the keys that kube2sky writes. It is outside
+        // that zone, and has no effect.
         ("local/cluster/db", r#"{"host":"192.0.2.2"}"#),
         ("local/cluster/svc/apps/web/1", r#"{"host":"192.0.2.99"}"#),
         (

@@ -314,7 +314,7 @@ async fn zone_alone_is_transferred_and_falls_through() {
     kubedns.stop().await;
 }
 
-/// Flags that cannot be used with a zone from etcd and without an API server, and the errors.
+/// Flags that cannot be used if there are zones of etcd but no API server, each with its error.
 const CONTRADICTIONS: &str = "
     --config-map=kube-dns       | --config-map is read from the API server, and none is given; use --config-dir
     --pods=verified             | --pods is about the names of a cluster, and no API server is given; leave it out
@@ -339,6 +339,6 @@ async fn contradiction_alone_is_one_line() {
     let zones_need_none =
         "cannot create a kubernetes client (zones of etcd need none: --etcd-zone): neither";
     ends_with(&[], "", zones_need_none).await;
-    // A pod without a token is not taken for a machine without Kubernetes.
+    // If the token is missing in a pod, kubedns must not conclude that there is no Kubernetes.
     ends_with(&[zone], "10.96.0.1", "and there is no service account").await;
 }

@@ -1,4 +1,5 @@
-//! kubedns with some objects of the cluster: those of some namespaces, or running pods.
+//! kubedns that reads only some objects of the cluster, such as those of selected namespaces, or
+//! that also reads pods.
 
 use apiserver::{Action, Resource, Rule, RunningApiServer};
 use querylog::ranking::RankingDocument;

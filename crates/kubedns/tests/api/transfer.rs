@@ -19,9 +19,10 @@ use super::cluster::PATIENCE;
 use super::process::{Kubedns, program};
 use secondary::{Kind, Secondary};
 
-/// Number of changes that secondaries must follow, and the number of changes at a time. The zone
-/// has at most one version a second.
+/// Number of changes that secondaries must follow.
 const CHANGES: usize = 60;
+/// Number of changes that are made together. A zone gets at most one new version a second, so
+/// changes that are made one at a time take longer.
 const AT_A_TIME: usize = 6;
 /// Environment variable for another number of changes, which are then made one at a time.
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";

@@ -85,7 +85,7 @@ fn series(families: &[MetricFamily], name: &str) -> Vec<String> {
 }
 
 #[test]
-fn queries_are_told_apart_by_few_words() {
+fn rare_types_and_rcodes_share_labels() {
     let metrics = Metrics::new("", "");
     let shards = [metrics.shard(), metrics.shared_shard()];
     for (qtype, rcode, transport, shard) in [
@@ -117,8 +117,8 @@ fn queries_are_told_apart_by_few_words() {
     assert_eq!(series(&metrics.collect(), QUERIES.name), expected);
 }
 
-/// The time of a slow upstream does not count as time of the engine. The histogram of kube-dns
-/// counts both.
+/// The time of a slow upstream does not count as time of the engine. The histogram with the name
+/// from kube-dns counts the time of the engine and the time of the upstream.
 #[test]
 fn waiting_is_no_engine_time() {
     let metrics = Metrics::new("", "");

@@ -40,7 +40,7 @@ pub enum ParseTsigKeyError {
 /// Minimum length of a secret, in octets. A shorter secret could be guessed.
 const MIN_SECRET: usize = 16;
 
-/// The accepted algorithms, which RFC 8945, section 6, recommends.
+/// The accepted algorithms. RFC 8945, section 6, recommends SHA-256 and permits the other two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TsigAlgorithm {
     Sha256,

@@ -1,5 +1,5 @@
-//! Warnings in explanations: before the first lists, without the API server, and with an invalid
-//! configuration.
+//! Warnings in explanations: before the first lists, without the API server, with an invalid
+//! configuration, and with the records of a snapshot file.
 
 use super::{cluster, ready, starting};
 
