@@ -39,8 +39,8 @@ pub enum QueryError {
     },
 }
 
-/// Sends a query over UDP, and again over TCP if the answer is truncated. Each of the two queries
-/// has this `timeout`.
+/// Sends a query over UDP, and again over TCP if the answer is truncated. The look-up of the server
+/// and each of the two queries may take as long as `timeout`.
 pub async fn query_with_tcp_retry(
     server: &ServerAddr,
     query: &Query,

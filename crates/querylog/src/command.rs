@@ -20,8 +20,9 @@ Follows queries and their answers for --seconds, then exits.
 
   tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
 
-It connects to kubedns. Where dnsmasq is in front of kubedns, only the nanny sees the clients: --dnsmasq connects to it.
-That works while dnsmasq logs queries: with queryLog in the ConfigMap, or with --log-queries=extra among its arguments.
+The command connects to kubedns. If dnsmasq is in front of kubedns, only the nanny sees the clients: with --dnsmasq,
+the command connects to the nanny. This works while dnsmasq logs queries: with queryLog in the ConfigMap, or with
+--log-queries=extra among the arguments of dnsmasq.
 
 ";
 const TOP_USAGE: &str = "\
@@ -29,8 +30,9 @@ Ranks the clients and names with the most queries in the last minutes.
 
   top [--server http://127.0.0.1:8081] [--json]
 
-It connects to kubedns. Where dnsmasq is in front of kubedns, only the nanny sees the clients: --dnsmasq connects to it.
-That works while dnsmasq logs queries: with queryLog in the ConfigMap, or with --log-queries=extra among its arguments.
+The command connects to kubedns. If dnsmasq is in front of kubedns, only the nanny sees the clients: with --dnsmasq,
+the command connects to the nanny. This works while dnsmasq logs queries: with queryLog in the ConfigMap, or with
+--log-queries=extra among the arguments of dnsmasq.
 
 ";
 /// Status port of kubedns in the manifests.
@@ -96,8 +98,8 @@ pub fn command_lines() -> [clap::Command; 2] {
     [tap, top]
 }
 
-/// Runs `tap` or `top` if the first word is its name; otherwise returns `None`. `program` is the
-/// name of the binary.
+/// Runs `tap` or `top` if the first word names one of them; otherwise returns `None`. `program` is
+/// the name of the binary.
 pub fn run_command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match words.next()?.to_str()? {
         "tap" => Some(run_tap(program, words)),

@@ -1,4 +1,5 @@
-//! The query log: while the `ConfigMap` has `queryLog`, the process writes queries into its log.
+//! The query log: answered queries in the log of the process. The key `queryLog` of the `ConfigMap`
+//! selects the queries.
 //!
 //! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny
 //! both read `queryLog`. Only the process that clients query writes the log.

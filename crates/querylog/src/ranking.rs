@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use wire::top::{TopRanking, TopRow};
 
-/// Rows of each table.
+/// Maximum number of rows of each table.
 pub const ROWS: usize = 20;
 
 /// The document of `/top`.

@@ -335,7 +335,7 @@ impl FindingKind {
         Some(facts.kind)
     }
 
-    /// [`FINDINGS`] has the order of the enum.
+    /// The row of this kind. [`FINDINGS`] has the order of the enum.
     fn facts(self) -> &'static FindingFacts {
         &FINDINGS[self as usize]
     }

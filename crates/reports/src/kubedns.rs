@@ -122,7 +122,8 @@ impl fmt::Display for NodeReport {
                 "the DNS pods of other nodes, since no DNS pod of this node is ready"
             }
             Some(NodeServers::Any) => {
-                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service prefer none"
+                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service do not \
+                 prefer pods of this node"
             }
             None => "nobody, since no DNS pod is ready",
         };

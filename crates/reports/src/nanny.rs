@@ -179,7 +179,8 @@ pub struct PendingRoutes {
 impl NannyStatus {
     /// The status of a nanny that has just started.
     pub fn of_start(version: &str, commit: &str) -> Self {
-        // These values are null, not absent: every field of the nanny's own page is always present.
+        // Each field that only the nanny's own page has gets a value, which may be null, because
+        // every field of that page is always present.
         Self {
             version: Some(version.to_owned()),
             commit: Some(commit.to_owned()),

@@ -313,7 +313,7 @@ fn parse_address(octets: &[u8]) -> Option<IpAddr> {
 pub struct SampledAnswer<'a> {
     /// The address of the client.
     pub client: IpAddr,
-    /// The query name in wire format, in any case.
+    /// The query name in wire format, in upper or lower case.
     pub name: &'a [u8],
     /// The RCODE of the answer.
     pub rcode: u16,

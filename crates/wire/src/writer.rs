@@ -293,7 +293,7 @@ fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
 pub struct ErrorResponse {
     /// The RCODE.
     pub rcode: u16,
-    /// End of the question, if the question is part of the response.
+    /// End of the question in the message, or [`HEADER`] for a response without the question.
     pub question_end: usize,
     /// The DO bit of the message's OPT record, if that record was readable. The response then has
     /// an OPT record, too (RFC 6891, section 6.1.1).

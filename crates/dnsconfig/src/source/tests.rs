@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A period so long that only notifications can cause an observed change.
+/// A polling period that is longer than any test. With it, only file system events reveal an edit.
 const NEVER: Duration = Duration::from_hours(1);
 const TIMEOUT: Duration = Duration::from_secs(20);
 

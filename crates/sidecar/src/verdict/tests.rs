@@ -383,7 +383,8 @@ fn clients_of_node_answered_elsewhere_are_fault() {
         (
             Some(NodeServers::Any),
             Some(
-                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service prefer none",
+                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service do not \
+                 prefer pods of this node",
             ),
         ),
     ] {

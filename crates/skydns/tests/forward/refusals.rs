@@ -1,4 +1,4 @@
-//! The time until SERVFAIL and REFUSED of upstreams become the answer.
+//! The time until the SERVFAIL or REFUSED of an upstream is returned to the client.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ enum Server {
     Servfail,
     Answers,
     Silent,
-    /// No socket listens.
+    /// No socket listens on the port.
     Closed,
     /// Silent, and known to be dead.
     Dead,
@@ -46,8 +46,9 @@ impl Server {
     }
 }
 
-/// A list of upstreams, the expected outcome, and the times to wait, in milliseconds. A wait is a
-/// number of packets and a time: the time begins when the servers have received the packets.
+/// A list of upstreams, the expected outcome, and the waits before it. A wait is a number of
+/// packets and a time in milliseconds. The time begins when the servers have received that number
+/// of packets in total.
 type Case = (&'static [Server], &'static str, &'static [(usize, u32)]);
 
 const AT_ONCE: &[(usize, u32)] = &[];

@@ -276,7 +276,7 @@ async fn server_without_padding_is_queried_plain() {
     let subject = Subject::trusting(short_limits(), trust(&[]));
     let way = [gate.upstream(None)];
     assert_eq!(subject.ask_a("x.test.", &way).await, GOOD);
-    // Further queries have no EDNS from the beginning.
+    // Further queries are sent without EDNS at the first attempt.
     let dnssec_ok = opt(1232, true, &[]);
     let question = a("y.test.").edns(dnssec_ok.clone());
     let reply = subject.ask(question.clone(), &way).await;
