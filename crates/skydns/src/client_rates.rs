@@ -207,7 +207,7 @@ mod tests {
             (100_000, "fd00::1", 5),
             (100_000, "fd00::2", 0),
             (100_000, "fd00:0:0:1::1", 5),
-            // The containers of the pod have no limit.
+            // The containers of the pod, whose addresses are 127.0.0.1 and ::1, have no limit.
             (100_000, "127.0.0.1", 20),
             (100_000, "::1", 20),
             (100_000, "127.0.0.2", 5),

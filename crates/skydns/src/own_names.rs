@@ -208,7 +208,7 @@ mod tests {
     }
 
     /// The target of `asked` as text: addresses, a name, `nowhere` if it cannot be resolved, or `-`
-    /// if `asked` is not an own name.
+    /// if `asked` has no target.
     fn found_text(own: &OwnNames, asked: &str) -> String {
         match own.find(name(asked).wire()) {
             None => "-".to_owned(),

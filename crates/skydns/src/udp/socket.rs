@@ -320,6 +320,7 @@ mod tests {
             assert_eq!(buffer.get(..length), Some(&expected[..]));
         }
     }
+
     /// A client on `address` that is connected to `port` of the same address.
     fn connect_client(address: IpAddr, port: u16) -> std::net::UdpSocket {
         let client = std::net::UdpSocket::bind((address, 0)).unwrap();
@@ -330,8 +331,8 @@ mod tests {
         client
     }
 
-    /// Receives the queued datagrams and returns each to its sender.
-    fn echo_queue(socket: &UdpSocket) {
+    /// Receives the queued datagrams, and sends an answer to each sender.
+    fn answer_queue(socket: &UdpSocket) {
         let mut headers = socket.batch_headers(2);
         let mut buffers = [[0; 16]; 2];
         let mut slices = buffers
@@ -373,7 +374,7 @@ mod tests {
             let refused = after.recv(&mut [0; 16]).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{case}");
 
-            echo_queue(&socket);
+            answer_queue(&socket);
             assert_eq!(before.recv(&mut [0; 16]).unwrap(), 6, "{case}");
         }
     }

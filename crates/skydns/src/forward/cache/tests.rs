@@ -194,7 +194,7 @@ async fn last_upstream_reply_replaces_entry() {
         let replaced = |outcome| subject.cache.replace_failure(outcome, &key);
         let rest = replaced(Err(ForwardError::Overloaded));
         assert_eq!(rest.ok().map(|reply| reply.rcode), kept, "{what}");
-        // FORMERR is an answer.
+        // FORMERR counts as an answer of the upstream, so no cached reply replaces it.
         let formerr = replaced(Ok(received(&key, &reply("FORMERR"))));
         assert_eq!(formerr.unwrap().rcode, rcode::FORMERR, "{what}");
     }

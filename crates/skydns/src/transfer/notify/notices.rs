@@ -241,7 +241,7 @@ mod tests {
         );
         assert_eq!(notices.next_due(), None);
 
-        // The next change is notified at once, but not within a second of the last message.
+        // The next change is notified as soon as a second has passed since the last message.
         notices.set_serials(
             &[zone_serial("cluster.local", 2)],
             start + Duration::from_millis(1500),

@@ -189,7 +189,7 @@ fn response_without_room_is_truncated() {
 }
 
 proptest::proptest! {
-    /// No message causes a panic, and no message without the key is accepted.
+    /// No message causes a panic, and only the unchanged signed query is accepted as signed.
     #[test]
     fn arbitrary_octets_are_refused(
         mut octets in proptest::collection::vec(proptest::num::u8::ANY, 0..120),

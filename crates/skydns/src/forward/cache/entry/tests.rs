@@ -57,7 +57,8 @@ fn ask(name: &str, dnssec_ok: Option<bool>) -> Vec<u8> {
     .wire()
 }
 
-/// Our OPT record.
+/// The OPT record of the queries. An answer has the same OPT record if the upstream's reply has
+/// none.
 fn our_opt(dnssec_ok: bool) -> Opt {
     Opt {
         udp: 1232,
