@@ -35,13 +35,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// When kubedns cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
-    // This is a flag of kube-dns. Manifests may give it, so it is accepted without effect.
+    // The original kube-dns has the flag `--profiling`. Manifests may set the flag, so it is
+    // accepted, but has no effect.
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
 
-    // If kubedns is behind dnsmasq, dnsmasq is the only client, so the limit for a client would
-    // apply to all pods together.
+    // If kubedns is behind dnsmasq, all queries come from dnsmasq in this pod. The containers of
+    // this pod have no limit, because a limit of dnsmasq would apply to all clients together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
             "--client-qps limits no client behind dnsmasq, whose queries come from this pod; it needs --topology=direct or alone"

@@ -38,7 +38,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The state before the first records.
+    /// The state of a kubedns that has just started and waits for the first records.
     pub fn new(published: Arc<Published>, shutdown: &Shutdown) -> Self {
         let status = Self {
             published,
@@ -57,7 +57,7 @@ impl Status {
         &self.published
     }
 
-    /// The processor time that all pages share.
+    /// The half of a core that all pages share.
     pub fn share(&self) -> &Arc<HalfCore> {
         self.readers.share()
     }

@@ -206,7 +206,8 @@ fn start_transfers<B: Backend>(
 }
 
 /// A registry as a collector of another registry. It describes no metrics, because the nested
-/// registry has already checked their names. The other registry accepts only one such collector.
+/// registry has already checked their names. The other registry accepts only one collector that
+/// describes no metrics.
 struct NestedRegistry(prometheus::Registry);
 
 impl Collector for NestedRegistry {

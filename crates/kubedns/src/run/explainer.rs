@@ -55,7 +55,7 @@ pub(super) fn new(
         node,
     };
 
-    // Explanations and all other pages share their processor time.
+    // Explanations share the half of a core with all other pages.
     Explainer::new(
         Arc::clone(status.published()),
         index.published_objects(),

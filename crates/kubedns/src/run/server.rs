@@ -95,8 +95,8 @@ impl<B: Backend> BoundServer<B> {
             domains: inputs.cluster_domains,
             ..ConfigFlags::new(&options, &dns.zone, dns.server.local_addr())
         };
-        // The loops are an input of the configuration, and the loop finder probes the routes of the
-        // configuration.
+        // The configuration leaves out the servers in the loops that were found, and the loop
+        // finder probes the servers of the configuration. So this channel is made before both.
         let loops = watch::Sender::default();
         let configuration = Configuration::open(
             &options,

@@ -1,7 +1,7 @@
 //! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the
 //! order of kube-dns.
 //!
-//! The serializer writes directly from the records, in windows of some hundred names, because a
+//! The serializer writes directly from the records, in windows of a few hundred names, because a
 //! client that reads slowly must not cost memory for each Service. Further zones (etcd, external,
 //! cluster set) and names of the ConfigMap are under additional keys of the page: `Zones`, `Hosts`
 //! and `Aliases`. A key without content is omitted.

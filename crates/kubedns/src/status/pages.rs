@@ -14,8 +14,8 @@ use warp::reply::{Reply as _, Response};
 
 use super::pieces;
 
-/// Largest number of concurrent readers of `/cache`. Each reader occupies a thread, and keeps in memory
-/// the records that were published when it connected.
+/// Largest number of concurrent readers of `/cache`. Each reader occupies a thread, and keeps in
+/// memory the records that were published when it connected.
 pub(super) const MAX_READERS: usize = 2;
 
 /// The routes of both pages.
@@ -44,7 +44,7 @@ pub(super) fn respond_readiness(unready_reason: Option<&str>) -> Response {
 pub(super) struct CacheReaders {
     /// One permit for each reader.
     readers: Arc<Semaphore>,
-    /// The processor time that all pages share.
+    /// The half of a core that all pages share.
     share: Arc<HalfCore>,
 }
 
@@ -57,7 +57,7 @@ impl CacheReaders {
         }
     }
 
-    /// The processor time that all pages share.
+    /// The half of a core that all pages share.
     pub(super) fn share(&self) -> &Arc<HalfCore> {
         &self.share
     }

@@ -3,7 +3,7 @@
 //! A blocking thread writes, and waits while the client does not read, so a reader costs the memory
 //! of two pieces. A client that stops reading, or reads for too long, is disconnected, since it
 //! occupies the thread, and keeps in memory the records that were published when it connected. The
-//! connection is then broken off, so that no client takes a part of the page for the whole page.
+//! body then ends with an error, so that no client takes a part of the page for the whole page.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -134,7 +134,8 @@ async fn fails(words: &[String], line: &str, detail: &str) {
     assert_says(&checks, "failed", line, detail);
 }
 
-/// The command reads the ConfigMap that its flags name, from a mounted directory or the API server.
+/// The command checks the configuration that its flags name: a mounted directory, or a ConfigMap at
+/// the API server.
 #[tokio::test]
 async fn configuration_is_checked_with_the_flags() {
     let (cluster, nobody, mounted) = (

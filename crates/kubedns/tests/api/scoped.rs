@@ -84,7 +84,8 @@ async fn autopath_walks_search_list_of_pod() {
     kubedns.stop().await;
 }
 
-/// With `--pods=node`, only pods of this node are known clients, and all names of pods are answered.
+/// With `--pods=node`, only pods of this node are known clients, and all names of pods are
+/// answered.
 #[tokio::test]
 async fn pods_of_other_nodes_are_unknown() {
     let cluster = RunningApiServer::empty();
@@ -175,8 +176,8 @@ async fn refused_pods_of_node_cost_no_readiness() {
     kubedns.stop().await;
 }
 
-/// The stock role of kube-dns may not list pods, so `/top` shows addresses without pods. With
-/// `--namespaces`, pods are looked up in those namespaces.
+/// The stock role of kube-dns does not permit listing pods, so `/top` shows addresses without pods.
+/// With `--namespaces`, pods are looked up in the given namespaces.
 #[tokio::test]
 async fn busiest_clients_have_pod_names() {
     let nobody = "127.0.0.1";

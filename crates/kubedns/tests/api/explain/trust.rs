@@ -22,7 +22,7 @@ async fn explanation_before_first_lists_warns() {
 async fn explanation_warns_of_lost_api_server() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
-    // kubedns is ready after the first lists; the watches open a moment later.
+    // While the API server is followed, there is no warning.
     kubedns
         .until(|| async { kubedns.warnings().await.is_empty() })
         .await;
