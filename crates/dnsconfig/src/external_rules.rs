@@ -71,7 +71,7 @@ pub(crate) enum RuleError {
     #[error("invalid domain name: {0:?}")]
     Domain(String),
     /// The domain is the root, but this key accepts only domains below the root.
-    #[error("\".\", all names, is not accepted here: name a domain")]
+    #[error("\".\" (all names) is not accepted here: name a domain")]
     AllNames,
     /// Two keys are equal apart from case and a trailing dot.
     #[error("{0:?} is listed twice")]

@@ -109,7 +109,7 @@ impl ConfigKey {
         match self {
             Self::Aliases => {
                 "a JSON object of name (or *.domain) -> service.namespace, or name -> whole name (of \
-                 three labels, or with a dot at the end)"
+                 at least three labels, or with a dot at the end)"
             }
             Self::Hosts => {
                 "lines as in /etc/hosts: an IP address, and names (or *.domain) outside the cluster \

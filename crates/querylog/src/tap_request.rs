@@ -13,7 +13,7 @@ const DEFAULT_SECONDS: &str = "30";
 /// The flags of `tap`, which are also the parameters of `/tap`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct TapParameters {
-    /// names, separated by commas; * stands for any letters, ? for one: *.acme.example
+    /// names, separated by commas; * stands for any characters, ? for one: *.acme.example
     #[arg(long, value_name = "string", default_value = "")]
     pub(crate) name: String,
     /// addresses and networks of clients, separated by commas: 10.0.0.0/8
@@ -25,10 +25,10 @@ pub(crate) struct TapParameters {
     /// record types, separated by commas: A,AAAA
     #[arg(long = "type", value_name = "string", default_value = "")]
     pub(crate) qtype: String,
-    /// how long to follow, from 1 to 600
+    /// seconds to follow the queries, from 1 to 600
     #[arg(long, value_name = "int", default_value = DEFAULT_SECONDS)]
     pub(crate) seconds: String,
-    /// lines a second, at most; further lines are counted only
+    /// maximum number of lines a second; further lines are only counted
     #[arg(long, value_name = "int", default_value = "1000")]
     pub(crate) rate: String,
 }

@@ -58,7 +58,7 @@ async fn query_equals_reference() {
         assert_eq!(answer.message.answers.len(), 1);
         assert!(answer.latency > Duration::ZERO);
         let packet = upstream.asked().remove(0).packet;
-        // One question, RD, no EDNS.
+        // As in the Go sidecar: one question, RD, no EDNS.
         assert_eq!(packet[2..12], [1, 0, 0, 1, 0, 0, 0, 0, 0, 0], "{transport}");
         assert_eq!(upstream.asked()[0].name(), "www.outside.test.");
         assert_eq!(upstream.asked()[0].rtype(), "A");

@@ -79,7 +79,7 @@ async fn seconds_until(
         clock.advance(SECOND).await;
         clock.turn().await;
     }
-    panic!("not within a minute");
+    panic!("the state did not change within a minute");
 }
 
 #[tokio::test]

@@ -175,11 +175,11 @@ async fn light_client_is_answered_beside_heavy() {
                 let mut answer = [0; 512];
                 let length = timeout(PATIENCE, socket.recv(&mut answer))
                     .await
-                    .expect("an answer")
-                    .expect("one");
+                    .expect("an answer in time")
+                    .expect("an answer");
                 answers.push(
                     Message::parse(&answer[..length])
-                        .expect("an answer")
+                        .expect("a valid answer")
                         .rcode_name(),
                 );
             }
@@ -193,7 +193,7 @@ async fn light_client_is_answered_beside_heavy() {
         assert_eq!(
             failed,
             0,
-            "failed answers of {} with {heavy} heavy clients",
+            "failed answers among {}, with {heavy} heavy clients",
             answers.len()
         );
         server.stop().await;

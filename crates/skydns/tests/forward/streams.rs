@@ -23,6 +23,7 @@ use crate::support::{
 /// A test upstream with persistent connections, and a forwarder to it.
 struct Kept {
     upstream: Upstream,
+    /// The TLS proxy in front of the upstream; `None` for TCP.
     gate: Option<Gate>,
     subject: Subject,
 }
@@ -60,6 +61,7 @@ impl Kept {
         ]
     }
 
+    /// The upstream as the forwarder reaches it: over TCP, or over TLS through the proxy.
     fn way(&self) -> wire::Upstream {
         match &self.gate {
             None => format!("tcp://{}", self.upstream.addr()).parse().unwrap(),

@@ -114,7 +114,7 @@ async fn unanswered_handshake_counts_as_silence() {
     };
     tokio::select! {
         () = asking => {}
-        () = held => unreachable!("it listens"),
+        () = held => unreachable!("the listener accepts connections"),
     }
 }
 
