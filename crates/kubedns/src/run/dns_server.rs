@@ -141,7 +141,8 @@ fn forwarder(
     };
     registry.register("the metrics of forwarding", NestedRegistry(nested))?;
 
-    // Each pending query to an upstream has a socket.
+    // Each pending query to an upstream has a socket, so the limits depend on the number of file
+    // descriptors.
     let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise_limit());
     let trust = options.tls_trust();
     Ok(Arc::new(Forwarder::with_trust_and_cache(

@@ -34,8 +34,8 @@ struct StateSources {
     node: Option<OwnNode>,
 }
 
-/// Creates the explainer of `server`. `node` is the node of this pod; `None` unless each node has a
-/// DNS pod.
+/// Creates the explainer of `server`. `node` is the node of this pod, or `None` unless each node
+/// has a DNS pod.
 pub(super) fn new(
     server: &BoundServer<Published>,
     status: &Status,
@@ -131,7 +131,7 @@ fn failing_upstreams(
     failing
 }
 
-/// The servers of a route that are down, or that are left out because they are not in `usable`.
+/// The servers of a route that are down, or that a forwarding loop has removed from `usable`.
 fn failing_servers(
     domain: Option<&Name>,
     servers: &[Upstream],

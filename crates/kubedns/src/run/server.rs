@@ -140,13 +140,13 @@ impl<B: Backend> BoundServer<B> {
         let in_force = self.configuration.subscribe();
         let forwarder = Arc::clone(&self.dns.forwarder);
 
-        // Pages and views of the queries.
+        // The pages, the query log and dnstap.
         let metrics_page = self.registry.route(&self.exposition.path).boxed();
         self.http.serve(tasks, start.pages, metrics_page, stop);
         let config = self.configuration.state();
         follow_queries(tasks, &self.queries, &self.options, config, stop);
 
-        // Records and answers.
+        // The zones of etcd, the heartbeats and the DNS server.
         follow_etcd(tasks, self.etcd, &self.registry, start.zones, stop)?;
         send_heartbeats(tasks, self.dns.server.activity(), stop)?;
         self.dns.start(tasks, start.changes, stop);

@@ -1,5 +1,5 @@
-//! The watches of the API server. Each watches one kind of objects, and sends events to the index
-//! task.
+//! The watches of the API server. Each watch follows one kind of objects, and sends events to the
+//! index task.
 
 use std::sync::Arc;
 

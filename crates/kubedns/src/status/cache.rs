@@ -1,5 +1,5 @@
-//! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the
-//! order of kube-dns.
+//! The records in the JSON format of `/cache`. Nodes, entries and fields have the same names and
+//! the same order as in kube-dns.
 //!
 //! The serializer writes directly from the records, in windows of a few hundred names, because a
 //! client that reads slowly must not cost memory for each Service. Further zones (etcd, external,
@@ -355,7 +355,7 @@ impl ShownZone<'_> {
             for host in hosts(label, record, self.domain) {
                 let shown = ShownRecord::new(record, host, (self.ttl)(record.ttl));
 
-                // Several records of one label have the keys `label`, `label#1`, `label#2` and so
+                // Several records of one label have the keys `label`, `label#1`, `label#2`, and so
                 // on.
                 match number {
                     0 => map.serialize_entry(label, &shown)?,

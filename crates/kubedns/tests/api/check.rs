@@ -15,7 +15,8 @@ use testkit::upstream::Upstream;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
-/// An API server with the Service `default/kubernetes` and a headless Service.
+/// An API server with the Service `default/kubernetes` and a headless Service. It grants only the
+/// permissions of the stock role.
 fn cluster() -> RunningApiServer {
     let cluster = RunningApiServer::empty();
     cluster.faults.kube_dns_role();

@@ -1,4 +1,4 @@
-//! kubedns without Kubernetes serves only the zones of a real etcd.
+//! kubedns without Kubernetes, which serves the zones of a real etcd.
 
 use std::path::Path;
 

@@ -473,8 +473,8 @@ async fn cache_page_equals_that_of_kube_dns() {
     assert_eq!(kubedns.get("/metrics").await.0, 404);
 }
 
-/// Each case has the variables for path, namespace and subsystem, the prefix of the metrics, and the
-/// number of warnings.
+/// Each case has the variables for path, namespace and subsystem, the prefix of the metrics, and
+/// the number of warnings.
 #[tokio::test]
 async fn metric_names_follow_environment() {
     let cluster = with_web();

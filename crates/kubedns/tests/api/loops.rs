@@ -124,8 +124,8 @@ async fn looping_upstream_is_left_out() {
 
     looping.forward_to(None);
     until_loops(&kubedns, 0.0).await;
-    // kubedns queries the upstream whose loop has ended first. If that upstream is slow, kubedns
-    // also queries the other upstream, whose answer may then come first.
+    // kubedns first queries the upstream whose loop has ended. If that upstream is slow, kubedns
+    // also queries the other upstream, whose answer may then come earlier.
     kubedns
         .until_answered("last.outside.test.", "A", "198.51.100.9")
         .await;

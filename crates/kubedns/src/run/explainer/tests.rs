@@ -1,4 +1,4 @@
-//! Tests of the causes for which upstream servers give no answers.
+//! Tests of the causes that are reported for upstream servers without answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -13,7 +13,7 @@ use wire::{Name, name};
 use super::ShownZone;
 use super::in_order::in_order;
 
-/// The keys of `/cache` besides the tree.
+/// The keys of `/cache` in addition to the tree.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(in crate::status) struct OtherRecords<'a> {

@@ -16,8 +16,8 @@ use super::{dig, start, whole};
 
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
-/// Waits until the zone has these records in addition to its apex, and compares each record with
-/// the answer to a query. Returns the SOA.
+/// Waits until the zone has these records in addition to those of its apex and of its name server.
+/// Compares each record with the answer to a query. Returns the SOA.
 async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> Soa {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
     eventually(PATIENCE, || async {
