@@ -87,7 +87,7 @@ impl RateEntry {
 impl ClientRates {
     /// Creates a table without clients.
     pub(crate) fn new(rate: ClientRate) -> Self {
-        // A limit above a million is lowered to a million.
+        // The interval is in whole microseconds, so every limit above 500,000 acts as a million.
         let interval = (1_000_000 / u64::from(rate.qps.get())).max(1);
         Self {
             interval,

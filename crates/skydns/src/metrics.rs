@@ -356,7 +356,7 @@ const EXPENSIVE: FamilySpec = FamilySpec {
 };
 const ENGINE_DURATIONS: FamilySpec = FamilySpec {
     name: "kubedns_engine_duration_seconds",
-    help: "Time to the answer of queries that waited for no upstream and no other expensive query.",
+    help: "Time to the answer of queries that waited neither for an upstream nor for another expensive query.",
     kind: MetricType::HISTOGRAM,
     labels: &[],
     has_prefix: false,
