@@ -27,7 +27,7 @@ use crate::e2e::Pod;
 use crate::steady::Question;
 
 pub use cluster::{objects, questions};
-pub use outside::{Mood, Outside, corporate, names_outside, names_outside_of_kubedns, zone};
+pub use outside::{Mood, Outside, corporate, names_forwarded_by_kubedns, names_outside, zone};
 pub use relay::Relay;
 
 /// The order in which kubedns and dnsmasq receive queries.

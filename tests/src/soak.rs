@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::churn::Churn;
 use self::samples::{Process, watch};
-use crate::chaos::{Rig, Topology, names_outside_of_kubedns};
+use crate::chaos::{Rig, Topology, names_forwarded_by_kubedns};
 use crate::steady::Steady;
 
 pub use self::options::Options;
@@ -54,7 +54,7 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let mut questions = rig.questions();
     questions.extend(churn.questions());
     // These queries go to kubedns directly, and test its own forwarding.
-    questions.extend(names_outside_of_kubedns(
+    questions.extend(names_forwarded_by_kubedns(
         "outside, from kubedns",
         rig.pod.ports.kubedns,
     ));

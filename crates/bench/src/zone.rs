@@ -25,7 +25,7 @@ impl ZoneFile {
     pub(crate) fn of_cluster(cluster: &Cluster) -> anyhow::Result<Self> {
         Ok(Self {
             origin: format!("{DOMAIN}."),
-            text: zone(cluster)?,
+            text: cluster_zone(cluster)?,
         })
     }
 
@@ -112,8 +112,9 @@ impl Server {
     }
 }
 
-/// The text of a zone file with the records of `cluster` that the benchmark queries.
-fn zone(cluster: &Cluster) -> anyhow::Result<String> {
+/// The text of a zone file with the records of `cluster` that the benchmark queries. The three pods
+/// of a headless Service have hostnames, and share the weight of 100.
+fn cluster_zone(cluster: &Cluster) -> anyhow::Result<String> {
     let mut text = format!(
         "$ORIGIN {DOMAIN}.\n$TTL 30\n@ SOA ns.dns hostmaster 1 28800 7200 604800 60\n@ NS ns.dns\nns.dns A 127.0.0.1\n"
     );
@@ -124,8 +125,9 @@ fn zone(cluster: &Cluster) -> anyhow::Result<String> {
         }
         if service.cluster_ip.is_some() {
             writeln!(text, "{port}. SRV 10 100 80 {name}.")?;
+            continue;
         }
-        for pod in service.pods.iter().filter(|_| service.cluster_ip.is_none()) {
+        for pod in &service.pods {
             let target = format!("{}.{name}.", pod.hostname.as_deref().unwrap_or_default());
             writeln!(
                 text,
@@ -142,14 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peer_zone_answers_every_question() {
-        let zone = zone(&Cluster::generate(11, 1)).unwrap();
+    fn zone_has_records_of_all_services() {
+        let zone = cluster_zone(&Cluster::generate(11, 1)).unwrap();
         let records = |rtype: &str| {
             zone.lines()
                 .filter(|line| line.contains(&format!(" {rtype} ")))
                 .count()
         };
-        // Two headless Services with three named pods each, and nine Services with a cluster IP.
+        // `ns.dns`, nine Services with a cluster IP, and two headless Services with three pods, whose
+        // addresses are below the name of the Service and below their own names.
         let count = (records("A"), records("SRV"));
         assert_eq!(count, (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
     }

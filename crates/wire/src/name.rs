@@ -37,14 +37,12 @@ impl Name {
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let mut wire = parse_labels(text)?;
         wire.push(0);
-        if wire.len() > MAX_NAME {
-            return Err(NameError::LongName(text.to_owned()));
-        }
         Ok(Self(wire.into()))
     }
 
     /// Accepts the wire format of exactly one uncompressed name; `None` for any other octets.
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
+        // A pointer may only lead backwards, so `walk_labels` accepts none in a name at offset 0.
         (walk_labels(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
     }
 
@@ -88,6 +86,7 @@ impl Name {
         }
 
         wire.extend_from_slice(&domain.0);
+        // This refuses labels of more than 63 octets.
         Self::from_wire(&wire)
     }
 
@@ -245,10 +244,10 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
-/// single label, for example because it contains a dot.
+/// single label, because it is empty or contains a dot, for example.
 pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
-    // `parse_labels` would split such a text into two labels.
-    if label.contains('.') {
+    // `parse_labels` makes no label of an empty text, and two of a text with a dot.
+    if label.is_empty() || label.contains('.') {
         return None;
     }
 
@@ -353,10 +352,22 @@ mod tests {
             let name = Name::from_path(path, &domain).map(|name| name.to_string());
             assert_eq!(name, expected, "{path:?}");
         }
-        assert_eq!(
-            text_below(b"\x04apps\x03svc", domain.wire()),
-            "apps.svc.cluster.local."
-        );
+    }
+
+    #[test]
+    fn labels_are_added_to_base() {
+        for (label, expected) in [
+            ("web", Some(&b"\x03web\x03svc"[..])),
+            ("", None),
+            ("a.b", None),
+            ("web.", None),
+        ] {
+            let labels = child_labels(label, b"\x03svc");
+            assert_eq!(labels.as_deref(), expected, "{label:?}");
+        }
+        let domain = Name::parse("cluster.local").unwrap();
+        let text = text_below(b"\x04apps\x03svc", domain.wire());
+        assert_eq!(text, "apps.svc.cluster.local.");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::name::to_text;
+use super::name::{Name, to_text};
 use super::{name, rtype};
 
 /// Record data in presentation format, with uncompressed names. Unknown types and malformed data
@@ -12,7 +12,7 @@ pub fn rdata_text(rtype: u16, data: &[u8]) -> String {
     let known = match rtype {
         rtype::A => ipv4_text(data),
         rtype::AAAA => ipv6_text(data),
-        rtype::CNAME | rtype::NS | rtype::PTR => Some(to_text(data)),
+        rtype::CNAME | rtype::NS | rtype::PTR => name_text(data),
         rtype::SRV => srv_text(data),
         rtype::SOA => soa_text(data),
         rtype::TXT => strings_text(data),
@@ -42,12 +42,17 @@ fn ipv6_text(data: &[u8]) -> Option<String> {
     Some(Ipv6Addr::from(octets).to_string())
 }
 
+fn name_text(data: &[u8]) -> Option<String> {
+    Name::from_wire(data).map(|name| name.to_string())
+}
+
 fn srv_text(data: &[u8]) -> Option<String> {
     let (&[p0, p1, w0, w1, q0, q1], target) = data.split_first_chunk()?;
     let priority = u16::from_be_bytes([p0, p1]);
     let weight = u16::from_be_bytes([w0, w1]);
     let port = u16::from_be_bytes([q0, q1]);
-    Some(format!("{priority} {weight} {port} {}", to_text(target)))
+    let target = name_text(target)?;
+    Some(format!("{priority} {weight} {port} {target}"))
 }
 
 fn soa_text(data: &[u8]) -> Option<String> {
@@ -66,10 +71,26 @@ fn strings_text(mut data: &[u8]) -> Option<String> {
     let mut texts = Vec::new();
     while let Some((&len, rest)) = data.split_first() {
         let (text, rest) = rest.split_at_checked(usize::from(len))?;
-        texts.push(format!("\"{}\"", text.escape_ascii()));
+        texts.push(quoted(text));
         data = rest;
     }
     Some(texts.join(" "))
+}
+
+/// A character string in quotes. Octets that do not print have the form `\DDD`, in decimal.
+fn quoted(octets: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for &octet in octets {
+        match octet {
+            b'"' | b'\\' => text.extend(['\\', char::from(octet)]),
+            b' '..=b'~' => text.push(char::from(octet)),
+            _ => {
+                let _ = write!(text, "\\{octet:03}");
+            }
+        }
+    }
+    text.push('"');
+    text
 }
 
 #[cfg(test)]
@@ -98,10 +119,14 @@ mod tests {
             ),
             (rtype::SOA, &soa.concat(), "ns. host. 1 2 3 4 5"),
             (rtype::TXT, b"\x03a\"b\x011", "\"a\\\"b\" \"1\""),
+            (rtype::TXT, b"\x06a\n\xff'\\ ", "\"a\\010\\255'\\\\ \""),
             (65_280, &[1, 255], "\\# 2 01ff"),
             // Malformed data have the generic form.
             (rtype::A, &[1], "\\# 1 01"),
+            (rtype::PTR, &[9], "\\# 1 09"),
+            (rtype::CNAME, b"\x00\x01", "\\# 2 0001"),
             (rtype::SRV, &[1], "\\# 1 01"),
+            (rtype::SRV, &[0, 0, 0, 0, 0, 80, 9], "\\# 7 00000000005009"),
             (rtype::SOA, &[1], "\\# 1 01"),
             (rtype::TXT, &[9], "\\# 1 09"),
         ] {

@@ -99,14 +99,15 @@ fn records() -> Vec<String> {
     of(SHARED).chain(of(OWN)).collect()
 }
 
-/// Queries for external names to one port of 127.0.0.1. Every fifth query is sent over TCP.
+/// Queries for external names to one port of 127.0.0.1. Every fifth query is sent over TCP. `path`
+/// names the servers that the queries pass ([`crate::steady`]).
 pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
 /// Queries for external names that only kubedns forwards to the upstream. For these names, the
 /// upstream also sends false replies that dnsmasq would accept.
-pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
+pub fn names_forwarded_by_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }
 
@@ -132,7 +133,7 @@ fn names(path: &'static str, port: u16, prefix: &str) -> Vec<Question> {
 }
 
 /// The next name in a CNAME loop.
-fn next_in_the_circle(name: &str) -> Option<&'static str> {
+fn next_in_loop(name: &str) -> Option<&'static str> {
     match name {
         "loop-a.outside.test." => Some("loop-b.outside.test."),
         "loop-b.outside.test." => Some("loop-a.outside.test."),
@@ -143,7 +144,7 @@ fn next_in_the_circle(name: &str) -> Option<&'static str> {
 /// Returns whether dnsmasq accepts a false reply. dnsmasq ignores the ID of replies over TCP, and
 /// forwards truncated replies unchanged. Answers through dnsmasq would then show faults of dnsmasq,
 /// not of kubedns.
-fn dnsmasq_passes_it_on(mood: Mood, transport: Transport) -> bool {
+fn dnsmasq_accepts_lie(mood: Mood, transport: Transport) -> bool {
     match mood {
         Mood::WrongId | Mood::LiesThenTruth => transport == Transport::Tcp,
         Mood::Oversized | Mood::TruncatedForEver => true,
@@ -151,16 +152,18 @@ fn dnsmasq_passes_it_on(mood: Mood, transport: Transport) -> bool {
     }
 }
 
+/// The reaction to a query. Names in a loop of aliases have the loop in every mood.
 fn react(mood: Mood, zone: &Zone, asked: &Asked) -> Reaction {
     let truth = || zone.answer(asked);
-    if let Some(next) = next_in_the_circle(&asked.name()) {
+    if let Some(next) = next_in_loop(&asked.name()) {
         return Reply::to(&asked.packet)
             .answer(&format!("{} 0 IN CNAME {next}", asked.name()))
             .into();
     }
-    if !asked.name().starts_with(OWN) && dnsmasq_passes_it_on(mood, asked.transport) {
+    if !asked.name().starts_with(OWN) && dnsmasq_accepts_lie(mood, asked.transport) {
         return truth().into();
     }
+
     let lie = || Reply::to(&asked.packet).answer(&format!("{} 60 IN A {LIE}", asked.name()));
     let other = "other.outside.test.";
     let about_another = || Reply::to(&asked.packet).answer(&format!("{other} 60 IN A {LIE}"));

@@ -56,11 +56,10 @@ impl Command {
 
 fn without_comment(typed: &str) -> &str {
     // A comment has at least two blanks before its `#`: `grep ' #'` has no comment.
-    ["  #", "   #"]
-        .iter()
-        .find_map(|mark| typed.split_once(mark))
-        .map_or(typed, |(command, _)| command)
-        .trim_end()
+    let command = typed
+        .split_once("  #")
+        .map_or(typed, |(command, _)| command);
+    command.trim_end()
 }
 
 #[cfg(test)]

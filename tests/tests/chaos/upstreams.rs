@@ -8,7 +8,7 @@ use testkit::objects::mk_external_name;
 use testkit::query::Query;
 use testkit::upstream::Upstream;
 use testkit::{client, eventually};
-use tests::chaos::{Mood, Outside, Rig, Topology, corporate, names_outside_of_kubedns};
+use tests::chaos::{Mood, Outside, Rig, Topology, corporate, names_forwarded_by_kubedns};
 use tests::e2e::{PATIENCE, get};
 use tests::steady::{Question, Steady};
 use tokio::task::JoinSet;
@@ -53,7 +53,7 @@ async fn rig_with_bad_upstream(topology: Topology) -> (Rig, Upstream) {
 async fn bad_upstreams_cost_no_cluster_name() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let mut questions = rig.questions();
-    questions.extend(names_outside_of_kubedns(
+    questions.extend(names_forwarded_by_kubedns(
         "outside, from kubedns",
         rig.pod.ports.kubedns,
     ));
@@ -92,7 +92,7 @@ async fn cache_topology_survives_bad_upstream() {
     super::resolves(&rig, &marker, "10.96.9.9").await;
 
     let mut questions = rig.questions();
-    questions.extend(names_outside_of_kubedns(
+    questions.extend(names_forwarded_by_kubedns(
         "outside, whatever the upstream",
         rig.pod.ports.dns,
     ));

@@ -117,7 +117,7 @@ impl Rule {
         self
     }
 
-    /// Applies the rule to all requests except those with the verbs and resources set so far.
+    /// Applies the rule to all requests except those with its verbs and resources.
     #[must_use]
     pub(super) fn inverted(mut self) -> Self {
         self.except = true;
@@ -171,8 +171,8 @@ impl Rules {
             .iter_mut()
             .filter(|active| active.rule.applies(request))
         {
-            if active.hits() {
-                faults.take(&active.rule.action, request);
+            if active.count_request() {
+                faults.add(&active.rule.action, request);
             }
         }
         self.rules.retain(|active| !active.is_over());
@@ -182,7 +182,7 @@ impl Rules {
 
 impl Active {
     /// Counts a matching request. Returns whether the request gets the fault.
-    fn hits(&mut self) -> bool {
+    fn count_request(&mut self) -> bool {
         self.matched = self.matched.saturating_add(1);
         let hit = self.matched > self.rule.skip;
         self.applied = self.applied.saturating_add(u32::from(hit));
@@ -195,7 +195,8 @@ impl Active {
 }
 
 impl RequestFaults {
-    fn take(&mut self, action: &Action, request: &Request<'_>) {
+    /// Adds a fault. The first refusal and the last corruption count; delays add up.
+    fn add(&mut self, action: &Action, request: &Request<'_>) {
         let watch = request.verb == Verb::Watch;
         match *action {
             Action::Refuse { code } => {

@@ -146,7 +146,7 @@ async fn patches_and_replaces() {
 }
 
 #[tokio::test]
-async fn creates_what_it_builds_itself() {
+async fn kubectl_creates_objects_without_manifests() {
     with_kubectl(async |kubectl| {
         for args in [
             "create namespace t",
@@ -158,6 +158,7 @@ async fn creates_what_it_builds_itself() {
             kubectl.run(args).await;
         }
         let table = kubectl.run("get service -n t").await;
+        // Without the column AGE.
         let rows: Vec<String> = rows(&table)
             .iter()
             .map(|row| row.rsplit_once(' ').unwrap().0.to_owned())

@@ -70,9 +70,7 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
 }
 
 impl RouteUpstream {
-    /// Asks the upstream for the SOA record of its stub domain. An upstream without a stub domain
-    /// is asked for the name servers of the root, and then for `external_name` if the first answer
-    /// is not usable.
+    /// Asks the upstream each of its questions until an answer is usable.
     pub(super) async fn check(&self, external_name: &str) -> CheckLine {
         let names = self.served_names();
         let subject = if self.of_kubedns {
@@ -135,6 +133,8 @@ impl RouteUpstream {
         names.join(", ")
     }
 
+    /// The SOA record of the first stub domain. An upstream of external names is asked for the name
+    /// servers of the root, and then for `external_name`.
     fn questions(&self, external_name: &str) -> Vec<Query> {
         let mut domains = self.domains.iter();
         let is_external = domains.any(|domain| domain == EXTERNAL_NAMES);

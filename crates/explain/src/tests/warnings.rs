@@ -98,6 +98,7 @@ fn misspelt_keys_cause_warnings() {
     let mut cluster = Cluster::with_everything();
     let data = [("stubDomain".to_owned(), Vec::new())].into();
     cluster.server.config.unknown_keys = dnsconfig::unknown_keys(&data);
+    // No configuration has been accepted yet.
     cluster.server.config.config = dnsconfig::Config::default().into();
     cluster.server.config.error = Some(rejection());
     let expected =
@@ -158,7 +159,7 @@ fn stub_domain_equal_to_cluster_is_named() {
 }
 
 #[test]
-fn service_without_ports_gets_warning() {
+fn service_without_ports_gets_reason() {
     let mut cluster = Cluster::with_everything();
     cluster.add_service(&mk_cluster_ip("prod", "portless", &["10.96.3.7"], &[]));
     cluster.add_service(&mk_headless("prod", "portless-set", &[]));
@@ -188,6 +189,7 @@ fn deleted_service_has_time() {
     let redis = "redis-master.prod.svc.cluster.local";
     for (words, name) in [("web.prod", "web"), (redis, "redis-master")] {
         let reason = &cluster.explain(words).detail.reasons[0];
+        // The year begins with 20.
         let text = format!(
             "there is no Service {name:?} in namespace prod any more: it was seen deleted 20"
         );
@@ -232,6 +234,7 @@ fn direct_topology_bypasses_dnsmasq() {
 fn cache_topology_sends_all_to_kubedns() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = DnsmasqTopology::Cache;
+    // In the drop-in topology, dnsmasq would send the address 10.96.0.12 to the stub domain.
     cluster.add_stub_domains(&[
         ("corp.cluster.local", "192.0.2.9"),
         ("10.in-addr.arpa", "192.0.2.10"),
@@ -308,7 +311,7 @@ fn failing_upstream_beside_others_gets_warning() {
     cluster.server.config.config = config.into();
     cluster.server.failing = vec![
         mk_failing(None, "192.0.2.53:53", FailingCause::Down),
-        // dnsmasq has no such server.
+        // The configuration has no such server, so dnsmasq never asks it.
         mk_failing(None, "192.0.2.55:53", FailingCause::Down),
     ];
     let text = "no answer now from upstream 192.0.2.53:53: others are asked first";

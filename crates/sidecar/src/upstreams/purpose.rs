@@ -27,17 +27,17 @@ impl UpstreamPurpose {
         }
     }
 
-    /// The purpose of this server in the nanny's routes. The purpose is unknown for servers from
-    /// dnsmasq's command line.
+    /// The purpose of this server in the nanny's routes. The purpose is unknown for the servers of
+    /// single domains in dnsmasq's arguments.
     pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus, probe_name: &Name) -> Self {
         let address = address.to_string();
         let routes = &nanny.routes;
 
-        let serves = |servers: &[String]| servers.contains(&address);
+        let has_address = |servers: &[String]| servers.contains(&address);
         let mut domains: Vec<String> = routes
             .stub_domains
             .iter()
-            .filter(|(_, servers)| serves(servers))
+            .filter(|(_, servers)| has_address(servers))
             .map(|(domain, _)| domain.clone())
             .collect();
         let stub_domain = domains
@@ -46,7 +46,7 @@ impl UpstreamPurpose {
 
         // A server that serves a stub domain and external names is probed with external names,
         // because clients notice first when external names fail.
-        let is_external = serves(&routes.upstreams);
+        let is_external = has_address(&routes.upstreams) || has_address(&routes.argument_servers);
         let questions = match stub_domain {
             Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],
             _ => external_queries(Some(probe_name.clone())),

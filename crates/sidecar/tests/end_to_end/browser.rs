@@ -48,6 +48,7 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let output = output.expect("the browser runs");
 
     let log = String::from_utf8_lossy(&output.stderr);
+    // A request that fails is logged, too, and shown on the page.
     let is_error = |line: &&str| line.contains(":CONSOLE") && !line.contains("Failed to load");
     let errors: Vec<&str> = log.lines().filter(is_error).collect();
     assert_eq!(errors, [""; 0], "the console of {url}");
@@ -72,7 +73,7 @@ impl Proxy {
             // concurrently.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(pass_on(stream, sidecar, Arc::clone(&served)));
+                connections.spawn(answer_request(stream, sidecar, Arc::clone(&served)));
             }
         });
         Self {
@@ -83,7 +84,7 @@ impl Proxy {
 }
 
 /// Answers one request.
-async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicBool>) {
+async fn answer_request(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicBool>) {
     let mut head = BufReader::new(&mut stream).lines();
     let Ok(Some(line)) = head.next_line().await else {
         return;
@@ -159,6 +160,8 @@ async fn proxied_page_refreshes_itself() {
         "{live}"
     );
 
+    // A sign-in page instead of the status page counts as a lost connection. The icon of an unknown
+    // state is a grey ring.
     let cut_off = document(&chromium, &format!("http://{}/once/", proxy.address), 10).await;
     assert!(!cut_off.contains("data-refreshed=\""), "{cut_off}");
     for shown in [

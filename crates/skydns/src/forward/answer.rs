@@ -20,7 +20,8 @@ struct KeptRecords {
 }
 
 /// Appends the answer to a client's query to `out`. `message` is the reply to the same question
-/// without its OPT record, and `opt` is that record. The answer has the client's ID and question.
+/// without its OPT record. `opt` is the OPT record of the reply, or that of a stale answer. The
+/// answer has the client's ID and question.
 /// It has an OPT record if the query has one (RFC 6891, section 6.1.1).
 pub(super) fn append_answer(
     message: &[u8],
@@ -30,7 +31,7 @@ pub(super) fn append_answer(
     out: &mut Vec<u8>,
 ) -> WrittenAnswer {
     let Ok(header) = Header::parse(message) else {
-        return append_header_only(query, out);
+        return append_empty_answer(query, out);
     };
     let ours = query.edns.map(|edns| Edns::ours(edns.dnssec_ok));
     let mut opt = ours.map(|ours| opt.unwrap_or(ours));
@@ -45,7 +46,7 @@ pub(super) fn append_answer(
         }
     } else {
         let Ok(parsed) = Message::parse(message) else {
-            return append_header_only(query, out);
+            return append_empty_answer(query, out);
         };
         // Options that leave no room for the question are removed.
         opt = opt
@@ -147,8 +148,9 @@ fn count_of(records: &[Record<'_>]) -> u16 {
     u16::try_from(records.len()).unwrap_or(u16::MAX)
 }
 
-/// Writes an empty answer with TC, which makes the client retry over TCP.
-fn append_header_only(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
+/// Writes an empty answer with TC, which makes the client retry over TCP. This is for a reply that
+/// cannot be parsed.
+fn append_empty_answer(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
     let start = out.len();
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
     ResponseWriter::new(query, out).finish(flags, rcode::NOERROR);

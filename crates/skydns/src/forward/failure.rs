@@ -38,6 +38,7 @@ pub enum UpstreamFailure {
 }
 
 impl UpstreamFailure {
+    /// The value of the label `cause` of `kubedns_forward_errors_total`.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -53,7 +54,8 @@ impl UpstreamFailure {
     }
 
     /// Whether this failure of a probe means that the upstream is dead. An upstream that sends
-    /// invalid messages is alive.
+    /// something, such as an invalid message or an untrusted certificate, is alive. A lack of local
+    /// sockets says nothing about the upstream.
     pub(super) fn means_dead(self) -> bool {
         matches!(
             self,
@@ -76,7 +78,7 @@ impl UpstreamFailure {
         }
     }
 
-    /// Converts an error on an open connection.
+    /// Converts an error of a socket. The caller excludes a lack of local sockets.
     pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,

@@ -50,7 +50,7 @@ fn nodes_without_pods_are_named() {
 }
 
 #[test]
-fn preference_without_hints_is_reported() {
+fn pod_without_hint_for_its_node_is_reported() {
     for (hint, expected) in [(None, 2), (Some("b"), 2), (Some("a"), 1)] {
         let checks = check_pods(&pods_on(&[("a", true, hint)]), &names(&["a"]));
         assert_eq!(checks.len(), expected, "{checks:?}");
