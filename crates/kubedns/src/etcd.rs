@@ -1,7 +1,7 @@
 //! Zones from etcd: watches the keys of each zone, and sends its content to the index task.
 //!
-//! Readiness does not wait for etcd, because readiness concerns cluster names. The names of a zone
-//! are SERVFAIL until the zone is loaded.
+//! Readiness does not wait for etcd, because readiness concerns cluster names. Queries for names in
+//! a zone are answered with SERVFAIL until the zone is loaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct EtcdZones {
 impl EtcdZones {
     /// Creates the zones of `sources`, and the reverse names of the same etcd servers.
     pub fn new(sources: Vec<EtcdSource>) -> Self {
-        // Zones of the same keys in the same etcd have the same reverse names.
+        // Zones that have the same path in the same etcd share the reverse names below that path.
         let mut reverse_sources: Vec<EtcdSource> = Vec::new();
         for source in &sources {
             let is_known = reverse_sources
@@ -96,7 +96,7 @@ impl EtcdZones {
     }
 }
 
-/// A zone and the sources of its records. Reverse names have one source per etcd.
+/// A zone and the sources of its records. Reverse names have one source per etcd and path.
 struct FollowedZone {
     domain: Name,
     sources: Vec<EtcdSource>,

@@ -189,7 +189,7 @@ impl IndexTask {
     async fn gather_events(&mut self, batch: &mut Vec<ReceivedEvent<Event>>) {
         let begun = Instant::now();
         let mut idle_rounds = 0;
-        // Without these bounds, a stream of events would delay its first event.
+        // Without these bounds, a stream of events would delay the publication of its first event.
         while idle_rounds < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
             tokio::task::yield_now().await;
 
@@ -303,8 +303,8 @@ impl IndexTask {
 
     fn publish_settings(&mut self, in_force: &InForce) {
         let zone = in_force.zone.apply_to(&self.zone);
-        // This comes before the publication, because it compares the new upstreams with those that
-        // are published so far.
+        // The servers are logged before the publication, because `log_servers` compares the new
+        // upstreams with the published ones.
         log_servers(in_force, &zone, &self.status.published().get().zone);
 
         self.index.set_zone(zone);

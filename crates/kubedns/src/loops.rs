@@ -110,8 +110,9 @@ impl LoopFinder {
         }
     }
 
-    /// Returns after an edit, or if the routes are not those of `probed`. The settings in force
-    /// also change when this task finds a loop, but that requires no further probe.
+    /// Returns after an edit of the configuration, or if the routes are not those of `probed`. The
+    /// settings in force also change when this task finds a loop, but a loop requires no further
+    /// probe.
     async fn routes_changed(&mut self, probed: &InForce) -> Result<(), watch::error::RecvError> {
         self.in_force
             .wait_for(|now| {

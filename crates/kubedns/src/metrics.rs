@@ -41,7 +41,7 @@ pub struct Metrics {
     /// Time from the arrival of an event to the publication of its records.
     pub publication: Histogram,
     /// Time from the change of a pod or Service to the publication. The control plane notes the
-    /// change on endpoints.
+    /// time of the change on the endpoints.
     pub programming: Histogram,
     /// Snapshot files written, by outcome.
     pub snapshots_written: IntCounterVec,

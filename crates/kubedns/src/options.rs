@@ -434,7 +434,7 @@ impl Options {
             .collect()
     }
 
-    /// Options of the index. `own_node` is the node of this process, if a flag needs it.
+    /// Options of the index. `own_node` is the name of this process's node, if a flag needs it.
     pub fn index_options(&self, scope: &Scope, own_node: Option<&str>) -> index::IndexOptions {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,

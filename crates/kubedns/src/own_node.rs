@@ -47,7 +47,7 @@ impl OwnNode {
         }
     }
 
-    /// The DNS pods that answer the clients of the node; `None` while none is ready.
+    /// The DNS pods that answer the clients of the node; `None` while no DNS pod is ready.
     fn servers(&self) -> Option<NodeServers> {
         let view = self.objects.get()?;
         let (namespace, name) = DNS_SERVICE;
@@ -89,7 +89,7 @@ fn servers_of(node: &str, endpoints: &ServiceEndpoints) -> Option<NodeServers> {
     Some(servers)
 }
 
-/// Exports what is known of the node.
+/// Exports what is known about the node.
 #[derive(Debug)]
 pub(crate) struct NodeMetrics {
     node: OwnNode,
@@ -123,7 +123,7 @@ impl Collector for NodeMetrics {
                 .set(f64::from(u8::from(is_found)));
         }
 
-        // Without queries, nobody asks from elsewhere.
+        // The ratio is 0 without queries, and until the pods of the node are known.
         self.elsewhere
             .set(self.node.elsewhere().unwrap_or_default());
         [self.answered_by.collect(), self.elsewhere.collect()].concat()

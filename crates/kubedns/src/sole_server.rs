@@ -1,9 +1,10 @@
 //! Finds out whether a server with old records is the only one.
 //!
-//! A server that serves a snapshot file is not ready while it waits for its first lists, because
-//! other servers have newer records. But if no other server is ready, clients get no answers. So
-//! the waiting server sends queries to the address of the DNS Service, where only ready servers
-//! answer. It is not ready, so it does not receive these queries itself.
+//! A server that serves a snapshot file is not ready until its first lists are complete or overdue
+//! (`--initial-sync-timeout`), because other servers have newer records. But if no other server is
+//! ready, clients get no answers. So a server that is not ready for this reason sends queries to the
+//! address of the DNS Service, where only ready servers answer. It does not receive these queries
+//! itself. If no server answers them, it becomes ready.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub(crate) struct SoleServerFinder {
 }
 
 impl SoleServerFinder {
-    /// Asks until there is a result, or until the first lists are complete. Returns after `stop`.
+    /// Asks until there is a result, or until the first lists are complete or overdue. Returns only
+    /// after `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let address = dns_service_address(&self.published.get());
         if let Some(address) = address {

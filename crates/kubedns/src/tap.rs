@@ -47,7 +47,7 @@ impl LineSource for TapLines {
     }
 }
 
-/// The answered queries of the DNS server, for all that show them.
+/// The answered queries of the DNS server, for everything that shows them.
 pub(crate) struct QueryViews {
     tap: Arc<QueryTap>,
     top: Arc<TopQueries>,
@@ -118,15 +118,16 @@ fn open_tap(tap: &Arc<QueryTap>, request: &querylog::TapRequest) -> Result<TapLi
     watch.map(TapLines).map_err(|error| error.to_string())
 }
 
-/// Returns a function that opens the query log. Behind dnsmasq it fails, because the nanny writes
-/// the log there; but with `-v=6` kubedns logs its own queries as well.
+/// Returns a function that opens the query log. If kubedns is behind dnsmasq, the function fails,
+/// because the nanny writes the log there. With `-v=6` it never fails for this reason: kubedns then
+/// logs its own queries as well.
 fn query_log_opener(
     tap: &Arc<QueryTap>,
     topology: DnsmasqTopology,
     queries: LoggedQueries,
 ) -> impl Fn(&QueryLog) -> Result<TapLines, LogOpenError> + use<> {
     let tap = Arc::clone(tap);
-    // The log of dnsmasq has the clients behind it, and the answers from its cache.
+    // The nanny's log has the clients of dnsmasq, and the answers from the cache of dnsmasq.
     let is_ours = queries == LoggedQueries::All || !topology.is_behind_dnsmasq();
     move |log| {
         if !is_ours {

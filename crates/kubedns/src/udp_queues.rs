@@ -141,8 +141,8 @@ fn sum_queues(table: impl BufRead, address: SocketAddr) -> io::Result<QueueSums>
     Ok(sum)
 }
 
-/// Parses a line. The second field is the local address, the fifth holds the sending and receiving
-/// queues, and the last the drops.
+/// Parses a line. The second field is the local address, the fifth field holds the sizes of the
+/// sending and receiving queues, and the last field is the number of drops.
 fn parse_line(line: &str) -> Option<(SocketAddr, QueueSums)> {
     let mut fields = line.split_whitespace();
     let local = parse_address(fields.nth(1)?)?;

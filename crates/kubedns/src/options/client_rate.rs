@@ -1,4 +1,4 @@
-//! Flags for the queries a second of each client.
+//! Flags that limit the rate of each client's queries.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use daemon::flags::int;
 use skydns::ClientRate;
 use thiserror::Error;
 
-/// The highest limit, which is more than a process can answer.
+/// The highest value of a limit. A process cannot answer so many queries in a second.
 const MAX_QUERIES: u32 = 1_000_000;
 
 /// A number of queries; 0 for the default.

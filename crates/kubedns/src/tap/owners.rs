@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
-/// Bound of the look-ups of one request.
+/// Bound of the list requests to the API server for one request of `/top`.
 const MAX_REQUESTS: usize = 20;
 /// Bound of the concurrent look-ups.
 const MAX_PARALLEL: usize = 4;
@@ -51,7 +51,7 @@ const PAUSE_REFUSED: Duration = Duration::from_mins(5);
 pub(crate) enum ClientOwners {
     /// The clients are pods and nodes of a cluster.
     OfCluster {
-        /// Finds them at the API server.
+        /// Finds the owners at the API server.
         finder: Arc<OwnerFinder>,
         /// Knows the namespaces of pods, with `--pods=verified`.
         published: Arc<Published>,
@@ -74,8 +74,8 @@ impl ClientOwners {
         }
     }
 
-    /// Returns the known owners of `clients`. A client that was looked up in vain has an empty
-    /// owner; a client that was not looked up has none.
+    /// Returns the owners of `clients`. An unknown owner is empty. Without a cluster, the map is
+    /// empty.
     pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         match self {
             Self::OfCluster { finder, published } => {
@@ -88,7 +88,7 @@ impl ClientOwners {
     }
 }
 
-/// Adds the namespaces of the clients without an owner that the index of `--pods=verified` knows.
+/// Adds the namespaces of clients without an owner, if the index of `--pods=verified` knows them.
 pub(super) fn add_namespaces(
     owners: &mut HashMap<IpAddr, ClientOwner>,
     clients: &[IpAddr],
@@ -107,7 +107,7 @@ pub(super) fn add_namespaces(
 pub(crate) struct OwnerFinder {
     connection: Arc<Connection>,
     scope: Scope,
-    /// The node whose pods are listed at once; `None` to look each address up.
+    /// The node whose pods are listed together; `None` if each address is looked up separately.
     node: Option<String>,
     cache: Mutex<OwnerCache>,
     /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in
@@ -152,7 +152,8 @@ impl OwnerFinder {
     /// order of `addresses`.
     pub(crate) async fn find_owners(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         let deadline = Instant::now() + self.timeout;
-        // Look-ups run one at a time, because the API server scans all pods for each.
+        // Only one request of `/top` at a time looks up owners, because the API server scans all
+        // pods for each look-up.
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let found = timeout_at(deadline, self.look_up_missing(addresses)).await;
             if let Err(failure) = found.unwrap_or(Err(RequestFailure::Silent(self.timeout))) {
@@ -269,9 +270,9 @@ impl OwnerCache {
     }
 }
 
-/// Selects the owner of `address` among the listed pods. A pod in the network of its node has the
-/// node as owner. Otherwise, if several pods have the address, it is passing from one pod to
-/// another, and its owner is unknown.
+/// Selects the owner of `address` among the listed pods. If a pod with the address is in the
+/// network of its node, the node is the owner. Otherwise, if several pods have the address, it is
+/// passing from one pod to another, and its owner is unknown.
 fn select_owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
     let mut pods: Vec<&ScheduledPod> = pods.iter().collect();
     pods.retain(|pod| pod.pod.addresses.contains(&address));

@@ -1,5 +1,5 @@
-//! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only
-//! requests from within the pod get an answer. [`ClientOwners`] finds the pods of the clients.
+//! `GET /top`: the clients with the most queries, and the most queried names, of the last minutes.
+//! Only requests from within the pod get an answer. [`ClientOwners`] finds the pods of the clients.
 
 use std::net::IpAddr;
 use std::sync::Arc;
