@@ -8,13 +8,13 @@
 //! flags -------------------------- ConfigFlags -+
 //! ```
 //!
-//! [`dnsconfig`] reads, validates and follows the `ConfigMap`: a bad edit leaves the last good
-//! configuration. Whenever an input changes, one task computes [`InForce`] from all of them, and
-//! publishes it if it differs. So each edit leads to one publication, and every reader sees the
-//! whole edit.
+//! [`dnsconfig`] reads, validates and follows the `ConfigMap`. After a bad edit, the last good
+//! configuration stays in force. Whenever an input changes, one task computes [`InForce`] from all
+//! inputs, and publishes it if it differs. So each edit leads to one publication, and every reader
+//! sees the whole edit.
 //!
 //! Two inputs follow from the output: the resolver looks up [`InForce::server_names`], and the loop
-//! finder probes [`InForce::probed_routes`]. Neither of these outputs depends on addresses or
+//! finder probes [`InForce::probed_routes`]. Neither of these two fields depends on addresses or
 //! loops, so the feedback ends after one round.
 
 mod configmap;
@@ -46,9 +46,9 @@ pub use in_force::{ConfigFlags, ConfigInputs, ConfigKnowledge, InForce, ZoneSett
 pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
-/// The longest time at the start for which external names are SERVFAIL, in topologies in which only
-/// kubedns forwards. Before the `ConfigMap` is read, its stub domains are unknown, and their names
-/// would leak to other servers.
+/// The longest time at the start for which queries for external names are answered with SERVFAIL,
+/// in topologies in which only kubedns forwards. Before the `ConfigMap` is read, its stub domains
+/// are unknown, and their names would leak to other servers.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configuration, loaded once; [`run`](Self::run) follows its changes.
@@ -122,7 +122,7 @@ impl Configuration {
             config_map: feed.from_api.as_ref().map(ConfigMapFeed::state),
         };
 
-        // A configuration from elsewhere than the API server is known from the start.
+        // A configuration that does not come from the API server is known from the start.
         let knowledge = match &feed.from_api {
             None => ConfigKnowledge::Known,
             Some(_) if flags.topology.forwards_all() => ConfigKnowledge::Withheld,

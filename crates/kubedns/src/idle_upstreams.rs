@@ -22,8 +22,8 @@ const ROOT: [u8; 1] = [0];
 const MAX_PROBED: usize = 64;
 /// Bound of the questions of one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// The number of times in a period that upstreams are examined. A probe is early by at most this
-/// part of the period.
+/// The number of times in a period that upstreams are examined. A probe is early by at most the
+/// time between two examinations.
 const LOOKS: u32 = 5;
 
 /// The task that probes upstreams without queries.
@@ -59,7 +59,7 @@ impl IdleUpstreams {
     async fn probe_repeatedly(self) {
         let look_every = self.period / LOOKS;
         let idle = self.period.saturating_sub(look_every);
-        // Clients may send queries before the first tick.
+        // The first tick comes after a whole period, because clients may send queries before then.
         let mut ticks = interval_at(Instant::now() + self.period, look_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 

@@ -478,7 +478,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When `--fallthrough` names a zone without names of the cluster.
+    /// When `--fallthrough` names a zone that contains no names of the cluster.
     pub fn zone(&self) -> Result<Zone, FallthroughError> {
         Ok(Zone {
             other_domains: self.domain.other_names().into(),

@@ -66,7 +66,8 @@ impl<B: Backend> Collector for UpstreamState<B> {
             return Vec::new();
         };
 
-        // The series of upstreams that are no longer in use end.
+        // The metrics are new at each scrape, so upstreams that are no longer in use have no
+        // series.
         let view = self.backend.view();
         for (route, upstream) in routes(view.zone()).into_iter().take(MAX_SERIES) {
             // The forwarder keeps one state of each upstream, for all routes.
@@ -98,7 +99,7 @@ fn domain_text(domain: &Name) -> String {
     domain.to_string().trim_end_matches('.').to_owned()
 }
 
-/// Each upstream with its route, beginning with those for external names.
+/// Each upstream with its route, beginning with the upstreams for external names.
 fn routes(zone: &Zone) -> Vec<(String, &Upstream)> {
     let mut routes = Vec::new();
     for upstream in zone.upstreams.iter() {
@@ -143,7 +144,7 @@ mod tests {
         let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
         let forwarder = Arc::new(Forwarder::new(ForwardLimits::default(), metrics));
 
-        // Three failures in a row make an upstream down.
+        // After three failures in a row, an upstream counts as down.
         for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
             let servers = [dead.clone()].into();
             let client = Ipv4Addr::LOCALHOST.into();

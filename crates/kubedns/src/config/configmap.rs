@@ -101,7 +101,7 @@ async fn feed_data_of(
     let mut is_listed = false;
     while let Some(ReceivedEvent { event, .. }) = changes.recv().await {
         match event {
-            // A list without the `ConfigMap` reports that none exists.
+            // If a list does not contain the `ConfigMap`, the `ConfigMap` does not exist.
             Change::RelistStarted => is_listed = false,
             Change::Apply(map) if map.key == *key => {
                 is_listed = true;
@@ -109,7 +109,7 @@ async fn feed_data_of(
             }
             Change::RelistDone if !is_listed => to.clear(),
             Change::Deleted(deleted) if deleted == *key => to.clear(),
-            // This is the end of a list with the `ConfigMap`, or an object of another name.
+            // This is the end of a list with the `ConfigMap`, or a change of another object.
             Change::RelistDone | Change::Apply(_) | Change::Deleted(_) => {}
         }
     }

@@ -1,6 +1,6 @@
 //! The settings in force. They are computed from the configuration and all other inputs, without
-//! any state. Only one fact is not an input, but is asked of the machine: whether the address of an
-//! upstream with our port is local.
+//! any state. Only one fact is not an input, but is found out from the system: whether the address
+//! of an upstream with our port is local.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -45,8 +45,8 @@ pub struct ConfigFlags {
 }
 
 impl ConfigFlags {
-    /// The flags in `options`, and those that `zone` was made from. This server listens on
-    /// `address`.
+    /// Creates the inputs from `options`, and from the zone that was made from these options. This
+    /// server listens on `address`.
     pub fn new(options: &Options, zone: &Zone, address: SocketAddr) -> Self {
         let nameservers = nameservers::parse(&options.nameservers);
         for error in &nameservers.bad {
@@ -81,8 +81,8 @@ impl ConfigFlags {
 /// The extent to which the configuration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigKnowledge {
-    /// The `ConfigMap` has not been read, and external names are SERVFAIL, because they may be in
-    /// its stub domains.
+    /// The `ConfigMap` has not been read, and queries for external names are answered with
+    /// SERVFAIL, because these names may be in its stub domains.
     Withheld,
     /// The `ConfigMap` has not been read, and the defaults are assumed.
     Assumed,
@@ -113,7 +113,7 @@ pub struct ConfigInputs<'a> {
 pub struct InForce {
     /// The version of the configuration.
     pub version: ConfigVersion,
-    /// Whether the configuration is known. Before that, defaults are in force.
+    /// Whether the configuration is known. If it is not, the defaults are in force.
     pub is_known: bool,
     /// The domain of each federation, by the name of the federation.
     pub federations: BTreeMap<String, String>,
@@ -268,7 +268,7 @@ fn own_servers(servers: &ConfiguredServers, flags: &ConfigFlags) -> Vec<Upstream
         .collect()
 }
 
-/// The servers of the route of `domain` that neither are this server nor lead back to it.
+/// Those of `servers` that neither are this server nor lead back to it on the route of `domain`.
 fn usable_servers(
     servers: &[Upstream],
     domain: Option<&str>,
@@ -346,8 +346,9 @@ fn search_list(flags: &ConfigFlags, resolv_conf: &ResolvConf) -> Option<Search> 
     ))
 }
 
-/// The search domains of resolv.conf, without those inside the cluster domain. The search list
-/// already contains the cluster's domains, and the namespace of this pod is not that of the client.
+/// The search domains of resolv.conf, without those inside a cluster domain. The search list
+/// already contains the cluster's domains, and a search domain with the namespace of this pod is
+/// wrong for clients in other namespaces.
 fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) -> Vec<Name> {
     let mut domains = Vec::new();
     for domain in &file.search {

@@ -51,7 +51,7 @@ pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<
     Some(Arc::new(own))
 }
 
-/// Keeps the names of zones and stub domains from wildcards.
+/// Excludes the names of zones and stub domains from wildcards.
 fn exclude_from_wildcards(config: &Config, zones: &[Name], own: &mut OwnNames) {
     for zone in zones.iter().cloned().chain(reverse::reverse_trees()) {
         own.add_zone(&zone);

@@ -48,7 +48,7 @@ impl ConfiguredServers {
         of_stub_domains.chain(&self.upstreams).collect()
     }
 
-    /// All routes, including those of missing names in the zones `fallthrough`.
+    /// All routes, including the routes for missing names in the zones `fallthrough`.
     pub(super) fn routes(&self, fallthrough: &[Name]) -> BTreeSet<ForwardingRoute> {
         let mut routes = BTreeSet::new();
         for upstream in &self.upstreams {
@@ -127,8 +127,8 @@ fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     from_file.map(Upstream::from).collect()
 }
 
-/// Whether dnsmasq behind kubedns forwards to the servers. It supports neither TCP nor TLS
-/// upstreams, so `are_plain` must hold for all servers of a route.
+/// Whether dnsmasq behind kubedns forwards to the servers of a route. dnsmasq supports neither TCP
+/// nor TLS upstreams, so all servers of the route must be plain (`are_plain`).
 fn is_left_to_dnsmasq(topology: DnsmasqTopology, are_plain: bool) -> bool {
     topology == DnsmasqTopology::Direct && are_plain
 }

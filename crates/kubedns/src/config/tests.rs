@@ -141,7 +141,8 @@ async fn edits_of_files_are_followed() {
     tokio::join!(opened.run(stop.clone()), edits);
 }
 
-/// The first reply of the API server changes the configuration and its standing at once.
+/// The first reply of the API server changes the configuration, and makes it known. Both changes
+/// are published together.
 #[tokio::test]
 async fn first_config_map_is_published_once() {
     let opened = open(&["--config-map=kube-dns", "--topology=alone"]).await;
@@ -211,7 +212,7 @@ fn search_domain_count(in_force: &InForce) -> usize {
     search.domains().len()
 }
 
-/// Names of stub domains in the ConfigMap must not reach the servers of resolv.conf.
+/// Names of stub domains in the ConfigMap must not reach the default servers.
 #[tokio::test(start_paused = true)]
 async fn unread_config_map_withholds_upstreams() {
     for (topology, is_withheld) in [
@@ -243,7 +244,8 @@ async fn unread_config_map_withholds_upstreams() {
     }
 }
 
-/// kubedns itself is the server of names in the cluster domain.
+/// The names of the stub servers are in the cluster domain, so they are queried at the address of
+/// kubedns. Here, an upstream has this address.
 #[tokio::test]
 async fn stub_server_names_are_looked_up() {
     let kubedns = Upstream::answering("192.0.2.8").await;

@@ -459,7 +459,7 @@ async fn events_do_not_wait_for_encoding() {
     assert_eq!(
         saved.object_count(),
         2000,
-        "the objects at the begin of the write"
+        "the objects at the beginning of the write"
     );
 }
 
@@ -498,7 +498,7 @@ async fn further_zone_is_published_and_replaced() {
     }
     assert!(
         !running.published.get().has_synced(),
-        "the cluster's own records are another matter"
+        "the cluster's own records are not loaded yet"
     );
     running.end().await.unwrap();
 }

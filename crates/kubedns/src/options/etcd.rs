@@ -64,7 +64,7 @@ impl FromStr for EtcdZone {
         let zone = zone.to_ascii_lowercase();
         let zone = zone.parse().map_err(|_| EtcdZoneError)?;
 
-        // The URL has no user, because the user has a separate flag.
+        // A user in the URL is rejected, because the user has a separate flag.
         let url = http_url(url).ok_or(EtcdZoneError)?;
         let authority = url.authority();
         let has_user = authority.is_some_and(|authority| authority.as_str().contains('@'));
@@ -235,7 +235,7 @@ impl EtcdZone {
 }
 
 impl EtcdFlags {
-    /// Access to etcd; the members are empty.
+    /// Access to etcd, with an empty list of members.
     fn access_without_members(&self) -> Result<EtcdAccess, EtcdError> {
         self.check_zone_is_given()?;
         Ok(EtcdAccess {

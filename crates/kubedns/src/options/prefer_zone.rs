@@ -1,5 +1,6 @@
 //! `--prefer-zone`: the topology zone whose addresses headless Services return. This module also
-//! finds the node of this process, which `--prefer-zone=auto` and `--pods=node` need.
+//! finds the node of this process, which `--prefer-zone=auto`, `--prefer-zone=hints` and
+//! `--pods=node` need.
 
 use std::str::FromStr;
 
@@ -19,7 +20,7 @@ pub enum PreferZone {
     Off,
     /// The zone of the node that the pod runs on, and the node itself.
     Auto,
-    /// As `Auto`, for Services whose endpoints have hints.
+    /// As `Auto`, but only for Services whose endpoints have hints.
     Hints,
     /// The named zone.
     Zone(SmolStr),
@@ -64,7 +65,7 @@ impl PreferZone {
     }
 }
 
-/// A flag without effect: what it needs is missing.
+/// A flag that would have no effect, because something that it needs is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OwnNodeError {
     /// Endpoints objects have no zones.
@@ -85,13 +86,15 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether this is the DNS pod of its node, and knows where clients of the node are sent.
+    /// Whether this process is the DNS pod of its node, and knows to which DNS pods the clients of
+    /// the node are sent.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }
 
-    /// The node of this process, `node`, if a flag needs it: `--prefer-zone=auto` takes the zone
-    /// from it, and `--pods=node` watches its pods. Otherwise `None`.
+    /// Returns `node`, the node of this process, if a flag needs it: `--prefer-zone=auto` or
+    /// `hints` takes the zone from the node, and `--pods=node` watches the pods of the node.
+    /// Otherwise returns `None`.
     ///
     /// # Errors
     ///

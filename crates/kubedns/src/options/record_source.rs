@@ -112,7 +112,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When `--fallthrough` names a zone without names of these zones.
+    /// When `--fallthrough` names a zone that contains no names of these zones.
     pub fn etcd_alone_zone(&self, sources: &[EtcdSource]) -> Result<Zone, FallthroughError> {
         let mut domains: Vec<Domain> = Vec::new();
         for flag in &self.etcd.etcd_zone {

@@ -90,7 +90,7 @@ fn split_requirements(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the text is one requirement: a comparison, a set, or the presence of a key.
+/// Whether the text is one requirement: a comparison, a set, or the presence or absence of a key.
 fn is_requirement(text: &str) -> bool {
     if let Some(key) = text.strip_prefix('!') {
         return is_label_key(key.trim());
@@ -117,8 +117,8 @@ fn is_set_requirement(head: &str, values: &str) -> bool {
     is_label_key(key) && values.split(',').all(|value| is_label_value(value.trim()))
 }
 
-/// Whether the text is a label key: `name` or `prefix/name`. A name has the rules of a value, but
-/// must not be empty.
+/// Whether the text is a label key: `name` or `prefix/name`. A name follows the rules of a value,
+/// but must not be empty.
 fn is_label_key(key: &str) -> bool {
     let Some((prefix, name)) = key.split_once('/') else {
         return !key.is_empty() && is_label_value(key);

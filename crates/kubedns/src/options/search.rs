@@ -77,8 +77,8 @@ pub struct FallthroughError {
 /// The search list, and the clients that it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFlags {
-    /// The suffix of `--search-suffix`: the search domain of a pod is its namespace and this
-    /// suffix.
+    /// The suffix of `--search-suffix`: the search domain of a pod is its namespace followed by
+    /// this suffix.
     pub suffix: Option<Name>,
     /// Whether kubedns walks the list for pods, which it identifies by their addresses.
     pub autopath: bool,
@@ -129,7 +129,7 @@ pub enum SearchError {
     Many(usize),
 }
 
-/// Labels directly below the cluster domain that contain cluster names.
+/// The domains with these labels, directly below the cluster domain, contain cluster names.
 const RESERVED: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
 
 impl Options {
@@ -252,7 +252,7 @@ fn zones_within(zone: &Name, domains: &[Domain]) -> Vec<Name> {
     domains.filter(|domain| domain.is_within(zone)).collect()
 }
 
-/// The domain of cluster names below `domain` that contains `name`.
+/// The domain below `domain` that has a [`RESERVED`] label and contains `name`.
 fn reserved_domain_above(name: &Name, domain: &Domain) -> Option<Name> {
     let labels = RESERVED.into_iter();
     let mut reserved = labels.filter_map(|label| Name::parse(&format!("{label}.{domain}")).ok());

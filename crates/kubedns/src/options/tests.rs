@@ -90,8 +90,8 @@ fn flag_errors_are_those_of_kube_dns() {
     assert_eq!(cases, 18);
 }
 
-/// kube-dns starts with these values, and only ends later. A difference in the conformance list has
-/// them.
+/// kube-dns starts with these values, and ends only later. The conformance list describes this
+/// difference.
 #[test]
 fn impossible_value_ends_the_start() {
     let long_domain = ["a".repeat(60).as_str(); 3].join(".");

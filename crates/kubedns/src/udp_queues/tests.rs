@@ -102,7 +102,7 @@ fn overflow(address: &str) {
     let waiting = value(&drops, QUEUED.name);
     assert!(
         waiting > 0.5 * granted && waiting < 1.5 * granted,
-        "{waiting} octets wait, {granted} may"
+        "{waiting} octets wait in a buffer of {granted} octets"
     );
 }
 

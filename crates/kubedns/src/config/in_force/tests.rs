@@ -121,7 +121,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "direct: dnsmasq stands for all plain servers",
+        name: "direct: dnsmasq takes the place of plain servers",
         flags: &["--topology=direct", TO_DNSMASQ],
         data: &[
             ("upstreamNameservers", r#"["192.0.2.1"]"#),
@@ -156,7 +156,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "a loop leaves an upstream out of its route only",
+        name: "a looping upstream is left out of the looping route only",
         data: &[
             ("upstreamNameservers", r#"["192.0.2.1","192.0.2.2"]"#),
             ("stubDomains", r#"{"a.test":["192.0.2.1"]}"#),
@@ -199,7 +199,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "missing names are not forwarded to who forwards them back",
+        name: "missing names are not forwarded to an upstream that forwards them back",
         flags: &[NAMESERVERS, "--fallthrough=svc.cluster.local"],
         loops: &[("svc.cluster.local.", "192.0.2.2:53")],
         expected: &["1 looping", ". -> 192.0.2.2:53"],
@@ -348,7 +348,7 @@ fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
     })
 }
 
-/// A line for each setting that differs from the default.
+/// A line for each route, and for each other setting that differs from the default.
 fn show(in_force: &InForce) -> Vec<String> {
     let mut lines = Vec::new();
     if !in_force.is_known {
