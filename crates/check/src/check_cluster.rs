@@ -29,8 +29,8 @@ Checks a running kube-dns, one line per check, with advice for each failure.
 
   kube-dns check cluster [--output=json]
 
-Run it in the container kubedns of the pod, where it reaches the other containers on loopback, or elsewhere with the
-addresses and a kubeconfig. The exit status is 0 if no check failed, 1 if one did, 2 if the command line is wrong.
+Run it in the container kubedns of the pod, where it reaches the other containers on loopback. Elsewhere, give it the
+addresses (--server, --sidecar, --dns) and a kubeconfig. The exit status is 0 if no check failed, 1 if one did, 2 if the command line is wrong.
 
 ";
 /// Timeout of all checks together.
@@ -145,7 +145,7 @@ fn check_url(flag: &str, url: &str) -> Result<(), Exit> {
         Some(_) => Ok(()),
         None => Err(usage_error(
             NAME,
-            &format!("--{flag} {url:?}: http://HOST:PORT is accepted"),
+            &format!("--{flag} {url:?}: only http://HOST:PORT is accepted"),
         )),
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// dnsmasq
     #[arg(long, value_name = "string", default_value = "")]
     dnsmasq_args: String,
-    /// write the configuration of CoreDNS that serves the same flags and ConfigMap
+    /// write a configuration of CoreDNS that is equivalent to the flags and the ConfigMap
     #[arg(long)]
     corefile: bool,
     /// arguments of kubedns, as one text, after those in FILE

@@ -81,7 +81,7 @@ pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<O
     }
     if authority(&options.server).is_none() {
         let text = format!(
-            "--server {:?}: http://HOST:PORT is accepted",
+            "--server {:?}: only http://HOST:PORT is accepted",
             options.server
         );
         return Err(Exit::mistake(NAME, &text));

@@ -157,7 +157,7 @@ fn run_top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
 /// Host and port of `--server`.
 fn parse_authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
     daemon::http::authority(server).ok_or_else(|| {
-        let mistake = format!("--server {server:?}: http://HOST:PORT is accepted");
+        let mistake = format!("--server {server:?}: only http://HOST:PORT is accepted");
         Exit::mistake(name, &mistake)
     })
 }

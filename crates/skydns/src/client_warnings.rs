@@ -18,7 +18,7 @@ pub(crate) struct ClientWarnings {
 impl ClientWarnings {
     /// Whether a log line is due; if so, counts it as written at `now`.
     pub(crate) fn take_turn(&self, now: Instant) -> bool {
-        // If another thread holds the lock, that thread is about to log a client.
+        // If another thread holds the lock, that thread logs a line if one is due.
         let Some(mut last) = self.last.try_lock() else {
             return false;
         };

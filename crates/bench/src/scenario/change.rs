@@ -20,7 +20,7 @@ use apiserver::RunningApiServer;
 const PERIOD: Duration = Duration::from_millis(10);
 /// Total number of changes.
 const CHANGES: u32 = 1000;
-/// The first of the addresses that changed Services get.
+/// The first of the addresses that Services get when they are changed.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Timeout of a correct answer after a change.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -68,8 +68,8 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     })
 }
 
-/// Makes kubedns list everything again. Waits until kubedns has requested the lists and the watches
-/// are open.
+/// Makes kubedns list everything again. Waits until kubedns has requested the lists, and until its
+/// watches are open.
 async fn relist(api: &RunningApiServer) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();

@@ -38,7 +38,7 @@ const BIND_OWN_ROLE: &str = "An Endpoints object has at most 1000 addresses, and
 /// The credentials of this command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
-    /// The `ServiceAccount` of the pod, which kubedns has, too.
+    /// The `ServiceAccount` of the pod; kubedns uses the same one.
     Pod,
     /// The credentials of a kubeconfig or of a URL.
     Other,

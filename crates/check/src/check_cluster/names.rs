@@ -195,7 +195,7 @@ impl NameChecks<'_> {
             }
         };
 
-        // Only the API server knows the right address.
+        // Without the address from the API server, every address passes.
         let shown = join_texts(&answer.addresses);
         let check = match known {
             Some(known) if !answer.addresses.contains(&known) => {

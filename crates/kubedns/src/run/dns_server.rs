@@ -45,7 +45,7 @@ impl<B: Backend> BoundDns<B> {
         exposition: &Exposition,
         registry: &daemon::metrics::Metrics,
     ) -> anyhow::Result<Self> {
-        // Without transfers, the serial is the current hour.
+        // Without transfers, the serial is the time at which the current hour began.
         let zone = Zone {
             serials: transfers.as_ref().map(|transfers| transfers.serials()),
             ..zone

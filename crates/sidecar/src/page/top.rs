@@ -8,7 +8,8 @@ use reports::sidecar::{PeerReport, SidecarStatus};
 const ROWS: usize = 10;
 
 pub(super) fn section(status: &SidecarStatus) -> Markup {
-    // While dnsmasq does not log its queries, the ranking of kubedns says how to see them.
+    // If dnsmasq does not log its queries, it has no ranking. The note in the ranking of kubedns then
+    // says how to get one.
     let dnsmasq_top = status.dnsmasq_top.as_deref();
     let of_dnsmasq = dnsmasq_top.and_then(|top| top.known.as_ref());
 
@@ -34,7 +35,7 @@ fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
     }
 }
 
-/// `asked` is the part that the queries came to.
+/// `asked` is the server that received the queries: dnsmasq or kubedns.
 fn ranking_tables(asked: &str, ranking: &RankingDocument) -> Markup {
     html! {
         p {

@@ -1,4 +1,5 @@
-//! The flags of kubedns as words of a manifest, and the counterpart of each flag in `CoreDNS`.
+//! Reads the flags of kubedns from the arguments in a manifest. Knows the counterpart of each flag in
+//! `CoreDNS`.
 //!
 //! The server's own parser is not used: it is in a crate that depends on this one, and it looks at
 //! files and at the environment of the machine. A test of kubedns compares its flags with the
@@ -72,7 +73,9 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "etcd-password-file",
         Value,
-        Missing("CoreDNS has no file for it: write the password after credentials"),
+        Missing(
+            "CoreDNS reads the password from no file: write it into the Corefile, after the word credentials",
+        ),
     ),
     ("etcd-user", Value, Line),
     (
@@ -118,13 +121,15 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "negative-ttl",
         Value,
-        Missing("negative answers have the TTL of the others"),
+        Missing("CoreDNS gives negative answers the TTL of positive answers"),
     ),
     ("pods", Value, Line),
     (
         "prefer-zone",
         Value,
-        Missing("with zonal, since 1.14.7, clients name the zone in their queries"),
+        Missing(
+            "CoreDNS prefers no zone; with its option zonal (since CoreDNS 1.14.7), clients name a zone in their queries",
+        ),
     ),
     ("profiling", Nothing, Unneeded),
     ("resolv-conf", Value, Line),
@@ -136,7 +141,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "search-domains",
         Value,
-        Missing("autopath takes the search list of the pod's resolv.conf"),
+        Missing("autopath takes the search list from the resolv.conf of the CoreDNS pod"),
     ),
     (
         "search-suffix",
