@@ -4,8 +4,8 @@
 //! ConfigMap, directory or flags -- State -------+
 //! resolv.conf -------------------- ResolvConf --+                        +-- index task (zone, readiness)
 //! addresses of stub servers ------ ResolvedNames -+-- InForce::compute -- watch -- LoopFinder
-//! forwarding loops --------------- Loops -------+     (pure)             +-- cache, Nodes, explain
-//! flags -------------------------- ConfigFlags -+
+//! forwarding loops --------------- Loops -------+     (pure)             +-- probes, cache, explain
+//! flags -------------------------- ConfigFlags -+                        +-- watch of Nodes (federations)
 //! ```
 //!
 //! [`dnsconfig`] reads, validates and follows the `ConfigMap`. After a bad edit, the last good

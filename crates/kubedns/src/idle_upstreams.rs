@@ -1,8 +1,8 @@
 //! Probes upstreams that have no queries, so that their state is known before clients need them.
 //!
 //! An upstream that answers clients is never probed. The server of a stub domain is asked for the
-//! SOA record of the domain. A server for external names is asked for the NS records of the root,
-//! or for a name that the operator chooses, because some resolvers refuse the root.
+//! SOA record of the domain. A server for external names is asked in turn for the NS records of the
+//! root and for a name that the operator chooses, because some resolvers refuse the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -313,8 +313,8 @@ impl IndexTask {
         self.index.publish();
     }
 
-    /// Ends the wait of readiness for an overdue configuration. `since` is the time when all else
-    /// was ready.
+    /// If the configuration is overdue, readiness no longer waits for it. `since` is the time when
+    /// everything else was ready.
     fn end_wait_for_config(&self, since: &mut Option<Instant>) {
         if is_config_overdue(&self.status, since, Instant::now()) {
             tracing::warn!(waited = ?CONFIG_TIMEOUT, "{READY_WITHOUT_CONFIG}");
@@ -438,8 +438,8 @@ fn is_of_snapshot_file(event: &Event) -> bool {
     )
 }
 
-/// Whether `CONFIG_TIMEOUT` has passed without a configuration. `since` holds the time when all
-/// else was ready.
+/// Whether `CONFIG_TIMEOUT` has passed without a configuration. `since` holds the time when
+/// everything else was ready.
 fn is_config_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
     let is_else_ready = matches!(
         status.progress(),

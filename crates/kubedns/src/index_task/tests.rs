@@ -203,7 +203,7 @@ async fn first_lists_are_published_and_counted() {
 }
 
 /// The endpoints of a Service with a cluster IP do not change records, and neither does the
-/// endpoints source. The counts of objects follow both.
+/// endpoints source. The counts of objects change with both.
 #[tokio::test]
 async fn objects_without_records_are_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);

@@ -53,7 +53,7 @@ pub(crate) enum ClientOwners {
     OfCluster {
         /// Finds the owners at the API server.
         finder: Arc<OwnerFinder>,
-        /// Knows the namespaces of pods, with `--pods=verified`.
+        /// Knows the namespaces of pods, with `--pods=verified` or `node`.
         published: Arc<Published>,
     },
     /// There is no cluster.
@@ -88,7 +88,8 @@ impl ClientOwners {
     }
 }
 
-/// Adds the namespaces of clients without an owner, if the index of `--pods=verified` knows them.
+/// Adds the namespaces of clients without an owner, if the index knows these namespaces, as it does
+/// with `--pods=verified` or `node`.
 pub(super) fn add_namespaces(
     owners: &mut HashMap<IpAddr, ClientOwner>,
     clients: &[IpAddr],
