@@ -26,8 +26,8 @@ const PORT: u16 = 53;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Number of queries without an answer that show that there is no other server. A single datagram
-/// may be lost.
+/// Number of consecutive unanswered queries after which this server counts as the only one. A
+/// single datagram may be lost.
 const UNANSWERED: u32 = 2;
 
 /// Asks whether other servers answer, while this one serves a snapshot file.

@@ -31,7 +31,7 @@ impl FromStr for QueryLimit {
     }
 }
 
-/// The limit on the queries a second of each client, and of its bursts.
+/// Limits on the queries of each client: how many per second, and how many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct ClientRateFlags {
     /// maximum number of queries a second of one client (IPv4 address or IPv6 /64), except the

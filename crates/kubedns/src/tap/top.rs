@@ -67,8 +67,8 @@ impl TopPage {
     }
 }
 
-/// Describes the `share` of queries from elsewhere, if it is worth a note.
-/// `trafficDistribution: PreferSameNode` leads queries of other nodes here only while these nodes
+/// Describes the `share` of queries from elsewhere, if it is at least half a percent. With
+/// `trafficDistribution: PreferSameNode`, queries of other nodes arrive here only while these nodes
 /// have no ready DNS pod.
 fn describe_elsewhere(share: f64) -> Option<String> {
     let percent = percentage(share);
