@@ -27,7 +27,7 @@ const ELSEWHERE: &str = "
     *                            | make release                  | builds or tests the project: `make test` does the same
     *                            | cargo                         | builds or tests the project: `make test` does the same
     *                            | podman                        | builds or tests the project: `make test` does the same
-    *                            | helm template                 | tests/tests/chart.rs::each_value_does_what_it_says
+    *                            | helm template                 | tests/tests/chart.rs::pod_values_do_what_they_say
     *                            | helm install                  | needs a cluster with nodes and pods
     *                            | kubectl diff                  | needs an API server with dry runs; tests/tests/manifests.rs renders the manifests
     *                            | port-forward                  | needs a cluster with nodes and pods
