@@ -18,7 +18,7 @@ pub(crate) fn prepare_create(
     let kind = resource.kind();
     check_type(kind, value)?;
     let meta = metadata(value)?;
-    check_namespace(kind, namespace, meta)?;
+    set_namespace(kind, namespace, meta)?;
 
     let name = text(meta, "name");
     if name.is_empty() {
@@ -56,7 +56,7 @@ pub(crate) fn prepare_update(
 ) -> Result<(), Status> {
     check_type(kind, value)?;
     let meta = metadata(value)?;
-    check_namespace(kind, namespace, meta)?;
+    set_namespace(kind, namespace, meta)?;
 
     match text(meta, "name") {
         "" => drop(meta.insert("name".to_owned(), json!(name))),
@@ -140,8 +140,8 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
 }
 
 /// Sets the namespace of the object to the namespace in the URL. Rejects an object that has a
-/// different namespace.
-fn check_namespace(
+/// different namespace. Objects of cluster-wide kinds have none.
+fn set_namespace(
     kind: &Kind,
     namespace: &str,
     meta: &mut Map<String, Value>,
@@ -161,7 +161,7 @@ fn check_namespace(
     Ok(())
 }
 
-/// Removes empty and null fields, which a real server never sends.
+/// Removes nulls, empty objects and empty lists, which a real server never sends.
 fn remove_empty_fields(meta: &mut Map<String, Value>) {
     meta.retain(|_, value| match value {
         Value::Null => false,

@@ -21,7 +21,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 const MAGIC: &[u8] = b"k8s\0";
 
 /// Reads an object; `None` if the body is malformed or the kind is unknown.
-pub(crate) fn object(body: &[u8]) -> Option<Value> {
+pub(crate) fn read_object(body: &[u8]) -> Option<Value> {
     let envelope = read(body.strip_prefix(MAGIC)?, &fields::ENVELOPE)?;
     let type_meta = envelope.get("typeMeta")?;
     let kind = type_meta.get("kind")?;
@@ -48,6 +48,8 @@ fn read(mut octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     Some(map)
 }
 
+/// Adds the value of a field; `None` if the field is malformed. The values of lists and maps are
+/// added one by one.
 fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<()> {
     let name = field.name.to_owned();
     match field.kind {
@@ -64,7 +66,12 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
             }
         }
         Type::List(element) => {
-            let value = value(element, wire)?;
+            // An empty element stays, because the list has a place for it.
+            let value = match (value(element, wire)?, element) {
+                (Value::Null, Type::Text) => json!(""),
+                (Value::Null, Type::Message(_)) => json!({}),
+                (value, _) => value,
+            };
             if let Some(list) = map.entry(name).or_insert_with(|| json!([])).as_array_mut() {
                 list.push(value);
             }
@@ -79,7 +86,8 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
     Some(())
 }
 
-/// Reads a single value. An empty text, a zero and an empty message become null.
+/// Reads a single value. An empty text, a zero and an empty message become null. A false flag
+/// stays, because flags may be optional, and false then differs from a missing flag.
 fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
     Some(match kind {
         Type::Text => match std::str::from_utf8(wire.octets()?).ok()? {
@@ -94,6 +102,7 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
         Type::Flag => json!(wire.number()? != 0),
         Type::NumberOrText => {
             let both = read(wire.octets()?, &fields::NUMBER_OR_TEXT)?;
+            // The type of a number is 0, and zeros are left out.
             let chosen = if both.contains_key("type") {
                 "text"
             } else {
@@ -116,6 +125,7 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
                 Value::Object(inner)
             }
         }
+        // `add` reads lists and maps.
         Type::List(_) | Type::Map(_) => Value::Null,
     })
 }

@@ -22,11 +22,11 @@ use crate::status::Status;
 use crate::store::Store;
 
 /// Maximum duration of a watch that a client can request.
-const LONGEST: Duration = Duration::from_hours(24);
+const LONGEST_REQUESTED: Duration = Duration::from_hours(24);
 
 /// Minimum duration of a watch without `timeoutSeconds`. The duration is random, up to twice this
 /// value.
-const DEFAULT: Duration = Duration::from_mins(30);
+const SHORTEST_DEFAULT: Duration = Duration::from_mins(30);
 
 /// Parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl WatchQuery {
             ));
         }
         let timeout = match query.number("timeoutSeconds")? {
-            Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
-            _ => DEFAULT.mul_f64(rand::rng().random_range(1.0..2.0)),
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST_REQUESTED),
+            _ => SHORTEST_DEFAULT.mul_f64(rand::rng().random_range(1.0..2.0)),
         };
         Ok(Self {
             start,

@@ -67,7 +67,7 @@ pub(super) fn decode_object(headers: &HeaderMap, body: &[u8]) -> Result<Value, S
                 "couldn't get version/kind; json parse error: {error}"
             ))
         }),
-        protobuf::MEDIA_TYPE => protobuf::object(body).ok_or_else(|| {
+        protobuf::MEDIA_TYPE => protobuf::read_object(body).ok_or_else(|| {
             Status::bad_request("the body is no protobuf message of a kind that this server reads")
         }),
         _ => {
