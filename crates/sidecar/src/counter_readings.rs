@@ -1,12 +1,12 @@
-//! Increases of counters that restart from zero.
+//! Increases of counters that may restart from zero.
 
 /// Converts readings of a counter into increases. The counter may be reset to zero.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Monotonic {
+pub(crate) struct CounterReadings {
     last: u64,
 }
 
-impl Monotonic {
+impl CounterReadings {
     /// Returns the increase since the last reading. After a reset, the increase is the whole
     /// reading.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
@@ -14,8 +14,8 @@ impl Monotonic {
         reading.checked_sub(last).unwrap_or(reading)
     }
 
-    /// Sets the reading from which the next increase is counted.
-    pub(crate) fn continue_from(&mut self, reading: u64) {
+    /// Takes a reading as the new start, without an increase: the counter may be another one.
+    pub(crate) fn skip_to(&mut self, reading: u64) {
         self.last = reading;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart
 //! resets these counts to zero, but a Prometheus counter must not decrease. So each reading is
-//! converted into an increase ([`Monotonic`]).
+//! converted into an increase ([`CounterReadings`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use wire::ServerAddr;
 use wire::Transport;
 
+use crate::counter_readings::CounterReadings;
 use crate::metric_name::metric_name;
-use crate::monotonic::Monotonic;
 use crate::time::repeat;
 
 /// The minimum interval between two readings.
@@ -141,10 +141,10 @@ impl CounterReader {
 /// The last readings of the counters that are exported as increases.
 #[derive(Clone, Debug, Default)]
 struct CounterTotals {
-    hits: Monotonic,
-    misses: Monotonic,
-    evictions: Monotonic,
-    insertions: Monotonic,
+    hits: CounterReadings,
+    misses: CounterReadings,
+    evictions: CounterReadings,
+    insertions: CounterReadings,
 }
 
 #[derive(Debug)]

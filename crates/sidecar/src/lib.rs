@@ -35,6 +35,7 @@
 
 mod app;
 mod container_histories;
+mod counter_readings;
 mod counters;
 #[cfg(test)]
 mod example;
@@ -42,7 +43,6 @@ mod exechealthz;
 mod health;
 mod limited_clients;
 mod metric_name;
-mod monotonic;
 mod nslookup;
 mod options;
 mod page;

@@ -17,7 +17,7 @@ mod verdict;
 use maud::{Markup, PreEscaped, html};
 use reports::sidecar::{PodPart, ProbeState, ProbeStatus, SidecarStatus};
 
-use self::text::{ago, number, reason};
+use self::text::{largest_two_units, number, reason};
 
 /// Content security policy of a page: the policy permits scripts and styles with the nonce, icons
 /// in `data:` URLs, and requests to the origin of the page.
@@ -153,7 +153,7 @@ fn severity(state: ProbeState) -> u8 {
 /// One probe with its plot.
 fn figure(probe: &ProbeStatus, axes: &plot::PlotAxes, now: u64) -> Markup {
     let Look { class, mark, words } = state_look(probe.state);
-    let age = ago(now.saturating_sub(probe.since) / 1000);
+    let age = largest_two_units(now.saturating_sub(probe.since) / 1000);
     // Before the first result, the error says only that there is no result yet.
     let has_error = !probe.error.is_empty() && probe.state != ProbeState::Waiting;
 

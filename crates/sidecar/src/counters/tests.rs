@@ -166,7 +166,7 @@ proptest! {
     #[test]
     fn increases_add_up_to_counter(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
         // Each element of `runs` is one dnsmasq process, whose readings rise from zero.
-        let mut counter = Monotonic::default();
+        let mut counter = CounterReadings::default();
         let (mut total, mut counted, mut seen) = (0, 0, 0);
         for mut readings in runs {
             readings.sort_unstable();

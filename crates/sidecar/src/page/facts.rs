@@ -5,7 +5,7 @@ use reports::kubedns::{KubednsReport, NodeReport, NodeServers};
 use reports::nanny::{DnsmasqProcess, NannyStatus};
 use reports::sidecar::{DnsmasqReport, PeerReport, SidecarStatus, UpstreamCondition};
 
-use super::text::{ago, number};
+use super::text::{largest_two_units, number};
 
 /// A line about a fault.
 fn fault_line(text: impl Render) -> Markup {
@@ -140,7 +140,7 @@ fn process_lines(process: &DnsmasqProcess) -> Markup {
 pub(super) fn sidecar_line(status: &SidecarStatus) -> String {
     format!(
         "sidecar running for {}, health mode: {}",
-        ago(status.uptime_seconds),
+        largest_two_units(status.uptime_seconds),
         status.health
     )
 }
@@ -213,5 +213,5 @@ pub(super) fn unknown_text<T>(what: &str, report: &PeerReport<T>) -> String {
     reason = "seconds for people to read; a cast of a float saturates"
 )]
 fn age_of(now: u64, then: f64) -> String {
-    ago((now as f64 / 1000.0 - then).max(0.0) as u64)
+    largest_two_units((now as f64 / 1000.0 - then).max(0.0) as u64)
 }

@@ -17,8 +17,8 @@ pub(super) fn reason<'e>(error: &'e str, server: &str) -> &'e str {
         .map_or(error, |(_, reason)| reason)
 }
 
-/// A number of seconds in its largest two units.
-pub(super) fn ago(seconds: u64) -> String {
+/// A number of seconds in its two largest units.
+pub(super) fn largest_two_units(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -27,7 +27,8 @@ pub(super) fn ago(seconds: u64) -> String {
     }
 }
 
-/// A number with about three significant digits, and its unit.
+/// A number and its unit. Whole numbers and numbers from 100 have no decimals, numbers from 10 have
+/// one, and smaller numbers have two.
 pub(super) fn number(value: f64, unit: &str) -> String {
     let text = if value.fract() == 0.0 || value.abs() >= 100.0 {
         format!("{value:.0}")

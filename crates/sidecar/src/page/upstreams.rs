@@ -10,7 +10,7 @@ use reports::sidecar::{
 };
 
 use super::plot::{PlotAxes, small_svg};
-use super::text::{ago, number, reason, route_words};
+use super::text::{largest_two_units, number, reason, route_words};
 
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
@@ -60,7 +60,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, is_loop: bool, axes: &PlotAxes, now: 
         UpstreamCondition::Fails => ("failed", "\u{2717} fails"),
         UpstreamCondition::Silent => ("failed", "\u{2717} does not answer"),
     };
-    let age = ago(now.saturating_sub(upstream.since) / 1000);
+    let age = largest_two_units(now.saturating_sub(upstream.since) / 1000);
 
     html! {
         tr {

@@ -5,7 +5,7 @@ use reports::finding::{FindingLevel, PodFinding};
 use reports::sidecar::SidecarStatus;
 
 use super::Look;
-use super::text::ago;
+use super::text::largest_two_units;
 
 /// The appearance of a level.
 fn level_look(level: FindingLevel) -> Look {
@@ -52,7 +52,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
 /// A finding with its age and its remedy.
 fn finding_item(finding: &PodFinding, now: u64) -> Markup {
     let Look { class, mark, .. } = level_look(finding.level);
-    let age = ago(now.saturating_sub(finding.since) / 1000);
+    let age = largest_two_units(now.saturating_sub(finding.since) / 1000);
     let since =
         chrono::DateTime::from_timestamp_millis(i64::try_from(finding.since).unwrap_or(i64::MAX));
 

@@ -9,7 +9,7 @@ use super::metrics::UpstreamSeries;
 use super::probe::{ProbeOutcome, UpstreamProbe, UsableAnswer};
 use super::purpose::UpstreamPurpose;
 use super::trouble::UpstreamTrouble;
-use crate::monotonic::Monotonic;
+use crate::counter_readings::CounterReadings;
 use crate::recent::Recent;
 use crate::time::{Now, millis, milliseconds};
 
@@ -34,7 +34,7 @@ pub(super) struct ProbedUpstream {
     pub(super) status: DnsmasqUpstream,
     since: Instant,
     failures_in_a_row: u32,
-    queries: Monotonic,
+    queries: CounterReadings,
     history: Recent<ProbeResult, MAX_HISTORY>,
     series: UpstreamSeries,
 }
@@ -55,7 +55,7 @@ impl ProbedUpstream {
             status,
             since: Instant::now(),
             failures_in_a_row: 0,
-            queries: Monotonic::default(),
+            queries: CounterReadings::default(),
             history: Recent::default(),
             series,
         }
@@ -74,7 +74,7 @@ impl ProbedUpstream {
     /// counter may come from another server (not `is_own`).
     pub(super) fn count_queries(&mut self, reading: u64, is_own: bool) {
         if !is_own {
-            self.queries.continue_from(reading);
+            self.queries.skip_to(reading);
             return;
         }
         let increase = self.queries.increase(reading);

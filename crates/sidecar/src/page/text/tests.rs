@@ -1,9 +1,9 @@
-//! Words and numbers.
+//! Durations and numbers.
 
 use super::*;
 
 #[test]
-fn seconds_become_two_units() {
+fn seconds_become_two_units_at_most() {
     let cases = [
         (0, "0 s"),
         (59, "59 s"),
@@ -13,18 +13,18 @@ fn seconds_become_two_units() {
         (u64::MAX, "213503982334601 d 7 h"),
     ];
     for (seconds, text) in cases {
-        assert_eq!(ago(seconds), text);
+        assert_eq!(largest_two_units(seconds), text);
     }
 }
 
 #[test]
-fn numbers_have_three_digits() {
+fn numbers_have_fewer_decimals_if_larger() {
     let cases = [
         (0.0, "0 ms"),
         (0.123, "0.12 ms"),
         (5.0, "5 ms"),
         (12.345, "12.3 ms"),
-        (1234.5, "1234 ms"),
+        (1234.6, "1235 ms"),
         (f64::NAN, "NaN ms"),
     ];
     for (value, text) in cases {

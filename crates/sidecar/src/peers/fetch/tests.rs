@@ -1,5 +1,7 @@
 //! Fetches from parts that answer and from parts that do not.
 
+use std::time::Instant;
+
 use testkit::http::ScriptedHttp;
 
 use super::*;
@@ -10,31 +12,36 @@ async fn fetch_from(server: ScriptedHttp) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-async fn answer(reply: &str) -> Result<String, String> {
+/// Fetches from a server that sends `reply`.
+async fn fetch_reply(reply: &str) -> Result<String, String> {
     fetch_from(ScriptedHttp::start(reply).await).await
 }
 
 #[tokio::test]
 async fn page_is_fetched_or_refused_by_status() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n";
-    assert_eq!(answer(ok).await, Ok("hello\n".to_owned()));
-    assert_eq!(answer("HTTP/1.0 200 OK\r\n\r\n").await, Ok(String::new()));
-    let said = answer("HTTP/1.1 404 Not Found\r\n\r\nno").await;
+    assert_eq!(fetch_reply(ok).await, Ok("hello\n".to_owned()));
+    assert_eq!(
+        fetch_reply("HTTP/1.0 200 OK\r\n\r\n").await,
+        Ok(String::new())
+    );
+    let said = fetch_reply("HTTP/1.1 404 Not Found\r\n\r\nno").await;
     assert_eq!(said, Err("answered \"HTTP/1.1 404 Not Found\"".to_owned()));
-    let said = answer("SSH-2.0-OpenSSH\r\n").await;
+    let said = fetch_reply("SSH-2.0-OpenSSH\r\n").await;
     assert_eq!(said, Err("answered \"SSH-2.0-OpenSSH\"".to_owned()));
-    assert_eq!(answer("").await, Err("answered \"\"".to_owned()));
+    assert_eq!(fetch_reply("").await, Err("answered \"\"".to_owned()));
 }
 
 #[tokio::test]
-async fn silent_and_endless_pages_are_cut() {
-    let silent = ScriptedHttp::hanging("HTTP/1.1 200 OK\r\n\r\n").await;
-    let error = fetch_from(silent).await.unwrap_err();
+async fn unfinished_and_endless_pages_are_cut() {
+    let unfinished = ScriptedHttp::hanging("HTTP/1.1 200 OK\r\n\r\n").await;
+    let error = fetch_from(unfinished).await.unwrap_err();
     assert_eq!(error, "no answer within 1s");
     let mut flood = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
     flood.resize(3 * 1024 * 1024, b'x');
     let endless = ScriptedHttp::hanging(flood).await;
     let error = fetch_from(endless).await.unwrap_err();
+    // On a busy machine, so many octets may take longer than the timeout.
     assert!(
         error == "more than 2097152 bytes" || error == "no answer within 1s",
         "{error}"
@@ -56,6 +63,13 @@ async fn source_is_a_file_or_http() {
     assert!(missing.starts_with("No such file"), "{missing}");
     let encrypted = fetch("https://127.0.0.1/").await.unwrap_err();
     assert!(encrypted.to_string().starts_with("not an http URL"));
+}
+
+#[tokio::test]
+async fn unusable_urls_fail() {
+    let files = FileReads::default();
+    let fetch = async |source| fetch_text(source, &files).await;
+    // Credentials, a line break, and a port without a server.
     assert!(fetch("http://user:secret@127.0.0.1/").await.is_err());
     assert!(fetch("http://127.0.0.1/a\r\nX: y").await.is_err());
     assert!(fetch("http://127.0.0.1:1/").await.is_err());
@@ -63,19 +77,24 @@ async fn source_is_a_file_or_http() {
 
 /// A named pipe stands for a file on a dead mount: opening it waits for a writer.
 #[tokio::test]
-async fn hanging_file_times_out() {
+async fn hanging_file_times_out_until_released() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let files = FileReads::default();
     for attempt in 1..=2 {
+        let started = Instant::now();
         let error = fetch_text(path.to_str().unwrap(), &files)
             .await
             .unwrap_err()
             .to_string();
         assert_eq!(error, "no answer within 1s", "attempt {attempt}");
+
+        // The second fetch fails at once: no second read starts while the first hangs.
+        assert_eq!(started.elapsed() < TIMEOUT, attempt == 2);
     }
-    // The blocked thread can finish.
+
+    // An open for writing releases the blocked read.
     drop(std::fs::OpenOptions::new().write(true).open(&path).unwrap());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "{}").unwrap();
