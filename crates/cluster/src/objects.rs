@@ -22,7 +22,7 @@ use crate::one_or_many::OneOrMany;
 
 pub(crate) use api::IMPORT_NAME;
 pub use events::{Change, EndpointsSource, Event};
-pub(crate) use events::{EventConverter, ReadEvent, WrappedChange};
+pub(crate) use events::{ChangeWrapper, EventConverter, KeyedEvent};
 pub use parse::{Encoded, Exposed, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
 pub(crate) use parse::{MAGIC, ObjectIdentity};
 

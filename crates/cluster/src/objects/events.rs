@@ -87,33 +87,33 @@ pub enum Event {
 /// Converts the changes of one kind of objects to events.
 pub(crate) trait EventConverter<E>: Send + Sync {
     /// Reads an object and returns the event of its [`Change::Apply`].
-    fn convert_object(&self, object: &Encoded) -> Result<ReadEvent<E>, MalformedObject>;
+    fn convert_object(&self, object: &Encoded) -> Result<KeyedEvent<E>, MalformedObject>;
 
     /// The event of a change without an object.
-    fn convert_change(&self, change: Change<Infallible>) -> E;
+    fn convert_without_object(&self, change: Change<Infallible>) -> E;
 }
 
 /// The event of an object, with the object's key.
-pub(crate) struct ReadEvent<E> {
+pub(crate) struct KeyedEvent<E> {
     pub(crate) key: ObjectKey,
     pub(crate) parsed: Parsed<E>,
 }
 
 /// Converts changes of objects of type `T`.
-pub(crate) struct WrappedChange<T, E>(pub(crate) fn(Change<T>) -> E);
+pub(crate) struct ChangeWrapper<T, E>(pub(crate) fn(Change<T>) -> E);
 
-impl<T: FromApi, E> EventConverter<E> for WrappedChange<T, E> {
-    fn convert_object(&self, object: &Encoded) -> Result<ReadEvent<E>, MalformedObject> {
+impl<T: FromApi, E> EventConverter<E> for ChangeWrapper<T, E> {
+    fn convert_object(&self, object: &Encoded) -> Result<KeyedEvent<E>, MalformedObject> {
         let parsed = T::read(object)?;
         let key = parsed.object.key().clone();
 
-        Ok(ReadEvent {
+        Ok(KeyedEvent {
             key,
             parsed: parsed.map(|object| (self.0)(Change::Apply(object))),
         })
     }
 
-    fn convert_change(&self, change: Change<Infallible>) -> E {
+    fn convert_without_object(&self, change: Change<Infallible>) -> E {
         (self.0)(change.map(|never| match never {}))
     }
 }

@@ -20,7 +20,7 @@ use super::request::{Collection, CollectionClient, ListExtent};
 use super::response::EventReader;
 use super::{FeedState, ReceivedEvent, WatchTiming};
 use crate::connect::Connection;
-use crate::objects::{Change, Encoded, EventConverter, FromApi, WrappedChange};
+use crate::objects::{Change, ChangeWrapper, Encoded, EventConverter, FromApi};
 
 /// Duration after which a watch is stable. A stable watch resets the pause before the next list.
 const STABLE_WATCH: Duration = Duration::from_secs(30);
@@ -70,7 +70,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         sink: mpsc::Sender<ReceivedEvent<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
-        let converter = Arc::new(WrappedChange(wrap));
+        let converter = Arc::new(ChangeWrapper(wrap));
         Self::with_converter(connection, collection, timing, metrics, sink, converter)
     }
 
@@ -395,7 +395,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
     }
 
     async fn send_change(&self, change: Change<Infallible>, at: Instant) -> Result<(), AttemptEnd> {
-        let event = self.converter.convert_change(change);
+        let event = self.converter.convert_without_object(change);
         self.send_event(event, at).await
     }
 

@@ -26,7 +26,7 @@ use super::request::Collection;
 use super::{FeedPhase, FeedState, ReceivedEvent, WatchTiming};
 use crate::connect::Connection;
 use crate::objects::{
-    Change, Encoded, EventConverter, FromApi, MalformedObject, ObjectKey, ReadEvent, WrappedChange,
+    Change, ChangeWrapper, Encoded, EventConverter, FromApi, KeyedEvent, MalformedObject, ObjectKey,
 };
 use crate::relist::RelistTracker;
 
@@ -71,17 +71,17 @@ impl<E> EventConverter<NamedChange<E>> for NamedConverter<E> {
     fn convert_object(
         &self,
         object: &Encoded,
-    ) -> Result<ReadEvent<NamedChange<E>>, MalformedObject> {
-        let ReadEvent { key, parsed } = self.0.convert_object(object)?;
+    ) -> Result<KeyedEvent<NamedChange<E>>, MalformedObject> {
+        let KeyedEvent { key, parsed } = self.0.convert_object(object)?;
         let name = key.name.clone();
 
-        Ok(ReadEvent {
+        Ok(KeyedEvent {
             key,
             parsed: parsed.map(|event| Change::Apply(NamedEvent { name, event })),
         })
     }
 
-    fn convert_change(&self, change: Change<Infallible>) -> NamedChange<E> {
+    fn convert_without_object(&self, change: Change<Infallible>) -> NamedChange<E> {
         change.map(|never| match never {})
     }
 }
@@ -106,7 +106,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
             return Self::One(Box::new(feed));
         }
 
-        let converter: Arc<dyn EventConverter<E>> = Arc::new(WrappedChange(wrap));
+        let converter: Arc<dyn EventConverter<E>> = Arc::new(ChangeWrapper(wrap));
         let mut feeds = Vec::with_capacity(collections.len());
         for collection in collections {
             let converter = NamedConverter(Arc::clone(&converter));
@@ -218,7 +218,7 @@ impl<E: Send + 'static> NamespaceFeeds<E> {
     async fn run(self, stop: CancellationToken) {
         // `RelistStarted` is sent once, before any namespace begins its own list.
         let begun = ReceivedEvent {
-            event: self.converter.convert_change(Change::RelistStarted),
+            event: self.converter.convert_without_object(Change::RelistStarted),
             at: Instant::now().into_std(),
         };
         if self.sink.send(begun).await.is_err() {
@@ -395,7 +395,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         change: Change<Infallible>,
         at: std::time::Instant,
     ) -> Result<(), ReceiverGone> {
-        let event = self.converter.convert_change(change);
+        let event = self.converter.convert_without_object(change);
         self.send_event(event, at).await
     }
 
