@@ -95,7 +95,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
 /// The rule that answers a query in place of the upstreams.
 fn rule_for(view: &impl View, question: &ExternalQuery) -> Option<RuleKey> {
     let lower = question.name.to_lowercase();
-    let rule = view.zone().rule_answer(lower.wire(), question.qtype)?;
+    let rule = view.zone().rule_for_query(lower.wire(), question.qtype)?;
     Some(rule.key)
 }
 

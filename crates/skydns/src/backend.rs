@@ -309,7 +309,7 @@ impl Zone {
 
     /// The answer of a rule for an external name (wire format, lower case); `None` if the query
     /// is forwarded.
-    pub fn rule_answer<'a>(&'a self, name: &'a [u8], qtype: u16) -> Option<RuleAnswer<'a>> {
+    pub fn rule_for_query<'a>(&'a self, name: &'a [u8], qtype: u16) -> Option<RuleAnswer<'a>> {
         let rules = self.external_rules.as_ref()?;
         rules.answer_for(name, qtype, self.servers_for(name).1.is_some())
     }
@@ -324,7 +324,7 @@ impl Zone {
 
     /// The answer of a rule in place of an upstream's `message` for an external name (wire format,
     /// lower case); `None` if the message is passed on.
-    pub(crate) fn rule_against<'a>(
+    pub(crate) fn rule_for_reply<'a>(
         &'a self,
         message: &[u8],
         name: &'a [u8],

@@ -451,7 +451,7 @@ impl<'a, V: View> Engine<'a, V> {
     fn forward_query(&self, out: &mut Vec<u8>) -> NameProgress {
         let zone = self.view.zone();
         let system = self.system_of_servers();
-        let rule = zone.rule_answer(self.query.lower(), self.query.qtype);
+        let rule = zone.rule_for_query(self.query.lower(), self.query.qtype);
 
         // A denied name may have one label, like `wpad`.
         let is_denied = rule

@@ -351,7 +351,7 @@ fn replace_by_rule<V: View>(
 ) -> Option<Reply> {
     let zone = ask.view.zone();
     let message = out.get(start..).unwrap_or_default();
-    let answer = zone.rule_against(message, ask.query.lower())?;
+    let answer = zone.rule_for_reply(message, ask.query.lower())?;
     // The rules apply to external names only, not to names in our zones that were forwarded.
     if Authority::of(ask.view, ask.query.lower()).is_some() {
         return None;

@@ -43,10 +43,10 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // For the alias, a target whose records a rule leaves out is the same as a target without
-        // records.
+        // The name is the target of an alias of ours. For the alias, a target whose records a rule
+        // leaves out is the same as a target without records.
         let zone = view.zone();
-        if let Some(rule) = zone.rule_answer(lower.wire(), question.qtype) {
+        if let Some(rule) = zone.rule_for_query(lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));
         }
 
@@ -55,7 +55,7 @@ impl<B: Backend> Resolver<B> {
             .query_upstreams(admitted, query)
             .await
             .map_err(|error| Cause::from(&error))?;
-        if let Some(rule) = zone.rule_against(&reply.message, lower.wire()) {
+        if let Some(rule) = zone.rule_for_reply(&reply.message, lower.wire()) {
             return Ok(ExternalLookup::without_records(rule.key));
         }
         let answer = extract_external_answer(
@@ -91,9 +91,9 @@ impl<B: Backend> Resolver<B> {
 }
 
 /// Extracts the answer to `question` from the upstream's `message` with RCODE `code`. The answer is
-/// the chain of aliases from the name in `question`, and the addresses of the names in the chain.
-/// The chain ends before a name (wire format, lower case) that `is_ours`. Records of other names
-/// must not be passed on.
+/// the chain of aliases from the name in `question`, and the addresses (A and AAAA,
+/// whatever the type in `question`) of the names in the chain. The chain ends before a name (wire
+/// format, lower case) that `is_ours`. Records of other names must not be passed on.
 // Differs from kube-dns, which passes on the whole answer section.
 pub fn extract_external_answer(
     question: &ExternalQuery,

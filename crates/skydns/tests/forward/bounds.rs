@@ -74,7 +74,8 @@ async fn joined_callers_are_bounded() {
 }
 
 /// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other
-/// queries use a limited number of sockets, and do not block queries to other upstreams.
+/// queries use a limited number of sockets, and do not block queries to other upstreams. Each
+/// query comes from another client.
 #[tokio::test]
 async fn dead_upstream_is_bounded_per_route() {
     const QUESTIONS: usize = 10_000;
@@ -184,6 +185,8 @@ async fn total_in_flight_is_bounded() {
         ..ForwardLimits::default()
     });
     let mut hanging = Vec::new();
+    // Each question comes from another client. The third exceeds the limit of its route, the fifth
+    // the total.
     for (n, (route, overloaded)) in [(0, false), (0, false), (0, true), (1, false), (1, true)]
         .into_iter()
         .enumerate()
@@ -208,7 +211,7 @@ async fn joined_caller_survives_first_caller() {
         resend_after: Duration::from_millis(700),
         ..ForwardLimits::default()
     });
-    let upstreams = fickle.list();
+    let upstreams = fickle.upstreams();
     let mut first = Box::pin(subject.ask(a("x.test."), &upstreams));
     assert!(first.as_mut().now_or_never().is_none());
     let mut second = Box::pin(subject.ask(a("x.test."), &upstreams));
@@ -216,6 +219,9 @@ async fn joined_caller_survives_first_caller() {
     eventually(PATIENCE, || async { fickle.upstream.count() > 0 }).await;
     drop(first);
     fickle.goes_on();
+
+    // The query is sent again once the upstream answers. Resends do not count: the second caller
+    // caused no query of its own.
     assert_eq!(outcome_text(&second.await), GOOD);
     assert_eq!(subject.count("requests_total"), 1);
 }

@@ -120,7 +120,7 @@ async fn stale_reply_replaces_failure() {
     ];
     for (what, does, rcode, code) in failures {
         let fickle = Fickle::start(does).await;
-        let upstreams = fickle.list();
+        let upstreams = fickle.upstreams();
         let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
         subject.ask(a("x.test."), &upstreams).await.unwrap();
         fickle.goes_on();
@@ -152,7 +152,7 @@ async fn stale_reply_replaces_failure() {
 #[tokio::test]
 async fn recovered_upstream_ends_stale_answers() {
     let fickle = Fickle::start(&[good, servfail, other]).await;
-    let upstreams = fickle.list();
+    let upstreams = fickle.upstreams();
     let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
     assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD);
     fickle.goes_on();
@@ -172,7 +172,7 @@ async fn recovered_upstream_ends_stale_answers() {
 #[tokio::test]
 async fn stale_reply_replaces_overload() {
     let fickle = Fickle::start(&[good, silent]).await;
-    let upstreams = fickle.list();
+    let upstreams = fickle.upstreams();
     let limits = ForwardLimits {
         max_in_flight: 2,
         ..short_limits()
@@ -198,7 +198,7 @@ async fn stale_reply_replaces_overload() {
 #[tokio::test]
 async fn disabled_cache_keeps_no_reply() {
     let fickle = Fickle::start(&[good, servfail]).await;
-    let upstreams = fickle.list();
+    let upstreams = fickle.upstreams();
     let subject = Subject::new(short_limits());
     for asked in 1..3 {
         assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD);
@@ -209,10 +209,16 @@ async fn disabled_cache_keeps_no_reply() {
     // A cache with the default limits returns no stale replies.
     let fickle = Fickle::start(&[good, servfail]).await;
     let subject = Subject::with_cache(short_limits(), CacheLimits::default());
-    subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+    subject
+        .ask(a("x.test."), &fickle.upstreams())
+        .await
+        .unwrap();
     fickle.goes_on();
     pass(61 * SECOND).await;
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.upstreams()).await,
+        "SERVFAIL"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,7 +257,7 @@ async fn unknown_types_and_dnssec_are_cached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn server_serves_stale_external_names() {
     let fickle = Fickle::start(&[fleeting, servfail]).await;
-    let server = start(Fixed::new(&fickle.list()).caching(hour_of_stale_answers()));
+    let server = start(Fixed::new(&fickle.upstreams()).caching(hour_of_stale_answers()));
     let names = ["www.outside.test.", "out.apps.svc.cluster.local."];
     for name in names {
         let fresh = ask(server.address, &Ask::new(name, "A").edns(1232)).await;
@@ -297,7 +303,8 @@ fn alias_back_inside(asked: &Asked) -> Reaction {
 #[tokio::test(flavor = "multi_thread")]
 async fn late_alias_target_is_served_stale() {
     let fickle = Fickle::start(&[alias_back_inside, silent]).await;
-    let fixed = Fixed::new(&fickle.list()).alias_at(&["svc", "apps", "back"], "far.outside.test");
+    let fixed =
+        Fixed::new(&fickle.upstreams()).alias_at(&["svc", "apps", "back"], "far.outside.test");
     let server = start(fixed.caching(hour_of_stale_answers()));
     let alias = Ask::new("out.apps.svc.cluster.local.", "A");
     let answers = async || ask(server.address, &alias).await.answer_data("A");
@@ -314,7 +321,7 @@ async fn late_alias_target_is_served_stale() {
 #[tokio::test]
 async fn cleared_cache_queries_upstream_again() {
     let fickle = Fickle::start(&[good, other, servfail]).await;
-    let upstreams = fickle.list();
+    let upstreams = fickle.upstreams();
     let subject = Subject::with_cache(short_limits(), hour_of_stale_answers());
     assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD);
     fickle.goes_on();

@@ -44,7 +44,7 @@ async fn variants_at_once_make_one_query() {
         resend_after: PATIENCE / 10,
         ..ForwardLimits::default()
     });
-    let upstreams = fickle.list();
+    let upstreams = fickle.upstreams();
     let questions = variants().into_iter().flat_map(|ask| {
         [Transport::Udp, Transport::Tcp]
             .map(|transport| Question::from(ask.clone()).over(transport))

@@ -307,7 +307,7 @@ impl Fickle {
         self.next.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn list(&self) -> [SocketAddr; 1] {
+    pub(crate) fn upstreams(&self) -> [SocketAddr; 1] {
         [self.upstream.addr()]
     }
 }

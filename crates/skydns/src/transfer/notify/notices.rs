@@ -35,7 +35,7 @@ struct ZoneNotice {
     due: Option<Instant>,
     last_sent: Option<Instant>,
     /// Whether the last response was an error.
-    is_refused: bool,
+    last_was_error: bool,
 }
 
 /// An action that is due now.
@@ -149,9 +149,9 @@ impl PendingNotices {
             zones.find(|(_, notice)| notice.id == id && notice.expects_response())?;
 
         let is_error = rcode != rcode::NOERROR;
-        let is_first_error = is_error && !notice.is_refused;
+        let is_first_error = is_error && !notice.last_was_error;
         notice.due = None;
-        notice.is_refused = is_error;
+        notice.last_was_error = is_error;
         Some(NoticeResponse {
             zone: zone.clone(),
             is_first_error,
