@@ -21,7 +21,7 @@ impl Distribution {
     /// The percentiles of `durations`; `None` if there are none.
     pub fn of(mut durations: Vec<Duration>) -> Option<Self> {
         durations.sort_unstable();
-        let rank = |percent: usize| {
+        let percentile = |percent: usize| {
             let rank = (durations.len() * percent).div_ceil(100).max(1);
             durations
                 .get(rank - 1)
@@ -29,9 +29,9 @@ impl Distribution {
         };
         Some(Self {
             count: durations.len(),
-            p50: rank(50)?,
-            p99: rank(99)?,
-            max: rank(100)?,
+            p50: percentile(50)?,
+            p99: percentile(99)?,
+            max: percentile(100)?,
         })
     }
 }

@@ -11,7 +11,7 @@ use testkit::process::Program;
 use crate::kubedns;
 use crate::peers::Peer;
 use crate::setup::{Bench, say};
-use crate::zone::{OUTSIDE, Server, ZoneFile, installed};
+use crate::zone::{OUTSIDE, Server, ZoneFile, find_program};
 
 /// Number of names that fit in the cache of kubedns, and in the large cache of dnsmasq.
 pub(crate) const CACHED_NAMES: usize = 10_000;
@@ -59,7 +59,7 @@ pub(crate) async fn start_forwarders(
         forwarders.push(start(&name, address, program).await?);
     }
 
-    if let Some(dnsmasq) = installed("dnsmasq") {
+    if let Some(dnsmasq) = find_program("dnsmasq") {
         let sizes = [
             ("dnsmasq".to_owned(), STOCK_CACHE),
             (format!("dnsmasq{LARGE_CACHE}"), CACHED_NAMES),
@@ -75,7 +75,7 @@ pub(crate) async fn start_forwarders(
     }
 
     for (name, file) in [("Unbound", "unbound"), ("CoreDNS", "coredns")] {
-        let Some(program) = installed(file) else {
+        let Some(program) = find_program(file) else {
             say(&format!("without {name}, which is not installed"));
             continue;
         };

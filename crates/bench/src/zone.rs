@@ -25,7 +25,7 @@ impl ZoneFile {
     pub(crate) fn of_cluster(cluster: &Cluster) -> anyhow::Result<Self> {
         Ok(Self {
             origin: format!("{DOMAIN}."),
-            text: cluster_zone(cluster)?,
+            text: cluster_zone_text(cluster)?,
         })
     }
 
@@ -41,7 +41,7 @@ impl ZoneFile {
 }
 
 /// The path of a program; `None` if it is not installed.
-pub(crate) fn installed(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let directories = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
     directories
         .iter()
@@ -72,7 +72,7 @@ impl Server {
 
     /// The path of the program, if installed.
     pub(crate) fn program(self) -> Option<PathBuf> {
-        installed(if self == Self::Nsd { "nsd" } else { "knotd" })
+        find_program(if self == Self::Nsd { "nsd" } else { "knotd" })
     }
 
     /// Writes `zone` and a configuration for `address` and `threads` threads into
@@ -114,7 +114,7 @@ impl Server {
 
 /// The text of a zone file with the records of `cluster` that the benchmark queries. The three pods
 /// of a headless Service have hostnames, and share the weight of 100.
-fn cluster_zone(cluster: &Cluster) -> anyhow::Result<String> {
+fn cluster_zone_text(cluster: &Cluster) -> anyhow::Result<String> {
     let mut text = format!(
         "$ORIGIN {DOMAIN}.\n$TTL 30\n@ SOA ns.dns hostmaster 1 28800 7200 604800 60\n@ NS ns.dns\nns.dns A 127.0.0.1\n"
     );
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn zone_has_records_of_all_services() {
-        let zone = cluster_zone(&Cluster::generate(11, 1)).unwrap();
+        let zone = cluster_zone_text(&Cluster::generate(11, 1)).unwrap();
         let records = |rtype: &str| {
             zone.lines()
                 .filter(|line| line.contains(&format!(" {rtype} ")))

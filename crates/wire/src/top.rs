@@ -232,7 +232,7 @@ impl TopQueries {
             windows.rotate(now);
             for tables in [&windows.last, &windows.current] {
                 all += tables.queries;
-                for (octets, count) in tables.clients.counts() {
+                for (octets, count) in tables.clients.lower_bounds() {
                     if parse_address(octets).is_some_and(&is_counted) {
                         counted += count;
                     }
@@ -271,7 +271,7 @@ impl WindowSum {
             (&mut self.nxdomain, &tables.nxdomain),
             (&mut self.servfail, &tables.servfail),
         ] {
-            for (key, count) in sketch.counts() {
+            for (key, count) in sketch.lower_bounds() {
                 *counts.entry(key.into()).or_default() += count;
             }
         }

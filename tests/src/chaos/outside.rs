@@ -59,7 +59,7 @@ pub struct Outside {
 
 impl Outside {
     /// Changes the behaviour.
-    pub fn is(&self, mood: Mood) {
+    pub fn set_mood(&self, mood: Mood) {
         *self.mood.lock() = mood;
     }
 

@@ -60,9 +60,9 @@ async fn bad_upstreams_cost_no_cluster_name() {
     let steady = Steady::start(questions, RATE);
     for (mood, why) in MOODS {
         let excuse = steady.excuse(&["outside", "outside, from kubedns"], why);
-        rig.outside.is(mood);
+        rig.outside.set_mood(mood);
         steady.answered_on("kubedns", WHILE).await;
-        rig.outside.is(Mood::Honest);
+        rig.outside.set_mood(Mood::Honest);
         excuse.ends().await;
     }
     let report = steady.stop().await;
@@ -102,11 +102,11 @@ async fn cache_topology_survives_bad_upstream() {
     ));
     let steady = Steady::start(questions, RATE);
     for (mood, _) in MOODS {
-        rig.outside.is(mood);
+        rig.outside.set_mood(mood);
         steady
             .answered_on("outside, whatever the upstream", WHILE)
             .await;
-        rig.outside.is(Mood::Honest);
+        rig.outside.set_mood(Mood::Honest);
     }
     steady.stop().await.check(
         "cache, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
@@ -126,7 +126,7 @@ async fn alone_topology_hung_upstreams_give_rcode() {
 async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
     let rig = Rig::start(topology, &[]).await;
     let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
-    rig.outside.is(Mood::Silent);
+    rig.outside.set_mood(Mood::Silent);
     let ask = |number: u16| async move {
         let query = Query::new(&format!("hanging-{number}.outside.test."), "A").wire();
         let reply = client::udp(server, &query, PATIENCE).await;
@@ -148,7 +148,7 @@ async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
     let said = asking.join_all().await;
     assert_eq!(said, vec!["SERVFAIL"; usize::from(HANGING)]);
 
-    rig.outside.is(Mood::Honest);
+    rig.outside.set_mood(Mood::Honest);
     rig.resolves("host-1.outside.test", "198.51.100.1").await;
     rig.assert_no_restarts();
 }

@@ -13,7 +13,7 @@ use crate::{DnsmasqTopology, FailingCause, FailingUpstream};
 
 const WEB: &str = "web.apps.svc.cluster.local. A";
 
-fn warnings(cluster: &Cluster) -> Vec<String> {
+fn warning_codes(cluster: &Cluster) -> Vec<String> {
     cluster
         .explain(WEB)
         .warnings
@@ -32,9 +32,9 @@ fn rejection() -> ConfigRejection {
 }
 
 #[test]
-fn names_before_first_lists_are_refused() {
+fn cluster_names_before_first_lists_are_refused() {
     let cluster = Cluster::new();
-    assert_eq!(warnings(&cluster), ["not_synced"]);
+    assert_eq!(warning_codes(&cluster), ["not_synced"]);
     assert_eq!(cluster.reasons(WEB), ["not_synced"]);
     assert!(!cluster.explain(WEB).server.synced);
     // External names resolve before the first lists. Reverse names do not: the address may be in
@@ -51,19 +51,19 @@ fn names_before_first_lists_are_refused() {
 #[test]
 fn server_state_causes_warnings() {
     let mut cluster = Cluster::with_everything();
-    assert_eq!(warnings(&cluster), [""; 0]);
+    assert_eq!(warning_codes(&cluster), [""; 0]);
     cluster.server.lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
     cluster.server.draining = true;
-    assert_eq!(warnings(&cluster), ["api_server_lost", "draining"]);
+    assert_eq!(warning_codes(&cluster), ["api_server_lost", "draining"]);
     let text = "the watch of services and endpoints is not open: changes since the API server was lost are unknown";
     cluster.expect(["/warnings/0/text"], &[(WEB, [text])]);
     cluster.server.progress = SyncProgress::Stale;
-    assert_eq!(warnings(&cluster), ["stale", "draining"]);
+    assert_eq!(warning_codes(&cluster), ["stale", "draining"]);
     assert_eq!(cluster.explain("web").server.records_from, "snapshot_file");
 }
 
 #[test]
-fn node_says_who_answers_its_clients() {
+fn node_line_names_the_answering_pod() {
     let mut cluster = Cluster::with_everything();
     let text = cluster.text(WEB);
     assert!(!text.contains("\nnode "), "{text}");
@@ -105,15 +105,16 @@ fn misspelt_keys_cause_warnings() {
         "the newest configuration is rejected: stubDomains: not JSON; the defaults are in force";
     let unknown = "ConfigMap: unknown key \"stubDomain\" is ignored: did you mean stubDomains?";
     let codes = ["config_rejected", "config_unknown_key"];
-    assert_eq!(warnings(&cluster), codes);
+    assert_eq!(warning_codes(&cluster), codes);
     let pointers = ["/warnings/0/text", "/warnings/1/text"];
     cluster.expect(pointers, &[(WEB, [expected, unknown])]);
 }
 
 #[test]
-fn stub_domain_in_cluster_is_named() {
+fn stub_domain_below_cluster_domain_takes_its_names() {
     let mut cluster = Cluster::with_everything();
     cluster.add_stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
+    // dnsmasq sends the name to the stub domain, and never to kubedns, which would answer it.
     assert!(matches!(
         cluster.explain("web.apps A").detail.route,
         NameRoute::ClusterDomain { .. }

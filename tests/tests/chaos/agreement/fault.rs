@@ -160,7 +160,7 @@ impl Stage {
             Fault::UpstreamsSilent => self.set_moods(Mood::Silent),
             Fault::UpstreamsServfail => self.set_moods(Mood::Rcode("SERVFAIL")),
             Fault::UpstreamsRefuse => self.set_moods(Mood::Rcode("REFUSED")),
-            Fault::OneUpstreamSilent => self.rig.outside.is(Mood::Silent),
+            Fault::OneUpstreamSilent => self.rig.outside.set_mood(Mood::Silent),
             Fault::LaterLoop => {
                 let pod = ([127, 0, 0, 1], self.rig.pod.ports.dns).into();
                 self.relays.iter().for_each(|relay| relay.forward_to(pod));
@@ -222,8 +222,8 @@ impl Stage {
     }
 
     fn set_moods(&self, mood: Mood) {
-        self.rig.outside.is(mood);
-        self.second.is(mood);
+        self.rig.outside.set_mood(mood);
+        self.second.set_mood(mood);
     }
 
     fn set_stub_server(&self, server: &str) {
