@@ -95,7 +95,7 @@ impl ExternalRules {
     }
 
     /// Rejects replies with private addresses, except for names in the domains `except`.
-    pub fn reject_private_addresses(&mut self, except: impl IntoIterator<Item = Name>) {
+    pub fn reject_private_addresses_except(&mut self, except: impl IntoIterator<Item = Name>) {
         let mut may_be_private = DomainMap::default();
         for domain in except {
             may_be_private.insert(&domain, ());

@@ -55,6 +55,7 @@ async fn applies_and_edits() {
                 "endpointslice.discovery.k8s.io/cart-1 created",
             ]
         );
+
         let again = kubectl.with_input("apply -f -", SHOP).await;
         assert!(
             again
@@ -63,6 +64,7 @@ async fn applies_and_edits() {
                 .all(|line| line.ends_with("unchanged")),
             "{again}"
         );
+
         let changed = kubectl
             .with_input("apply -f -", &SHOP.replace("port: 80,", "port: 81,"))
             .await;
@@ -78,6 +80,7 @@ async fn applies_and_edits() {
                 .await,
             "82"
         );
+
         kubectl.run("label service cart -n shop tier=front").await;
         kubectl.run("annotate service cart -n shop note=x").await;
         let named = kubectl.run("get service -A -l tier=front -o name").await;
@@ -120,6 +123,14 @@ async fn patches_and_replaces() {
         let address = field("clusterIP").await;
         kubectl.with_input("replace -f -", SHOP).await;
         assert_eq!(field("clusterIP").await, address);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn invalid_changes_are_refused() {
+    with_kubectl(async |kubectl| {
+        kubectl.with_input("create -f -", SHOP).await;
         let misspelt = SHOP.replace("selector", "slector");
         for (arguments, input, why) in [
             (

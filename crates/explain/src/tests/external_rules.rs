@@ -15,7 +15,7 @@ fn cluster() -> Cluster {
     rules.filter_types(&Name::default(), &[rtype::AAAA]);
     rules.deny_names(&Name::parse("ads.test").unwrap(), rcode::NXDOMAIN);
     rules.deny_private_reverse();
-    rules.reject_private_addresses([Name::parse("vpn.test").unwrap()]);
+    rules.reject_private_addresses_except([Name::parse("vpn.test").unwrap()]);
     let mut own = OwnNames::new();
     for (alias, target) in [("out", "www.outside.test"), ("ads", "www.ads.test")] {
         own.add_alias(

@@ -31,7 +31,7 @@ pub(super) fn convert(config: &Config) -> Option<Arc<ExternalRules>> {
     }
     if let Some(protection) = &config.external_rules.rebind_protection {
         let except = protection.except.iter();
-        rules.reject_private_addresses(except.filter_map(|domain| Name::parse(domain).ok()));
+        rules.reject_private_addresses_except(except.filter_map(|domain| Name::parse(domain).ok()));
     }
     Some(Arc::new(rules))
 }

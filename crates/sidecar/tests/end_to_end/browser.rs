@@ -159,11 +159,19 @@ async fn proxied_page_refreshes_itself() {
         shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"),
         "{live}"
     );
+}
 
-    // A sign-in page instead of the status page counts as a lost connection. The icon of an unknown
-    // state is a grey ring.
+/// A sign-in page instead of the status page counts as a lost connection.
+#[tokio::test]
+async fn page_behind_sign_in_shows_lost_connection() {
+    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else {
+        return;
+    };
+    let proxy = Proxy::before(sidecar.address).await;
+
     let cut_off = document(&chromium, &format!("http://{}/once/", proxy.address), 10).await;
     assert!(!cut_off.contains("data-refreshed=\""), "{cut_off}");
+    // The icon of an unknown state is a grey ring.
     for shown in [
         "role=\"status\">Connection lost, last seen ",
         "<title>? last seen ",

@@ -218,7 +218,7 @@ fn external_rules() -> ExternalRules {
     rules.deny_names(&name("refused.test."), rcode::NXDOMAIN);
     rules.deny_names(&name("label."), rcode::NOERROR);
     rules.deny_private_reverse();
-    rules.reject_private_addresses([name("stub.test.")]);
+    rules.reject_private_addresses_except([name("stub.test.")]);
     rules
 }
 

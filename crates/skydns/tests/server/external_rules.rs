@@ -38,7 +38,7 @@ async fn upstream() -> Upstream {
 async fn private_addresses_of_external_names_are_rejected() {
     let upstream = upstream().await;
     let mut rules = ExternalRules::new();
-    rules.reject_private_addresses([name("exempt.test")]);
+    rules.reject_private_addresses_except([name("exempt.test")]);
     let mut own = OwnNames::new();
     own.add_alias(&name("alias.own.test"), &name("in.outside.test"));
     own.add_host(
@@ -106,7 +106,7 @@ async fn rule_key_is_in_tap_extended_error_and_metric() {
     rules.filter_types(&Name::default(), &[rtype::AAAA]);
     rules.deny_names(&name("ads.test"), rcode::NXDOMAIN);
     rules.deny_private_reverse();
-    rules.reject_private_addresses([]);
+    rules.reject_private_addresses_except([]);
     let mut own = OwnNames::new();
     for (alias, target) in [
         ("filtered", "www.outside.test"),
