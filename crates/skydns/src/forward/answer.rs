@@ -21,8 +21,8 @@ struct KeptRecords {
 
 /// Appends the answer to a client's query to `out`. `message` is the reply to the same question
 /// without its OPT record. `opt` is the OPT record of the reply, or that of a stale answer. The
-/// answer has the client's ID and question.
-/// It has an OPT record if the query has one (RFC 6891, section 6.1.1).
+/// answer has the client's ID and question. It has an OPT record if the query has one (RFC 6891,
+/// section 6.1.1).
 pub(super) fn append_answer(
     message: &[u8],
     opt: Option<Edns<&[u8]>>,
@@ -95,6 +95,7 @@ fn answer_header(
     ];
 
     let mut flags = reply.flags;
+    // A client over UDP retries over TCP. A client over TCP has no further transport.
     if kept.truncated && query.transport == Transport::Udp {
         flags |= flag::TC;
     }
