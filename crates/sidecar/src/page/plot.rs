@@ -41,8 +41,8 @@ pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -
 
 fn results(history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
-    // A failed probe has no latency, so the line has a gap, and a mark in the gap shows the
-    // failure.
+    // A result without an answer leaves a gap in the line. If it is a failure, a mark in the gap
+    // shows it.
     html! {
         @for run in healthy_runs(history) { (line(run, axes)) }
         @for point in failures(history) {
@@ -69,16 +69,18 @@ pub(super) fn plot_of_lines<const N: usize>(
         svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary) {
             (axes.grid())
             @for (points, class) in lines.iter().zip(classes) {
-                @for run in points.split(|point| point.value.is_none()) {
-                    polyline class=(class) points=(axes.coordinates(run)) {}
+                @let runs = points.split(|point| point.value.is_none());
+                @for run in runs.filter(|run| !run.is_empty()) {
+                    (polyline(class, axes.coordinates(run)))
                 }
             }
         }
     }
 }
 
-/// A line through neighbouring points of the same state, or a dot for a single point.
+/// A line through neighbouring points of the same state.
 fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
+    // Otherwise the server answered only for itself, not for the probed name.
     let is_ok = run.iter().all(|point| point.state == ProbeState::Ok);
     let class = if is_ok { "ok" } else { "itself" };
 
@@ -89,7 +91,11 @@ fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
         let y = axes.y(point.latency_ms);
         points.push(format!("{x:.1},{y:.1}"));
     }
+    polyline(class, points)
+}
 
+/// A line through these points, or a dot for a single point.
+fn polyline(class: &str, mut points: Vec<String>) -> Markup {
     // A line from a point to the same point is drawn as a dot, which stays round in a flat drawing.
     if let [only] = points.as_slice() {
         points.push(only.clone());
@@ -112,8 +118,8 @@ fn failures(history: &[ProbeResult]) -> impl Iterator<Item = &ProbeResult> {
     history.iter().filter(|point| point.state.is_failed())
 }
 
-/// Slices of neighbouring points with the same state. Failed probes have no latency and are left
-/// out.
+/// Slices of neighbouring points with the same state. Results without an answer have no latency and
+/// are left out: failures, and times without queries.
 fn healthy_runs(history: &[ProbeResult]) -> impl Iterator<Item = &[ProbeResult]> {
     history
         .chunk_by(|a, b| a.state == b.state)
@@ -172,14 +178,14 @@ impl PlotAxes {
     }
 
     /// The points of a line in SVG units. A screen shows no differences below a tenth of a unit.
-    fn coordinates(&self, points: &[PlotPoint]) -> String {
+    fn coordinates(&self, points: &[PlotPoint]) -> Vec<String> {
         let mut texts = Vec::with_capacity(points.len());
         for point in points {
             let x = self.x(point.at);
             let y = self.y(point.value.unwrap_or_default());
             texts.push(format!("{x:.1},{y:.1}"));
         }
-        texts.join(" ")
+        texts
     }
 
     #[allow(clippy::cast_precision_loss, reason = "minutes on a screen")]
@@ -188,9 +194,9 @@ impl PlotAxes {
         WIDTH - 4.0 - before / self.span as f64 * (WIDTH - 4.0 - LEFT)
     }
 
-    fn y(&self, latency: f64) -> f64 {
+    fn y(&self, value: f64) -> f64 {
         let bottom = HEIGHT - BELOW;
-        bottom - latency / self.top * (bottom - ABOVE)
+        bottom - value / self.top * (bottom - ABOVE)
     }
 
     /// The time and the values that the axes span, in words.
@@ -222,11 +228,11 @@ impl PlotAxes {
     }
 }
 
-/// The next number that is 1, 2 or 5 times a power of ten; at least 1.
+/// The smallest number that is 1, 2 or 5 times a power of ten and not below `value`; at least 1.
 fn round_up(value: f64) -> f64 {
     let mut size = 1.0;
 
-    // Larger latencies do not occur. For NaN, the bound ends the loop.
+    // Larger values do not occur. For NaN, the bound ends the loop.
     while size < 1e9 {
         for step in [1.0, 2.0, 5.0] {
             if value <= size * step {

@@ -52,6 +52,23 @@ fn run_is_drawn_as_line_and_failure_as_bar() {
 }
 
 #[test]
+fn lone_value_is_drawn_as_dot() {
+    let values = [None, Some(1.0), None, None, Some(0.0), Some(1.0)];
+    let points: Vec<PlotPoint> = values
+        .into_iter()
+        .zip(0..)
+        .map(|(value, minute)| PlotPoint {
+            at: minute * 60_000,
+            value,
+        })
+        .collect();
+    let axes = PlotAxes::new(0, 300_000, 1.0, "ms");
+    let svg = plot_of_lines(&[points], ["first"], &axes, "").into_string();
+    assert_eq!(svg.matches("<polyline class=\"first\"").count(), 2, "{svg}");
+    assert!(svg.contains("points=\"109.6,8.0 109.6,8.0\""), "{svg}");
+}
+
+#[test]
 fn empty_history_draws_no_line() {
     let svg = drawn(Vec::new(), 1_000_000);
     assert!(
