@@ -201,6 +201,7 @@ async fn wait_until_down(mut signals: Receiver<Signals>) {
         .await
         .is_err()
     {
+        // Without a sender there are no faults any more.
         std::future::pending::<()>().await;
     }
 }

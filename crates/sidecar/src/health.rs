@@ -109,7 +109,7 @@ impl Health {
     }
 
     /// The body of `/healthcheck/<label>`.
-    pub(crate) fn check(&self) -> HealthCheck<'_> {
+    pub(crate) fn check_body(&self) -> HealthCheck<'_> {
         // This body has no error for a healthy server, even if the probed name was not answered.
         // `/status` shows that error.
         if self.last.state.is_healthy() {

@@ -76,7 +76,7 @@ fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    Some(http::json(status, &health.check()))
+    Some(http::json(status, &health.check_body()))
 }
 
 /// `/healthz`: the health of the sidecar itself, with the time in Go's format.

@@ -125,6 +125,7 @@ pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     if answers.iter().any(|answer| answer.has_rcode("NOERROR")) {
         return LookupOutcome::NoData;
     }
+    // Otherwise the RCODE of the first queried type decides.
     match answers.first().and_then(|answer| answer.rcode.as_deref()) {
         Some("NXDOMAIN") => LookupOutcome::NxDomain,
         Some("REFUSED") => LookupOutcome::Refused,

@@ -5,7 +5,7 @@ use super::*;
 fn body(verdict: ProbeOutcome) -> String {
     let mut health = Health::waiting(Instant::now());
     health.record(verdict, Now::read());
-    serde_json::to_string(&health.check()).unwrap()
+    serde_json::to_string(&health.check_body()).unwrap()
 }
 
 fn verdict(state: ProbeState, latency: Duration, failure: ProbeFailure) -> ProbeOutcome {

@@ -5,7 +5,7 @@ use testkit::process::Process;
 
 use crate::running::{PATIENCE, Sidecar, program};
 
-async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
+async fn run_to_end(flags: &[&str]) -> (i32, Vec<String>) {
     // The sidecar must not print a backtrace, even with RUST_BACKTRACE set.
     let mut process: Process = program(flags).env("RUST_BACKTRACE", "full").start();
     let status = process.wait(PATIENCE).await;
@@ -18,17 +18,17 @@ async fn failed_start_is_one_line() {
     let taken = Sidecar::start::<&str>(&[]).await;
     let port = format!("--prometheus-port={}", taken.address.port());
     let any_port = "--prometheus-port=0";
-    let loopback = ["--prometheus-addr=127.0.0.1", &port];
+    let port_in_use = ["--prometheus-addr=127.0.0.1", &port];
     let foreign = ["--prometheus-addr=192.0.2.1", "--prometheus-port=1"];
     let twice = [any_port, "--probe=a,127.0.0.1,x", "--probe=a,127.0.0.1,y"];
     let no_slash = [any_port, "--prometheus-path=metrics"];
     for (flags, expected) in [
-        (&loopback[..], "cannot listen on 127.0.0.1:"),
+        (&port_in_use[..], "cannot listen on 127.0.0.1:"),
         (&foreign, "cannot listen on 192.0.2.1:1: "),
         (&twice, "the label a is used twice"),
         (&no_slash, "\"metrics\" does not begin with a slash"),
     ] {
-        let (status, lines) = fails(flags).await;
+        let (status, lines) = run_to_end(flags).await;
         assert_eq!(status, 255, "{flags:?}");
         let [line] = lines.as_slice() else {
             panic!("{flags:?}: {lines:?}")
@@ -41,6 +41,7 @@ async fn failed_start_is_one_line() {
 #[tokio::test]
 async fn signal_ends_with_success() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        // The signal arrives during a probe that gets no answer.
         let mut sidecar = Sidecar::start(&["--probe=silent,192.0.2.1,x"]).await;
         sidecar.process.signal(signal);
         let status = sidecar.process.wait(PATIENCE).await;
@@ -93,7 +94,7 @@ async fn misplaced_command_ends_the_start() {
             .expect("a word");
         let line = format!("unexpected word {word:?}: {hint}");
         let lines = vec!["Usage of sidecar: see sidecar --help".to_owned(), line];
-        assert_eq!(fails(words).await, (2, lines), "{words:?}");
+        assert_eq!(run_to_end(words).await, (2, lines), "{words:?}");
     }
 }
 

@@ -99,14 +99,15 @@ fn zonal_names_have_their_addresses() {
 }
 
 #[test]
-fn service_without_addresses_has_names() {
+fn zonal_names_exist_without_addresses() {
     let empty = records(&[], true);
     assert!(empty.node.is_none());
+    assert!(empty.zonal.is_some());
     assert_eq!(found(&empty, "eu-1a.prefer._zone", 100), "");
 }
 
 #[test]
-fn zones_take_nothing_when_off() {
+fn service_has_no_zonal_names_when_off() {
     assert_eq!(records(&["10.0.0.1 eu-1a"], false).zonal, None);
 }
 
