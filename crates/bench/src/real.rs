@@ -81,7 +81,7 @@ impl Real {
     }
 
     /// The argument that connects kubedns through the relay.
-    pub fn access(&self) -> String {
+    pub fn kubeconfig_argument(&self) -> String {
         format!("--kubecfg-file={}", self.kubeconfig.display())
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Distribution;
 use crate::questions::Kind;
 
-pub use document::{check, write};
+pub use document::{check_page, merge_into};
 
 /// All results. Fields of scenarios that were not measured are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

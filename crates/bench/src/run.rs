@@ -24,6 +24,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         batched,
     }) = options.command
     {
+        // The echo server has threads of its own, and shows the cost without a runtime.
         return echo::serve(listen, sockets, batched);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,6 +47,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 async fn perform(options: Options) -> anyhow::Result<()> {
     match options.command {
         None => measure(options.measuring).await,
+        // `run` has served it, without this runtime.
         Some(Command::Echo { .. }) => Ok(()),
         Some(Command::Hickory {
             listen,
@@ -66,12 +68,12 @@ async fn perform(options: Options) -> anyhow::Result<()> {
 
 async fn measure(options: Measuring) -> anyhow::Result<()> {
     if let Some(directory) = &options.write {
-        report::check(directory)?;
+        report::check_page(directory)?;
     }
     let bench = Bench::new(options)?;
     let report = scenario::run(&bench).await?;
     let report = match &bench.options.write {
-        Some(directory) => report::write(directory, report)?,
+        Some(directory) => report::merge_into(directory, report)?,
         None => report,
     };
     show(&report)?;

@@ -14,7 +14,7 @@ const END: &str = "<!-- measured: end -->";
 
 /// Merges `report` into the documents of `directory`. Results that `report` lacks stay in the
 /// documents. Returns the merged report.
-pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
+pub fn merge_into(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let data = directory.join("performance.json");
     let earlier = std::fs::read_to_string(&data).unwrap_or_default();
     let mut merged: Map<String, Value> = serde_json::from_str(&earlier).unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
 
 /// Checks that the page exists and has a place for results. The check comes before the
 /// measurements, which take minutes.
-pub fn check(directory: &Path) -> anyhow::Result<()> {
+pub fn check_page(directory: &Path) -> anyhow::Result<()> {
     page_with(directory, "").map(drop)
 }
 
@@ -96,8 +96,8 @@ mod tests {
             outside: Some(outside(7)),
             ..Report::default()
         };
-        write(directory.path(), first).unwrap();
-        let second = write(directory.path(), Report::default()).unwrap();
+        merge_into(directory.path(), first).unwrap();
+        let second = merge_into(directory.path(), Report::default()).unwrap();
         assert_eq!(second.outside, Some(outside(7)));
         let text = std::fs::read_to_string(&page).unwrap();
         assert!(
@@ -109,7 +109,7 @@ mod tests {
             "{text}"
         );
         std::fs::write(&page, "no markers").unwrap();
-        assert!(check(directory.path()).is_err());
-        assert!(write(directory.path(), second).is_err());
+        assert!(check_page(directory.path()).is_err());
+        assert!(merge_into(directory.path(), second).is_err());
     }
 }

@@ -115,7 +115,7 @@ async fn start(
 ) -> anyhow::Result<Vec<Kubedns>> {
     let (name, addresses) = (probe.domain_name(), probe.addresses());
     let pause = PAUSE.max(SPACING * instances);
-    let access = [real.access()];
+    let access = [real.kubeconfig_argument()];
     let each = (0..instances).map(|_| async {
         let mut kubedns = Kubedns::launch(bench, &access, &[]);
         kubedns.wait_for(&name, &addresses, pause).await?;

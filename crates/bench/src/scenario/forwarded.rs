@@ -26,7 +26,7 @@ use testkit::processes::Usage;
 /// Names in a file for uncached queries: more than any server answers in one measurement.
 const NEW_NAMES: usize = 120_000;
 /// Names in a file for cached queries: fewer than fit in the smallest cache.
-const CACHED: usize = 900;
+const REPEATED_NAMES: usize = 900;
 /// Duration of the queries whose latency is measured.
 const PULSE: Duration = Duration::from_secs(3);
 /// Number of names for the queries whose latency is measured. A thousand queries a second are sent.
@@ -104,7 +104,7 @@ async fn measure_load(
         rate: load.rate(),
     };
     let file = if load.is_cached() {
-        let file = names.write_file(CACHED)?;
+        let file = names.write_file(REPEATED_NAMES)?;
         // The first queries fill the cache.
         dnsperf.span = Duration::from_secs(1);
         dnsperf.run(peer.address, &file).await?;
@@ -146,6 +146,7 @@ async fn memory_of_cached_names(
     let file = names.write_file(CACHED_NAMES)?;
     let load = Load {
         outstanding: bench.options.outstanding,
+        // Enough to query each name at least once.
         span: Duration::from_secs(3),
         rate: Some(5000),
     };

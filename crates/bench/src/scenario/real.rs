@@ -102,7 +102,10 @@ impl Stage<'_> {
     }
 
     async fn start(&self, source: &str) -> anyhow::Result<Kubedns> {
-        let access = [self.real.access(), format!("--endpoints-source={source}")];
+        let access = [
+            self.real.kubeconfig_argument(),
+            format!("--endpoints-source={source}"),
+        ];
         let (name, addresses) = (self.probe.domain_name(), self.probe.addresses());
         Kubedns::start_with(self.bench, &access, &name, &addresses, &[]).await
     }
