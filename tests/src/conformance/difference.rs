@@ -81,13 +81,13 @@ pub struct Difference {
     pub edit: Option<Edit>,
     /// The answers that replace recorded ones.
     #[serde(default)]
-    pub answers: Vec<Listed>,
+    pub answers: Vec<ListedAnswer>,
 }
 
 /// An answer that replaces a recorded one. Rules ([`Edit`]) change this answer, too.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listed {
+pub struct ListedAnswer {
     /// The name of the scenario.
     pub scenario: String,
     /// The step, counted from 0.
@@ -105,7 +105,9 @@ pub struct Listed {
 #[derive(Debug)]
 pub struct Differences {
     all: Vec<Difference>,
-    listed: HashMap<(String, usize, usize, When), (usize, usize)>,
+    /// For each scenario, step, question and condition: the index of the difference, and the index
+    /// of its answer.
+    answer_places: HashMap<(String, usize, usize, When), (usize, usize)>,
 }
 
 /// The accepted answers to a question.
@@ -128,9 +130,10 @@ impl Differences {
     }
 
     /// Checks that each difference refers to existing questions and tests. Checks that each listed
-    /// answer differs from the answer that would be expected without the list.
+    /// answer differs from the recorded answers or, under `--strict-dns`, from the answers without
+    /// that flag.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
-        let mut listed = HashMap::new();
+        let mut answer_places = HashMap::new();
         for (at, difference) in all.iter().enumerate() {
             for (which, answer) in difference.answers.iter().enumerate() {
                 let key = (
@@ -139,18 +142,18 @@ impl Differences {
                     answer.query,
                     difference.when,
                 );
-                if let Some((other, _)) = listed.insert(key, (at, which)) {
+                if let Some((other, _)) = answer_places.insert(key, (at, which)) {
                     let other = all.get(other).map_or("?", |other| &other.id);
                     bail!("{} and {other} both list {}", difference.id, answer.place());
                 }
             }
         }
-        let differences = Self { all, listed };
+        let differences = Self { all, answer_places };
         differences.check(scenarios)?;
         Ok(differences)
     }
 
-    /// All differences, sorted by ID.
+    /// All differences, in the order of their files.
     pub fn all(&self) -> &[Difference] {
         &self.all
     }
@@ -169,7 +172,7 @@ impl Differences {
             responses: recorded,
             because: Vec::new(),
         };
-        for when in mode.differences() {
+        for when in mode.conditions() {
             if let Some((id, response)) = self.listed(scenario, step, query, *when) {
                 expected = Expected {
                     responses: vec![response.clone()],
@@ -180,7 +183,7 @@ impl Differences {
         for difference in self
             .all
             .iter()
-            .filter(|difference| mode.differences().contains(&difference.when))
+            .filter(|difference| mode.conditions().contains(&difference.when))
         {
             if let Some(edit) = difference.edit {
                 expected.apply(edit, case, &difference.id);
@@ -196,7 +199,9 @@ impl Differences {
         query: usize,
         when: When,
     ) -> Option<(&str, &Response)> {
-        let (at, which) = self.listed.get(&(scenario.to_owned(), step, query, when))?;
+        let (at, which) = self
+            .answer_places
+            .get(&(scenario.to_owned(), step, query, when))?;
         let difference = self.all.get(*at)?;
         Some((&difference.id, &difference.answers.get(*which)?.response))
     }
@@ -232,7 +237,7 @@ impl Differences {
     fn check_answer(
         &self,
         difference: &Difference,
-        answer: &Listed,
+        answer: &ListedAnswer,
         case: &Case,
     ) -> anyhow::Result<()> {
         let place = format!("{}: {}", difference.id, answer.place());
@@ -273,7 +278,7 @@ impl Expected {
 }
 
 impl Mode {
-    fn differences(self) -> &'static [When] {
+    fn conditions(self) -> &'static [When] {
         match self {
             Self::Recorded => &[],
             Self::Default => &[When::Always],
@@ -282,7 +287,7 @@ impl Mode {
     }
 }
 
-impl Listed {
+impl ListedAnswer {
     fn place(&self) -> String {
         format!(
             "{} {}.{} {}",

@@ -29,7 +29,7 @@ impl Question {
             .opcode(&self.opcode)
             .flags(&self.flags);
         Ok(match &self.edns {
-            Some(edns) => query.opt(edns.to_message()?),
+            Some(edns) => query.opt(edns.to_testkit()?),
             None => query,
         })
     }
@@ -60,7 +60,7 @@ impl Question {
 }
 
 impl Edns {
-    fn to_message(&self) -> anyhow::Result<message::Edns> {
+    fn to_testkit(&self) -> anyhow::Result<message::Edns> {
         let option = |(code, hex): &(u16, String)| Some((*code, unhex(hex)?));
         let options: Option<Vec<_>> = self.options.iter().map(option).collect();
         let options = options.context("an option is not hex")?;

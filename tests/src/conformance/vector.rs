@@ -131,7 +131,8 @@ pub struct Question {
     pub flags: String,
     /// The OPT record, if there is one.
     pub edns: Option<Edns>,
-    /// The whole packet in hex with ID 0; required if the fields are not sufficient.
+    /// The whole packet in hex with ID 0; required with `what`. Without `what`, the fields give the
+    /// same packet.
     pub wire: Option<String>,
     /// A description of a packet that is not one well-formed question.
     pub what: Option<String>,
@@ -196,7 +197,7 @@ pub struct Exchange {
     pub response_wire: Vec<String>,
 }
 
-/// All scenarios, sorted by name.
+/// All scenarios, in the order of their files.
 pub fn load_all() -> anyhow::Result<Vec<Scenario>> {
     super::files("vectors")?
         .iter()

@@ -36,7 +36,7 @@ impl Cluster {
         &self.server.faults
     }
 
-    /// Stores objects exactly as given.
+    /// Stores objects exactly as given, and their namespaces if they are missing.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             self.set(object.clone()).context("an initial object")?;
@@ -63,7 +63,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores one object exactly as given.
+    /// Stores one object exactly as given, and its namespace if it is missing.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
         self.server.store.set(object)?;
@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// Applies the events while no watch is open, and compacts the history, so that no watch can
-    /// receive these events.
+    /// receive these events. The namespaces of the objects must exist.
     pub(crate) fn apply_unseen(&self, events: &[Value]) -> anyhow::Result<()> {
         self.server.faults.gap(|store| {
             events
