@@ -50,7 +50,7 @@ pub struct Rig {
     /// The topology of the pod.
     pub topology: Topology,
     /// The upstream's behaviour.
-    pub outside: Outside,
+    pub upstream_behaviour: Outside,
     /// The upstream.
     pub upstream: Upstream,
     cluster: Cluster,
@@ -96,7 +96,7 @@ impl Rig {
         Self {
             pod,
             topology,
-            outside,
+            upstream_behaviour: outside,
             upstream,
             cluster,
         }
@@ -115,7 +115,7 @@ impl Rig {
     }
 
     /// The faults of the API server, for the test to set.
-    pub fn api(&self) -> &Faults {
+    pub fn api_faults(&self) -> &Faults {
         self.cluster.faults()
     }
 
@@ -135,7 +135,7 @@ impl Rig {
     }
 
     /// Waits until `dig`, which queries the pod as a client does, shows this address for a name.
-    pub async fn resolves(&self, name: &str, address: &str) {
+    pub async fn wait_until_resolved(&self, name: &str, address: &str) {
         let dig = self.pod.dig();
         testkit::eventually(crate::e2e::PATIENCE, || async {
             dig.short(name).await == [address]
@@ -143,8 +143,9 @@ impl Rig {
         .await;
     }
 
-    /// The process ID of dnsmasq itself, not of the nanny that started it, nor of the nanny's
-    /// helper. After dnsmasq has ended, the helper still runs for a moment.
+    /// The process ID of dnsmasq itself, not of the nanny that started it. The nanny's helper is
+    /// also a child of the nanny, and outlives dnsmasq for a moment, so dnsmasq is found by its
+    /// name.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
         let is_dnsmasq = |pid: &Pid| program_name(*pid).as_deref() == Some("dnsmasq");

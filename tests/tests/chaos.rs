@@ -63,7 +63,7 @@ async fn kill_and_freeze_dnsmasq(rig: &Rig, steady: &Steady, paths: &[&'static s
 }
 
 /// Waits until kubedns answers with this address.
-async fn resolves(rig: &Rig, name: &str, address: &str) {
+async fn wait_until_kubedns_resolves(rig: &Rig, name: &str, address: &str) {
     let kubedns = Dig::on(rig.pod.ports.kubedns);
     eventually(PATIENCE, || async {
         kubedns.short(name).await == [address]

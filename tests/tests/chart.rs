@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use testkit::table;
-use tests::manifests::render::{documents, label, render, root};
+use tests::manifests::render::{documents, label, manifests_root, render};
 use tests::manifests::{difference, schema};
 
 const SHAPES: &[&str] = &[
@@ -84,7 +84,7 @@ fn chart_shapes_match_kustomize() {
             // The file keeps the text of kubectl, which `render` parses.
             let output = Command::new("kubectl")
                 .arg("kustomize")
-                .arg(root().join(name))
+                .arg(manifests_root().join(name))
                 .output()
                 .unwrap();
             assert!(
@@ -96,11 +96,11 @@ fn chart_shapes_match_kustomize() {
         }
 
         let kept = documents(&fs::read_to_string(&file).unwrap()).unwrap();
-        let rendered = render(&root().join(name)).unwrap();
+        let rendered = render(&manifests_root().join(name)).unwrap();
         assert_eq!(kept, rendered, "{name}: regenerate it with UPDATE_CHART=1");
     }
 
-    let component = fs::read_to_string(root().join("components/pods/rbac.yaml")).unwrap();
+    let component = fs::read_to_string(manifests_root().join("components/pods/rbac.yaml")).unwrap();
     let file = chart().join("shapes/rbac-pods.yaml");
     if std::env::var_os("UPDATE_CHART").is_some() {
         fs::write(&file, &component).unwrap();

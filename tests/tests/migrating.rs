@@ -18,7 +18,7 @@ use testkit::objects::{mk_cluster_ip, mk_config_map};
 use tests::docs::markdown::Page;
 use tests::manifests::difference;
 use tests::manifests::pod::Pod;
-use tests::manifests::render::{documents, render, root};
+use tests::manifests::render::{documents, manifests_root, render};
 use tests::repository;
 
 /// The value of `$REGISTRY` in the commands of the page.
@@ -223,7 +223,7 @@ fn as_stored(mut object: Value) -> Value {
 }
 
 fn ours(manifest: &str) -> Value {
-    workload(&render(&root().join(manifest)).unwrap())
+    workload(&render(&manifests_root().join(manifest)).unwrap())
 }
 
 /// Checks that the result is our manifest with the images from [`REGISTRY`].

@@ -11,13 +11,16 @@ use serde_json::Value;
 const NOT_OURS: &[&str] = &["monitoring"];
 
 /// `manifests/` of the repository.
-pub fn root() -> PathBuf {
+pub fn manifests_root() -> PathBuf {
     crate::repository().join("manifests")
 }
 
 /// The names of the directories that a user may apply with `kubectl apply -k`, sorted.
 pub fn names() -> Vec<String> {
-    let entries = fs::read_dir(root()).into_iter().flatten().flatten();
+    let entries = fs::read_dir(manifests_root())
+        .into_iter()
+        .flatten()
+        .flatten();
     let with_kustomization =
         entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());
     let mut names: Vec<String> = with_kustomization
@@ -35,7 +38,7 @@ pub fn rendered(name: &str) -> Result<Vec<Value>, String> {
     let shape = format!("charts/kube-dns-rs/shapes/{name}.yaml");
     match fs::read_to_string(crate::repository().join(shape)) {
         Ok(text) => documents(&text),
-        Err(_) => render(&root().join(name)),
+        Err(_) => render(&manifests_root().join(name)),
     }
 }
 
@@ -75,7 +78,9 @@ pub fn combine(
     resources: &[&str],
     components: &[&str],
 ) -> Result<Vec<Value>, String> {
-    let manifests = root().canonicalize().map_err(|error| error.to_string())?;
+    let manifests = manifests_root()
+        .canonicalize()
+        .map_err(|error| error.to_string())?;
     let here = directory
         .canonicalize()
         .map_err(|error| error.to_string())?;

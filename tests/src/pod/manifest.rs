@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::node::{API_SERVER, NAME_SERVER, TOKEN, ca_certificate};
 use crate::manifests::pod::Pod;
-use crate::manifests::render::{render, root};
+use crate::manifests::render::{manifests_root, render};
 
 /// The path at which containers find the files of the service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -48,7 +48,8 @@ pub struct Probe {
 impl Manifest {
     /// The pod of `manifests/<name>`.
     pub fn of(name: &str) -> Self {
-        let documents = render(&root().join(name)).unwrap_or_else(|error| panic!("{error}"));
+        let documents =
+            render(&manifests_root().join(name)).unwrap_or_else(|error| panic!("{error}"));
         let pod = documents.iter().find_map(Pod::of).expect("a pod");
         Self { pod }
     }

@@ -5,7 +5,7 @@ use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};
 use tests::steady::Steady;
 
-use super::{RATE, WHILE, add_service, resolves};
+use super::{RATE, WHILE, add_service, wait_until_kubedns_resolves};
 
 /// The name of a fault of the API server, and a function that starts the fault. If the function
 /// returns a rule, the fault ends when the test removes the rule.
@@ -42,13 +42,13 @@ async fn api_server_faults_lose_no_query() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     for (number, (name, begin)) in FAULTS.into_iter().enumerate() {
-        let rule = begin(rig.api());
+        let rule = begin(rig.api_faults());
         let address = format!("10.96.9.{number}");
         let service = add_service(&rig, &format!("late-{number}"), &address);
         steady.answered(WHILE).await;
-        rig.api().up();
-        rule.map(|rule| rig.api().remove(rule));
-        resolves(&rig, &service, &address).await;
+        rig.api_faults().up();
+        rule.map(|rule| rig.api_faults().remove(rule));
+        wait_until_kubedns_resolves(&rig, &service, &address).await;
         assert_eq!(rig.pod.status().containers["kubedns"].restarts, 0, "{name}");
     }
     steady

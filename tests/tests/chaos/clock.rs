@@ -10,7 +10,7 @@ use std::process::Command;
 use tests::chaos::{Rig, Topology};
 use tests::steady::Steady;
 
-use super::{RATE, WHILE, add_service, resolves};
+use super::{RATE, WHILE, add_service, wait_until_kubedns_resolves};
 
 /// The paths of the library in Linux distributions.
 const LIBRARIES: [&str; 3] = [
@@ -51,7 +51,7 @@ async fn wall_clock_jumps_go_unnoticed() {
         println!("{to}: {}", date(&library, &offset));
         let address = format!("10.96.8.{number}");
         let service = add_service(&rig, &format!("later-{number}"), &address);
-        resolves(&rig, &service, &address).await;
+        wait_until_kubedns_resolves(&rig, &service, &address).await;
         steady.answered(WHILE).await;
     }
     rig.assert_no_restarts();

@@ -28,9 +28,9 @@ async fn dnsmasq_faults_lose_no_cluster_query() {
     kill_and_freeze_dnsmasq(&rig, &steady, &["outside"]).await;
 
     let excuse = steady.excuse(&["outside"], "the upstream was silent");
-    rig.outside.set_mood(Mood::Silent);
+    rig.upstream_behaviour.set_mood(Mood::Silent);
     steady.answered_on("cluster", WHILE * 4).await;
-    rig.outside.set_mood(Mood::Honest);
+    rig.upstream_behaviour.set_mood(Mood::Honest);
     excuse.ends().await;
 
     let report = steady.stop().await;

@@ -49,7 +49,7 @@ async fn storm(topology: Topology) {
         "stubDomains",
         &json!({"corp.test": [corporate.addr().to_string()]}).to_string(),
     );
-    rig.resolves("host.corp.test", "192.0.2.7").await;
+    rig.wait_until_resolved("host.corp.test", "192.0.2.7").await;
     steady.answered(20).await;
     rig.assert_no_restarts();
     steady

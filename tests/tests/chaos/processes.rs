@@ -7,7 +7,7 @@ use tests::chaos::{Rig, Topology};
 use tests::e2e::PATIENCE;
 use tests::steady::Steady;
 
-use super::{RATE, WHILE, kill_and_freeze_dnsmasq, resolves};
+use super::{RATE, WHILE, kill_and_freeze_dnsmasq, wait_until_kubedns_resolves};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_dnsmasq_costs_no_direct_query() {
@@ -71,17 +71,17 @@ async fn killed_kubedns_serves_its_snapshot() {
     })
     .await;
     assert!(directory.path().join("kubedns.snapshot").exists());
-    resolves(&rig, "web-1.shop.svc.cluster.local", "10.96.1.1").await;
+    wait_until_kubedns_resolves(&rig, "web-1.shop.svc.cluster.local", "10.96.1.1").await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(1).await;
 
-    rig.api().down();
+    rig.api_faults().down();
     let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was killed");
     send(rig.pod.container("kubedns").await, Signal::SIGKILL);
     // The API server is still down.
     excuse.ends().await;
     steady.answered(WHILE).await;
-    rig.api().up();
+    rig.api_faults().up();
     steady.answered(WHILE).await;
     steady
         .stop()

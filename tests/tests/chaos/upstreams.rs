@@ -60,9 +60,9 @@ async fn bad_upstreams_cost_no_cluster_name() {
     let steady = Steady::start(questions, RATE);
     for (mood, why) in MOODS {
         let excuse = steady.excuse(&["outside", "outside, from kubedns"], why);
-        rig.outside.set_mood(mood);
+        rig.upstream_behaviour.set_mood(mood);
         steady.answered_on("kubedns", WHILE).await;
-        rig.outside.set_mood(Mood::Honest);
+        rig.upstream_behaviour.set_mood(Mood::Honest);
         excuse.ends().await;
     }
     let report = steady.stop().await;
@@ -89,7 +89,7 @@ async fn cache_topology_survives_bad_upstream() {
     let spin = mk_external_name("shop", "spin", "loop-a.outside.test");
     rig.set(spin);
     let marker = super::add_service(&rig, "marker", "10.96.9.9");
-    super::resolves(&rig, &marker, "10.96.9.9").await;
+    super::wait_until_kubedns_resolves(&rig, &marker, "10.96.9.9").await;
 
     let mut questions = rig.questions();
     questions.extend(names_forwarded_by_kubedns(
@@ -102,11 +102,11 @@ async fn cache_topology_survives_bad_upstream() {
     ));
     let steady = Steady::start(questions, RATE);
     for (mood, _) in MOODS {
-        rig.outside.set_mood(mood);
+        rig.upstream_behaviour.set_mood(mood);
         steady
             .answered_on("outside, whatever the upstream", WHILE)
             .await;
-        rig.outside.set_mood(Mood::Honest);
+        rig.upstream_behaviour.set_mood(Mood::Honest);
     }
     steady.stop().await.check(
         "cache, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
@@ -126,7 +126,7 @@ async fn alone_topology_hung_upstreams_give_rcode() {
 async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
     let rig = Rig::start(topology, &[]).await;
     let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
-    rig.outside.set_mood(Mood::Silent);
+    rig.upstream_behaviour.set_mood(Mood::Silent);
     let ask = |number: u16| async move {
         let query = Query::new(&format!("hanging-{number}.outside.test."), "A").wire();
         let reply = client::udp(server, &query, PATIENCE).await;
@@ -148,8 +148,9 @@ async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
     let said = asking.join_all().await;
     assert_eq!(said, vec!["SERVFAIL"; usize::from(HANGING)]);
 
-    rig.outside.set_mood(Mood::Honest);
-    rig.resolves("host-1.outside.test", "198.51.100.1").await;
+    rig.upstream_behaviour.set_mood(Mood::Honest);
+    rig.wait_until_resolved("host-1.outside.test", "198.51.100.1")
+        .await;
     rig.assert_no_restarts();
 }
 
@@ -161,7 +162,7 @@ async fn cache_topology_drops_looping_upstreams() {
     let stubs = json!({"corp.test": [format!("{name}:{}", corporate.addr().port())]}).to_string();
     let own = json!([format!("127.0.0.1:{}", rig.pod.ports.dns)]).to_string();
     rig.configure(&[("stubDomains", &stubs), ("upstreamNameservers", &own)]);
-    rig.resolves("host.corp.test", "192.0.2.7").await;
+    rig.wait_until_resolved("host.corp.test", "192.0.2.7").await;
     eventually(PATIENCE, || async {
         let metrics = get(rig.pod.ports.kubedns_metrics, "/metrics").await;
         metrics.unwrap().metric("kubedns_forward_loops") == Some(1.0)
@@ -169,10 +170,11 @@ async fn cache_topology_drops_looping_upstreams() {
     .await;
     let status = rig.pod.dig().status("host-3.outside.test").await;
     assert_eq!(status.as_deref(), Some("SERVFAIL"));
-    rig.resolves("host.corp.test", "192.0.2.7").await;
+    rig.wait_until_resolved("host.corp.test", "192.0.2.7").await;
 
     rig.configure(&[("stubDomains", &stubs)]);
-    rig.resolves("host-3.outside.test", "198.51.100.3").await;
+    rig.wait_until_resolved("host-3.outside.test", "198.51.100.3")
+        .await;
 }
 
 /// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only
@@ -189,7 +191,7 @@ async fn kubedns_queries_servers_dnsmasq_cannot() {
         let rig = Rig::start(topology, &[]).await;
         let stubs = json!({"corp.test": [format!("tcp://{}", corporate.addr())]}).to_string();
         rig.configure(&[("stubDomains", &stubs)]);
-        rig.resolves("host.corp.test", "192.0.2.7").await;
+        rig.wait_until_resolved("host.corp.test", "192.0.2.7").await;
         let asked = corporate.asked();
         assert!(
             asked.iter().all(|asked| asked.transport == Transport::Tcp),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
-use tests::manifests::render::{combine, label, render, rendered, root};
+use tests::manifests::render::{combine, label, manifests_root, render, rendered};
 
 const DEPLOYMENT: &str = "Deployment/kube-dns";
 const MONITOR: &str = "PodMonitor/kube-dns";
@@ -19,7 +19,7 @@ fn by_label(objects: Vec<Value>) -> BTreeMap<String, Value> {
 
 #[test]
 fn monitoring_directory_renders() {
-    let directory = root().join("monitoring");
+    let directory = manifests_root().join("monitoring");
     let objects = by_label(render(&directory).unwrap());
     let labels: Vec<&str> = objects.keys().map(String::as_str).collect();
     let expected = [
@@ -78,7 +78,7 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 
 #[test]
 fn pod_monitor_ports_exist_without_dnsmasq() {
-    let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
+    let monitor = &by_label(render(&manifests_root().join("monitoring")).unwrap())[MONITOR];
     for (directory, workload) in [("alone", DEPLOYMENT), ("node", "DaemonSet/kube-dns")] {
         let pods = &by_label(rendered(directory).unwrap())[workload];
         let expected = ports(&[("kubedns", 10055), ("sidecar", 10054)]);
@@ -88,7 +88,7 @@ fn pod_monitor_ports_exist_without_dnsmasq() {
 
 #[test]
 fn pod_monitor_ports_exist_in_topologies() {
-    let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
+    let monitor = &by_label(render(&manifests_root().join("monitoring")).unwrap())[MONITOR];
     for topology in [
         "base",
         "cache",

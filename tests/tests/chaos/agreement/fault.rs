@@ -160,7 +160,7 @@ impl Stage {
             Fault::UpstreamsSilent => self.set_moods(Mood::Silent),
             Fault::UpstreamsServfail => self.set_moods(Mood::Rcode("SERVFAIL")),
             Fault::UpstreamsRefuse => self.set_moods(Mood::Rcode("REFUSED")),
-            Fault::OneUpstreamSilent => self.rig.outside.set_mood(Mood::Silent),
+            Fault::OneUpstreamSilent => self.rig.upstream_behaviour.set_mood(Mood::Silent),
             Fault::LaterLoop => {
                 let pod = ([127, 0, 0, 1], self.rig.pod.ports.dns).into();
                 self.relays.iter().for_each(|relay| relay.forward_to(pod));
@@ -171,9 +171,9 @@ impl Stage {
             }
             Fault::StubNameUnresolved => self.set_stub_server("missing.outside.test"),
             Fault::ConfigMapRejected => self.rig.configure(&[("stubDomains", "{ not JSON")]),
-            Fault::ApiServerAway => self.rig.api().down(),
+            Fault::ApiServerAway => self.rig.api_faults().down(),
             Fault::NoFirstLists => {
-                self.rig.api().down();
+                self.rig.api_faults().down();
                 self.kill_kubedns().await;
             }
             Fault::KubednsFrozen => {
@@ -207,7 +207,7 @@ impl Stage {
             relay.forward_to(upstream);
         }
         self.rig.configure(&[]);
-        self.rig.api().up();
+        self.rig.api_faults().up();
 
         match fault {
             Fault::KubednsFrozen => {
@@ -222,7 +222,7 @@ impl Stage {
     }
 
     fn set_moods(&self, mood: Mood) {
-        self.rig.outside.set_mood(mood);
+        self.rig.upstream_behaviour.set_mood(mood);
         self.second.set_mood(mood);
     }
 
