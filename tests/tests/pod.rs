@@ -152,11 +152,11 @@ fn plays(manifest: &str) {
         return;
     }
     let forwarding = host_forwards();
-    let mut pod = PlayedPod::of(manifest);
+    let pod = PlayedPod::of(manifest);
     has_the_rights_of_its_manifest(&pod);
     answers(&pod);
     follows_the_cluster(&pod);
-    follows_the_config_map(&mut pod);
+    follows_the_config_map(&pod);
     a_dnsmasq_that_ends_is_started_again(&pod);
     containers_that_end_come_back(&pod);
     containers_that_hang_come_back(&pod);
@@ -177,7 +177,7 @@ fn plays(manifest: &str) {
 
 /// Runs the checks for a manifest of an older generation. The probes of the pod have already
 /// succeeded.
-fn plays_briefly(mut pod: PlayedPod, config: Config) {
+fn plays_briefly(pod: PlayedPod, config: Config) {
     // At first kubedns has the default configuration. With `OfTheApi`, the role of kubedns does not
     // permit reading the ConfigMap.
     answers(&pod);
@@ -188,7 +188,7 @@ fn plays_briefly(mut pod: PlayedPod, config: Config) {
     }
     comes_back(&pod, "kubedns", "killed", kill);
     if config != Config::None {
-        follows_the_config_map(&mut pod);
+        follows_the_config_map(&pod);
     }
     let faults = &pod.node().faults;
     faults.clear();
@@ -237,7 +237,7 @@ fn follows_the_cluster(pod: &PlayedPod) {
     pod.until("db-1.db.shop.svc.cluster.local.", "A", "NOERROR 10.244.0.8");
 }
 
-fn follows_the_config_map(pod: &mut PlayedPod) {
+fn follows_the_config_map(pod: &PlayedPod) {
     let before = pod.pids();
     assert_eq!(pod.ask("www.acme.test.", "A"), "NXDOMAIN");
     pod.configure(&[("stubDomains", r#"{"acme.test": ["192.0.2.54"]}"#)]);

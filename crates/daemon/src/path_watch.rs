@@ -225,7 +225,7 @@ fn concerns_path(event: &Event, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use testkit::config_map::swap;
+    use testkit::config_map::replace;
 
     use super::*;
 
@@ -249,10 +249,10 @@ mod tests {
     #[tokio::test]
     async fn single_file_of_mount_is_followed() {
         let mount = tempfile::tempdir().unwrap();
-        swap(mount.path(), 1, &[("resolv.conf", "nameserver 192.0.2.1")]);
+        replace(mount.path(), &[("resolv.conf", "nameserver 192.0.2.1")]).unwrap();
         let path = mount.path().join("resolv.conf");
         let mut watch = PathWatch::new(&path, Duration::from_hours(1));
-        for generation in 2..5 {
+        for update in 1..4 {
             let quiet = async {
                 while tokio::time::timeout(4 * QUIET, watch.changed())
                     .await
@@ -260,13 +260,9 @@ mod tests {
                 {}
             };
             quiet.await;
-            swap(
-                mount.path(),
-                generation,
-                &[("resolv.conf", "nameserver 192.0.2.2")],
-            );
+            replace(mount.path(), &[("resolv.conf", "nameserver 192.0.2.2")]).unwrap();
             let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;
-            assert!(seen.is_ok(), "swap {generation} was not seen");
+            assert!(seen.is_ok(), "update {update} was not seen");
         }
     }
 

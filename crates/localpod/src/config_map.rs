@@ -1,5 +1,6 @@
-//! Mirrors the `ConfigMap` kube-system/kube-dns into a [`ConfigVolume`], as the kubelet does.
+//! Mirrors the `ConfigMap` kube-system/kube-dns into a directory, as the kubelet does.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::backoff::Backoff;
@@ -9,9 +10,9 @@ use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
+use testkit::config_map::replace;
 use tokio::time::{sleep, timeout};
 
-use crate::config_volume::{ConfigVolume, Payload};
 use crate::console::Console;
 
 /// The namespace of the `ConfigMap`.
@@ -29,13 +30,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// An open watch of the `ConfigMap`.
 type Events = BoxStream<'static, kube::Result<WatchEvent<ConfigMap>>>;
 
+/// The entries of a `ConfigMap`: file names and contents.
+type Payload = Vec<(String, Vec<u8>)>;
+
 /// Mirrors the `ConfigMap` into a directory.
 pub(crate) struct Follower {
     api: Api<ConfigMap>,
     /// `None` before the first read, and after the watch has ended.
     events: Option<Events>,
     backoff: Backoff,
-    volume: ConfigVolume,
+    volume: PathBuf,
+    /// The entries in the directory.
+    written: Payload,
     console: Console,
 }
 
@@ -43,14 +49,15 @@ impl Follower {
     /// Starts the watch and writes the first state, as a kubelet does before it starts the
     /// containers. The `ConfigMap` is optional: if it does not exist, cannot be read or does not
     /// arrive in time, the directory stays empty.
-    pub(crate) async fn start(client: Client, volume: ConfigVolume, console: Console) -> Self {
+    pub(crate) async fn start(client: Client, volume: &Path, console: Console) -> Self {
         let api = Api::namespaced(client, NAMESPACE);
         let backoff = Backoff::new(FIRST_PAUSE);
         let mut follower = Self {
             api,
             events: None,
             backoff,
-            volume,
+            volume: volume.to_owned(),
+            written: Payload::new(),
             console,
         };
 
@@ -125,24 +132,23 @@ impl Follower {
 
     fn write(&mut self, config_map: Option<&ConfigMap>) {
         let payload = config_map.map(payload).unwrap_or_default();
-        let keys = payload
-            .keys()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(", ");
-        match self.volume.write(&payload) {
-            Ok(false) => (),
-            Ok(true) if payload.is_empty() => {
-                self.console
-                    .say("ConfigMap kube-dns is gone or empty: no entries mounted");
-            }
-            Ok(true) => self
-                .console
-                .say(&format!("ConfigMap kube-dns mounted: {keys}")),
-            Err(error) => self
-                .console
-                .say(&format!("ConfigMap kube-dns not mounted: {error:#}")),
+        if payload == self.written {
+            return;
         }
+        if let Err(error) = replace(&self.volume, &payload) {
+            self.console
+                .say(&format!("ConfigMap kube-dns not mounted: {error}"));
+            return;
+        }
+        self.written = payload;
+
+        let keys: Vec<&str> = self.written.iter().map(|(key, _)| key.as_str()).collect();
+        let entries = if keys.is_empty() {
+            "is gone or empty: no entries mounted".to_owned()
+        } else {
+            format!("mounted: {}", keys.join(", "))
+        };
+        self.console.say(&format!("ConfigMap kube-dns {entries}"));
     }
 }
 
@@ -172,8 +178,8 @@ mod tests {
             "data": {"stubDomains": "{}"},
             "binaryData": {"blob": "/wA="},
         }));
-        let payload = payload(&config_map.unwrap());
-        assert_eq!(payload["stubDomains"], b"{}");
-        assert_eq!(payload["blob"], [0xff, 0]);
+        let expected = [("stubDomains", b"{}".to_vec()), ("blob", vec![0xff, 0])];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value));
+        assert_eq!(payload(&config_map.unwrap()), expected);
     }
 }

@@ -4,7 +4,6 @@
 //! [`run`] starts the pod. This crate is for laptops and tests, and never runs in a cluster.
 
 pub mod config_map;
-pub mod config_volume;
 pub mod console;
 pub mod guide;
 pub mod options;

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -11,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::config_map::Follower;
-use crate::config_volume::ConfigVolume;
 use crate::console::Console;
 use crate::container::Keeper;
 use crate::embedded::Embedded;
@@ -61,8 +61,8 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         .tempdir()
         .context("cannot make a directory")?;
 
-    let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
-    let config_dir = volume.path().to_owned();
+    let config_dir = work.path().join("kube-dns-config");
+    std::fs::create_dir(&config_dir).context("cannot make a directory")?;
     let status = Status::create(options.status_file.clone(), ports, &config_dir);
     let status = status.context("cannot write the status file (--status-file FILE)")?;
 
@@ -74,7 +74,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         servers: JoinSet::new(),
     };
     let (cluster, stub_domain) = tokio::select! {
-        set_up = setup.run(volume) => set_up?,
+        set_up = setup.run(&config_dir) => set_up?,
         () = stop.asked() => {
             setup.take_down().await;
             return Ok(());
@@ -131,7 +131,7 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Starts the servers, waits for the `ConfigMap` from the API server, and mounts it. Returns
     /// the cluster, and whether the stub domain `acme.example` points at the example upstream.
-    async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
+    async fn run(&mut self, config_dir: &Path) -> Result<(Cluster, bool)> {
         let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
         let upstream = upstream.context("cannot bind the example upstream")?;
         let token = self.serving.clone();
@@ -149,7 +149,8 @@ impl Setup<'_> {
         } else {
             self.embed().await?
         };
-        let follower = Follower::start(cluster.client.clone(), volume, self.console.clone()).await;
+        let follower =
+            Follower::start(cluster.client.clone(), config_dir, self.console.clone()).await;
         self.servers.spawn(async move {
             follower.run().await;
             Err(anyhow!("the watch of the ConfigMap ended"))

@@ -1,11 +1,12 @@
 //! A pod that runs under `podman kube play`, with operations for tests.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use localpod::config_volume::{ConfigVolume, Payload};
 use serde_json::Value;
+use testkit::config_map::replace;
 use testkit::objects::mk_config_map;
 use testkit::query::Query;
 use testkit::{client, eventually};
@@ -37,7 +38,7 @@ pub struct PlayedPod {
     pub manifest: Manifest,
     /// The node and podman of the pod.
     pub place: Arc<Place>,
-    config: ConfigVolume,
+    config_volume: PathBuf,
 }
 
 impl PlayedPod {
@@ -53,11 +54,12 @@ impl PlayedPod {
         let manifest = Manifest::of(name);
         let volumes = place.directory().join("volumes").join(name);
         let document = manifest.to_play(&volumes);
-        let config = ConfigVolume::create(volumes.join(CONFIG)).expect("the ConfigMap's volume");
+        let config_volume = volumes.join(CONFIG);
+        std::fs::create_dir_all(&config_volume).expect("the ConfigMap's volume");
         let pod = Self {
             manifest,
             place,
-            config,
+            config_volume,
         };
         pod.start(&document);
         pod
@@ -141,22 +143,13 @@ impl PlayedPod {
 
     /// Replaces the `ConfigMap` in the API server, and the files in the pod's volume. All files
     /// change at the same moment, as with a kubelet.
-    pub fn configure(&mut self, entries: &[(&str, &str)]) {
+    pub fn configure(&self, entries: &[(&str, &str)]) {
         let object = mk_config_map("kube-system", "kube-dns", entries);
         self.node()
             .store
             .set(object)
             .expect("the API server takes a ConfigMap");
-        let payload: Payload = entries
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
-            .collect();
-        assert!(
-            self.config
-                .write(&payload)
-                .expect("the volume can be written"),
-            "the new ConfigMap must differ from the old one"
-        );
+        replace(&self.config_volume, entries).expect("the volume can be written");
     }
 
     /// Queries the pod from the client, over UDP and then over TCP. Returns the answer as

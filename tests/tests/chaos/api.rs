@@ -55,4 +55,8 @@ async fn api_server_faults_lose_no_query() {
         .stop()
         .await
         .check("API server away, frozen, restarted without its history, garbage, failing");
+
+    let log = rig.pod.process.stderr();
+    let mounted = log.iter().find(|line| line.contains("ConfigMap kube-dns"));
+    assert_eq!(mounted, None, "an unchanged ConfigMap is not mounted again");
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use tempfile::TempDir;
-use testkit::config_map::swap;
+use testkit::config_map::replace;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -80,23 +80,23 @@ fn upstream(state: &ConfigState) -> String {
         .join(" ")
 }
 
-fn swap_upstream(directory: &Path, generation: u32, server: &str) {
+fn replace_upstream(directory: &Path, server: &str) {
     let value = format!("[\"{server}\"]");
-    swap(directory, generation, &[("upstreamNameservers", &value)]);
+    replace(directory, &[("upstreamNameservers", &value)]).unwrap();
 }
 
 #[tokio::test]
 async fn swapped_directory_is_followed() {
     let dir = TempDir::new().unwrap();
-    swap_upstream(dir.path(), 1, "192.0.2.1");
+    replace_upstream(dir.path(), "192.0.2.1");
     let mut running = follow(directory(dir.path(), NEVER));
     assert_eq!(upstream(&running.state.borrow()), "192.0.2.1:53");
     assert_eq!(running.state.borrow().edits, 0);
 
-    swap_upstream(dir.path(), 2, "192.0.2.2");
+    replace_upstream(dir.path(), "192.0.2.2");
     running.until_upstream("192.0.2.2:53").await;
 
-    swap(dir.path(), 3, &[("upstreamNameservers", "[")]);
+    replace(dir.path(), &[("upstreamNameservers", "[")]).unwrap();
     let state = running.until_refused().await;
     assert_eq!(upstream(&state), "192.0.2.2:53");
     assert_eq!((state.edits, state.rejected), (1, 1));
@@ -109,11 +109,8 @@ async fn swapped_directory_is_followed() {
         error.text
     );
 
-    swap(
-        dir.path(),
-        4,
-        &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)],
-    );
+    let stub_domains = r#"{"acme.example": ["192.0.2.10"]}"#;
+    replace(dir.path(), &[("stubDomains", stub_domains)]).unwrap();
     let state = running.until_mended().await;
     assert_eq!(state.config.stub_domains.len(), 1);
     assert_eq!(upstream(&state), "");
@@ -124,14 +121,11 @@ async fn swapped_directory_is_followed() {
 #[tokio::test]
 async fn unknown_keys_are_in_state() {
     let dir = TempDir::new().unwrap();
-    swap(
-        dir.path(),
-        1,
-        &[
-            ("upstreamNameserver", r#"["192.0.2.1"]"#),
-            ("stubDomains", "["),
-        ],
-    );
+    let files = [
+        ("upstreamNameserver", r#"["192.0.2.1"]"#),
+        ("stubDomains", "["),
+    ];
+    replace(dir.path(), &files).unwrap();
     let mut running = follow(directory(dir.path(), NEVER));
     let state = running.state.borrow().clone();
     let meant = state.unknown_keys[0].meant;
@@ -140,7 +134,7 @@ async fn unknown_keys_are_in_state() {
         state.error.is_some() && state.is_default(),
         "the invalid value is reported as well as the unknown key: {state:?}"
     );
-    swap_upstream(dir.path(), 2, "192.0.2.1");
+    replace_upstream(dir.path(), "192.0.2.1");
     let state = running.until_mended().await;
     assert_eq!(state.unknown_keys, []);
     assert!(!state.is_default());
@@ -153,9 +147,8 @@ async fn missing_directory_is_awaited() {
     let dir = parent.path().join("config");
     let mut running = follow(directory(&dir, NEVER));
     assert_eq!(*running.state.borrow().config, Config::default());
-    for round in 0..3 {
-        fs::create_dir(&dir).unwrap();
-        swap(&dir, round, &[("federations", "a=b.example")]);
+    for _ in 0..3 {
+        replace(&dir, &[("federations", "a=b.example")]).unwrap();
         running
             .until("the values", |state| !state.config.federations.is_empty())
             .await;
@@ -227,9 +220,8 @@ async fn unnotified_edit_is_polled() {
 async fn many_edits_end_with_last() {
     let dir = TempDir::new().unwrap();
     let mut running = follow(directory(dir.path(), NEVER));
-    for generation in 0..200 {
-        let server = format!("192.0.2.{}", generation + 1);
-        swap_upstream(dir.path(), generation, &server);
+    for last in 1..=200 {
+        replace_upstream(dir.path(), &format!("192.0.2.{last}"));
     }
     running.until_upstream("192.0.2.200:53").await;
     assert_eq!(running.state.borrow().rejected, 0);

@@ -12,13 +12,14 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::client::{self, AskError};
+use testkit::config_map::replace;
+use testkit::eventually;
 use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use testkit::processes::is_running;
 use testkit::query::Query;
 use testkit::upstream::Upstream;
-use testkit::{config_map, eventually};
 
 /// Timeout of all waits, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -59,7 +60,6 @@ pub(crate) struct NannySetup {
     flags: Vec<String>,
     dnsmasq: Vec<String>,
     runner: Vec<String>,
-    generation: u32,
 }
 
 impl NannySetup {
@@ -95,7 +95,6 @@ impl NannySetup {
             dnsmasq: dnsmasq.to_vec(),
             runner: Vec::new(),
             directory,
-            generation: 0,
         }
     }
 
@@ -158,18 +157,9 @@ impl NannySetup {
         self
     }
 
-    pub(crate) fn config<V: AsRef<str>>(mut self, files: &[(&str, V)]) -> Self {
-        self.write_config(files);
+    pub(crate) fn config<V: AsRef<[u8]>>(self, files: &[(&str, V)]) -> Self {
+        replace(&self.path("config"), files).unwrap();
         self
-    }
-
-    fn write_config<V: AsRef<str>>(&mut self, files: &[(&str, V)]) {
-        let files: Vec<(&str, &str)> = files
-            .iter()
-            .map(|(key, value)| (*key, value.as_ref()))
-            .collect();
-        self.generation += 1;
-        config_map::swap(&self.path("config"), self.generation, &files);
     }
 
     /// Configures one server for all names.
@@ -225,8 +215,8 @@ impl NannyRig {
     }
 
     /// Edits the `ConfigMap`.
-    pub(crate) fn config<V: AsRef<str>>(&mut self, files: &[(&str, V)]) {
-        self.plan.write_config(files);
+    pub(crate) fn config<V: AsRef<[u8]>>(&mut self, files: &[(&str, V)]) {
+        replace(&self.plan.path("config"), files).unwrap();
     }
 
     /// Edits the `ConfigMap`, so that it has only one server for all names.

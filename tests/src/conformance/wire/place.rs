@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Context as _;
-use localpod::config_volume::ConfigVolume;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::config_map::replace;
 use testkit::objects::mk_kubeconfig;
 use testkit::ports::free_port;
 use testkit::reply::Reply;
@@ -25,7 +25,6 @@ pub(crate) struct Place {
     pub(crate) replay: Replay,
     directory: TempDir,
     values: Vec<(&'static str, String)>,
-    config: Option<ConfigVolume>,
     upstreams: Vec<Upstream>,
 }
 
@@ -53,7 +52,6 @@ impl Place {
             replay,
             directory,
             values,
-            config: None,
             upstreams,
         })
     }
@@ -94,17 +92,12 @@ impl Place {
 
     /// Replaces the files of the configuration directory atomically, as the kubelet does for a
     /// mounted ConfigMap.
-    pub(crate) fn write_config_dir(&mut self, files: &Files) -> anyhow::Result<()> {
-        let payload = files
+    pub(crate) fn write_config_dir(&self, files: &Files) -> anyhow::Result<()> {
+        let files: Vec<(&String, String)> = files
             .iter()
-            .map(|(file, text)| (file.clone(), self.fill(text).into_bytes()))
+            .map(|(file, text)| (file, self.fill(text)))
             .collect();
-        let volume = match self.config.take() {
-            Some(volume) => volume,
-            None => ConfigVolume::create(self.directory.path().join("config"))?,
-        };
-        self.config.insert(volume).write(&payload)?;
-        Ok(())
+        Ok(replace(&self.directory.path().join("config"), &files)?)
     }
 }
 
