@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use localpod::console::Console;
-use localpod::options::{Instead, Options};
+use localpod::options::{Options, one_line};
 use localpod::{run, trace};
 
 fn main() -> ExitCode {
@@ -13,20 +14,13 @@ fn main() -> ExitCode {
     if let Some(failed) = daemon::exec::requested(&args) {
         return failed;
     }
-    let options = match Options::read(args) {
+    let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(Instead::Print(text)) => {
-            let printed = std::io::stdout().write_all(text.as_bytes());
-            return if printed.is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            };
-        }
-        Err(Instead::Refuse(line)) => {
-            fail(&line);
+        Err(error) if error.use_stderr() => {
+            fail(&one_line(&error));
             return ExitCode::from(2);
         }
+        Err(help) => help.exit(),
     };
     let console = Console::stderr();
     trace::to_console(console.clone());

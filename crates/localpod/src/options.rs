@@ -1,11 +1,9 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
 use clap::{Args, Parser};
 
 use crate::ports::DEFAULT_BASE;
@@ -129,26 +127,7 @@ pub struct ExtraArgs {
     pub sidecar: Vec<String>,
 }
 
-/// The outcome of a command line that starts no pod.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Instead {
-    /// Print this on standard output and succeed.
-    Print(String),
-    /// Print this one line on standard error and fail.
-    Refuse(String),
-}
-
 impl Options {
-    /// Parses a command line, which includes the program's name.
-    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, Instead> {
-        Self::try_parse_from(args).map_err(|error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                Instead::Print(format!("{}\n", error.to_string().trim_end()))
-            }
-            _ => Instead::Refuse(one_line(&error.to_string())),
-        })
-    }
-
     /// The cluster domain, without a final dot.
     pub fn domain(&self) -> &str {
         self.domain.trim_end_matches('.')
@@ -164,8 +143,9 @@ impl Options {
     }
 }
 
-/// The first paragraph of clap's message, which names the error.
-fn one_line(explanation: &str) -> String {
+/// The error of a wrong command line in one line: the first paragraph of clap's message.
+pub fn one_line(error: &clap::Error) -> String {
+    let explanation = error.to_string();
     let paragraph: Vec<&str> = explanation
         .lines()
         .take_while(|line| !line.is_empty())
@@ -173,25 +153,4 @@ fn one_line(explanation: &str) -> String {
         .collect();
     let text = paragraph.join(" ");
     format!("{} (see --help)", text.trim_start_matches("error: "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(args: &[&str]) -> Result<Options, Instead> {
-        Options::read(
-            std::iter::once("localpod")
-                .chain(args.iter().copied())
-                .map(OsString::from),
-        )
-    }
-
-    #[test]
-    fn help_exits_with_success() {
-        let Instead::Print(help) = read(&["--help"]).unwrap_err() else {
-            panic!("help is printed")
-        };
-        assert!(help.contains("--port-base"), "{help}");
-    }
 }
