@@ -36,8 +36,8 @@ const MISTAKES: &str = "
     localpod | --port-base=0 --dnsmasq=/nonexistent/dnsmasq | --dnsmasq /nonexistent/dnsmasq
     nanny    | -configDir=$DIR -dnsmasqExec=/nonexistent/dnsmasq -- -k | /nonexistent/dnsmasq
     localpod | --port-base=0 --manifests=/nonexistent       | /nonexistent
-    localpod | --port-base=0 --bin-dir=/nonexistent         | /nonexistent
-    localpod | --port-base=0 --bin-dir=/nonexistent         | cargo build
+    localpod | --port-base=0 --dnsmasq=/etc/passwd          | --dnsmasq /etc/passwd: no such executable
+    localpod | --port-base=0 --bin-dir=$DIR                 | no kubedns in $DIR: build it with `cargo build
 ";
 
 #[tokio::test]

@@ -411,15 +411,4 @@ mod tests {
         assert!(dnsmasq.contains("-forward=kubedns"), "{dnsmasq}");
         assert!(!dnsmasq.contains("--server=127"), "{dnsmasq}");
     }
-
-    #[test]
-    fn kubeconfig_replaces_server_url() {
-        let programs = programs();
-        let mut wiring = wiring(&programs, &[]);
-        wiring.access = Access::Kubeconfig("/home/me/.kube/config".into());
-        let kubedns = line(&wiring, "kubedns");
-        let expected = "--kubecfg-file=/home/me/.kube/config";
-        assert!(kubedns.contains(expected), "{kubedns}");
-        assert!(!kubedns.contains("--kube-master-url"), "{kubedns}");
-    }
 }

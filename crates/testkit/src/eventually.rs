@@ -85,18 +85,6 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn returns_the_value_once_it_is_there() {
-        let mut calls = 0;
-        let value = eventually(Duration::from_secs(1), || {
-            calls += 1;
-            let outcome = (calls == 5).then_some("there");
-            async move { outcome }
-        })
-        .await;
-        assert_eq!((value, calls), ("there", 5));
-    }
-
-    #[tokio::test(start_paused = true)]
     #[should_panic(expected = "the last outcome was \"still red\"")]
     async fn panics_with_the_last_outcome() {
         eventually(Duration::from_secs(1), || async {
