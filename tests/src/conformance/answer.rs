@@ -185,26 +185,6 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_broken_packets_are_named() {
-        let nothing = Answer::read(&Observed::Nothing("timeout".to_owned()));
-        assert_eq!(nothing.response.no_answer.as_deref(), Some("timeout"));
-        let broken = Answer::read(&Observed::Packet(vec![0, 1, 2]));
-        assert_eq!(broken.defect.as_deref(), Some("malformed: octet 2: header"));
-        let trailing = Answer::read(&Observed::Packet([&[0; 12][..], &[7, 7]].concat()));
-        let defect = trailing.defect.as_deref();
-        assert_eq!(defect, Some("2 octets after the last record"));
-    }
-
-    #[test]
-    fn alias_after_its_target_is_noticed() {
-        let alias = "x. 30 IN CNAME y.";
-        let target = "y. 30 IN A 10.0.0.1";
-        assert!(answer(&[alias, target]).aliases_come_first());
-        assert!(!answer(&[target, alias]).aliases_come_first());
-        assert!(answer(&[target]).aliases_come_first());
-    }
-
-    #[test]
     fn alias_choice_is_marked_when_real() {
         let chosen = answer(&[
             "x. 30 IN CNAME z.",

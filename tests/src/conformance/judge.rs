@@ -227,6 +227,8 @@ mod tests {
         case.cname_first = true;
         let expected = "+ ;; a CNAME follows the records of its target";
         assert_eq!(difference(&case, &behind), expected);
+        let before = reply(&["x. 30 IN CNAME y.", "y. 30 IN A 10.0.0.1"]);
+        assert_eq!(difference(&case, &before), "");
     }
 
     #[test]
@@ -239,9 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn trailing_octets_are_a_difference() {
-        let packet = [reply(&[]).wire(), vec![0]].concat();
-        let found = difference_of(&expecting(json!({})), &Observed::Packet(packet));
-        assert_eq!(found, "+ ;; 1 octets after the last record");
+    fn broken_packet_is_a_difference() {
+        let (case, packet) = (expecting(json!({})), reply(&[]).wire());
+        let trailing = Observed::Packet([&packet[..], &[0]].concat());
+        let expected = "+ ;; 1 octets after the last record";
+        assert_eq!(difference_of(&case, &trailing), expected);
+        let cut = Observed::Packet(packet[..packet.len() - 1].to_vec());
+        let found = difference_of(&case, &cut);
+        let expected = "+ ;; malformed: octet 17: class of a question";
+        assert!(found.ends_with(expected), "{found}");
     }
 }
