@@ -30,8 +30,7 @@ pub struct Options {
 /// Settings of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Measuring {
-    /// The kubedns binary; by default the one that `BENCH_KUBEDNS` names, else the file beside this
-    /// binary
+    /// The kubedns binary; by default the file beside this binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
     /// Number of Services of the cluster; each has three endpoints, and every tenth is headless
@@ -41,9 +40,6 @@ pub struct Measuring {
     /// Services of the large cluster
     #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
     pub large: u32,
-    /// Seed of all random choices
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-    pub seed: u64,
     /// Scenarios to measure; all by default
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SCENARIO")]
     pub only: Vec<Scenario>,
@@ -116,9 +112,6 @@ pub enum Command {
         /// Services of the cluster
         #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
         services: u32,
-        /// Seed of the cluster
-        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-        seed: u64,
     },
     /// Serves the cluster's objects as an API server, to which the other measured DNS servers
     /// connect
@@ -129,9 +122,6 @@ pub enum Command {
         /// Services of the cluster
         #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
         services: u32,
-        /// Seed of the cluster
-        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-        seed: u64,
     },
 }
 

@@ -63,13 +63,9 @@ impl Peer {
         })
     }
 
-    /// hickory-server with the addresses of the cluster that `services` and `seed` generate.
-    pub async fn hickory(services: u32, seed: u64) -> anyhow::Result<Self> {
-        let args = vec![
-            "hickory".to_owned(),
-            format!("--services={services}"),
-            format!("--seed={seed}"),
-        ];
+    /// hickory-server with the addresses of the cluster of `services` Services.
+    pub async fn hickory(services: u32) -> anyhow::Result<Self> {
+        let args = vec!["hickory".to_owned(), format!("--services={services}")];
         let kinds = vec![Kind::A, Kind::HeadlessA, Kind::Nxdomain, Kind::Nodata];
         Ok(Self {
             kinds,

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Cluster, Service};
+use crate::cluster::{Cluster, SEED, Service};
 
 /// Number of lines in a file. At the end of the file, dnsperf starts again.
 const LINES: usize = 20_000;
@@ -98,18 +98,18 @@ impl Kind {
     }
 
     /// `count` names to query, of random Services.
-    pub fn names(self, cluster: &Cluster, count: usize, seed: u64) -> Vec<String> {
+    pub fn names(self, cluster: &Cluster, count: usize) -> Vec<String> {
         let services = self.services(cluster);
-        let mut rng = Rng::with_seed(seed);
+        let mut rng = Rng::with_seed(SEED);
         (0..count)
             .filter_map(|_| rng.choice(&services).map(|service| self.name(service)))
             .collect()
     }
 
     /// Writes a file of queries for dnsperf into `directory`.
-    pub fn file(self, cluster: &Cluster, directory: &Path, seed: u64) -> anyhow::Result<PathBuf> {
+    pub fn file(self, cluster: &Cluster, directory: &Path) -> anyhow::Result<PathBuf> {
         let mut lines = String::new();
-        for name in self.names(cluster, LINES, seed) {
+        for name in self.names(cluster, LINES) {
             writeln!(lines, "{name} {}", self.rtype())?;
         }
         let path = directory.join(format!("{self:?}.queries"));
@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn query_files_are_complete() {
-        let cluster = Cluster::generate(20, 1);
+        let cluster = Cluster::generate(20);
         let directory = tempfile::tempdir().unwrap();
         for kind in Kind::ALL {
-            let path = kind.file(&cluster, directory.path(), 1).unwrap();
+            let path = kind.file(&cluster, directory.path()).unwrap();
             let text = std::fs::read_to_string(path).unwrap();
             assert_eq!(text.lines().count(), LINES);
             let end = format!(".cluster.local {}", kind.rtype());

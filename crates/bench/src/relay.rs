@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_util::io::InspectReader;
 
-/// Size of the copy buffer in octets.
+/// Size of the copy buffers in octets.
 const PIECE: usize = 64 << 10;
 
 /// A relay on loopback. The relay stops when this value is dropped.
@@ -55,7 +56,7 @@ impl Relay {
 }
 
 async fn relay(
-    client: TcpStream,
+    mut client: TcpStream,
     host: &str,
     port: u16,
     counter: &AtomicU64,
@@ -63,23 +64,12 @@ async fn relay(
     let server = TcpStream::connect((host, port)).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
-        (client.into_split(), server.into_split());
-    let answers = async {
-        let mut piece = vec![0; PIECE];
-        loop {
-            let length = from_server.read(&mut piece).await?;
-            counter.fetch_add(u64::try_from(length).unwrap_or_default(), Ordering::Relaxed);
-            to_client
-                .write_all(piece.get(..length).unwrap_or_default())
-                .await?;
-            if length == 0 {
-                return std::io::Result::Ok(());
-            }
-        }
-    };
-    tokio::select! {
-        ended = copy(&mut from_client, &mut to_server) => ended.map(drop),
-        ended = answers => ended,
-    }
+    let mut server = InspectReader::new(server, |octets| {
+        counter.fetch_add(
+            u64::try_from(octets.len()).unwrap_or_default(),
+            Ordering::Relaxed,
+        );
+    });
+    copy_bidirectional_with_sizes(&mut client, &mut server, PIECE, PIECE).await?;
+    Ok(())
 }

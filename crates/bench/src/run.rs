@@ -49,17 +49,11 @@ async fn perform(options: Options) -> anyhow::Result<()> {
         None => measure(options.measuring).await,
         // `run` has served it, without this runtime.
         Some(Command::Echo { .. }) => Ok(()),
-        Some(Command::Hickory {
-            listen,
-            services,
-            seed,
-        }) => hickory::serve(listen, &Cluster::generate(services, seed)).await,
-        Some(Command::Serve {
-            listen,
-            services,
-            seed,
-        }) => {
-            let api = api::start(listen, &Cluster::generate(services, seed))?;
+        Some(Command::Hickory { listen, services }) => {
+            hickory::serve(listen, &Cluster::generate(services)).await
+        }
+        Some(Command::Serve { listen, services }) => {
+            let api = api::start(listen, &Cluster::generate(services))?;
             writeln!(std::io::stdout(), "{}", api.url())?;
             std::future::pending().await
         }

@@ -18,7 +18,7 @@ use crate::setup::Bench;
 /// Runs the selected scenarios.
 pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     let options = &bench.options;
-    let cluster = Cluster::generate(options.services, options.seed);
+    let cluster = Cluster::generate(options.services);
     let mut report = Report {
         machine: Machine::here(),
         ..Report::default()
@@ -45,7 +45,7 @@ pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
         report.pages = Some(pages::measure(bench, &cluster).await?);
     }
     if options.wants(Scenario::Large) {
-        let large = Cluster::generate(options.large, options.seed);
+        let large = Cluster::generate(options.large);
         report.large = Some(start::measure(bench, &large).await?);
     }
     if options.wants(Scenario::Real) {

@@ -20,15 +20,10 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Finds the kubedns binary: the option `--kubedns`, else `BENCH_KUBEDNS`, else the file beside
-    /// this program.
+    /// Finds the kubedns binary: the option `--kubedns`, else the file beside this program.
     pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
-        let kubedns = match options
-            .kubedns
-            .clone()
-            .or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into))
-        {
-            Some(path) => path,
+        let kubedns = match &options.kubedns {
+            Some(path) => path.clone(),
             None => std::env::current_exe()?.with_file_name("kubedns"),
         };
         if !kubedns.is_file() {

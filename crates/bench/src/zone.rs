@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn zone_has_records_of_all_services() {
-        let zone = cluster_zone_text(&Cluster::generate(11, 1)).unwrap();
+        let zone = cluster_zone_text(&Cluster::generate(11)).unwrap();
         let records = |rtype: &str| {
             zone.lines()
                 .filter(|line| line.contains(&format!(" {rtype} ")))

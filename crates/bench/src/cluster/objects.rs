@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn object_sizes_match_real_clusters() {
-        let cluster = Cluster::generate(10, 1);
+        let cluster = Cluster::generate(10);
         for object in cluster.objects() {
             let size = object.to_string().len();
             assert!((1000..3000).contains(&size), "{size} octets: {object}");

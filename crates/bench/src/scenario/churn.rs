@@ -45,7 +45,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         api.store.set(slice).context("cannot create a slice")?;
     }
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
-    let names = Kind::A.names(cluster, NAMES, bench.options.seed);
+    let names = Kind::A.names(cluster, NAMES);
     let mut rows = Vec::new();
     rows.push(during("quiet", &kubedns, &names, tokio::time::sleep(SPAN)).await?);
     let (one, every) = (

@@ -36,10 +36,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let servers = servers(bench, cluster, &kubedns).await?;
     let mut files = Vec::new();
     for kind in Kind::ALL {
-        files.push((
-            kind,
-            kind.file(cluster, bench.directory(), bench.options.seed)?,
-        ));
+        files.push((kind, kind.file(cluster, bench.directory())?));
     }
     let mut samples = Samples::new();
     for round in 1..=bench.options.rounds {
@@ -59,13 +56,12 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 }
 
 async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> {
-    let options = &bench.options;
     let sockets = std::thread::available_parallelism()?.get().min(MAX_SOCKETS);
     let mut servers = vec![
         Peer::running("kubedns", kubedns.address(), kubedns.pid()),
         Peer::echo(ECHO, sockets, false).await?,
         Peer::echo("echo in batches", sockets, true).await?,
-        Peer::hickory(options.services, options.seed).await?,
+        Peer::hickory(bench.options.services).await?,
     ];
     let zone = ZoneFile::of_cluster(cluster)?;
     for server in Server::ALL {

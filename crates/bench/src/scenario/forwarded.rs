@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use fastrand::Rng;
 
+use crate::cluster::SEED;
 use crate::distribution::{Distribution, median};
 use crate::forwarders::{self, CACHED_NAMES, WITHOUT_CACHE};
 use crate::load::{Load, MeasuredLoad, order_of_servers};
@@ -189,7 +190,7 @@ struct NewNames {
 impl NewNames {
     fn new(bench: &Bench) -> Self {
         Self {
-            rng: Rng::with_seed(bench.options.seed),
+            rng: Rng::with_seed(SEED),
             directory: Path::to_owned(bench.directory()),
         }
     }

@@ -39,7 +39,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         .await
         .context("cannot bind")?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;
-    let names = Kind::A.names(cluster, NAMES, bench.options.seed);
+    let names = Kind::A.names(cluster, NAMES);
     let without = probe::pulse(kubedns.address(), &names, SPAN).await?;
     let asked = hang(kubedns.address(), LEAD + SPAN);
     let pulse = async {

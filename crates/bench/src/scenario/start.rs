@@ -48,7 +48,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     }
     let relisted = kubedns.settled_usage().await?;
     forget_peak(kubedns.pid())?;
-    let file = Kind::A.file(cluster, bench.directory(), bench.options.seed)?;
+    let file = Kind::A.file(cluster, bench.directory())?;
     let load = Load {
         outstanding: bench.options.outstanding,
         span: LOAD,
