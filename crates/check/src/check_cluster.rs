@@ -124,7 +124,7 @@ fn parse_options(words: impl IntoIterator<Item = OsString>) -> Result<Options, E
     if let Some(word) = options.rest.first() {
         return Err(usage_error(
             NAME,
-            &format!("unexpected word {word:?}: it accepts only flags, see {NAME} --help"),
+            &format!("unexpected word {word:?}: the command accepts only flags, see {NAME} --help"),
         ));
     }
 

@@ -109,7 +109,8 @@ impl ConfigData {
     }
 }
 
-/// Writes the configuration of `CoreDNS` for the only `ConfigMap` and the containers named kubedns.
+/// Writes the configuration of `CoreDNS` for the `ConfigMap` of the file, which has at most one, and
+/// for the arguments of the containers named kubedns.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {

@@ -24,7 +24,7 @@ use tower::service_fn;
 
 use crate::{example, memory, watch};
 
-/// Pause of the API server for each octet 2 in the input.
+/// Pause of the API server before each piece of a body that an octet 2 in the input ends ([`feed`]).
 const PAUSE: Duration = Duration::from_secs(20);
 /// Maximum duration of one attempt without these pauses: a watch that stays silent until its
 /// timeout, and the longest backoff before the next attempt.

@@ -30,7 +30,7 @@ pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let (owner, appended) = (record.owner(), record.append_data(&mut data));
     let Ok(owner) = owner else {
-        unreachable!("{owner:?} owns {record:?}")
+        unreachable!("the owner of {record:?} cannot be read: {owner:?}")
     };
     assert_eq!(appended, Ok(()), "{record:?}");
     let length = u16::try_from(data.len()).ok()?.to_be_bytes();

@@ -137,7 +137,7 @@ impl Probe {
             Err(error) => (ProbeFailure::of_error(&error), None),
         };
 
-        // The probed name has no answer. Whether the server is healthy depends on the server.
+        // The probed name has no answer. What still counts as healthy depends on the mode and the part.
         let healthy_latency = match (self.mode, self.part) {
             (HealthMode::SelfOnly, PodPart::Dnsmasq) => own_latency,
             (HealthMode::SelfOnly, PodPart::Kubedns) => latency,
@@ -205,7 +205,7 @@ impl Probe {
                     label,
                     error,
                     rcode,
-                    "answers for itself, but not for the probed name"
+                    "the server responds, but does not resolve the probed name"
                 );
             }
             ProbeState::Failed => tracing::warn!(label, error, rcode, "probe failed"),

@@ -63,7 +63,7 @@ impl Cost {
         });
         format!(
             "\n### CPU time per query\n\n\
-             Microseconds, and in brackets the multiple of the echo in the same run.\n\n\
+             Times are in microseconds. In brackets: the ratio to the UDP echo of the same run.\n\n\
              | server |{titles}\n\
              | --- |{rules}\n\
              {rows}\
@@ -139,7 +139,7 @@ fn churn_to_markdown(rows: &[Churn]) -> String {
     };
     format!(
         "\n### Churn\n\n\
-         CPU as a fraction of one core, 1,000 queries a second for cluster names included; milliseconds.\n\n\
+         CPU is a fraction of one core, and includes 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
          | | CPU | p50 | p99 | max | lost | resident |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n\
          {}",
@@ -182,8 +182,8 @@ impl Forwarded {
         format!(
             "\n### A query for an external name\n\n\
              CPU time of the server per query, in us; NSD is the upstream. Goals: no more than dnsmasq for names that are not cached, \
-             no more than Unbound for cached ones, and twice the memory of dnsmasq at most. Latency of names that are not cached is \
-             that at a thousand queries a second.\n\n\
+             no more than Unbound for cached ones, and twice the memory of dnsmasq at most. The latencies are \
+             those of names that are not cached, at a thousand queries a second.\n\n\
              | |{titles} lost | p50 | p99 | 10,000 cached names |\n\
              | --- |{} --- | --- | --- | --- |\n{rows}",
             " --- |".repeat(ForwardedLoad::ALL.len()),

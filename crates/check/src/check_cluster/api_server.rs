@@ -32,8 +32,8 @@ const MAX_SERVICES: usize = 500;
 const GRANT_LIST: &str = "Give the ServiceAccount a role that may list and watch this kind.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.
-const BIND_OWN_ROLE: &str = "An Endpoints object has at most 1000 addresses, and Kubernetes keeps \
-                             the role system:kube-dns only for now: apply manifests/components/role.";
+const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices: an Endpoints object has at most \
+                             1000 addresses, and Kubernetes may remove the role system:kube-dns.";
 
 /// The credentials of this command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,7 +251,9 @@ fn check_permission(
     // caller lacks. If kubedns itself lacks the permission, an open watch continues until its end,
     // but cannot be opened again.
     if is_watched && caller == Caller::Other {
-        let text = format!("{kind} cannot be listed, although kubedns watches some of them");
+        let text = format!(
+            "{kind} cannot be listed with the credentials of this command; kubedns has an open watch of them"
+        );
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
     }
     let text = if is_watched {

@@ -287,7 +287,7 @@ impl NameChecks<'_> {
         (CheckLine::skipped(GROUP, text), None)
     }
 
-    /// Checks the name of a pod that consists of the pod's address.
+    /// Checks the name of a pod, whose first label is the pod's address.
     async fn check_pod_name(&self, member: Option<ServiceMember>) -> CheckLine {
         const KIND: &str = "a pod";
         let ServiceMember { address, namespace } = member.unwrap_or_else(|| ServiceMember {
@@ -331,7 +331,7 @@ impl NameChecks<'_> {
                 return CheckLine::failed(GROUP, format!("{kind}: {name} is not answered"))
                     .with_detail(failure.words)
                     .with_advice(
-                        "Ask the upstreams with dig from the node; see the group upstreams.",
+                        "Query the upstreams with dig from the node; see also the lines \"upstreams\" of this report.",
                         "upstream-down",
                     );
             }

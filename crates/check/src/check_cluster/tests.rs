@@ -18,7 +18,7 @@ fn command_line_is_parsed_or_rejected() {
         status == 0 && help.starts_with("Checks a running kube-dns"),
         "{help}"
     );
-    let word = "unexpected word \"now\": it accepts only flags";
+    let word = "unexpected word \"now\": the command accepts only flags";
     let server = "--server \"127.0.0.1\": only http://HOST:PORT is accepted";
     let sidecar = "--sidecar \"https://a:1\": only http://HOST:PORT is accepted";
     let dns = "--dns \"10.0.0.300\": bad IP address";

@@ -1,5 +1,5 @@
-//! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that serves the same
-//! flags and `ConfigMap`.
+//! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that is equivalent to the
+//! flags and the `ConfigMap`.
 //!
 //! The text begins with comments. The comments name the flags and keys that have no counterpart,
 //! and the flags and keys whose counterpart differs. `docs/coredns.md` describes the probes of the
@@ -92,7 +92,8 @@ impl Corefile {
 
     fn to_text(&self) -> String {
         let mut text =
-            "# CoreDNS 1.14 in place of kube-dns: the same flags and ConfigMap.\n".to_owned();
+            "# For CoreDNS 1.14: equivalent to kube-dns with its flags and its ConfigMap.\n"
+                .to_owned();
         for (title, lines) in [
             ("Without a counterpart:", &self.missing),
             ("Different:", &self.different),
@@ -363,7 +364,7 @@ fn missing_keys(config: &Config) -> Vec<String> {
     }
     if config.query_log.is_some() {
         lines.push(
-            "queryLog: the filters, the rate and the end of the log: the plugin log writes all queries"
+            "queryLog: its filters, rate limit and end time are lost, because the plugin log writes all queries"
                 .to_owned(),
         );
     }

@@ -31,12 +31,12 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (&["stop-dns-rebind"], Is("key rebindProtection: {}")),
     (
         &["rebind-domain-ok"],
-        Is("key rebindProtection: the domains in except"),
+        Is("key rebindProtection: list the domains in its field \"except\""),
     ),
     (
         &["rebind-localhost-ok"],
         Missing(
-            "rebindProtection also rejects 127.0.0.0/8, except for the domains in its list except",
+            "rebindProtection also rejects 127.0.0.0/8, unless the domain is in its field \"except\"",
         ),
     ),
     (
@@ -125,12 +125,12 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
             "C",
             "servers-file",
         ],
-        Is("nothing: kubedns does not need it"),
+        Is("nothing, because kubedns does without it"),
     ),
     (
         &["domain-needed", "D"],
         Missing(
-            "names of one label are forwarded with --topology=alone and cache, and get SERVFAIL otherwise",
+            "names of one label are forwarded if --topology is alone or cache; otherwise they get SERVFAIL",
         ),
     ),
     (&["dnssec"], Missing("kubedns does not validate")),
@@ -186,7 +186,10 @@ fn replacement_of(argument: &str) -> (Replacement, String) {
     }
 
     let row = OPTIONS.iter().find(|(names, _)| names.contains(&name));
-    let found = row.map_or(Missing("unknown here"), |(_, replacement)| *replacement);
+    let found = row.map_or(
+        Missing("this command does not know the argument"),
+        |(_, replacement)| *replacement,
+    );
     let (Is(text) | Missing(text)) = found;
     (found, text.to_owned())
 }
@@ -263,8 +266,8 @@ mod tests {
         for (arguments, expected) in [
             (
                 "-v=2 -- -k --cache-size=1000 --no-negcache",
-                "-v=2: no replacement: unknown here\n\
-                 -k: replaced by nothing: kubedns does not need it\n\
+                "-v=2: no replacement: this command does not know the argument\n\
+                 -k: replaced by nothing, because kubedns does without it\n\
                  --cache-size=1000: replaced by flag --cache-size\n\
                  --no-negcache: no replacement: a negative answer is kept for as long as its SOA record says, 3 hours at most\n",
             ),
@@ -282,7 +285,10 @@ mod tests {
                  --filter-rr=AAAA: replaced by key filterTypes: {\".\": [\"AAAA\"]}, for external names only\n\
                  -c1000: replaced by flag --cache-size\n",
             ),
-            ("--mx-host=a", "--mx-host=a: no replacement: unknown here\n"),
+            (
+                "--mx-host=a",
+                "--mx-host=a: no replacement: this command does not know the argument\n",
+            ),
             ("", ""),
         ] {
             let exit = report(arguments);

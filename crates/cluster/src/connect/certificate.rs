@@ -28,9 +28,9 @@ pub(super) enum IdentityError {
         #[source]
         source: std::io::Error,
     },
-    #[error("not PEM with a CERTIFICATE")]
+    #[error("there is no CERTIFICATE in PEM format")]
     Certificate,
-    #[error("not PEM with a PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY")]
+    #[error("there is no PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY in PEM format")]
     Key,
     #[error("unsupported client key: {0}")]
     Kind(rustls::Error),

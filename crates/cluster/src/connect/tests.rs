@@ -193,12 +193,12 @@ async fn version_1_certificate_is_presented() {
         (
             "client-v1.pem",
             "client-v1.pem",
-            Some("not PEM with a PRIVATE KEY"),
+            Some("there is no PRIVATE KEY"),
         ),
         (
             "client.key",
             "client.key",
-            Some("not PEM with a CERTIFICATE"),
+            Some("there is no CERTIFICATE in PEM format"),
         ),
         (
             "client.pem",

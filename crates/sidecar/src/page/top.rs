@@ -30,7 +30,7 @@ fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
             None => p { "Shown only to requests from within the pod, such as those of kubectl port-forward." },
             Some((Some(ranking), _)) => (ranking_tables("kubedns", ranking)),
             Some((None, Some(error))) => p { "unknown: " code { (error) } },
-            Some((None, None)) => p { "kubedns is not asked" },
+            Some((None, None)) => p { "the sidecar does not read the ranking of kubedns" },
         }
     }
 }

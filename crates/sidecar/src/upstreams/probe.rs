@@ -30,8 +30,8 @@ pub(super) struct UsableAnswer {
 pub(super) type ProbeOutcome = Result<UsableAnswer, UpstreamTrouble>;
 
 impl UpstreamProbe {
-    /// Sends the queries until one has a usable answer. If all queries fail, the result has the
-    /// failure of the first query.
+    /// Sends the queries in turn, until one has a usable answer or the server does not respond. If
+    /// none has a usable answer, the result is the failure of the first query.
     pub(super) async fn run(self, address: SocketAddr) -> ProbeOutcome {
         let server = ServerAddr::from(address);
         let mut first_trouble = None;

@@ -155,7 +155,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             Lookup::Exists => {}
         }
 
-        // Equal entries may have different weights. For a transfer the choice is always the same.
+        // Of equal entries, which may differ in weight, one is kept. A transfer always keeps the same one.
         let chosen = if self.context.zone_data {
             entries.into_distinct()
         } else {

@@ -1,4 +1,5 @@
-//! A query on its way through the layers: the client, its question, and the view that answers.
+//! A query that is being answered, with its client and the view that answers it. The layers pass it
+//! on.
 //!
 //! The message is parsed once, and the view is taken once. Both stay the same until the answer, so
 //! that no two parts of an answer can come from different records or settings.

@@ -34,7 +34,7 @@ impl Place {
         let memory = Arc::clone(memory);
         let replay = Replay::new(move |asked| react(&memory, asked));
         let upstream = Upstream::start(replay.handler()).await;
-        let directory = tempfile::tempdir().context("a directory for the scenario")?;
+        let directory = tempfile::tempdir().context("cannot make a directory for the scenario")?;
         let kubeconfig = write_kubeconfig(directory.path(), api_server, &json!({}))?;
         let blackhole = Upstream::start(|_: &Asked| Reaction::silence()).await;
         let values = vec![
@@ -101,7 +101,8 @@ impl Place {
     }
 }
 
-/// The resolver's reaction to a query that the recording of the current question does not contain.
+/// The resolver's reaction to a query that is missing in the recording that is replayed. The reply
+/// comes from the other recordings, if one has it.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
     let question = asked
         .question

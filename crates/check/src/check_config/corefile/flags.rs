@@ -146,7 +146,9 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "search-suffix",
         Value,
-        Missing("autopath @kubernetes walks the search list, and pods need no edits for it"),
+        Missing(
+            "use autopath @kubernetes, which walks the search list; the DNS settings of the pods need no change",
+        ),
     ),
     ("selector", Value, Line),
     ("serve-stale", Value, Line),
@@ -286,7 +288,7 @@ impl KubednsFlags {
         }));
         for word in &self.unknown {
             let word = word.replace(|c: char| c.is_control(), "?");
-            lines.push(format!("{word}: unknown here"));
+            lines.push(format!("{word}: this command does not know the flag"));
         }
         lines
     }

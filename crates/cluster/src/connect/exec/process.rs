@@ -82,7 +82,7 @@ async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, R
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
-    /// The group of a child that has just been started as its leader.
+    /// The process group that a newly started child leads.
     fn of(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.map(Pid::from_raw))

@@ -329,7 +329,7 @@ impl SentQuery {
     /// Waits for the reply.
     pub(super) async fn outcome(&mut self) -> QueryOutcome {
         let outcome = (&mut self.added.outcome).await;
-        // The sender is dropped only together with the socket.
+        // The socket owns the other end of the channel, so the channel closes only with the socket.
         outcome.unwrap_or(Err(UpstreamFailure::NoSocket))
     }
 }
