@@ -30,7 +30,7 @@ fn outline(answer: &Message) -> String {
     format!("{rcode} ({}){data}", answer.flags())
 }
 
-/// A query for A of `web`. `counts` are the record counts of the three sections after the question,
+/// A query for the A records of `web`. `counts` are the record counts of the three sections after the question,
 /// and `octets` are the records of these sections.
 fn with_sections(counts: [u8; 3], octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
@@ -52,7 +52,7 @@ fn malformed_sections_get_formerr() {
         ("sound", [0, 0, 1], &OPT[..], ANSWER),
         ("an answer is missing", [1, 0, 0], &[], REFUSAL),
         ("an authority is missing", [0, 1, 0], &[], REFUSAL),
-        ("a further record is missing", [0, 0, 1], &[], REFUSAL),
+        ("an additional record is missing", [0, 0, 1], &[], REFUSAL),
         ("the record after OPT is missing", [0, 0, 2], &OPT, REFUSAL),
         (
             "OPT of a name below the root",

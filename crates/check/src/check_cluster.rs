@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,
-    /// context of the kubecfg file to use in place of its current one
+    /// context in the kubecfg file to use instead of its current context
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_context: String,
     /// URL of the API server

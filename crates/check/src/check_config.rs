@@ -35,7 +35,7 @@ Validates a ConfigMap of kube-dns before it is applied.
 FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
 With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the container kubedns in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
-The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
+Each finding is a line. The exit status is 0 if the ConfigMap is good, 1 if there are findings, and 2 if nothing can be read.
 
 ";
 /// Maximum size of the file, in octets; a `ConfigMap` is smaller.

@@ -78,7 +78,7 @@ pub struct Options {
     /// overrides the URL part of this; if this is not provided, defaults to service account tokens
     #[arg(long, value_name = "string", default_value = "")]
     pub kubecfg_file: String,
-    /// context of the kubecfg file to use in place of its current one
+    /// context in the kubecfg file to use instead of its current context
     #[arg(long, value_name = "string", default_value = "")]
     pub kubecfg_context: String,
     /// URL to reach kubernetes master. Env variables in this flag will be expanded.

@@ -1,4 +1,4 @@
-//! A limit on the log lines that name a client over one of its limits.
+//! Limits how often clients that exceed one of their limits are logged.
 //!
 //! A client that is over a limit once is usually over it many times a second.
 

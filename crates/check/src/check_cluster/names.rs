@@ -307,7 +307,8 @@ impl NameChecks<'_> {
                 }
 
                 let found = join_texts(&addresses);
-                let text = format!("{KIND}: {name} is {found}, but its name says {address}");
+                let text =
+                    format!("{KIND}: {name} has the address {found}, but should have {address}");
                 CheckLine::failed(GROUP, text).with_advice(
                     format!("Run kube-dns explain {name} to see why."),
                     "a-name-is-missing",

@@ -97,7 +97,7 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     CheckLine::failed(GROUP, text)
         .with_detail(reason)
         .with_advice(
-            "The lines below show which part does not answer.",
+            "The other lines of this group show which part does not answer.",
             "no-answers",
         )
 }

@@ -44,12 +44,12 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "client-burst",
         Value,
-        Missing("CoreDNS limits no client by its queries a second"),
+        Missing("CoreDNS has no limit on the queries of a client"),
     ),
     (
         "client-qps",
         Value,
-        Missing("CoreDNS limits no client by its queries a second"),
+        Missing("CoreDNS has no limit on the queries of a client"),
     ),
     ("clusterset-domain", Value, Line),
     ("config-dir", Value, Unneeded),
@@ -187,7 +187,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "zonal-names",
         Nothing,
-        Different("zonal is an option since CoreDNS 1.14.7"),
+        Different("the option zonal needs CoreDNS 1.14.7 or later"),
     ),
     ("alsologtostderr", Nothing, Unneeded),
     ("logtostderr", Nothing, Unneeded),
