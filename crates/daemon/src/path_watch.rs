@@ -260,8 +260,13 @@ mod tests {
                 {}
             };
             quiet.await;
-            replace(mount.path(), &[("resolv.conf", "nameserver 192.0.2.2")]).unwrap();
-            let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;
+            // The watch waits already, so only an event of the link can show the update.
+            let update_mount = async {
+                tokio::time::sleep(QUIET).await;
+                replace(mount.path(), &[("resolv.conf", "nameserver 192.0.2.2")]).unwrap();
+            };
+            let change = tokio::time::timeout(Duration::from_secs(30), watch.changed());
+            let (seen, ()) = tokio::join!(change, update_mount);
             assert!(seen.is_ok(), "update {update} was not seen");
         }
     }
