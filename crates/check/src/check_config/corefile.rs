@@ -241,8 +241,8 @@ fn fallthrough_line(flags: &KubednsFlags) -> String {
     format!("fallthrough {}", zones.join(" "))
 }
 
-/// Adds zone transfers. The plugin `transfer` accepts only addresses, so the plugin `acl` limits
-/// transfers to the networks.
+/// Adds zone transfers. `--transfer-to` may contain networks, but the plugin `transfer` accepts only
+/// addresses. So the plugin `acl` limits transfers to the addresses and networks of the flag.
 fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let peers = flags.list("transfer-to");
     if peers.is_empty() {
@@ -371,8 +371,8 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// The differences of `CoreDNS` for keys of the `ConfigMap`, for defaults of flags, and for the
-/// probes of the pod.
+/// How `CoreDNS` differs for keys of the `ConfigMap`, for flags that are not set, and in the ports of
+/// the probes.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {

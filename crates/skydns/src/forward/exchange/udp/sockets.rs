@@ -34,8 +34,8 @@ const OWN_SOCKETS: usize = 4;
 /// queries must not keep such a thread from its clients.
 const MAX_OWN_WAITING: usize = 16;
 
-/// Opens sockets for queries. A thread that receives no replies leaves its queries to the thread
-/// `upstreams`, which starts with the first such query.
+/// Opens sockets for queries. Replies are received by the thread that sends the query, or else by
+/// the thread `upstreams`, which starts with the first query that needs it.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct UdpSockets {
     shared: Mutex<Option<Arc<OpenSockets>>>,
@@ -127,13 +127,13 @@ impl Drop for UdpSockets {
 }
 
 impl OpenSockets {
-    /// Creates the table of a thread that serves clients on the socket `clients`. The events of
+    /// Creates the sockets of a thread that serves clients on the socket `clients`. The events of
     /// this socket are not reported yet; see [`watch_other`](Self::watch_other).
     pub(super) fn of_client_thread(clients: impl AsFd) -> nix::Result<Self> {
         Self::new(clients, EpollFlags::empty(), OWN_SOCKETS)
     }
 
-    /// Creates a table without sockets to upstreams. [`wait`](Self::wait) also reports the given
+    /// Creates a state without sockets to upstreams. [`wait`](Self::wait) also reports the given
     /// `events` of the descriptor `other`.
     fn new(other: impl AsFd, events: EpollFlags, choices: usize) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
