@@ -61,7 +61,7 @@ impl Lab {
 
     /// A dnsmasq that lists one upstream, for all names.
     async fn of_upstream(server: SocketAddr) -> Self {
-        Self::start(&[text(server, 0)], &routes(&[], &[server]), Vec::new()).await
+        Self::start(&[text(server, 0)], &routes(&[], &[server], &[]), Vec::new()).await
     }
 
     async fn rounds(&self, number: u32) {
@@ -125,35 +125,54 @@ async fn answering(rcode: &'static str) -> Server {
     Server::start(move |asked: &Asked| Reply::to(&asked.packet).rcode(rcode).into()).await
 }
 
-fn routes(stub_domains: &[(&str, SocketAddr)], upstreams: &[SocketAddr]) -> String {
+/// The nanny's status. `arguments` are the servers for all other names in dnsmasq's arguments.
+fn routes(
+    stub_domains: &[(&str, SocketAddr)],
+    upstreams: &[SocketAddr],
+    arguments: &[SocketAddr],
+) -> String {
     let domains: BTreeMap<&str, Vec<String>> = stub_domains
         .iter()
         .map(|(domain, server)| (*domain, vec![server.to_string()]))
         .collect();
-    let upstreams: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
-    serde_json::json!({ "routes": { "stubDomains": domains, "upstreams": upstreams } }).to_string()
+    let [upstreams, arguments] = [upstreams, arguments].map(|servers| {
+        let texts = servers.iter().map(ToString::to_string);
+        texts.collect::<Vec<String>>()
+    });
+
+    let routes = serde_json::json!({
+        "stubDomains": domains,
+        "upstreams": upstreams,
+        "argumentServers": arguments,
+    });
+    serde_json::json!({ "routes": routes }).to_string()
 }
 
 #[tokio::test]
 async fn query_depends_on_served_names() {
-    let (stub, outside, both, typed) = tokio::join!(
+    let (stub, outside, both, in_arguments, of_domain) = tokio::join!(
         answering("NOERROR"),
         answering("NXDOMAIN"),
+        answering("NOERROR"),
         answering("NOERROR"),
         answering("REFUSED")
     );
     let nanny = routes(
         &[("acme.local", stub.addr()), ("beta.local", both.addr())],
         &[outside.addr(), both.addr()],
+        &[in_arguments.addr()],
     );
-    let texts = [&stub, &outside, &both, &typed].map(|server| text(server.addr(), 7));
+    // The arguments of dnsmasq name the last server for a single domain, so its purpose is unknown.
+    let servers = [&stub, &outside, &both, &in_arguments, &of_domain];
+    let texts = servers.map(|server| text(server.addr(), 7));
     let lab = Lab::start(&texts, &nanny, Vec::new()).await;
     lab.rounds(1).await;
     for (server, expected) in [
         (&stub, "acme.local. 6"),
         (&outside, ". 2"),
         (&both, ". 2"),
-        (&typed, ". 2, chosen.test. 1, . 2, chosen.test. 1"),
+        (&in_arguments, ". 2"),
+        (&of_domain, ". 2, chosen.test. 1, . 2, chosen.test. 1"),
     ] {
         let asked: Vec<String> = server
             .asked()
@@ -170,6 +189,7 @@ async fn query_depends_on_served_names() {
     assert_eq!(
         said,
         [
+            "Answers [.] 0 of 1, asked 7",
             "Answers [.] 0 of 1, asked 7",
             "Answers [acme.local] 0 of 1, asked 7",
             "Answers [beta.local .] 0 of 1, asked 7",
@@ -246,8 +266,8 @@ async fn refused_root_leaves_second_query() {
         let server = picky().await;
         let nanny = match serves {
             "" => "{}".to_owned(),
-            "." => routes(&[], &[server.addr()]),
-            domain => routes(&[(domain, server.addr())], &[]),
+            "." => routes(&[], &[server.addr()], &[]),
+            domain => routes(&[(domain, server.addr())], &[], &[]),
         };
         let lab = Lab::start(&[text(server.addr(), 0)], &nanny, Vec::new()).await;
         lab.rounds(1).await;
