@@ -281,23 +281,25 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     let mut any = false;
     for label in labels(wire) {
         any = true;
-        // Characters with a special meaning in presentation format or in a zone file are escaped.
         for &octet in label {
-            match octet {
-                b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
-                    write!(f, "\\{}", octet as char)?;
-                }
-                b'!'..=b'~' => f.write_char(octet as char)?,
-                // Octets that cannot be printed are written as decimal numbers (RFC 1035, section
-                // 5.1).
-                _ => write!(f, "\\{octet:03}")?,
-            }
+            // These have a special meaning in presentation format or in a zone file.
+            write_octet(octet, br#".\";()@$"#, f)?;
         }
         f.write_char('.')?;
     }
 
     // The root has no label, but its text is a dot.
     if any { Ok(()) } else { f.write_char('.') }
+}
+
+/// Writes an octet in presentation format (RFC 1035, section 5.1). The octets in `special` are
+/// escaped. Octets that cannot be printed, and the blank, are written as decimal numbers.
+pub(crate) fn write_octet(octet: u8, special: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
+    match octet {
+        _ if special.contains(&octet) => write!(f, "\\{}", char::from(octet)),
+        b'!'..=b'~' => f.write_char(char::from(octet)),
+        _ => write!(f, "\\{octet:03}"),
+    }
 }
 
 /// The presentation format of a name in wire format; see [`write_text`].

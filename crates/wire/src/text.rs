@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::name::{Name, to_text};
+use super::name::{Name, to_text, write_octet};
 use super::{name, rtype};
 
 /// Record data in presentation format, with uncompressed names. Unknown types and malformed data
@@ -77,16 +77,15 @@ fn strings_text(mut data: &[u8]) -> Option<String> {
     Some(texts.join(" "))
 }
 
-/// A character string in quotes. Octets that do not print have the form `\DDD`, in decimal.
+/// A character string in quotes, between which blanks need no escape.
 fn quoted(octets: &[u8]) -> String {
     let mut text = String::from("\"");
     for &octet in octets {
-        match octet {
-            b'"' | b'\\' => text.extend(['\\', char::from(octet)]),
-            b' '..=b'~' => text.push(char::from(octet)),
-            _ => {
-                let _ = write!(text, "\\{octet:03}");
-            }
+        if octet == b' ' {
+            text.push(' ');
+        } else {
+            // Writing to a String does not fail.
+            let _ = write_octet(octet, br#"\""#, &mut text);
         }
     }
     text.push('"');
