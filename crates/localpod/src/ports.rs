@@ -3,6 +3,7 @@
 //! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054). On
 //! a laptop other programs may use these ports, and unprivileged users cannot bind port 53.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::{Result, anyhow, bail, ensure};
@@ -68,17 +69,19 @@ impl Ports {
         })
     }
 
-    /// The block that begins at `base`, or any free block for `base` 0. Fails if a port of the
-    /// block is in use.
-    pub fn choose(base: u16) -> Result<Self> {
+    /// The block that begins at `base`, or any free block for `base` 0, with the sockets of its
+    /// port `upstream`. Fails if a port of the block is in use.
+    ///
+    /// No other localpod chooses the same block while these sockets are open.
+    pub fn choose(base: u16) -> Result<(Self, Sockets)> {
         if base != 0 {
             let ports = Self::block(base)?;
-            return ports.check().map(|()| ports);
+            return Ok((ports, ports.reserve()?));
         }
         for _ in 0..FREE_ATTEMPTS {
             let ports = Self::block(fastrand::u16(FREE_RANGE) / 10 * 10)?;
-            if ports.check().is_ok() {
-                return Ok(ports);
+            if let Ok(upstream) = ports.reserve() {
+                return Ok((ports, upstream));
             }
         }
         bail!(
@@ -104,22 +107,26 @@ impl Ports {
         (Ipv4Addr::LOCALHOST, self.upstream).into()
     }
 
-    /// Binds every port and closes it again; fails if a port is in use.
-    fn check(self) -> Result<()> {
-        for (port, purpose) in self.listed() {
-            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
-            let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
+    /// Binds the port `upstream`, then binds every other port and closes it again. Fails if a port
+    /// is in use.
+    fn reserve(self) -> Result<Sockets> {
+        let bind = |port, purpose| {
             // The text contains the reason already, so the error gets no source.
-            tcp.and_then(|()| udp()).map_err(|reason| {
+            Sockets::bind(port).map_err(|reason| {
                 anyhow!(
                     "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"
                 )
-            })?;
+            })
+        };
+        let upstream = bind(self.upstream, "upstream of the example's stub domain")?;
+        for (port, purpose) in self.listed() {
+            bind(port, purpose)?;
         }
-        Ok(())
+        Ok(upstream)
     }
 
-    fn listed(self) -> [(u16, &'static str); Self::COUNT as usize] {
+    /// All ports but `upstream`.
+    fn listed(self) -> [(u16, &'static str); Self::COUNT as usize - 1] {
         [
             (self.dnsmasq, "dnsmasq"),
             (self.kubedns, "kubedns, DNS"),
@@ -127,9 +134,26 @@ impl Ports {
             (self.kubedns_metrics, "kubedns, metrics"),
             (self.sidecar, "sidecar"),
             (self.api, "embedded API server"),
-            (self.upstream, "upstream of the example's stub domain"),
             (self.nanny, "nanny"),
         ]
+    }
+}
+
+/// The sockets of one port of 127.0.0.1.
+#[derive(Debug)]
+pub struct Sockets {
+    /// The socket for UDP.
+    pub udp: UdpSocket,
+    /// The socket for TCP.
+    pub tcp: TcpListener,
+}
+
+impl Sockets {
+    /// Binds a port; 0 takes a free port.
+    pub fn bind(port: u16) -> io::Result<Self> {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let udp = UdpSocket::bind(tcp.local_addr()?)?;
+        Ok(Self { udp, tcp })
     }
 }
 
@@ -147,12 +171,24 @@ mod tests {
 
     #[test]
     fn port_in_use_names_its_purpose() {
-        let free = Ports::choose(0).unwrap();
+        let (free, upstream) = Ports::choose(0).unwrap();
+        drop(upstream);
         let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, free.kubedns)).unwrap();
         let error = Ports::choose(free.dns).unwrap_err().to_string();
         let expected = format!(
             "port {} (kubedns, DNS) cannot be used: Address already in use",
             free.kubedns
+        );
+        assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn chosen_block_is_reserved() {
+        let (chosen, _upstream) = Ports::choose(0).unwrap();
+        let error = Ports::choose(chosen.dns).unwrap_err().to_string();
+        let expected = format!(
+            "port {} (upstream of the example's stub domain) cannot be used: Address already in use",
+            chosen.upstream
         );
         assert!(error.starts_with(&expected), "{error}");
     }

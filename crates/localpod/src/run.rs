@@ -18,7 +18,7 @@ use crate::embedded::Embedded;
 use crate::guide::Guide;
 use crate::options::Options;
 use crate::pod::{Container, Wiring};
-use crate::ports::{DEFAULT_BASE, Ports};
+use crate::ports::{DEFAULT_BASE, Ports, Sockets};
 use crate::programs::{Programs, search_path};
 use crate::readiness;
 use crate::status::Status;
@@ -50,7 +50,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let search = search_path(&std::env::var_os("PATH").unwrap_or_default());
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
     programs.check_dnsmasq(&options.extra.dnsmasq)?;
-    let chosen = Ports::choose(options.port_base)?;
+    let (chosen, upstream_sockets) = Ports::choose(options.port_base)?;
     let ports = if options.shape.direct || options.shape.alone {
         chosen.direct()
     } else {
@@ -74,7 +74,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         servers: JoinSet::new(),
     };
     let (cluster, stub_domain) = tokio::select! {
-        set_up = setup.run(&config_dir) => set_up?,
+        set_up = setup.run(upstream_sockets, &config_dir) => set_up?,
         () = stop.asked() => {
             setup.take_down().await;
             return Ok(());
@@ -131,9 +131,13 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Starts the servers, waits for the `ConfigMap` from the API server, and mounts it. Returns
     /// the cluster, and whether the stub domain `acme.example` points at the example upstream.
-    async fn run(&mut self, config_dir: &Path) -> Result<(Cluster, bool)> {
-        let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
-        let upstream = upstream.context("cannot bind the example upstream")?;
+    async fn run(
+        &mut self,
+        upstream_sockets: Sockets,
+        config_dir: &Path,
+    ) -> Result<(Cluster, bool)> {
+        let upstream = Upstream::on(upstream_sockets, self.options.offline);
+        let upstream = upstream.context("cannot start the example upstream")?;
         let token = self.serving.clone();
         self.servers.spawn(async move {
             upstream

@@ -21,6 +21,8 @@ use hickory_server::zone_handler::{AxfrPolicy, Catalog, MessageResponse, ZoneTyp
 use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 
+use crate::ports::Sockets;
+
 /// The name of the zone. The manifests of the example cluster configure a stub domain of this name.
 pub const APEX: &str = "acme.example";
 
@@ -39,15 +41,15 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. Queries for names outside
-    /// the zone get REFUSED, or NXDOMAIN with `offline`.
-    pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-        let udp = UdpSocket::bind(tcp.local_addr()?).await?;
+    /// Takes the sockets, in a runtime of tokio. Queries for names outside the zone get REFUSED, or
+    /// NXDOMAIN with `offline`.
+    pub fn on(sockets: Sockets, offline: bool) -> io::Result<Self> {
+        sockets.udp.set_nonblocking(true)?;
+        sockets.tcp.set_nonblocking(true)?;
         Ok(Self {
             zones: zones(offline),
-            udp,
-            tcp,
+            udp: UdpSocket::from_std(sockets.udp)?,
+            tcp: TcpListener::from_std(sockets.tcp)?,
         })
     }
 

@@ -133,12 +133,16 @@ impl Etcd {
             .await;
     }
 
-    /// Compacts the history, so that no watch can resume from an earlier revision.
+    /// Compacts the history, so that no watch can resume from an earlier revision. A key outside all
+    /// zones is written before: etcd refuses to compact a revision twice.
     pub async fn compact(&self) {
-        let page = self
-            .call("/v3/kv/range", json!({ "key": encoded("x") }))
+        let written = self
+            .call(
+                "/v3/kv/put",
+                json!({ "key": encoded("compactions"), "value": "" }),
+            )
             .await;
-        let revision = page
+        let revision = written
             .pointer("/header/revision")
             .cloned()
             .unwrap_or_default();

@@ -1,30 +1,65 @@
 //! Free ports for processes that cannot bind port 0, and a check for IPv6.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use parking_lot::Mutex;
 
 /// The first port of the range. The whole range lies below the ports that Linux uses for outgoing
 /// connections.
-const FIRST: u32 = 15_000;
-const COUNT: u32 = 16_000;
+const FIRST: u16 = 15_000;
+/// Number of blocks in the range.
+const BLOCKS: u16 = 500;
+/// Number of ports in a block.
+const BLOCK: u16 = 32;
 
-static NEXT: AtomicU32 = AtomicU32::new(0);
+/// The blocks of this process.
+static RESERVED: Mutex<Reserved> = Mutex::new(Reserved {
+    blocks: Vec::new(),
+    unused: 0..0,
+});
+
+struct Reserved {
+    /// A block is reserved while an abstract socket of its name is bound. These names have the same
+    /// network namespace as the ports, and they end with the process.
+    blocks: Vec<UnixListener>,
+    /// The ports of the last block that were not returned yet.
+    unused: std::ops::Range<u16>,
+}
 
 /// A port of 127.0.0.1 that is free over UDP and TCP.
 ///
-/// Every call in a process returns a different port, and processes start at different points of the
-/// range.
+/// Every call returns a different port, also in other processes while this process runs.
 pub fn free_port() -> u16 {
-    let start = std::process::id().wrapping_mul(97);
-    for _ in 0..COUNT {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST + start.wrapping_add(step) % COUNT;
-        let port = u16::try_from(port).expect("the range lies below 65536");
-        if is_free(port) {
+    let mut reserved = RESERVED.lock();
+    loop {
+        if let Some(port) = reserved.unused.find(|port| is_free(*port)) {
             return port;
         }
+        reserved.add_block();
     }
-    panic!("no free port between {FIRST} and {}", FIRST + COUNT)
+}
+
+impl Reserved {
+    fn add_block(&mut self) {
+        // Processes begin at random blocks, so that late packets for a port of an ended process
+        // seldom reach another.
+        let begin = fastrand::u16(..BLOCKS);
+        let free = (0..BLOCKS).find_map(|step| {
+            let block = (begin + step) % BLOCKS;
+            Some((block, reserve(block)?))
+        });
+        let (block, name) = free.expect("some block is not in use");
+        let first = FIRST + block * BLOCK;
+        self.unused = first..first + BLOCK;
+        self.blocks.push(name);
+    }
+}
+
+fn reserve(block: u16) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("kube-dns-rs/ports/{block}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
 }
 
 fn is_free(port: u16) -> bool {

@@ -11,8 +11,8 @@ struct Running {
     tasks: JoinSet<Result<(), NetError>>,
 }
 
-async fn start(offline: bool) -> Running {
-    let upstream = Upstream::bind(0, offline).await.unwrap();
+fn start(offline: bool) -> Running {
+    let upstream = Upstream::on(Sockets::bind(0).unwrap(), offline).unwrap();
     let address = upstream.local_addr().unwrap();
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -41,7 +41,7 @@ async fn hold(server: SocketAddr, answers: &str) {
 
 #[tokio::test]
 async fn example_names_answer_until_stopped() {
-    let mut running = start(false).await;
+    let mut running = start(false);
     let answers = r#"
         payments.acme.example. | A     | NOERROR  | 192.0.2.80
         Payments.ACME.example. | AAAA  | NOERROR  | 2001:db8::80
@@ -61,7 +61,7 @@ async fn example_names_answer_until_stopped() {
 
 #[tokio::test]
 async fn offline_upstream_denies_other_names() {
-    let running = start(true).await;
+    let running = start(true);
     let answers = "
         other.example.    | A | NXDOMAIN |
         git.acme.example. | A | NOERROR  | 192.0.2.22
