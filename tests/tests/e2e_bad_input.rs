@@ -65,7 +65,10 @@ async fn check(program: &str, args: &str, said: &str) {
     let stderr = process.stderr();
     let what = format!("{program} {args}: {status}\n{}", stderr.join("\n"));
     assert!(!status.success(), "{what}");
-    assert!(status.code().is_some(), "ended by a signal: {what}");
+    assert!(
+        status.code().is_some(),
+        "the program must not end by a signal: {what}"
+    );
     let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
     assert_eq!(
         reasons.len(),

@@ -1,7 +1,8 @@
-//! The plugin `kubectl dns`: the pod that it selects, and the words that it passes on.
+//! The plugin `kubectl dns`: the pod that it selects, and the arguments that it passes on.
 //!
-//! The real `kubectl` selects the pods of an embedded API server. That server has no `exec`, so a
-//! script in place of `kubectl` prints the words of `exec`, and then its standard input.
+//! The plugin calls `kubectl` to select a pod of an embedded API server, and then calls `kubectl
+//! exec`. That API server does not support `exec`, so the plugin finds a script in place of
+//! `kubectl`. For `kubectl exec`, the script prints the arguments, and then its standard input.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +20,8 @@ use tempfile::TempDir;
 use testkit::objects::{mk_pod, with_labels};
 use testkit::table;
 
-/// Prints the words of `exec`; the real kubectl runs everything else.
+/// The script in place of kubectl. It prints the arguments of `kubectl exec`, and runs the real
+/// kubectl for everything else.
 const KUBECTL: &str = "\
 #!/bin/sh
 case \" $* \" in
@@ -44,7 +46,7 @@ fn real_kubectl() -> String {
     all.find(|file| Path::new(file).exists()).unwrap()
 }
 
-/// A directory with the plugin, and the script in place of kubectl.
+/// Creates a directory with the plugin and the script in place of kubectl.
 fn mk_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("kubectl");
@@ -54,12 +56,13 @@ fn mk_directory() -> TempDir {
     directory
 }
 
-/// Runs `kubectl dns` with words separated by spaces: the real kubectl finds and starts the plugin.
-fn run(directory: &TempDir, server: &RunningApiServer, words: &str) -> Output {
+/// Runs `kubectl dns` with arguments separated by spaces: the real kubectl finds and starts the
+/// plugin.
+fn run(directory: &TempDir, server: &RunningApiServer, args: &str) -> Output {
     let path = std::env::var("PATH").unwrap();
     Command::new(real_kubectl())
         .arg("dns")
-        .args(words.split_whitespace())
+        .args(args.split_whitespace())
         .current_dir(directory.path())
         .env("PATH", format!("{}:{path}", directory.path().display()))
         .env("REAL", real_kubectl())
@@ -87,8 +90,8 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), stdout, stderr)
 }
 
-/// The words of a command, and the namespace and further arguments of the `kubectl` that the plugin
-/// runs.
+/// The arguments of `kubectl dns`, and what follows `--namespace=` in the arguments of the `kubectl`
+/// that the plugin runs.
 const EXECUTED: &str = "
     explain web.apps A --search apps           | kube-system exec dns-d --container=kubedns -- /kube-dns explain web.apps A --search apps
     -n other check cluster                     | other exec dns-c --container=kubedns -- /kube-dns check cluster
@@ -125,15 +128,15 @@ async fn plugin_selects_ready_pod() {
 
     let ready = mk_dns_pod("kube-system", "dns-d", "Running", "True");
     server.store.set(ready).unwrap();
-    for [words, exec] in table::rows(EXECUTED) {
-        let output = run(&directory, &server, words);
+    for [args, exec] in table::rows(EXECUTED) {
+        let output = run(&directory, &server, args);
         let expected = (Some(3), format!("--namespace={exec}\n"), String::new());
-        assert_eq!(texts(&output), expected, "{words}");
+        assert_eq!(texts(&output), expected, "{args}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plugin_sends_configmap_of_machine() {
+async fn plugin_sends_local_configmap() {
     let server = RunningApiServer::start(Options::default());
     let directory = mk_directory();
     fs::write(directory.path().join("map.yaml"), "kind: ConfigMap\n").unwrap();
@@ -148,7 +151,7 @@ async fn plugin_sends_configmap_of_machine() {
     assert_eq!(texts(&output), expected);
 }
 
-/// The words of a command, and its error.
+/// The arguments of `kubectl dns`, and the error that they cause.
 const MISTAKES: &str = "
                    | no command: one of explain, check, tap, top is accepted
     explian web    | unknown word explian: one of explain, check, tap, top is accepted
@@ -160,10 +163,10 @@ const MISTAKES: &str = "
 async fn plugin_mistake_is_a_line() {
     let server = RunningApiServer::start(Options::default());
     let directory = mk_directory();
-    for [words, mistake] in table::rows(MISTAKES) {
-        let output = run(&directory, &server, words);
+    for [args, mistake] in table::rows(MISTAKES) {
+        let output = run(&directory, &server, args);
         let stderr = format!("kubectl dns: {mistake}\nsee kubectl dns --help\n");
-        assert_eq!(texts(&output), (Some(2), String::new(), stderr), "{words}");
+        assert_eq!(texts(&output), (Some(2), String::new(), stderr), "{args}");
     }
     let (status, help, stderr) = texts(&run(&directory, &server, "--help"));
     assert_eq!((status, stderr.as_str()), (Some(0), ""));

@@ -221,7 +221,10 @@ mod tests {
     fn section_has_address_of_its_own() {
         let page = render_one("not-synced").unwrap();
         assert!(page.contains("<h2 id=\"not-synced\">Not synced</h2>"));
-        assert!(!page.contains("<h2 id=\"servfail\">"), "one section alone");
+        assert!(
+            !page.contains("<h2 id=\"servfail\">"),
+            "the page must have only one section"
+        );
         assert!(page.contains("<title>kube-dns: Not synced</title>"));
         assert!(render_one("no-such-section").is_none());
         assert!(render_one("").is_none());
@@ -245,8 +248,8 @@ mod tests {
         }
     }
 
-    /// Each section of the runbook has the same parts in the same order. The first sections are an
-    /// index and a general check.
+    /// Each section of the runbook has the same parts in the same order, except the first two
+    /// sections: the index and a general check.
     #[test]
     fn sections_have_the_same_parts() {
         let others = ["Troubleshooting", "Is it well"];

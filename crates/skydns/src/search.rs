@@ -1,4 +1,4 @@
-//! A pod's search list, which this server walks instead of the pod's resolver.
+//! A pod's search list. This server walks the list, so that the pod's resolver does not have to.
 //!
 //! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod
 //! queries `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. For
@@ -17,7 +17,7 @@ use wire::name::is_within;
 /// upstream.
 pub const MAX_DOMAINS: usize = 8;
 
-/// The settings of the search: its domains, and the queries for which the server walks the list.
+/// The settings of search completion and of autopath.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search {
     suffix: Option<Name>,
@@ -28,16 +28,17 @@ pub struct Search {
 /// The names to look up for a query, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
-    /// The names. Names that are too long are left out, as in resolvers. The bare name is left out
-    /// if it must not be forwarded or is itself below the suffix.
+    /// The names. The last one is the bare name, without a search domain. Names that are too long
+    /// are left out, as in resolvers. Names that must not be forwarded, and names below the suffix,
+    /// are left out, too.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,
 }
 
 impl Search {
-    /// Creates the settings for names below `suffix`, and with `autopath` for names in the client's
-    /// first search domain. The search domains are those of the cluster and the first
+    /// Creates the settings. Search completion is for names below `suffix`, and autopath is on if
+    /// `autopath` is true. The search domains are those of the cluster and the first
     /// [`MAX_DOMAINS`] of `domains`.
     pub fn new(
         suffix: Option<&Name>,

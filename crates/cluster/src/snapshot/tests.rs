@@ -116,7 +116,7 @@ fn dotted_pod_labels_are_split() {
         for rtype in ["A", "AAAA", "SRV", "TXT"] {
             assert_eq!(said(&plain, name, rtype), expected, "{name} {rtype}");
             let said_strictly = said(&strict, name, rtype);
-            assert_eq!(said_strictly, strictly, "{name} {rtype}, strictly");
+            assert_eq!(said_strictly, strictly, "{name} {rtype} in a strict zone");
         }
     }
 }
@@ -140,7 +140,8 @@ fn federated_names_require_service_names() {
         (r"w\.eb.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
-        // An ExternalName Service needs no endpoints: its target is resolved.
+        // An ExternalName Service counts as local although it has no endpoints, so the external name
+        // in this Service is resolved.
         (
             "out.apps.fed.svc.cluster.local.",
             "asks for www.outside.test.",
@@ -203,7 +204,8 @@ fn wildcards_match_services_and_aliases() {
     ] {
         assert_eq!(entries(&published, path).0, expected, "{path:?}");
     }
-    // A Service that a wildcard matches costs more steps than an entry of one Service.
+    // A wildcard costs 32 steps for each matching Service. A look-up of one Service by its name costs
+    // only a few steps.
     assert!(entries(&published, &["svc", "apps", "*", "*"]).1 < 1000 - 2 * 32);
     assert!(entries(&published, &["svc", "apps", "web"]).1 > 1000 - 4);
 }
@@ -225,7 +227,7 @@ fn owner_names_of_pods_resolve() {
         names.extend(path.strip_prefix(&["pod", "a"]).map(<[&str]>::concat));
     });
     names.sort();
-    // No label ends with a dash.
+    // The label of fd00:: ends with a zero, because a label must not end with a dash.
     assert_eq!(names, ["10-0-0-1", "fd00--0", "fd00--1"]);
     for label in names {
         let found = snapshot.visit_entries(EntryVisit {

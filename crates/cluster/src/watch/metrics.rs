@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unopened_watch_has_no_series() {
+    fn kind_without_feed_has_no_series() {
         let registry = daemon::metrics::Metrics::new("x").unwrap();
         let metrics = WatchMetrics::new(&registry).unwrap();
         let services = metrics.feed(Kind::Service);

@@ -1,4 +1,5 @@
-//! The pages `/readiness` and `/cache`, for any source of the records.
+//! The pages `/readiness` and `/cache`. They are the same for records from the API server and for
+//! records from etcd alone.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(super) fn respond_readiness(unready_reason: Option<&str>) -> Response {
 pub(super) struct CacheReaders {
     /// One permit for each reader.
     readers: Arc<Semaphore>,
-    /// The half of a core that all pages share.
+    /// Limits the work for all pages together to half of a CPU core.
     share: Arc<HalfCore>,
 }
 
@@ -57,7 +58,7 @@ impl CacheReaders {
         }
     }
 
-    /// The half of a core that all pages share.
+    /// The limit of half a CPU core, which all pages share.
     pub(super) fn share(&self) -> &Arc<HalfCore> {
         &self.share
     }

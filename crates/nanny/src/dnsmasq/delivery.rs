@@ -1,8 +1,9 @@
-//! Delivery of routes to dnsmasq: the routes in force, and newer routes that are pending.
+//! Delivery of new routes to dnsmasq.
 //!
-//! Routes stay pending until dnsmasq uses them. A failed delivery is repeated until it succeeds,
-//! until newer routes arrive, or until the newest routes equal the routes in force. Each reason is
-//! logged once, and shown in the status.
+//! New routes are pending until dnsmasq uses them; then they are in force. A failed delivery is
+//! repeated until it succeeds, until newer routes arrive, or until the newest routes equal the
+//! routes in force. The reason of the failure is shown in the status. It is logged at the first
+//! failure, and again only when the reason changes.
 
 use std::io;
 use std::path::PathBuf;
@@ -81,7 +82,7 @@ impl RouteDelivery {
                 self.next_try = Some(Instant::now() + RETRY_PAUSE);
                 return routes;
             }
-            // An edit was undone, so the newest routes are in force again.
+            // The last edit was undone, so the newest routes equal the routes in force.
             self.end_pending();
         }
     }
@@ -177,7 +178,7 @@ mod tests {
         )
     }
 
-    /// The failures of reloads, whether a restart is needed, and whether routes are pending.
+    /// The number of failed reloads, whether a restart is needed, and whether routes are pending.
     fn gauges(report: &Report) -> [u64; 3] {
         let text = report.metrics().render().unwrap();
         let value = |name: &str| {
@@ -196,13 +197,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failed_delivery_is_repeated_and_reported() {
         let (sender, report, mut delivery) = delivery();
-        assert_eq!(due(&mut delivery, LONG).await, None, "nothing new");
+        assert_eq!(
+            due(&mut delivery, LONG).await,
+            None,
+            "no routes are due before an edit"
+        );
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..3 {
             assert_eq!(due(&mut delivery, LONG).await, Some(routes("192.0.2.2")));
             delivery.mark_failed(&rejected());
             let soon = due(&mut delivery, RETRY_PAUSE / 2).await;
-            assert_eq!(soon, None, "not at once");
+            assert_eq!(soon, None, "the delivery must not be repeated at once");
             let reason = "dnsmasq rejects the new arguments: exit status 1: no";
             assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
         }
@@ -215,7 +220,11 @@ mod tests {
         let newest = due(&mut delivery, LONG).await.unwrap();
         delivery.mark_in_force(newest);
         assert_eq!(shown(&report), (json!(["192.0.2.2:53"]), Value::Null));
-        assert_eq!(due(&mut delivery, LONG).await, None, "done");
+        assert_eq!(
+            due(&mut delivery, LONG).await,
+            None,
+            "no routes are due after the delivery"
+        );
     }
 
     #[tokio::test(start_paused = true)]

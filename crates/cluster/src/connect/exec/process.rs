@@ -1,4 +1,4 @@
-//! One run of a plugin. The output has a bound. The processes that the plugin starts end with the
+//! One run of a credential plugin. The output has a bound. The processes that the plugin starts end with the
 //! plugin.
 
 use std::io;
@@ -10,11 +10,11 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-/// Bound of the output and of the error output, in octets. A certificate with its key takes a few
+/// Bound of standard output, and also of standard error, in octets. A certificate with its key takes a few
 /// thousand octets.
 pub(super) const MAX_OUTPUT: u64 = 1 << 20;
 
-/// A failure of a run.
+/// A failure of a run. The caller puts the name of the plugin before the text.
 #[derive(Debug, Error)]
 pub(super) enum RunError {
     /// The plugin cannot be started, or its output cannot be read.

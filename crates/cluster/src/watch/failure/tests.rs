@@ -106,7 +106,7 @@ fn check_pauses(
         let pause = pauses.next_pause(failure, refusal);
         assert!(
             pause >= MS(length / 2) && pause <= MS(*length),
-            "{failure}: {pause:?} of {length}"
+            "{failure}: a pause of {pause:?} is over {length} ms or under half of that"
         );
     }
 }

@@ -100,7 +100,7 @@ fn cached_reply_answers_equal_queries() {
     let both: UpstreamList = [there[0].clone(), here[0].clone()].into();
     let cases: [(&str, Ask, &UpstreamList, bool); 14] = [
         ("the same", x(), &here, true),
-        ("another case", Ask::new("X.tEst.", "A"), &here, true),
+        ("capital letters", Ask::new("X.tEst.", "A"), &here, true),
         (
             "another list of the same upstreams",
             x(),
@@ -124,7 +124,7 @@ fn cached_reply_answers_equal_queries() {
     for (what, ask, upstreams, known) in &cases {
         assert_eq!(subject.knows(ask, upstreams), *known, "{what}");
     }
-    // The queries are also cached apart from each other.
+    // A reply to one of the other queries gets an entry of its own.
     for (_, ask, upstreams, _) in cases
         .iter()
         .filter(|case| !case.3 && case.0 != "another name")
@@ -188,7 +188,10 @@ async fn last_upstream_reply_replaces_entry() {
         let key = key(&x(), &here);
         subject.record(&x(), &here, &address(&x()));
         advance(61 * SECOND).await;
-        assert!(!subject.knows(&x(), &here), "{what}: not fresh");
+        assert!(
+            !subject.knows(&x(), &here),
+            "{what}: the first reply must have expired"
+        );
         let outcome = outcome.map(|reply| received(&key, &reply));
         subject.cache.record_outcome(&key, &outcome);
         let replaced = |outcome| subject.cache.replace_failure(outcome, &key);
@@ -213,7 +216,10 @@ async fn one_caller_retries_failed_upstreams() {
     advance(61 * SECOND).await;
     assert!(subject.cache.find_reply(&key, || false).is_none());
     subject.record(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
-    assert!(subject.knows(&x(), &here), "answered at once from now on");
+    assert!(
+        subject.knows(&x(), &here),
+        "the cache must answer at once from now on"
+    );
     advance(30 * SECOND).await;
     let refresh: Vec<bool> = (0..5)
         .map(|_| subject.cache.find_reply(&key, || false).unwrap().refresh)
