@@ -155,7 +155,8 @@ impl Connection {
         &self.url
     }
 
-    /// The outage of the API server. All watches of this connection log it together.
+    /// The outage of the API server. All watches of this connection share it, so that their
+    /// failures are logged as one outage.
     pub(crate) fn outage(&self) -> &ApiOutage {
         &self.outage
     }

@@ -50,9 +50,9 @@ pub struct SkydnsMessage {
 #[derive(Debug, Error)]
 pub enum InvalidMessage {
     /// The value is too long.
-    #[error("{0} octets, more than {MAX_VALUE}")]
+    #[error("the value has {0} octets, more than {MAX_VALUE}")]
     Long(usize),
-    /// The value is not a JSON object, or a field has another type.
+    /// The value is not a JSON object, or a field has the wrong type.
     #[error("not a SkyDNS message: {0}")]
     Json(#[from] serde_json::Error),
     /// A number is out of its range.
@@ -296,7 +296,7 @@ mod tests {
         "#;
 
         let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(MAX_VALUE));
-        let long = [long.as_str(), "16395 octets, more than 16384"];
+        let long = [long.as_str(), "the value has 16395 octets, more than 16384"];
         for [value, expected] in table::rows(INVALID).into_iter().chain([long]) {
             let error = SkydnsMessage::parse(value.as_bytes())
                 .unwrap_err()

@@ -92,7 +92,7 @@ pub fn search(input: &[u8]) {
         );
     }
     // With autopath, the first name of the list is in the cluster domain. kubedns itself answers
-    // queries for this name, so that response is never malformed.
+    // queries for this name, and its responses are never malformed.
     if !autopath {
         message::answers(
             &asked,

@@ -34,7 +34,7 @@ pub fn faults(pod: &Pod) -> Vec<String> {
             .get(field)
             .is_some_and(|value| value != &json!(false))
         {
-            faults.push(format!("pod: {field}"));
+            faults.push(format!("pod: {field} is set"));
         }
     }
     let volumes = pod
@@ -47,7 +47,7 @@ pub fn faults(pod: &Pod) -> Vec<String> {
         .clone()
         .any(|volume| volume.get("hostPath").is_some())
     {
-        faults.push("pod: hostPath".to_owned());
+        faults.push("pod: a volume has a hostPath".to_owned());
     }
     for container in &pod.containers {
         faults.extend(faults_of(container));
@@ -80,7 +80,7 @@ fn faults_of(container: &Container) -> Vec<String> {
     }
     for field in ["privileged", "procMount"] {
         if context.get(field).is_some() {
-            faults.push(format!("{}: {field}", container.name));
+            faults.push(format!("{}: {field} is set", container.name));
         }
     }
     let mounts = container
@@ -93,8 +93,13 @@ fn faults_of(container: &Container) -> Vec<String> {
         .clone()
         .any(|mount| mount.get("name") == Some(&json!("api-access")));
     if has_token != (container.program == "kubedns") {
+        let mounts = if has_token {
+            "mounts"
+        } else {
+            "does not mount"
+        };
         faults.push(format!(
-            "{}: mounts the API server's token: {has_token}",
+            "{}: the container {mounts} the API server's token",
             container.name
         ));
     }

@@ -59,7 +59,7 @@ impl NetNs {
 pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET)
-            .unwrap_or_else(|error| panic!("a network namespace: {error}"));
+            .unwrap_or_else(|error| panic!("cannot create a network namespace: {error}"));
         ip("link set lo up");
         work()
     };

@@ -168,7 +168,10 @@ impl PlayedPod {
             .client
             .block_on(both)
             .map(|message| in_a_line(&message));
-        assert_eq!(udp, tcp, "{name} {rtype}: over UDP and over TCP");
+        assert_eq!(
+            udp, tcp,
+            "{name} {rtype}: the answers over UDP and over TCP differ"
+        );
         udp
     }
 
@@ -196,7 +199,7 @@ impl PlayedPod {
         assert_eq!(
             probes.len(),
             containers + 1,
-            "one readiness probe, and a liveness probe for each container"
+            "the pod must have one readiness probe, and a liveness probe for each container"
         );
         self.node()
             .namespace

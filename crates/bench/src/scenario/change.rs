@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 const CHANGES: u32 = 1000;
 /// The first of the addresses that Services get when they are changed.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
-/// Timeout of a correct answer after a change.
+/// Maximum time from a change to the first answer that shows the change.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_millis(200);
 /// The pause between two queries for the same name.

@@ -16,7 +16,8 @@ use crate::real::{Real, VARIABLE};
 use crate::report;
 use crate::setup::{Bench, say};
 
-/// Pause after a start of kubedns until the API server has finished its work.
+/// The pause before the start of the fleet, in which the API server is measured without it, and the
+/// pause after the start, in which the API server finishes the work that the start has caused.
 const SETTLING: Duration = Duration::from_secs(5);
 /// The time for which nothing changes.
 const IDLE: Duration = Duration::from_secs(20);
@@ -162,7 +163,7 @@ async fn change(
     Ok((accepted, answered?))
 }
 
-/// Resources used and octets sent by the API server at a point in time.
+/// The CPU time that the API server has used, and the octets that it has sent, until `at`.
 struct Reading {
     at: Instant,
     cpu: Duration,

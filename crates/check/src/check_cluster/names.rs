@@ -15,7 +15,7 @@ use super::api_server::{HeadlessService, KnownServices};
 use super::report::{CheckLine, counted, milliseconds};
 
 const GROUP: &str = "names";
-/// Maximum number of headless Services that are queried until one has addresses.
+/// Maximum number of headless Services to query in search of one that has addresses.
 const MAX_HEADLESS: usize = 5;
 /// Maximum number of stub domains to query.
 const MAX_STUB_DOMAINS: usize = 20;
@@ -201,7 +201,7 @@ impl NameChecks<'_> {
             Some(known) if !answer.addresses.contains(&known) => {
                 let text = format!("{KIND}: {name} is {shown}, but {known} at the API server");
                 CheckLine::failed(GROUP, text).with_advice(
-                    "Check that the pod watches this cluster, and when it last received a change.",
+                    "Check whether the pod watches this cluster, and when it last received a change.",
                     "records-late",
                 )
             }
@@ -316,7 +316,9 @@ impl NameChecks<'_> {
             }
             Err(failure) if failure.rcode == Some(ResponseCode::NXDomain) => CheckLine::skipped(
                 GROUP,
-                format!("{KIND}: {name} does not exist, as with --pods=disabled or verified"),
+                format!(
+                    "{KIND}: {name} does not exist, which is no fault with --pods=disabled or --pods=verified"
+                ),
             ),
             Err(failure) => failed_check(KIND, &name, &failure),
         }

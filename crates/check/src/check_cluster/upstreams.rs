@@ -70,7 +70,7 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
 }
 
 impl RouteUpstream {
-    /// Asks the upstream each of its questions until an answer is usable.
+    /// Asks the upstream its `questions` one by one, until an answer is usable.
     pub(super) async fn check(&self, external_name: &str) -> CheckLine {
         let names = self.served_names();
         let subject = if self.of_kubedns {
@@ -79,7 +79,9 @@ impl RouteUpstream {
             self.address.clone()
         };
         let Ok(upstream) = self.address.parse::<Upstream>() else {
-            return CheckLine::skipped(GROUP, format!("{subject} is unknown here, for {names}"));
+            let text =
+                format!("{subject} is not an address that this command can query, for {names}");
+            return CheckLine::skipped(GROUP, text);
         };
         let transport = match upstream.protocol {
             UpstreamProtocol::Udp => Transport::Udp,
@@ -133,8 +135,9 @@ impl RouteUpstream {
         names.join(", ")
     }
 
-    /// The SOA record of the first stub domain. An upstream of external names is asked for the name
-    /// servers of the root, and then for `external_name`.
+    /// The questions that test the upstream. An upstream of stub domains is asked for the SOA
+    /// record of the first one. An upstream of external names, or of unknown names, is asked for
+    /// the name servers of the root, and then for `external_name`.
     fn questions(&self, external_name: &str) -> Vec<Query> {
         let mut domains = self.domains.iter();
         let is_external = domains.any(|domain| domain == EXTERNAL_NAMES);

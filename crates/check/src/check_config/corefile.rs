@@ -92,11 +92,17 @@ impl Corefile {
 
     fn to_text(&self) -> String {
         let mut text =
-            "# For CoreDNS 1.14: equivalent to kube-dns with its flags and its ConfigMap.\n"
+            "# This configuration of CoreDNS 1.14 is equivalent to kube-dns with your flags and your ConfigMap.\n"
                 .to_owned();
         for (title, lines) in [
-            ("Without a counterpart:", &self.missing),
-            ("Different:", &self.different),
+            (
+                "CoreDNS has no counterpart for these flags and keys:",
+                &self.missing,
+            ),
+            (
+                "CoreDNS differs from kube-dns in these points:",
+                &self.different,
+            ),
         ] {
             if !lines.is_empty() {
                 let _ = writeln!(text, "# {title}");
@@ -356,7 +362,7 @@ fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
     options
 }
 
-/// The keys for which `CoreDNS` has no plugin.
+/// The keys that `CoreDNS` has no plugin for, or whose plugin lacks a part of the key's features.
 fn missing_keys(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.federations.is_empty() {
@@ -371,25 +377,29 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// How `CoreDNS` differs for keys of the `ConfigMap`, for flags that are not set, and in the ports of
-/// the probes.
+/// How `CoreDNS` differs for keys of the `ConfigMap`, for flags that are not set, and in its ports.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {
-        lines.push("answers: as those of kubedns with --strict-dns (docs/coredns.md)".to_owned());
+        lines.push(
+            "answers: CoreDNS answers as kubedns does with --strict-dns (docs/coredns.md)"
+                .to_owned(),
+        );
     }
     if matches!(flags.value("endpoint-names"), None | Some("hash")) {
         lines.push(
-            "endpoints without a hostname: the name is the address, 10-0-0-1, not a hash"
+            "endpoints without a hostname: their names contain the address, such as 10-0-0-1, instead of a hash"
                 .to_owned(),
         );
     }
     let mut targets = config.aliases.values();
     if targets.any(|target| matches!(target, dnsconfig::AliasTarget::Name(_))) {
-        lines.push("aliases of other names: the answer has no CNAME record".to_owned());
+        lines.push(
+            "aliases: if the target is not a Service, the answer has no CNAME record".to_owned(),
+        );
     }
     lines.push(
-        "probes of the pod: /ready on port 8181 and /health on port 8080; metrics on port 9153"
+        "ports: CoreDNS has /ready on port 8181, /health on port 8080 and the metrics on port 9153"
             .to_owned(),
     );
     lines

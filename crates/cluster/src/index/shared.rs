@@ -26,7 +26,7 @@ impl<T: Eq + Hash> SharedLists<T> {
             return;
         }
 
-        // Unused lists are removed before the table would grow.
+        // The table is full. Unused lists are removed first, so that it grows only if it must.
         if self.0.len() == self.0.capacity() {
             self.0.retain(|list| Arc::strong_count(list) > 1);
         }

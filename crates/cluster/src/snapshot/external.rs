@@ -37,13 +37,13 @@ impl Records for ExternalZone {
             on_entry: visit,
         } = visit;
         let service = match path {
-            // The name server is the DNS Service. `has_descendants` returns true for `ns.dns` even
-            // if that Service has no external address.
+            // The name of the name server, `ns.dns`, has the external addresses of the DNS Service.
+            // The name exists even if that Service has none: see `has_descendants`.
             ["dns", "ns"] => self
                 .services
                 .entry(&["kube-system"], "kube-dns")
                 .map(|service| (service, &[][..])),
-            // A port's name has SRV records and is never an alias.
+            // With `exact`, the engine only looks for aliases, and a port's name is never an alias.
             [_, _, _, _] if exact => None,
             [namespace, name, below @ ..] => self
                 .services

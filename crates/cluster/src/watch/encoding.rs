@@ -13,8 +13,8 @@ use crate::objects::{Encoded, MAGIC};
 
 /// The `Accept` header: protobuf, or else JSON.
 pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application/json";
-/// Bound of a single object or event in octets. API servers store no object of more than a few
-/// megabytes.
+/// Maximum size of a single object or event, in octets. API servers store no object of more than a
+/// few megabytes.
 pub(super) const MAX_OBJECT: usize = 8 << 20;
 /// The error text for octets that are not in an envelope.
 const NO_ENVELOPE: &str = "not the protobuf of Kubernetes";
@@ -365,7 +365,7 @@ impl FieldHead {
             5 => Ok(Some(field(key.octets, 4))),
             // Kubernetes uses no groups (wire types 3 and 4).
             other => {
-                let problem = format!("protobuf of wire type {other}");
+                let problem = format!("a protobuf field of wire type {other}");
                 Err(RequestFailure::Garbage(problem))
             }
         }

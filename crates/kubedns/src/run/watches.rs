@@ -32,7 +32,7 @@ pub(super) struct ApiServerWatches {
     pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
     /// The node of this process, if a flag needs it.
     pub(super) own_node: Option<String>,
-    /// Determines when the lists of all objects may begin.
+    /// Determines when this process may request its lists.
     pub(super) turns: ListTurns,
 }
 
@@ -67,7 +67,7 @@ impl ApiServerWatches {
             self.start_clusterset(&mut feeds, scope);
         }
         if let Some(feed) = self.own_node_feed(options) {
-            feeds.start_at_once("watching the own node", |stop| feed.run(stop));
+            feeds.start_at_once("watching the node of this pod", |stop| feed.run(stop));
         }
 
         // These kinds are always needed.

@@ -69,7 +69,7 @@ pub(crate) fn assert_says(checks: &[(String, String)], outcome: &str, start: &st
     };
     assert!(
         checks.iter().any(|check| is(&check)),
-        "{outcome}: {start} ... {detail} in {checks:#?}"
+        "no check is {outcome} with the line {start:?} and the detail {detail:?}: {checks:#?}"
     );
 }
 

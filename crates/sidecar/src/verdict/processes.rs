@@ -10,13 +10,13 @@ use reports::sidecar::{ContainerHistory, SidecarStatus};
 use super::PodFault;
 use crate::time::millis_since_1970;
 
-/// This number of ends of a process within [`RESTARTS_WITHIN`] is a fault, if nobody requested
-/// these ends.
+/// It is a fault if a process ends this many times within [`RESTARTS_WITHIN`]. Ends of dnsmasq that
+/// the nanny requested do not count.
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
-/// The faults of processes. `silent` has the findings about servers that do not answer. For such a
-/// server, a missing report of its container is the same fault, and is left out.
+/// The faults of processes. `silent` has the findings about servers that do not answer. If a server
+/// does not answer, its container is not also reported for a missing report.
 pub(super) fn process_faults(status: &SidecarStatus, silent: &[FindingKind]) -> Vec<PodFault> {
     let mut faults = Vec::new();
     if let Some(nanny) = &status.nanny.known {

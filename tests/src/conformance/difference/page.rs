@@ -20,10 +20,11 @@ cluster may depend on the answer of kube-dns.
 const TAIL: &str = "
 ## How this page is kept true
 
-Each entry is a file of that name in `tests/conformance/differences`, with the exact answers that pin it. The conformance
-suite fails when an answer differs and is not listed, and when a listed answer no longer differs. *Pinned by* lists
-scenarios of `tests/conformance/vectors`, each with the number of its questions, and tests. This page is made from the
-files of the differences: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib differences_page`.
+Each entry is made from a file in `tests/conformance/differences`. The name of the file is below the title of the entry. The
+file has the exact answers that differ. The conformance suite fails when an answer differs and is not listed, and when a
+listed answer no longer differs. *Pinned by* lists the tests of the difference, and the scenarios of
+`tests/conformance/vectors` with such answers. The number after a scenario is the number of these answers. This command
+makes the page again: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib differences_page`.
 ";
 
 /// Maximum number of scenarios and tests that an entry shows. A longer list is folded.
@@ -73,7 +74,7 @@ fn table(group: &str, listed: &[&Difference]) -> String {
         format!("| [{title}](#{}) | {short} |\n", anchor(title))
     };
     let rows: String = listed.iter().map(row).collect();
-    format!("\n| {group} | here |\n| --- | --- |\n{rows}")
+    format!("\n| {group} | Behaviour of kube-dns-rs |\n| --- | --- |\n{rows}")
 }
 
 fn entry(difference: &Difference) -> String {

@@ -2,7 +2,8 @@ use dnsconfig::RawData;
 
 use super::*;
 
-/// The exit status and the text for arguments in one line, and keys with their values.
+/// The exit status and the printed Corefile. `arguments` are the flags of kubedns in one line, and
+/// `keys` are the keys of the `ConfigMap` with their values.
 fn corefile(arguments: &str, keys: &[(&str, &str)]) -> (u8, String) {
     let data: RawData = keys
         .iter()

@@ -93,7 +93,7 @@ async fn user_agent_names_kube_dns() {
     );
 }
 
-/// The fields of the kubeconfig's user, and the credentials that are sent.
+/// The case, the fields of the kubeconfig's user, and the credentials that are sent.
 const CREDENTIALS: &str = r#"
     in the kubeconfig          | token: inline                                       | Bearer inline
     a file with a line feed    | tokenFile: 'FILE'                                   | Bearer from-file
@@ -190,7 +190,7 @@ async fn plugin_children_end_with_plugin() {
         let outcome = tokio::select! {
             () = serve => "sent".to_owned(),
             Err(error) = ask(&connection) => error,
-            () = time => unreachable!("time has no end"),
+            () = time => unreachable!("`time` never ends"),
         };
         if expected != "sent" {
             tokio::time::resume();

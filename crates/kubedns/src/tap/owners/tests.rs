@@ -60,7 +60,8 @@ impl Cluster {
     }
 
     /// Advances the clock of this thread. The server then closes its idle connections, and a request
-    /// on one of them would fail. So the owners get a new `Connection`, which has no idle ones.
+    /// on one of them would fail. So `owners` gets a new `Connection`, which has no idle
+    /// connections.
     async fn after(&mut self, time: Duration) {
         tokio::time::pause();
         tokio::time::advance(time).await;

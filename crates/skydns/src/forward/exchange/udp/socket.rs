@@ -20,9 +20,9 @@ pub(super) const MAX_QUERIES: usize = 64;
 /// Time for which a socket is used for further queries.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// Maximum number of mismatching datagrams on a socket. Beyond this number, the queries of the
-/// socket fail over UDP. An attacker who knows the port gets this number of guesses among 65,536
-/// IDs.
+/// Maximum number of mismatching datagrams on a socket. After more of them, all queries of the
+/// socket fail, and are sent again over TCP. An attacker who knows the port gets this number of
+/// guesses among 65,536 IDs.
 const MAX_MISMATCHES: usize = 64;
 
 pub(super) type QueryOutcome = Result<UpstreamReply, UpstreamFailure>;
