@@ -9,7 +9,6 @@
 //!
 //! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and
 //! [`GoDuration`] parse numbers and durations as Go does, and `value_name` is the type in `--help`.
-//! This module does not interpret the values of flags.
 
 mod error;
 mod number;
@@ -36,14 +35,14 @@ pub use self::value::{GoDuration, GoPeriod, ValueError, atoi, boolean, int, quot
 /// The Go package whose error texts and help layout are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `github.com/spf13/pflag`: kube-dns and sidecar.
+    /// `github.com/spf13/pflag`, which kube-dns and sidecar use.
     Pflag,
-    /// The standard library's `flag`: dnsmasq-nanny.
+    /// The standard library's `flag`, which dnsmasq-nanny uses.
     Go,
 }
 
-/// Output and status of a process that ends while it parses its command line: `--help`, `--version`
-/// or a mistake.
+/// The output and the exit status of a process that ends early, because its command line has
+/// `--help`, `--version` or a mistake, or because a subcommand fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status.

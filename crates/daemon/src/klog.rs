@@ -6,15 +6,17 @@
 //! I1121 01:02:03.000004      17 source.rs:123] configuration in force key="value"
 //! ```
 //!
-//! Meaning of `--v`:
+//! `--v` selects the events that are written:
 //!
-//! | events | written from |
+//! | events | written |
 //! | --- | --- |
 //! | error, warn, info of our own crates | always |
-//! | debug of our own crates (one watch event) | `--v=4` |
-//! | trace of our own crates (one query) | `--v=6` |
+//! | debug of our own crates, such as a line for each watch event | from `--v=4` on |
+//! | trace of our own crates, such as a line for each query | from `--v=6` on |
 //! | error, warn of other crates | always |
-//! | info, debug, trace of other crates | `--v=5`, `8`, `10` |
+//! | info of other crates | from `--v=5` on |
+//! | debug of other crates | from `--v=8` on |
+//! | trace of other crates | from `--v=10` on |
 //!
 //! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. Lines that
 //! repeat quickly are suppressed and counted after a burst ([`limit`](self#floods)), so that a
@@ -66,8 +68,8 @@ pub enum LogFormat {
 /// The logging flags of every binary; flatten them into its options.
 ///
 /// Only `-v`, `--vmodule` and `--log-format` have an effect. The other flags are accepted because
-/// manifests for the Go binaries set them. They have no effect, because logs always go to standard
-/// error only.
+/// manifests for the Go binaries set them. Most of these flags are about log files, but logs always
+/// go to standard error only.
 #[derive(Clone, Debug, clap::Args)]
 #[allow(
     clippy::struct_excessive_bools,

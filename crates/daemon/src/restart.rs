@@ -35,7 +35,8 @@ use heartbeat::HeartbeatWatch;
 const RESTARTS: &str = "KUBE_DNS_RS_RESTARTS";
 /// A child that ran for less time is not started again.
 const MIN_LIFETIME: Duration = Duration::from_secs(10);
-/// A shell adds this number to the signal that ended a process.
+/// If a signal ends a process, the exit status is this number plus the number of the signal, as in
+/// a shell.
 const SIGNAL_STATUS: u8 = 128;
 
 /// How often this program has been started again after a crash; `None` if no parent restarts it.
@@ -60,8 +61,8 @@ pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
     Ok(signals)
 }
 
-/// Runs this program as a child until a child ends that is not started again. Returns the exit
-/// status of that child.
+/// Runs this program as a child, and starts the child again after a crash. If a child ends and is
+/// not started again, returns the exit status of this child.
 ///
 /// # Errors
 ///
@@ -168,7 +169,7 @@ impl RestartedChild {
         };
 
         let is_hung = self.heartbeats.update(ready == 0);
-        // A child that is killed sooner after its start would not be started again.
+        // A child that is killed within `MIN_LIFETIME` of its start would not be started again.
         let can_restart = self.started.elapsed() >= MIN_LIFETIME;
         if is_hung && can_restart && !self.is_stopping {
             tracing::error!("the process hangs: its heartbeats have stopped, and it is killed");

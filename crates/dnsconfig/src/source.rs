@@ -162,7 +162,8 @@ impl ConfigFollower {
         while receiver.changed().await.is_ok() {
             let data = receiver.borrow_and_update().clone();
             self.apply_data(Ok(data.unwrap_or_default()));
-            // After the first reply the content is known, even if it equals the defaults.
+            // After the first reply of the API server, the content of the `ConfigMap` is known,
+            // even if it equals the defaults.
             self.state
                 .send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
         }

@@ -397,10 +397,12 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     without_repeated_aliases(selected)
 }
 
-/// Selects messages by group, in the same steps as SkyDNS. The first key sets the group of the
-/// answer. In the order of the keys, each shorter key with a group replaces this group, and a
-/// shorter key without a group ends the search. Messages of other groups are dropped. No message is
-/// dropped if the answer has no group, or if another key of the same length has another group.
+/// Selects messages by group, in the same steps as SkyDNS. The message of the first key sets the
+/// group of the answer. The other messages follow in the order of their keys. If the key of a
+/// message is shorter than the key that set the group, the message sets the group anew; if this
+/// message has no group, the search for the group ends instead. Messages of other groups are
+/// dropped. No message is dropped if the answer has no group, or if a key as long as the one that
+/// set the group has another group.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();

@@ -70,8 +70,10 @@ impl Explainer {
 }
 
 fn not_allowed() -> Response {
-    let mut response =
-        daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    let mut response = daemon::http::plain_error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "only GET and HEAD are allowed\n",
+    );
     response
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

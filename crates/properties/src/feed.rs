@@ -24,10 +24,11 @@ use tower::service_fn;
 
 use crate::{example, memory, watch};
 
-/// Pause of the API server before each piece of a body that an octet 2 in the input ends ([`feed`]).
+/// Pause of the API server before it sends a piece of a body, if the piece ends with an octet 2 in
+/// the input (see [`feed`]).
 const PAUSE: Duration = Duration::from_secs(20);
-/// Maximum duration of one attempt without these pauses: a watch that stays silent until its
-/// timeout, and the longest backoff before the next attempt.
+/// Maximum duration of one attempt without these pauses. The longest attempt is a watch that stays
+/// silent until its timeout, with the longest backoff before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
 /// The Services that the API server lists in the end.

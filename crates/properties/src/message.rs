@@ -47,7 +47,8 @@ pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     )
 }
 
-/// Checks that `reply` is a valid response to `query`: ID, opcode, question, size, EDNS and RCODE.
+/// Checks that `reply` is a valid response to `query`, by its ID, opcode, question, size, EDNS and
+/// RCODE.
 pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let message = read(reply);
     let (asked, said) = (flags(query), message.header().flags);
@@ -82,7 +83,7 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
         Ok(parsed) => fits_query(&message, reply, query, &parsed, opts.len()),
         Err(QueryError::Respond(error)) => is_rejection(&message, &error, opts.len()),
         Err(QueryError::Ignore) => {
-            unreachable!("an answer to a message that is no query: {query:02x?}")
+            unreachable!("a message that is not a query was answered: {query:02x?}")
         }
     }
 }

@@ -108,7 +108,7 @@ fn tell<T: FromApi + Clone>(
     }
 }
 
-/// Passes all objects of one kind to `apply`, as a list of the API server does.
+/// Passes to `apply` the changes that a list of all objects of one kind from the API server causes.
 fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
     apply(Change::RelistStarted);
     for object in objects.values() {

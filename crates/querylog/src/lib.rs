@@ -1,7 +1,7 @@
 //! Answered queries, followed live (`tap`) and ranked by client and name (`top`).
 //!
 //! * [`QueryLine`]: one answered query, in the format that taps and the query log share.
-//! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the time.
+//! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the duration.
 //! * [`serve`]: `GET /tap`, which returns the lines of a [`LineSource`].
 //! * [`log`]: the query log, which writes the lines of a [`LineSource`].
 //! * [`run_command`]: the commands `tap` and `top`. All three binaries have both commands, so that

@@ -144,7 +144,8 @@ fn error_reply(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
 
 /// A reply with status 405, for pages that support only GET.
 pub fn method_not_allowed() -> Response {
-    let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+    let mut response =
+        daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
     response
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static("GET"));
@@ -187,8 +188,8 @@ impl<S: LineSource> TapReader<S> {
         }
     }
 
-    /// The body of the reply. The body ends after the chosen time, with the source, when the
-    /// process stops, or when the reader disconnects.
+    /// The body of the reply. The body ends when the chosen time is over, when the source is over,
+    /// when the process stops, or when the reader disconnects.
     fn into_chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move {
             Some((Ok(this.next_chunk().await?), this))

@@ -196,7 +196,7 @@ impl From<RouteServer> for (String, String, bool) {
 }
 
 impl KubednsReport {
-    /// Reads an exposition.
+    /// Reads the metrics of kubedns in the text format of Prometheus.
     pub fn from_metrics(text: &str) -> Self {
         let mut report = Self::default();
         let mut upstreams: BTreeMap<String, KubednsUpstream> = BTreeMap::new();
@@ -232,7 +232,8 @@ impl KubednsReport {
             });
         let mut upstreams: Vec<KubednsUpstream> = named.collect();
 
-        // A busy server from before an edit must not displace a server that is in use now.
+        // An upstream that was busy before an edit of the configuration must not displace an
+        // upstream that is in use now.
         upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));
         upstreams.sort_by_key(|upstream| self.routes_of(&upstream.address).next().is_none());
         upstreams.truncate(MAX_UPSTREAMS);

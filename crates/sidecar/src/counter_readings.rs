@@ -14,7 +14,8 @@ impl CounterReadings {
         reading.checked_sub(last).unwrap_or(reading)
     }
 
-    /// Takes a reading as the new start, without an increase: the counter may be another one.
+    /// Sets the reading from which the next increase is counted. The increase up to this reading is
+    /// not counted, because the reading may come from another counter.
     pub(crate) fn skip_to(&mut self, reading: u64) {
         self.last = reading;
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-/// The minimum time between two readings of counters for the plots. In a shorter time, the
-/// differences would mostly depend on the moments at which dnsmasq was read.
+/// The minimum time between two readings of counters for the plots. If two readings followed each
+/// other sooner, their difference would mostly depend on the moments at which dnsmasq was read.
 pub(crate) const PLOT_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// Milliseconds since 1970.
@@ -15,14 +15,14 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The milliseconds since 1970 of a time as in RFC 3339.
+/// Converts a time in the format of RFC 3339 to milliseconds since 1970.
 pub(crate) fn millis_since_1970(time: &str) -> Option<u64> {
     let time = chrono::DateTime::parse_from_rfc3339(time).ok()?;
     u64::try_from(time.timestamp_millis()).ok()
 }
 
-/// The current time on two clocks. Ages come from the monotonic clock, because the time of day may
-/// be set.
+/// The current time on two clocks. Ages come from the monotonic clock, because somebody may set the
+/// time of day.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) clock: Instant,
@@ -74,7 +74,7 @@ pub(crate) async fn repeat<F: Future>(
 
 #[cfg(test)]
 impl Now {
-    /// The time `after` a fixed start, at which the time of day is the beginning of 1970.
+    /// The time `after` a fixed start. At the start, the time of day is the beginning of 1970.
     pub(crate) fn at(after: Duration) -> Self {
         static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         let start = *START.get_or_init(Instant::now);

@@ -1,5 +1,5 @@
-//! Cluster names while ten thousand queries for external names hang on an upstream that never
-//! answers.
+//! Queries for cluster names are measured while ten thousand queries for external names wait for an
+//! upstream that never answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -25,14 +25,14 @@ const LEAD: Duration = Duration::from_secs(2);
 /// each query hangs for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
-/// Timeout of each further answer after the last query.
+/// After the last query, the maximum time to wait for each further answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Cluster names that are queried while external names hang.
 const NAMES: usize = 1000;
 
 /// Measures queries for cluster names, first alone and then while queries for external names hang.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
-    say("outside: cluster names, then the same while 10,000 queries hang");
+    say("outside: cluster names are queried, first alone and then while 10,000 queries hang");
     let api = api::start_on_free_port(cluster)?;
     // The socket is bound but never read, so that no ICMP error reports an unreachable port.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))

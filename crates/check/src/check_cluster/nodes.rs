@@ -157,7 +157,7 @@ fn check_pods(pods: &ServicePods, nodes: &BTreeSet<String>) -> Vec<CheckLine> {
             "the Service has trafficDistribution: {OWN_NODE}, but its EndpointSlices lack hints for nodes"
         );
         let action = "Kubernetes 1.35 or the feature gate PreferSameTrafficDistribution is needed; \
-                      until then, any pod answers any node.";
+                      until then, any pod answers the clients of any node.";
         checks.push(CheckLine::warning(GROUP, text).with_advice(action, SECTION));
     }
     checks
@@ -184,7 +184,7 @@ fn check_each_node(without: &[&str], all: usize) -> CheckLine {
     CheckLine::warning(GROUP, text)
         .with_detail(detail)
         .with_advice(
-            "Pods of other nodes answer the clients there, over the network. Check why these nodes have no ready pod.",
+            "Pods of other nodes answer the clients of these nodes, over the network. Check why these nodes have no ready pod.",
             SECTION,
         )
 }

@@ -324,7 +324,8 @@ fn owner_names_are_visited_once() {
     assert_eq!(names, expected);
 }
 
-/// A change of an object. With only a few names, several changes affect the same object.
+/// A change of an object, or a new list of all objects. The objects have only a few names, so that
+/// several changes affect the same object.
 #[derive(Debug, Clone)]
 enum Step {
     Import(ServiceImport),

@@ -21,8 +21,8 @@ use tower::BoxError;
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
 
-/// Longest age of a token from a file. A kubelet writes a new token minutes before the previous
-/// token expires.
+/// Age of a token from a file after which the file is read again. A kubelet writes a new token
+/// minutes before the previous token expires.
 const FRESH: Duration = Duration::from_secs(50);
 
 /// Unusable credentials.
@@ -59,8 +59,9 @@ enum TokenSource {
 }
 
 impl Credentials {
-    /// Removes from `user` the credentials that this module handles. `kube` would read files only
-    /// once, and would wait for a plugin without a timeout. Reads files, which may block.
+    /// Removes from `user` the credentials that this module handles, so that `kube` does not handle
+    /// them: it would read files only once, and would wait for a plugin without a timeout. This
+    /// function reads files, which may block.
     ///
     /// # Errors
     ///

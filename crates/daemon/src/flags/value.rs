@@ -64,7 +64,7 @@ impl ValueError {
         }
     }
 
-    /// The short text of Go's `flag` package.
+    /// The short text that Go's `flag` package has for this error.
     pub(super) fn short_text(&self) -> &'static str {
         match self {
             Self::Range { .. } => "value out of range",
@@ -78,7 +78,7 @@ impl ValueError {
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let (negative, digits) = split_sign(text);
     let (radix, digits) = split_radix(digits);
-    // With a misplaced underscore, there are no digits, which is a syntax error.
+    // If an underscore is misplaced, `digits` is empty, which is a syntax error.
     let digits = without_underscores(radix, digits).unwrap_or_default();
     // `from_str_radix` would accept a second sign.
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
@@ -289,7 +289,8 @@ fn scale(number: &str, unit: u64) -> Option<u64> {
     };
     let total = u128::from(whole).checked_mul(u128::from(unit))?;
 
-    // The size is in billionths of a nanosecond, so that no digit of the fraction is lost.
+    // `digit_size` and `small` are in billionths of a nanosecond, so that no digit of the fraction
+    // is lost.
     let mut digit_size = u128::from(unit) * 1_000_000_000;
     let mut small = 0;
     for digit in fraction.bytes() {

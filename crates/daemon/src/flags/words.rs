@@ -132,7 +132,8 @@ impl<'a> TypedFlag<'a> {
         })
     }
 
-    /// Adds the flag to `words`, or notes what it requests. The value may be the next word of `argv`.
+    /// Adds the flag to `words`. The value may be the next word of `argv`. `--version` sets
+    /// `words.version`, and a request for help is an error.
     fn resolve(
         &self,
         command: &Command,
@@ -249,8 +250,7 @@ impl<'a> TypedFlag<'a> {
     }
 }
 
-/// Whether the flag may have no value and then means `true`. [`super::go_command`] declares such
-/// flags.
+/// Whether the flag means `true` if it has no value. [`super::go_command`] declares such flags.
 pub(super) fn is_switch(arg: &Arg) -> bool {
     is_bool(arg)
         || arg

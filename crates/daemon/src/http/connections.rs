@@ -49,7 +49,8 @@ pub(super) async fn serve<S, F>(
             Some(_) = connections.join_next() => oldest.retain(|connection| !connection.is_finished()),
             accepted = listener.accept() => match accepted {
                 Ok((stream, client)) => {
-                    // An idle connection must not keep a probe out.
+                    // At the limit, the oldest connection is closed. Otherwise idle connections
+                    // could keep a probe out.
                     if oldest.len() >= limits.connections.max(1)
                         && let Some(oldest) = oldest.pop_front()
                     {
@@ -101,7 +102,7 @@ async fn serve_connection<S, F>(
                 Ok(reply) => reply,
                 Err(_) => Ok(plain_error(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "took too long\n",
+                    "the request took too long\n",
                 )),
             }
         }

@@ -186,7 +186,7 @@ async fn slow_handler_times_out() {
     let running = serve_with(|limits| limits.handler_time = Duration::from_millis(50)).await;
     let reply = ask(&running, "GET", "/slow").await;
     assert!(
-        reply.starts_with("HTTP/1.1 503 ") && reply.ends_with("took too long\n"),
+        reply.starts_with("HTTP/1.1 503 ") && reply.ends_with("the request took too long\n"),
         "{reply}"
     );
 }

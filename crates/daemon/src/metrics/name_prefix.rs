@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// A part at the beginning of metric names, from a flag or an environment variable.
 ///
 /// The Go client accepts any text, and serves names with `_` in place of each character that the
-/// text format does not have, unless the scraper asks for UTF-8 names. Differs from kube-dns: UTF-8
-/// names are not served.
+/// text format does not allow, unless the scraper asks for UTF-8 names. Differs from kube-dns:
+/// UTF-8 names are not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePrefix {
     given: String,
@@ -16,7 +16,8 @@ pub struct NamePrefix {
 }
 
 impl NamePrefix {
-    /// A prefix at the beginning of a name, where digits are not allowed.
+    /// A prefix at the beginning of metric names. If it begins with a digit, `_` replaces the
+    /// digit, because a metric name must not begin with a digit.
     pub fn new(given: &str) -> Self {
         let mut name = escaped(given);
         if name.starts_with(|c: char| c.is_ascii_digit()) {

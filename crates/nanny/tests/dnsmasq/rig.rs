@@ -130,8 +130,8 @@ impl NannySetup {
         self
     }
 
-    /// Adds a configuration file of dnsmasq that names a servers file, so that the nanny passes its
-    /// servers as arguments.
+    /// Adds a configuration file of dnsmasq that names a servers file. The nanny then passes
+    /// the servers to dnsmasq as arguments, not in a servers file of its own.
     pub(crate) fn with_own_servers_file(self) -> Self {
         let file = self.path("dnsmasq.conf");
         fs::write(&file, "servers-file=/dev/null\n").unwrap();
@@ -151,7 +151,8 @@ impl NannySetup {
         self
     }
 
-    /// Sets the resolv.conf. The port of its servers is 53, so no server of a test can answer.
+    /// Writes the resolv.conf. Its servers are queried on port 53, on which no server of a test
+    /// listens.
     pub(crate) fn resolv_conf(self, text: &str) -> Self {
         fs::write(self.path("resolv.conf"), text).unwrap();
         self
@@ -192,7 +193,7 @@ impl NannySetup {
     }
 }
 
-/// Gives all users access to the directory of the files.
+/// Gives all users access to the directory that contains the files of this setup.
 pub(crate) fn allow_all_users(plan: NannySetup) -> NannySetup {
     fs::set_permissions(plan.path(""), Permissions::from_mode(0o777)).unwrap();
     plan

@@ -12,9 +12,10 @@ const SVC: &[u8] = b"\x03svc";
 
 impl Zone {
     /// The names that a resolver would query instead of `name` (wire format), in order. The search
-    /// domains are the namespace, `svc`, the cluster domain and the further domains; the bare name
-    /// comes last. The result is `None` for a name that is not below the suffix. The list is empty
-    /// for the suffix itself and for a namespace directly below the suffix.
+    /// domains are `<namespace>.svc.<domain>`, `svc.<domain>`, the cluster domain `<domain>`, and
+    /// then the further domains of the settings. The bare name comes last. The result is `None` for
+    /// a name that is not below the search suffix. The list is empty for the suffix itself and for
+    /// a namespace directly below the suffix.
     pub fn search_list(&self, name: &[u8]) -> Option<SearchList> {
         let search = self.search.as_deref()?;
         let suffix = search.suffix()?.wire();
@@ -59,8 +60,8 @@ impl Zone {
         first.extend_from_slice(SVC);
         first.extend_from_slice(domain.wire());
 
-        // The search list of a pod begins with its namespace, so any other name is not the start of
-        // a list.
+        // A pod's resolver first queries a name below the first search domain, so any other name
+        // does not begin a search.
         if !is_within(&lower, &first) || lower.len() == first.len() {
             return None;
         }

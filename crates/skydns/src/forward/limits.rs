@@ -19,18 +19,18 @@ pub struct ForwardLimits {
     pub max_open: usize,
     /// Maximum number of persistent connections to upstreams over TCP and TLS.
     pub max_connections: usize,
-    /// Time from the query to the reply or error, at most 1.85 s.
+    /// Maximum time from the query to the reply or error. The budget is at most 1.85 s.
     pub budget: Duration,
     /// Maximum time for which an upstream believed alive may be silent before the next upstream is
-    /// tried. If the upstreams share the budget equally and the share of each is shorter, the share
-    /// is the maximum.
+    /// tried. With many upstreams the time is shorter, since the upstreams share the remaining
+    /// budget equally.
     pub silence_timeout: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
     /// Timeout of the retry over TCP after a truncated reply. After the timeout the truncated reply
     /// is the answer.
     pub tcp_retry: Duration,
-    /// Pause before the second round, after all upstreams failed.
+    /// Pause after all upstreams failed, before they are tried a second time.
     pub retry_pause: Duration,
 }
 

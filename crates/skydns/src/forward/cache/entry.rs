@@ -38,7 +38,7 @@ pub(super) struct CacheTime(pub(super) u64);
 pub(super) enum EntryState {
     /// Fresh, with the age in seconds.
     Fresh(u32),
-    /// Stale: the answer only while the upstreams fail.
+    /// Stale. The entry is the answer only while the upstreams fail.
     Stale {
         /// Whether the next retry of the upstreams is due.
         due: bool,
@@ -49,7 +49,7 @@ pub(super) enum EntryState {
 ///
 /// Most of the cache's memory is in its entries. So an entry is one allocation, and stores nothing
 /// that can be computed from its other data. The octets are the reply without its OPT record, and
-/// then the options of that record. The question of the reply has the name of the key.
+/// then the options of that record. The name of the key is the name in the question of the reply.
 #[derive(Clone, Debug)]
 pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
 
@@ -79,7 +79,7 @@ pub(super) struct EntryHead {
     rcode: u16,
     /// Length of the query name in wire format, in octets.
     name_length: u8,
-    /// Whether the answer is negative, so that no TTL may exceed the lifetime.
+    /// Whether the answer is negative. No TTL of a negative answer may exceed the lifetime.
     negative: bool,
 }
 
@@ -220,8 +220,8 @@ impl CacheEntry {
         usable.then_some(EntryState::Stale { due: false })
     }
 
-    /// Records that the upstreams failed. From now on a stale entry is the answer at once; a retry
-    /// follows after `recheck`.
+    /// Records that the upstreams failed. From now on, the entry is the answer at once if it is
+    /// stale. The upstreams are tried again after `recheck`.
     pub(super) fn record_failure(&self, recheck: Duration, now: CacheTime) {
         let next = self.time_after(recheck, now);
         self.head().retry_at.store(next, Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl CacheEntry {
         written.truncated
     }
 
-    /// The reply to `query` in this state.
+    /// The reply to `query` from an entry in this state.
     pub(super) fn aged_reply(
         &self,
         state: EntryState,
