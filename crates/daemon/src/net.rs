@@ -25,7 +25,8 @@ pub fn wildcard_addr() -> IpAddr {
 
 /// The address to listen on for the host in a flag: an IP address, also in brackets, or a name such
 /// as `localhost`. As in Go, an empty host and the wildcard address of one family mean both
-/// families, and a name means its first IPv4 address.
+/// families, and a name means its first IPv4 address. A name without IPv4 addresses means its first
+/// address.
 pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     let host = without_brackets(host);
     if host.is_empty() {
@@ -44,7 +45,7 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     let found = lookup.await.map_err(|_| io::ErrorKind::TimedOut)??;
     let addresses: Vec<SocketAddr> = found.collect();
 
-    // As in Go, `localhost` is 127.0.0.1.
+    // As in Go, an IPv4 address is preferred, so `localhost` is 127.0.0.1.
     let first_v4 = addresses.iter().find(|address| address.is_ipv4());
     let chosen = first_v4
         .or(addresses.first())

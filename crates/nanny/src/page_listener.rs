@@ -1,5 +1,5 @@
-//! The listener of the nanny's pages. If its port is taken, it waits for the port; DNS is not
-//! affected.
+//! The listener of the nanny's pages. If the port is taken, the listener waits until the port is
+//! free. DNS is not affected.
 
 use std::time::Duration;
 
@@ -29,7 +29,9 @@ impl PageListener {
     pub(crate) async fn open(host: &str, port: u16) -> Self {
         let attempt = listen(host, port).await;
         let server = attempt
-            .inspect_err(|error| warn!(%error, "no status page until the nanny can listen"))
+            .inspect_err(
+                |error| warn!(%error, "the status page is unavailable until the nanny can listen"),
+            )
             .ok();
         Self {
             host: host.to_owned(),
@@ -69,6 +71,6 @@ impl PageListener {
 
 async fn listen(host: &str, port: u16) -> Result<Server, BindError> {
     let server = Server::bind(host, port).await?;
-    info!(address = %server.local_addr(), "status and metrics pages");
+    info!(address = %server.local_addr(), "serving the status and metrics pages");
     Ok(server)
 }

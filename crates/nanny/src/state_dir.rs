@@ -62,7 +62,7 @@ impl StateDir {
                 own_lock: None,
             }),
             Err(reason) if is_lack_of_space(&reason) => {
-                tracing::warn!(?path, %reason, "no space in the state directory, using another one");
+                tracing::warn!(?path, %reason, "the state directory has no space, using another one");
                 Self::create_own()
             }
             Err(reason) => Err(StateDirError::Given {
@@ -101,7 +101,7 @@ impl StateDir {
         match replace_file(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.recreate()?;
-                tracing::warn!(path = ?self.path, "the state directory was removed, created it again");
+                tracing::warn!(path = ?self.path, "the state directory was removed, and the nanny created it again");
                 replace_file(&self.path, name, content)
             }
             outcome => outcome,
@@ -139,9 +139,9 @@ fn create_locked(path: &Path) -> io::Result<File> {
 }
 
 /// Removes the directories of killed nannies. A directory is removed if the nanny's user owns it,
-/// no process has the ID in its name, and its lock file is unlocked. The ID alone proves nothing,
-/// because containers may share the parent directory. The lock alone proves nothing, because a
-/// starting nanny creates the file before it takes the lock.
+/// the process ID in the directory's name belongs to no process, and the lock file is unlocked. The
+/// ID alone proves nothing, because containers may share the parent directory. The lock alone
+/// proves nothing, because a starting nanny creates the file before it takes the lock.
 fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else {
         return;
@@ -215,7 +215,7 @@ fn check_owner(path: &Path) -> io::Result<()> {
 
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "owned by another user",
+        "the path is no directory of the nanny's user",
     ))
 }
 
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(&path).unwrap().count(),
             1,
-            "nothing else is left in it"
+            "no other file may be left in the directory"
         );
         dir.remove();
         assert!(path.exists());
@@ -311,7 +311,7 @@ mod tests {
         assert!(path.exists());
         assert!(
             create_locked(&path).is_err(),
-            "another process must not claim it"
+            "another process must not claim the directory"
         );
         drop(lock);
         remove_leftovers(place.path());

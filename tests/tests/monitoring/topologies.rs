@@ -10,9 +10,9 @@ use tests::e2e::{PATIENCE, Pod, get};
 
 use crate::{dashboard, promql, rules};
 
-/// The topologies: the arguments of localpod, and whether Prometheus scrapes the nanny, as it does
-/// with the component `expose-nanny`. A pod of `node` has the metrics of `alone`, and two metrics
-/// of its node.
+/// For each topology, its name, the arguments of localpod, and whether Prometheus scrapes the
+/// nanny, as it does with the component `expose-nanny`. The topology `node` is left out: its pods
+/// have the metrics of `alone`, and two metrics of their node.
 const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("drop-in", &[], false),
     ("drop-in with expose-nanny", &[], true),
@@ -21,7 +21,8 @@ const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("alone", &["--alone"], false),
 ];
 
-/// Panels that have data only if a feature is used, in any topology.
+/// Panels that stay empty in every topology of this test, because the pods do not use the feature
+/// that each panel is about.
 const PANELS_OF_FEATURES: [&str; 3] = [
     "Certificates expire",
     // These panels need a pod on each node.
@@ -35,8 +36,8 @@ const ALERTS_OF_FEATURES: [&str; 2] = [
     "KubeDNSUpstreamCertificateExpiring",
 ];
 /// Alerts about a server of dnsmasq that refuses the probes of the sidecar, perhaps because the
-/// server has only private names. These alerts cannot fire if kubedns itself queries the servers:
-/// the queries of clients then show whether a server answers.
+/// server has only private names. These alerts cannot fire if kubedns itself queries the servers.
+/// The sidecar then sends no probes, because the queries of clients show whether a server answers.
 const ALERTS_OF_SIDECAR_PROBES: [&str; 1] = ["KubeDNSDnsmasqUpstreamFailing"];
 /// Alerts about facts that only the nanny knows.
 const ALERTS_OF_NANNY: [&str; 1] = ["KubeDNSDnsmasqOutdated"];
@@ -81,8 +82,8 @@ fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
         .collect()
 }
 
-/// In each topology every panel has data, and every alert can fire, except those about a feature or
-/// a container that the pod does not have.
+/// In each topology every panel has data, and every alert can fire, except panels and alerts about
+/// a feature that the pod does not use, or a container that Prometheus does not scrape.
 #[tokio::test]
 async fn panels_have_data_in_each_topology() {
     let mut pods = Vec::new();

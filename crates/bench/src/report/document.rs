@@ -20,7 +20,8 @@ pub fn merge_into(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let mut merged: Map<String, Value> = serde_json::from_str(&earlier).unwrap_or_default();
     let measured: Map<String, Value> = serde_json::from_value(serde_json::to_value(&report)?)?;
     merged.extend(measured.into_iter().filter(|(_, result)| !result.is_null()));
-    // Results that another version of this program wrote in another form are dropped.
+    // If another version of this program wrote results in another form, all earlier results are
+    // dropped.
     let report = serde_json::from_value(merged.into()).unwrap_or(report);
 
     let mut json = serde_json::to_string_pretty(&report)?;

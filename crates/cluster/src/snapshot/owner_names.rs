@@ -134,7 +134,7 @@ fn visit_service_names(
     });
 }
 
-/// Visits the names of the pods with an address.
+/// Visits the names of the pods that have `address`, one name in each of `namespaces`.
 fn visit_names_of_pods(address: IpAddr, namespaces: &[SmolStr], visit: &mut dyn FnMut(&[&str])) {
     let label = dashed_label(address);
     for namespace in namespaces {

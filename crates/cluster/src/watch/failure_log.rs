@@ -27,8 +27,8 @@ use crate::objects::{Kind, ObjectKey};
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// Time after which an outage is logged again for the first time. A restart takes less time. In a
-/// longer outage, the reason of the failures no longer changes by then.
+/// Time after which an outage is logged again for the first time. An API server restarts in less
+/// time. In a longer outage, the reason of the failures no longer changes by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 /// Maximum number of distinct problems of objects that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;
@@ -133,8 +133,8 @@ impl ApiOutage {
         ongoing.take()
     }
 
-    /// Notes that a failing feed is no longer needed. Returns the outage if all other feeds work
-    /// again.
+    /// Notes that a failing feed is no longer part of the outage: the feed ends, or fails for a
+    /// reason of its own. Returns the outage if all other feeds work again.
     fn note_end(&self) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
@@ -143,7 +143,7 @@ impl ApiOutage {
         if outage.failing_feeds > 0 {
             return None;
         }
-        // If no feed has recovered, the line "following again" would be untrue.
+        // If no feed has recovered, the line "following the API server again" would be untrue.
         ongoing.take().filter(|outage| outage.has_recovered_feed)
     }
 
@@ -252,7 +252,8 @@ impl FailureLog {
     ) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
         let is_dispensable = is_refused && refusal.dispensable;
-        // A collection that was read before will most likely be readable again.
+        // A collection that was read before will most likely be readable again, so a refusal is an
+        // error only if it lasts.
         let is_error = is_refused && !is_dispensable && (refusal.lasting || !refusal.known);
 
         let now = Instant::now();
@@ -291,18 +292,18 @@ impl FailureLog {
     fn log_dispensable_refusal(&self, failure: &RequestFailure) {
         let kind = self.kind;
         let Some(needed_for) = self.needed_for else {
-            tracing::info!(%kind, %failure, "not permitted to list and watch; continuing without it, retrying occasionally");
+            tracing::info!(%kind, %failure, "not permitted to list and watch this kind; continuing without it, retrying occasionally");
             return;
         };
 
         let verbs = "list and watch";
-        tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; continuing without it, retrying occasionally");
+        tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; continuing without this kind, retrying occasionally");
     }
 
     fn log_missing_permission(&self, failure: &RequestFailure, failures: u32) {
         let kind = self.kind;
         let Some(needed_for) = self.needed_for else {
-            tracing::error!(%kind, %failure, failures, "not permitted to list and watch; retrying");
+            tracing::error!(%kind, %failure, failures, "not permitted to list and watch this kind; retrying");
             return;
         };
 

@@ -11,7 +11,7 @@ pub(crate) struct ObjectMirror<T> {
     unseen: Option<BTreeSet<ObjectKey>>,
     /// Number of complete lists.
     pub(crate) lists: usize,
-    /// Names of the deleted objects.
+    /// Keys of the objects that were reported as deleted, in the order of the reports.
     pub(crate) deletions: Vec<String>,
 }
 

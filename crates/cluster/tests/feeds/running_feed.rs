@@ -133,14 +133,14 @@ impl<T: FromApi> RunningFeed<T> {
         async move {
             let taking = async {
                 while !wanted(&self.mirror) {
-                    let received = self.changes.recv().await.expect("the feed goes on");
+                    let received = self.changes.recv().await.expect("the feed must not end");
                     self.mirror.apply(received.event);
                 }
             };
             let taken = tokio::time::timeout(TIMEOUT, taking).await;
             assert!(
                 taken.is_ok(),
-                "{caller}: {:?} after {} lists",
+                "{caller}: the objects are still {:?} after {} lists",
                 self.mirror.keys(),
                 self.mirror.lists
             );
@@ -160,7 +160,7 @@ impl<T: FromApi> RunningFeed<T> {
     pub(crate) async fn until_state(&mut self, wanted: impl FnMut(&FeedState) -> bool) {
         let reached = tokio::time::timeout(TIMEOUT, self.state.wait_for(wanted)).await;
         reached
-            .expect("the state is reached in time")
-            .expect("the feed goes on");
+            .expect("the state must be reached in time")
+            .expect("the feed must not end");
     }
 }

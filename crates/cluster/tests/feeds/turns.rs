@@ -86,7 +86,8 @@ async fn single_pod_lists_at_once() {
     assert_eq!(time_to_turn(|_| None, false).await, SECOND);
 }
 
-/// After an outage at the start, the next answer still spreads later lists. A refusal is final.
+/// If the API server is unreachable at first, the finder asks for the `DaemonSet` until it gets an
+/// answer, so that later lists are spread. After a refusal, the finder does not ask again.
 #[tokio::test(start_paused = true)]
 async fn daemon_set_is_asked_until_answered() {
     let cases: [(fn() -> ScriptedResponse, usize); 2] =

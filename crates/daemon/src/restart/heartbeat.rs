@@ -105,8 +105,8 @@ impl HeartbeatWatch {
         }
     }
 
-    /// Reads the heartbeats that have arrived. `timed_out` is whether [`timeout`](Self::timeout) has
-    /// passed without an event. Returns whether the child hangs.
+    /// Reads the heartbeats that have arrived. `timed_out` is true if [`timeout`](Self::timeout)
+    /// has passed without an event. Returns whether the child hangs.
     pub(super) fn update(&mut self, timed_out: bool) -> bool {
         let Some(stream) = &mut self.stream else {
             return false;

@@ -1,6 +1,7 @@
-//! The servers for each name: the configuration with every server name resolved to addresses.
+//! The routes: the servers to which dnsmasq forwards queries, by the domain of the query name.
 //!
-//! Pure functions compute the routes from the configuration, resolv.conf and the resolved names.
+//! Pure functions compute the routes from the configuration, resolv.conf and the addresses of the
+//! servers that the configuration gives by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +95,7 @@ pub enum OmittedServer {
     },
     /// A server that forwards the names of its stub domain to dnsmasq.
     LeadsBack(StubServer),
-    /// The name of a stub server that has no address yet.
+    /// A stub server that is given by a name, while this name has no address yet.
     Unresolved {
         /// The stub domain.
         domain: String,
@@ -191,7 +192,8 @@ fn lacks_server(now: &[Nameserver], before: &[Nameserver]) -> bool {
 }
 
 impl ComputedRoutes {
-    /// With [`ForwardMode::Kubedns`], or rules for external names, dnsmasq has a single server.
+    /// Computes the routes if dnsmasq forwards all queries to a single server, kubedns: with
+    /// [`ForwardMode::Kubedns`], or with rules for external names.
     fn through_kubedns(from: &RouteSources<'_>) -> Self {
         let server = if needs_kubedns(from.config) {
             from.kubedns_if_it_follows()
@@ -212,7 +214,7 @@ impl ComputedRoutes {
     fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
         let mut this = Self::default();
         // Both conditions are necessary. If kubedns is not behind dnsmasq, a query could loop. If
-        // kubedns does not follow this configuration, a query could get an answer of an older one.
+        // kubedns does not follow this configuration, it could answer from an older configuration.
         if from.kubedns_is_behind && from.kubedns_follows {
             this.routes.own_names = own_names(from.config)
                 .map(|name| (name, from.kubedns))

@@ -4,8 +4,8 @@
 //!   user with the capability SETUID, which dnsmasq needs too. The nanny keeps its own user and
 //!   does not need the capability KILL.
 //! * When the nanny has ended, the helper kills dnsmasq and its child processes, which answer over
-//!   TCP. The kernel kills only dnsmasq itself (see [`daemon::exec`]), and only if dnsmasq has not
-//!   changed its user or group.
+//!   TCP. Without the helper, the kernel would kill only dnsmasq itself (see [`daemon::exec`]), and
+//!   only if dnsmasq has not changed its user or group.
 //!
 //! The helper reads requests of one octet from standard input: the number of a signal,
 //! [`KILL_GROUP`] or [`DISMISS`]. The response is one octet: the error number, or zero for success.
@@ -59,7 +59,7 @@ impl SignalHelper {
                 requests,
                 responses,
             }),
-            _ => Err(io::Error::other("no pipes")),
+            _ => Err(io::Error::other("the helper has no pipes")),
         }
     }
 

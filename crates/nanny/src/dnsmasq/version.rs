@@ -33,8 +33,8 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
     ),
 ];
 
-/// The package version of Debian 12, and the first revision that contains all [`FIXES`]. `dnsmasq
-/// --version` still prints 2.90.
+/// The start of the package versions of Debian 12, and the number after it in the first version
+/// that contains all [`FIXES`]. The dnsmasq of that package still prints 2.90 as its version.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// The largest dpkg status file that is read, in bytes.

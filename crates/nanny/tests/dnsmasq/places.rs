@@ -89,7 +89,8 @@ async fn servers_are_arguments_without_state_directory() {
     rig.forward_to(&second);
     rig.until("edited.outside.test.", "192.0.2.2").await;
 
-    // Once the directory can be created, an edit reloads dnsmasq again.
+    // Once the directory can be created, the next edit restarts dnsmasq, which then reads its
+    // servers from a file. Later edits only reload dnsmasq.
     fs::remove_file(&state).unwrap();
     rig.forward_to(&first);
     rig.until("back.outside.test.", "192.0.2.1").await;

@@ -1,5 +1,5 @@
-//! A query that is being answered, with its client and the view that answers it. The layers pass it
-//! on.
+//! A query that is being answered, with its client and the view that answers it. Each layer of the
+//! server passes these three to the next layer.
 //!
 //! The message is parsed once, and the view is taken once. Both stay the same until the answer, so
 //! that no two parts of an answer can come from different records or settings.
@@ -51,13 +51,14 @@ pub struct WaitingQuery<V> {
 /// The work left to do for a query.
 #[derive(Debug)]
 pub(crate) enum WaitingWork {
-    /// Answer the name itself.
+    /// Answer the query name itself, without a search list.
     Name(PendingAnswer),
     /// Walk the rest of the search list.
     Search(SearchList),
 }
 
-/// A query that was not admitted: its client has used its share, or no place is free.
+/// A query that may not wait for its answer: too many queries wait already, or the client's share
+/// of them is used up.
 #[derive(Debug)]
 pub(crate) struct NotAdmitted<V>(pub(crate) Box<WaitingQuery<V>>);
 

@@ -1,8 +1,9 @@
 //! The UDP sockets to all upstreams.
 //!
 //! Opening and closing a socket costs more than a query, so each socket is used for some queries,
-//! for a short time. An attacker who forges a reply has to guess which of the sockets carries the
-//! query, the port of that socket, and the ID: queries choose among several sockets at random.
+//! for a short time. Each query is sent from one of several sockets, which is chosen at random. So
+//! an attacker who forges a reply has to guess the socket that carries the query, the port of that
+//! socket, and the ID.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -23,7 +24,7 @@ use crate::forward::UpstreamQuery;
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
 
-/// Number of sockets among which the queries to one upstream choose.
+/// Number of sockets to one upstream on the thread `upstreams`.
 const SOCKETS: usize = 8;
 
 /// Number of sockets to one upstream on a thread that receives the replies to its own queries.
@@ -48,7 +49,7 @@ pub(super) struct OpenSockets {
     /// Wakes the thread `upstreams`, to end it or to make it look for old sockets. A thread that
     /// receives only the replies to its own queries needs no wake-up.
     wake: Option<EventFd>,
-    /// Number of sockets among which the queries to one upstream choose.
+    /// Number of sockets to one upstream. The socket for a query is chosen among them.
     choices: usize,
     /// Number of queries that wait for their replies.
     waiting: AtomicUsize,
@@ -61,7 +62,7 @@ pub(super) struct OpenSockets {
 struct SocketTable {
     /// Every open socket, by its token.
     open: HashMap<u64, Arc<UpstreamSocket>, RandomState>,
-    /// The sockets among which the queries to each upstream choose.
+    /// The sockets to each upstream from which the socket for a new query is chosen.
     current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>, RandomState>,
     last_token: u64,
 }
@@ -127,8 +128,8 @@ impl Drop for UdpSockets {
 }
 
 impl OpenSockets {
-    /// Creates the sockets of a thread that serves clients on the socket `clients`. The events of
-    /// this socket are not reported yet; see [`watch_other`](Self::watch_other).
+    /// Creates the state of a thread that serves clients on the socket `clients`. The events of
+    /// `clients` are not reported yet; see [`watch_other`](Self::watch_other).
     pub(super) fn of_client_thread(clients: impl AsFd) -> nix::Result<Self> {
         Self::new(clients, EpollFlags::empty(), OWN_SOCKETS)
     }
@@ -158,7 +159,8 @@ impl OpenSockets {
             .modify(other, &mut EpollEvent::new(events, OTHER));
     }
 
-    /// Waits for events, whose data are the tokens of sockets, or [`OTHER`].
+    /// Waits for events. The data of an event is the token of a socket to an upstream, or
+    /// [`OTHER`].
     pub(super) fn wait(
         &self,
         events: &mut [EpollEvent],
@@ -295,8 +297,8 @@ impl SocketTable {
             .find_map(|socket| Some((Arc::clone(socket), socket.add_query(query, now)?)))
     }
 
-    /// Puts `socket` at index `choice` of the sockets from which queries choose. Returns the socket
-    /// that was there before.
+    /// Puts `socket` at index `choice` of the current sockets to `upstream`, or after the last one
+    /// if there are fewer sockets. Returns the socket that was at this index before.
     fn put_in_use(
         &mut self,
         upstream: &Upstream,
