@@ -30,8 +30,8 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
 const ASKED: usize = 50;
-/// The pause between two queries to the whole fleet: ten thousand queries a second, so that their
-/// load does not grow with the fleet.
+/// The pause between two queries to the whole fleet. A larger fleet does not get more queries: the
+/// limit is ten thousand a second in all.
 const SPACING: Duration = Duration::from_micros(100);
 /// The shortest pause between two queries to one kubedns.
 const PAUSE: Duration = Duration::from_millis(1);

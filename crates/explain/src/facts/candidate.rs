@@ -149,7 +149,7 @@ impl NameCandidate {
 }
 
 /// The answers for each type. If the hosts file of dnsmasq has answers, the result has only the
-/// answers from that file. kubedns answers names in `domain`.
+/// answers from that file. `domain` is a domain whose names kubedns answers.
 fn ask_types(
     snapshot: &Snapshot,
     front: &DnsFront,
