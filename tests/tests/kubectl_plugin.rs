@@ -90,8 +90,8 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), stdout, stderr)
 }
 
-/// The arguments of `kubectl dns`, and what follows `--namespace=` in the arguments of the `kubectl`
-/// that the plugin runs.
+/// The arguments of `kubectl dns`, and what follows `--namespace=` in the arguments of the
+/// `kubectl` that the plugin runs.
 const EXECUTED: &str = "
     explain web.apps A --search apps           | kube-system exec dns-d --container=kubedns -- /kube-dns explain web.apps A --search apps
     -n other check cluster                     | other exec dns-c --container=kubedns -- /kube-dns check cluster

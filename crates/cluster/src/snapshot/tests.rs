@@ -140,8 +140,8 @@ fn federated_names_require_service_names() {
         (r"w\.eb.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
-        // An ExternalName Service counts as local although it has no endpoints, so the external name
-        // in this Service is resolved.
+        // An ExternalName Service counts as local although it has no endpoints, so the external
+        // name in this Service is resolved.
         (
             "out.apps.fed.svc.cluster.local.",
             "asks for www.outside.test.",
@@ -204,8 +204,8 @@ fn wildcards_match_services_and_aliases() {
     ] {
         assert_eq!(entries(&published, path).0, expected, "{path:?}");
     }
-    // A wildcard costs 32 steps for each matching Service. A look-up of one Service by its name costs
-    // only a few steps.
+    // A wildcard costs 32 steps for each matching Service. A look-up of one Service by its name
+    // costs only a few steps.
     assert!(entries(&published, &["svc", "apps", "*", "*"]).1 < 1000 - 2 * 32);
     assert!(entries(&published, &["svc", "apps", "web"]).1 > 1000 - 4);
 }

@@ -17,9 +17,10 @@ pub enum NotLocal {
     /// The client is not in this pod.
     #[error("only clients within the pod may read this page")]
     Client,
-    /// The Host header has a name other than `localhost`, is missing or is repeated. The owner of a web site can make the name of the site
-    /// resolve to a loopback address, so that scripts of the site can send requests to this server.
-    /// The Host header of such a request has the name of the site.
+    /// The Host header has a name other than `localhost`, is missing or is repeated. The owner of a
+    /// web site can make the name of the site resolve to a loopback address, so that scripts of the
+    /// site can send requests to this server. The Host header of such a request has the name of the
+    /// site.
     #[error("the Host header must be an IP address or localhost")]
     Host,
 }

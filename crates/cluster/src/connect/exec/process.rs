@@ -1,5 +1,5 @@
-//! One run of a credential plugin. The output has a bound. The processes that the plugin starts end with the
-//! plugin.
+//! One run of a credential plugin. The output has a bound. The processes that the plugin starts end
+//! with the plugin.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -10,8 +10,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-/// Bound of standard output, and also of standard error, in octets. A certificate with its key takes a few
-/// thousand octets.
+/// Bound of standard output, and also of standard error, in octets. A certificate with its key
+/// takes a few thousand octets.
 pub(super) const MAX_OUTPUT: u64 = 1 << 20;
 
 /// A failure of a run. The caller puts the name of the plugin before the text.
