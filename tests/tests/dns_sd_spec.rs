@@ -21,8 +21,8 @@ use tests::lab::Lab;
 /// The name and the flags of each mode of the server.
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
-/// Checks the answers of a table: name without the cluster domain, type, and answer as `in_a_line`
-/// shows it.
+/// Checks the answers of a table, whose columns are the name without the cluster domain, the type,
+/// and the answer as `in_a_line` shows it.
 async fn hold(lab: &Lab, way: &str, answers: &str) {
     for [name, rtype, expected] in table::rows(answers) {
         let whole = if name.ends_with(".arpa.") {

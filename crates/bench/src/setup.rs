@@ -28,7 +28,7 @@ impl Bench {
         };
         if !kubedns.is_file() {
             bail!(
-                "no {}; build it with `cargo build --release -p kubedns`",
+                "{} is not a file; build kubedns with `cargo build --release -p kubedns`",
                 kubedns.display()
             );
         }

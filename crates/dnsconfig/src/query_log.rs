@@ -1,4 +1,4 @@
-//! The key `queryLog`: the queries to log, the maximum rate, and the end of the log.
+//! The key `queryLog`: the queries to log, the maximum rate, and the time when logging ends.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,20 +14,21 @@ pub const MAX_RATE: u32 = 100_000;
 /// Maximum time for which `tap` follows queries, in seconds.
 pub const MAX_SECONDS: u32 = 600;
 
-/// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the end of the log.
+/// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the time when logging
+/// ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryLog {
     /// The queries to log.
     pub filter: QueryFilter,
     /// Maximum number of lines per second.
     pub rate: u32,
-    /// The time when the log ends.
+    /// The time when logging ends.
     pub until: Option<SystemTime>,
-    /// The duration after which the log ends, counted from its start.
+    /// The duration after which logging ends, counted from its start.
     pub lasts: Option<Duration>,
 }
 
-/// All queries, at [`DEFAULT_RATE`], without an end.
+/// Logs all queries, at [`DEFAULT_RATE`], without an end.
 impl Default for QueryLog {
     fn default() -> Self {
         Self {
@@ -46,10 +47,10 @@ pub enum QueryLogError {
     #[error(transparent)]
     Filter(#[from] QueryFilterError),
     /// The rate is out of range.
-    #[error("rate {0}: 1 to {MAX_RATE} lines per second are accepted")]
+    #[error("rate is {0}, but must be from 1 to {MAX_RATE} lines per second")]
     Rate(u32),
     /// The field `until` is not a time.
-    #[error("until {0:?}: a time like 2026-01-31T12:00:00Z is accepted")]
+    #[error("until is {0:?}, but must be a time like 2026-01-31T12:00:00Z")]
     Until(String),
 }
 
@@ -96,7 +97,7 @@ impl QueryLog {
         })
     }
 
-    /// The remaining time at `now` of a log that began at `begun`; `None` if the log has no end.
+    /// The remaining time at `now` of logging that began at `begun`; `None` if logging has no end.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let end_of_duration = self.lasts.and_then(|lasts| begun.checked_add(lasts));
         let end = self.until.into_iter().chain(end_of_duration).min()?;

@@ -176,8 +176,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             _ => self.status_without_type(path),
         };
 
-        // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these
-        // answers.
+        // Only a whole zone answers NODATA for empty non-terminals. kube-dns answers NXDOMAIN, and
+        // some search lists depend on that NXDOMAIN.
         if status == AnswerStatus::Missing
             && self.is_whole_zone()
             && self.exists_without_records(path)

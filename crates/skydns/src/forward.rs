@@ -1,9 +1,8 @@
 //! Forwards queries to upstream DNS servers on behalf of clients.
 //!
 //! [`Forwarder::exchange`] takes one query and an ordered list of upstreams. Within
-//! [`ForwardLimits::budget`] the result is an upstream's whole reply or an error. The caller
-//! follows aliases and chooses the upstreams for a name. Replies are cached if there is a
-//! [`ReplyCache`].
+//! [`ForwardLimits::budget`] it returns the reply of one upstream or an error. The caller follows
+//! aliases and chooses the upstreams for a name. Replies are cached if there is a [`ReplyCache`].
 //!
 //! # Choice of the reply
 //!
@@ -16,18 +15,19 @@
 //! * The client's flags RD, AD, CD and DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`] or its equal share of
-//!   the budget; in kube-dns, after two seconds. A late reply is still accepted while the next
-//!   upstream is queried (`attempts`).
+//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`], or earlier if its equal
+//!   share of the budget is shorter; in kube-dns, after two seconds. A late reply is still accepted
+//!   while the next upstream is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer. It is sent at once when no upstream is
 //!   left to wait for.
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`). Upstreams
 //!   without queries are probed by [`Forwarder::probe_idle`].
-//! * The rest of the query is not copied from the client's query (`query`): the name is in lower
-//!   case, and the OPT record has our UDP size. Clients whose queries would be the same for an
-//!   upstream share one query, which is sent once (`in_flight`), and one entry of the cache
-//!   (`key`). Each client gets an answer with its own ID, case, EDNS and size (`answer`).
+//! * Except for the forwarded flags and options, a query is not a copy of the client's query
+//!   (`query`): the name is in lower case, and the OPT record has our UDP size. Clients whose queries
+//!   would be the same for an upstream share one query, which is sent once (`in_flight`), and one
+//!   entry of the cache (`key`). Each client gets an answer with its own ID, case, EDNS and size
+//!   (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
 //!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A reply

@@ -145,9 +145,9 @@ pub fn parse_labels(text: &str) -> Result<Vec<u8>, NameError> {
 ///
 /// A compressed name consists of parts: the pointer at the end of a part leads to the next part.
 /// The next part must end before the part with the pointer begins. Therefore every chain of
-/// pointers ends. Also, no name depends on the octets after it, which may be removed before the
-/// message reaches the client. The target must be after the header: ID and counts are replaced
-/// later, and a name read from them would change.
+/// pointers ends. Also, no name depends on octets after the name, which may be removed before the
+/// message reaches the client. A pointer must not lead into the header, whose ID and counts are
+/// replaced later: a name with octets of the header would change.
 pub(crate) fn walk_labels(
     bytes: &[u8],
     start: usize,
@@ -246,7 +246,7 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
 /// single label, because it is empty or contains a dot, for example.
 pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
-    // `parse_labels` makes no label of an empty text, and two of a text with a dot.
+    // `parse_labels` also accepts an empty text, a trailing dot and several labels.
     if label.is_empty() || label.contains('.') {
         return None;
     }

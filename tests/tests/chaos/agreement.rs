@@ -102,7 +102,7 @@ const SCENES: [Scene; 23] = [
 async fn verdict_check_and_alerts_agree() {
     let prometheus = Arc::new(Prometheus::start().await);
     if prometheus.is_none() {
-        eprintln!("NOT TESTED: the alerts: prometheus is not installed");
+        eprintln!("NOT TESTED: the alerts, because prometheus is not installed");
     }
 
     let mut scenes = JoinSet::new();
@@ -170,7 +170,7 @@ impl Views<'_> {
         self.check_tells(&text, finding).await?;
         self.alert_fires(alert, finding).await?;
         println!(
-            "{} {:?} {fault:?}: all report it after {:.1?}",
+            "{} {:?} {fault:?}: all views report the fault after {:.1?}",
             self.pod,
             self.stage.rig.topology,
             begun.elapsed()
@@ -216,7 +216,7 @@ impl Views<'_> {
         if alerts.is_empty() {
             Ok(())
         } else {
-            Err(format!("alerts about a well pod: {alerts:?}"))
+            Err(format!("alerts fire although the pod is well: {alerts:?}"))
         }
     }
 
@@ -247,7 +247,7 @@ impl Views<'_> {
             if Instant::now() > deadline {
                 let status = sidecar_status(self.stage.rig.pod.ports).await?;
                 return Err(format!(
-                    "no finding {kind:?}, and no answers for {outage:.1?}: {status:#?}"
+                    "finding {kind:?} or a long outage is missing (outage: {outage:.1?}): {status:#?}"
                 ));
             }
         }
@@ -256,13 +256,15 @@ impl Views<'_> {
     async fn check_tells(&self, text: &str, kind: FindingKind) -> Result<(), String> {
         let report = self.check().await;
         if report["well"] == true && !kind.keeps_answers() {
-            return Err(format!("check says well: {report:#}"));
+            return Err(format!("check cluster calls the pod well: {report:#}"));
         }
         let mut lines = report["checks"].as_array().into_iter().flatten();
         if lines.any(|line| line["text"] == text && line["outcome"] != "passed") {
             Ok(())
         } else {
-            Err(format!("check does not say {text:?}: {report:#}"))
+            Err(format!(
+                "check cluster does not report {text:?}: {report:#}"
+            ))
         }
     }
 

@@ -25,7 +25,8 @@ use crate::scenario::{Case, Scenario};
 /// Timeout of the start. `CoreDNS` is ready after its first lists.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Answers of the program that differ from the recording, as `SCENARIO: QUESTION`, with the reason.
+/// The questions that `CoreDNS` answers differently from the recording, as `SCENARIO: QUESTION`,
+/// each with the reason.
 const DIFFERENT: &[(&str, &str)] = &[];
 
 #[tokio::test]
@@ -99,7 +100,7 @@ impl RealServer {
         for object in scenario.objects() {
             api_server.set(object);
         }
-        // Names that do not exist in the cluster do not exist outside of it.
+        // The upstream answers every query with NXDOMAIN, so only names of the cluster exist.
         let upstream = Upstream::start(Zone::new([]).handler()).await;
         let files = tempfile::tempdir().expect("a directory");
         let kubeconfig = files.path().join("kubeconfig");
@@ -178,8 +179,8 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
 
 /// Compares an answer with the recorded one. The error has the difference.
 fn judge(case: &Case, found: &Response) -> Result<(), String> {
-    // The server forwards names that its reverse zones lack, as kubedns does. The recording was
-    // made without an upstream.
+    // If a reverse name does not exist, this server has the NXDOMAIN from its upstream, without a
+    // SOA record. The recording was made without an upstream, so its NXDOMAIN has a SOA record.
     let is_forwarded = case.asks.ends_with(".arpa. PTR") && case.response.rcode == "NXDOMAIN";
     if is_forwarded && found.rcode == "NXDOMAIN" && found.authority.is_empty() {
         return Ok(());

@@ -61,7 +61,7 @@ fn links_lead_somewhere() {
     assert!(count > 200, "{count} links");
 }
 
-/// All files that name the address of the repository name the same address as `repository` in
+/// The address of the repository in these files is the address in the field `repository` of
 /// Cargo.toml.
 #[test]
 fn repository_url_is_the_same() {

@@ -34,7 +34,8 @@ pub enum PodMode {
     Disabled,
     /// Answers with the address in the name if a pod in the namespace of the name has this address.
     Verified,
-    /// Answers like [`PodMode::Insecure`]. The pods on one node are watched for their namespaces.
+    /// Answers like [`PodMode::Insecure`]. The pods on the node of this process are watched, so
+    /// that the namespaces of clients are known.
     Node,
 }
 

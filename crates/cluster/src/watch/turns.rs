@@ -1,10 +1,10 @@
 //! Spreads the lists of many instances over some time.
 //!
 //! A list of all objects costs the API server more than a watch that lasts for hours. With a pod on
-//! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when a
-//! restarted API server knows no older version. One small request for the status of the `DaemonSet`
-//! shows how many pods there are, and how many of them are starting. A pod that is the only one to
-//! start never waits.
+//! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when the API
+//! server has restarted and cannot continue the watches from their old versions. One small request
+//! for the status of the `DaemonSet` shows how many pods there are, and how many of them are
+//! starting. A pod that is the only one to start never waits.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const EACH: Duration = Duration::from_millis(20);
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
 /// The longest spread. If more instances list, the API server itself makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
-/// Timeout of a request for the `DaemonSet`: no start waits longer for it.
+/// Timeout of a request for the `DaemonSet`. A start never waits longer for the response.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The first and the longest pause between requests for the `DaemonSet` that fail.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
@@ -40,7 +40,7 @@ struct ListTurn {
 }
 
 impl ListTurn {
-    /// The turn of a single instance.
+    /// The turn of an instance that does not wait for others.
     fn at_once() -> Self {
         Self {
             first: Instant::now(),
@@ -97,7 +97,7 @@ impl ListTurnsFinder {
         }
     }
 
-    /// The turns that this finder finds.
+    /// When this instance may list, once this finder has found it out.
     pub fn turns(&self) -> ListTurns {
         ListTurns(Some(self.turn.subscribe()))
     }

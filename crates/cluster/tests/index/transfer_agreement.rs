@@ -315,8 +315,8 @@ fn holder(view: &Snapshot, owner: &str) -> Option<Name> {
         .then(|| zone.clone())
 }
 
-/// Names that may have records: the names of each object, edit and label. A name need not have
-/// records at the moment.
+/// All names that may have records with the objects, edits and labels of this test. Most of them
+/// have no records at the moment.
 fn candidates(view: &Snapshot) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = OWN.iter().map(|name| format!("{name}.")).collect();
     for own in OWN {
@@ -680,7 +680,7 @@ proptest! {
                 let before = copies.values().next_back().cloned();
                 let is_new = before.is_none_or(|before| before.records != whole.records);
                 any_new |= is_new;
-                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "a version of {}", domain);
+                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "{} has a new version exactly if its records have changed", domain);
                 copies.insert(whole.serial(), whole.clone());
                 for copy in copies.values() {
                     let mut copy = copy.clone();

@@ -191,9 +191,9 @@ const INVALID_QUERY_LOGS: &str = r#"
     {"rcode": "SERVFAI"} => rcode: unknown RCODE "SERVFAI"
     {"type": "B"} => type: unknown type "B"
     {"client": "10.0.0.0/40"} => client "10.0.0.0/40"
-    {"rate": 0} => rate 0: 1 to 100000 lines per second are accepted
+    {"rate": 0} => rate is 0, but must be from 1 to 100000 lines per second
     {"seconds": -1} => invalid JSON:
-    {"until": "tomorrow"} => until "tomorrow": a time like 2026-01-31T12:00:00Z is accepted
+    {"until": "tomorrow"} => until is "tomorrow", but must be a time like 2026-01-31T12:00:00Z
 "#;
 
 #[test]

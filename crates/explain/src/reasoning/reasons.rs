@@ -42,7 +42,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             rule_for_reply(evidence, candidate),
             without_servers(evidence, candidate),
         ],
-        // The reason lies in the target of the alias, which a resolver follows.
+        // A resolver follows the alias, so the reason is that the target has no address.
         LookupOutcome::NoData if candidate.bare_alias_target().is_some() => {
             [alias_without_address(evidence, candidate), None, None]
         }
@@ -90,8 +90,8 @@ pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote
     match (candidate.dnsmasq.asks, &candidate.route) {
         (DnsmasqAsks::KubednsAndStubDomain, _) => {
             let text = format!(
-                "dnsmasq has the servers of the stub domain {stub} beside kubedns for this domain: \
-                 a query may go to either or to both, and the first answer counts"
+                "dnsmasq uses both kubedns and the servers of the stub domain {stub} for this \
+                 domain: a query may go to either or to both, and the first answer counts"
             );
             Some(CodedNote::new("stub_domain_beside_kubedns", text))
         }
@@ -153,8 +153,8 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
         return None;
     }
     let text = format!(
-        "{near} of {all} endpoints are answered, those for the preferred zone or this node \
-         (--prefer-zone); the others have names of their own"
+        "the answer has {near} of {all} endpoints: those for the preferred zone or this node \
+         (--prefer-zone); the others are in the answers for their own names"
     );
     Some(CodedNote::new("preferred_zone", text))
 }
@@ -174,7 +174,7 @@ fn outside_of_zone(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     }
 
     let note = service::not_in_zone(key, zone, zonal);
-    let text = format!("{}: all are answered", note.text);
+    let text = format!("{}: the answer has the endpoints of all zones", note.text);
     Some(CodedNote::new(&note.code, text))
 }
 
@@ -244,7 +244,7 @@ fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) ->
         .endpoints
         .as_ref()
         .map_or(0, |endpoints| endpoints.ready);
-    // Only Services with a cluster IP are answered without ready endpoints.
+    // Only a cluster IP is the answer even without ready endpoints.
     if service.kind != ShownServiceKind::ClusterIp || ready > 0 {
         return None;
     }
@@ -281,7 +281,8 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     // The address is known, but a PTR record needs a name for it.
     if evidence.snapshot.reverse.get(&address).is_some() {
         let text = format!(
-            "{address} is behind a headless Service without a hostname: it has no PTR record"
+            "{address} is an endpoint of a headless Service, but has no PTR record, because it has \
+             no hostname"
         );
         return Some(CodedNote::new("no_hostname", text));
     }
@@ -335,8 +336,8 @@ fn rule_for_external_name(candidate: &NameCandidate) -> Option<CodedNote> {
         }
         // This rule needs the reply of an upstream.
         RuleKey::RebindProtection => return None,
-        RuleKey::BogusPriv => "the key bogusPriv of the ConfigMap keeps reverse names of private \
-                               addresses here: no upstream is asked"
+        RuleKey::BogusPriv => "the key bogusPriv of the ConfigMap blocks reverse names of private \
+                               addresses: no upstream is asked"
             .to_owned(),
     };
     Some(CodedNote::new("external_rule", text))
@@ -439,8 +440,9 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
             synced: false,
             ..
         } => {
-            let text =
-                format!("the zone {domain} is not loaded yet: until then its names are SERVFAIL");
+            let text = format!(
+                "the zone {domain} is not loaded yet, so queries for its names get SERVFAIL"
+            );
             Some(CodedNote::new("zone_not_loaded", text))
         }
         NameKind::Zone {
@@ -453,7 +455,7 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         } => {
             let text = format!(
                 "it is an alias of {target} (key aliases of the ConfigMap), which has no such \
-                 records: explain that name"
+                 records; explain that name to see why"
             );
             Some(CodedNote::new("alias_of_missing", text))
         }

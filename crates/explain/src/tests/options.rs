@@ -219,8 +219,8 @@ fn preferred_zone_limits_addresses() {
         }),
         ..RecordOptions::default()
     });
-    let text = "3 of 4 endpoints are answered, those for the preferred zone or this node (--prefer-zone); the others have names of their \
-                own";
+    let text = "the answer has 3 of 4 endpoints: those for the preferred zone or this node (--prefer-zone); the others are in the \
+                answers for their own names";
     let spread = [
         "spread.apps.svc.cluster.local. A",
         "_http._tcp.spread.apps.svc.cluster.local. SRV",
@@ -242,7 +242,7 @@ fn names_of_zones_are_explained() {
     });
     let no_endpoint = "no ready endpoint of Service apps/spread is in zone \"eu-3\"; there are endpoints in \
                        eu-1 (3), eu-2 (1)";
-    let all = format!("{no_endpoint}: all are answered");
+    let all = format!("{no_endpoint}: the answer has the endpoints of all zones");
     let of_cluster_ip =
         "Service apps/web has a cluster IP: only headless Services have names of zones";
     for (name, outcome) in [

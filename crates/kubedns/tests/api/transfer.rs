@@ -82,7 +82,7 @@ fn zone(server: SocketAddr, words: &[&str]) -> Result<BTreeSet<String>, String> 
 fn whole(server: SocketAddr, domain: &str, words: &[&str]) -> Result<BTreeSet<String>, String> {
     let lines = dig(server, &[words, &[domain, "AXFR"]].concat())?;
     if lines.len() < 2 || lines.first() != lines.last() {
-        return Err(format!("no whole zone: {lines:?}"));
+        return Err(format!("the zone is not complete: {lines:?}"));
     }
     Ok(lines
         .into_iter()
@@ -319,7 +319,7 @@ async fn secondaries_follow_changes() {
         })
         .await;
         eprintln!(
-            "{}: {changes} changes followed, the slowest after {slowest:?}",
+            "{}: followed {changes} changes; the slowest took {slowest:?}",
             secondary.name
         );
     }

@@ -48,7 +48,7 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let output = output.expect("the browser runs");
 
     let log = String::from_utf8_lossy(&output.stderr);
-    // A request that fails is logged, too, and shown on the page.
+    // The console also shows failed requests. These are no errors of the page, which reports them.
     let is_error = |line: &&str| line.contains(":CONSOLE") && !line.contains("Failed to load");
     let errors: Vec<&str> = log.lines().filter(is_error).collect();
     assert_eq!(errors, [""; 0], "the console of {url}");
@@ -110,7 +110,8 @@ async fn answer_request(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// The path of a browser, and a sidecar with answered probes. `None` if no browser is installed.
+/// The path of a browser, and a sidecar whose probes have been answered. `None` if no browser is
+/// installed.
 #[allow(
     clippy::print_stderr,
     reason = "a line reports that the test was skipped"

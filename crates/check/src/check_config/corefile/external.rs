@@ -81,9 +81,9 @@ impl<'a> ExternalServers<'a> {
             for server in servers {
                 if let ServerAddr::Name { name, .. } = server {
                     lines.push(format!(
-                        "stubDomains: the server {name} of {domain}: write its addresses after \
-                         forward; CoreDNS before 1.14 accepts no names there, and later versions \
-                         look up a name only once, at the start"
+                        "stubDomains: the server {name} of {domain} is left out: add its addresses \
+                         to the plugin forward; CoreDNS before 1.14 accepts no names there, and \
+                         later versions look up a name only once, at the start"
                     ));
                 }
             }
