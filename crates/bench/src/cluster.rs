@@ -1,8 +1,8 @@
-//! A generated cluster: Services with three endpoints each. Every tenth Service is headless, with
-//! hostnames.
+//! A generated cluster: Services with three endpoints each. Every tenth Service is headless, and
+//! its pods have hostnames.
 //!
-//! The same size always makes the same names and addresses, so that servers started by hand can serve
-//! the same cluster.
+//! Clusters of the same size have the same names and addresses, so that a server that was started
+//! by hand can serve the same cluster.
 
 mod objects;
 

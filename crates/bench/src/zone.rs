@@ -151,8 +151,9 @@ mod tests {
                 .filter(|line| line.contains(&format!(" {rtype} ")))
                 .count()
         };
-        // `ns.dns`, nine Services with a cluster IP, and two headless Services with three pods, whose
-        // addresses are below the name of the Service and below their own names.
+        // `ns.dns` and nine Services with a cluster IP have one address each. Each of the two
+        // headless Services has three pods. The address of a pod is at the name of the Service and
+        // at the name of the pod.
         let count = (records("A"), records("SRV"));
         assert_eq!(count, (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
     }

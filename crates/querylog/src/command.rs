@@ -20,9 +20,9 @@ Follows queries and their answers for --seconds, then exits.
 
   tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
 
-The command connects to kubedns. If dnsmasq is in front of kubedns, only the nanny sees the clients: with --dnsmasq,
-the command connects to the nanny. This works while dnsmasq logs queries: with queryLog in the ConfigMap, or with
---log-queries=extra among the arguments of dnsmasq.
+The command connects to kubedns or, with --dnsmasq, to the nanny. If dnsmasq is in front of kubedns, use --dnsmasq:
+only the nanny sees the clients then. The nanny sees them only while dnsmasq logs queries. To make dnsmasq log queries,
+set queryLog in the ConfigMap, or add --log-queries=extra to the arguments of dnsmasq.
 
 ";
 const TOP_USAGE: &str = "\
@@ -30,9 +30,9 @@ Ranks the clients and names with the most queries in the last minutes.
 
   top [--server http://127.0.0.1:8081] [--json]
 
-The command connects to kubedns. If dnsmasq is in front of kubedns, only the nanny sees the clients: with --dnsmasq,
-the command connects to the nanny. This works while dnsmasq logs queries: with queryLog in the ConfigMap, or with
---log-queries=extra among the arguments of dnsmasq.
+The command connects to kubedns or, with --dnsmasq, to the nanny. If dnsmasq is in front of kubedns, use --dnsmasq:
+only the nanny sees the clients then. The nanny sees them only while dnsmasq logs queries. To make dnsmasq log queries,
+set queryLog in the ConfigMap, or add --log-queries=extra to the arguments of dnsmasq.
 
 ";
 /// Status port of kubedns in the manifests.
@@ -81,7 +81,7 @@ enum CommandError {
     Get(String, GetError),
     #[error("{0} answers: {1}")]
     Status(String, String),
-    #[error("{0} returned an unexpected reply: it may be of another version ({1})")]
+    #[error("{0} returned an unexpected reply: the server may be of another version ({1})")]
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
@@ -231,7 +231,7 @@ enum TapLine {
 fn format_line(json: &str) -> Result<String, serde_json::Error> {
     let text = match serde_json::from_str(json)? {
         TapLine::Query(line) => line.with_time(),
-        TapLine::Omitted { left_out } => format!("... {left_out} left out"),
+        TapLine::Omitted { left_out } => format!("... {left_out} queries left out"),
     };
 
     // The text contains names from queries, which may contain control characters.
@@ -246,7 +246,8 @@ async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> 
         return Err(status_error(authority, page));
     }
 
-    // A reply of another version is an error, even if it would be printed unchanged.
+    // The reply of a kube-dns of another version is an error, also with --json, which prints the
+    // reply unchanged.
     let ranking: RankingDocument =
         serde_json::from_slice(&page.body).map_err(|error| foreign_reply(authority, error))?;
     let text = if json {
@@ -274,7 +275,10 @@ mod tests {
             format_line(query).unwrap(),
             "2026-01-31T12:00:00Z 10.0.0.1 - A a. NOERROR auth"
         );
-        assert_eq!(format_line(r#"{"leftOut":3}"#).unwrap(), "... 3 left out");
+        assert_eq!(
+            format_line(r#"{"leftOut":3}"#).unwrap(),
+            "... 3 queries left out"
+        );
         assert!(format_line("{}").is_err());
     }
 

@@ -85,8 +85,8 @@ impl Health {
         }
         // exechealthz fails when the last result is too old, even if that result was good.
         self.last_at = now.clock;
-        // A probe also counts as a failure if the server answers only for itself: the probed name
-        // was not answered.
+        // If the server is healthy but has not answered the probed name, the probe also counts as a
+        // failure.
         self.failures = if outcome.state == ProbeState::Ok {
             0
         } else {

@@ -12,7 +12,7 @@ pub fn rows<const N: usize>(table: &str) -> Vec<[&str; N]> {
 #[track_caller]
 fn cells<const N: usize>(row: &str) -> [&str; N] {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-    cells
-        .try_into()
-        .unwrap_or_else(|cells: Vec<&str>| panic!("{} cells, not {N}: {row}", cells.len()))
+    cells.try_into().unwrap_or_else(|cells: Vec<&str>| {
+        panic!("row with {} cells instead of {N}: {row}", cells.len())
+    })
 }

@@ -1,11 +1,11 @@
-//! Messages in a byte stream. Each message follows its length (RFC 1035 section 4.2.2).
+//! Messages in a byte stream. A length field precedes each message (RFC 1035, section 4.2.2).
 
 /// Length of the length field, in octets.
 const LENGTH: usize = 2;
 
 /// Received octets, split into messages. The buffer holds the octets that were pushed but not
-/// taken. If all messages are taken after each push, the buffer holds at most one message and the
-/// rest of one push.
+/// taken. If all complete messages are taken after each push, the buffer never holds more than one
+/// incomplete message and the octets of one push.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     buffer: Vec<u8>,

@@ -1,6 +1,6 @@
-//! DNS in octets and in text: names, questions, records and whole messages (RFC 1035, section 4;
-//! RFC 6891), mnemonics of types and RCODEs, addresses of servers, filters of queries, and the
-//! clients and names with the most queries.
+//! Parses and writes names, questions, records and whole messages of DNS (RFC 1035, section 4;
+//! RFC 6891). The crate also has mnemonics of types and RCODEs, addresses of servers, filters of
+//! queries, and rankings of the clients and names with the most queries.
 //!
 //! The crate knows neither zones nor upstreams, and opens no socket. Parsing is safe for any
 //! octets: the parser does not panic, always ends, and allocates no more than the size of the
@@ -72,7 +72,7 @@ pub enum WireError {
         at: usize,
     },
     /// The message has more than one question.
-    #[error("{0} questions in one message")]
+    #[error("message has {0} questions, at most one is accepted")]
     ManyQuestions(u16),
 }
 

@@ -1,4 +1,4 @@
-//! Upstreams that are silent, slow or send false answers.
+//! Upstreams that are silent or slow, or that send false answers.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ fn circles(path: &'static str, port: u16) -> Vec<Question> {
     ]
 }
 
-/// A pod with two upstreams. [`Rig::outside`] changes the first; the second stays honest.
+/// A pod with two upstreams. [`Rig::upstream_behaviour`] changes the first upstream. The second
+/// stays honest.
 async fn rig_with_bad_upstream(topology: Topology) -> (Rig, Upstream) {
     let outside = Outside::default();
     let bad = Upstream::start(outside.handler()).await;
@@ -66,7 +67,8 @@ async fn bad_upstreams_cost_no_cluster_name() {
         excuse.ends().await;
     }
     let report = steady.stop().await;
-    report.check("the only upstream silent, late, lying, oversized, truncating, garbage");
+    report
+        .check("the only upstream is silent or late, or sends lies, oversized or truncated answers, or garbage");
     let forwarded = &report.lines["outside, from kubedns"];
     assert_eq!(
         forwarded.excused_lost, 0,
@@ -109,7 +111,7 @@ async fn cache_topology_survives_bad_upstream() {
         rig.upstream_behaviour.set_mood(Mood::Honest);
     }
     steady.stop().await.check(
-        "cache, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
+        "cache: the first of two upstreams is silent or late, or sends lies, oversized or truncated answers, or garbage",
     );
 }
 

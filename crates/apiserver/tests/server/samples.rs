@@ -1,5 +1,5 @@
-//! Comparison of responses with recorded responses of a real server: status, headers and bodies,
-//! except values that always differ.
+//! Compares the status, headers and bodies of responses with those that were recorded from a real
+//! server. Values that are different in every run are not compared.
 
 use serde_json::{Value, json};
 
@@ -95,8 +95,8 @@ async fn cluster() -> Server {
     server
 }
 
-/// Replaces values that always differ with `<blank>`: versions, uids, times and tokens. Removes
-/// `managedFields`, which this server does not write.
+/// Writes `<blank>` for the values that are different in every run: versions, uids, times and
+/// tokens. Removes `managedFields`, which this server does not write.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {

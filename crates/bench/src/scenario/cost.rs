@@ -90,10 +90,12 @@ fn summary(servers: &[Peer], samples: &Samples) -> anyhow::Result<Cost> {
     let echo = servers
         .iter()
         .position(|server| server.name == ECHO)
-        .context("no echo")?;
+        .context("there is no echo server")?;
     let mut prices = Vec::new();
     for (&(kind, at), costs) in samples {
-        let floor = samples.get(&(kind, echo)).context("no echo")?;
+        let floor = samples
+            .get(&(kind, echo))
+            .context("the echo server was not measured")?;
         let ratios = costs
             .iter()
             .zip(floor)
@@ -105,8 +107,8 @@ fn summary(servers: &[Peer], samples: &Samples) -> anyhow::Result<Cost> {
                 .map(|server| server.name.clone())
                 .unwrap_or_default(),
             kind,
-            microseconds: median(costs.clone()).context("no round")?,
-            ratio: median(ratios).context("no round")?,
+            microseconds: median(costs.clone()).context("no round was measured")?,
+            ratio: median(ratios).context("no round was measured")?,
         });
     }
     let servers = servers.iter().map(|server| server.name.clone()).collect();

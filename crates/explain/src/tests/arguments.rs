@@ -32,18 +32,18 @@ fn arguments_decide_about_forwarded_names() {
     assert_eq!(
         with(&["--server=10.0.0.2", "--filter-AAAA"]),
         format!(
-            "{RESOLV_CONF}; {not_asked}; of its arguments, these matter: --server=10.0.0.2 --filter-AAAA"
+            "{RESOLV_CONF}; {not_asked}; these arguments of dnsmasq matter: --server=10.0.0.2 --filter-AAAA"
         )
     );
     assert_eq!(
         with(&["--no-resolv", "--server=10.0.0.2"]),
         format!(
-            "dnsmasq asks 10.0.0.2; {not_asked}; of its arguments, these matter: --no-resolv --server=10.0.0.2"
+            "dnsmasq asks 10.0.0.2; {not_asked}; these arguments of dnsmasq matter: --no-resolv --server=10.0.0.2"
         )
     );
     assert_eq!(
         with(&["--address=/ads.test/"]),
-        "dnsmasq asks no server; of its arguments, these matter: --address=/ads.test/"
+        "dnsmasq asks no server; these arguments of dnsmasq matter: --address=/ads.test/"
     );
     assert_eq!(
         with(&[
@@ -52,13 +52,15 @@ fn arguments_decide_about_forwarded_names() {
             "--filter-AAAA"
         ]),
         format!(
-            "dnsmasq asks 10.0.0.9, 10.0.0.8:5353; {not_asked}; of its arguments, these matter: \
+            "dnsmasq asks 10.0.0.9, 10.0.0.8:5353; {not_asked}; these arguments of dnsmasq matter: \
              --server=/test/10.0.0.9 --server=/test/10.0.0.8#5353 --filter-AAAA"
         )
     );
     assert_eq!(
         with(&["--server=/test/10.0.0.9", "--server=/ads.test/#"]),
-        format!("{RESOLV_CONF}; {not_asked}; of its arguments, these matter: --server=/ads.test/#")
+        format!(
+            "{RESOLV_CONF}; {not_asked}; these arguments of dnsmasq matter: --server=/ads.test/#"
+        )
     );
 }
 
@@ -69,7 +71,7 @@ fn arguments_apply_to_stub_domain() {
     let of_stub = with("--cache-size=1000");
     let servers = of_stub.strip_suffix(" of the stub domain acme.test; kubedns is not asked");
     let servers = servers.unwrap_or_else(|| panic!("{of_stub}"));
-    let counting = |option| format!("of its arguments, these matter: {option}");
+    let counting = |option| format!("these arguments of dnsmasq matter: {option}");
 
     let added = "--server=/acme.test/10.0.0.9";
     let expected = format!(
@@ -102,7 +104,7 @@ fn filters_apply_to_every_server() {
     let options = ["--no-resolv", "--filter-AAAA", "--server=10.0.0.2"];
     for name in ["web.apps.svc.cluster.local.", "www.acme.test."] {
         let path = path(&options, name);
-        let counting = "; of its arguments, these matter: --filter-AAAA";
+        let counting = "; these arguments of dnsmasq matter: --filter-AAAA";
         assert!(path.ends_with(counting), "{name}: {path}");
     }
 }
@@ -135,7 +137,7 @@ fn addresses_in_arguments_are_answers() {
         "dnsmasq answers with an address in its arguments",
         "A     192.0.2.1          ttl 0",
         "AAAA  answered upstream",
-        "kubedns is not asked; of its arguments, these matter: --address=/ads.test/192.0.2.1",
+        "kubedns is not asked; these arguments of dnsmasq matter: --address=/ads.test/192.0.2.1",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }

@@ -244,10 +244,13 @@ fn cache_topology_sends_all_to_kubedns() {
     // In the drop-in topology, dnsmasq would send the address 10.96.0.12 to the stub domain.
     cluster.add_stub_domains(&[("10.in-addr.arpa", "192.0.2.10")]);
     for (words, way) in [
-        (WEB, "cluster.local; it caches this for up to 30 s"),
+        (
+            WEB,
+            "cluster.local; dnsmasq caches the answer for up to 30 s",
+        ),
         (
             "10.96.0.12",
-            "in-addr.arpa, which asks 192.0.2.53:53 for unknown addresses; it caches this for up to 30 s",
+            "in-addr.arpa, which asks 192.0.2.53:53 for unknown addresses; dnsmasq caches the answer for up to 30 s",
         ),
         ("www.example.com. A", "all names, which asks 192.0.2.53:53"),
         (

@@ -145,7 +145,7 @@ fn render_object(page: &mut TextPage, object: &ServiceObjects, now: Moment) {
 
     match endpoints {
         Some(endpoints) => render_endpoints(page, endpoints, now),
-        // An ExternalName has no endpoints at any time.
+        // An ExternalName Service never has endpoints.
         None if is_external_name => {}
         None => page.fact("endpoints", "none"),
     }
@@ -281,7 +281,10 @@ fn counting_text(arguments: &[String]) -> String {
     if arguments.is_empty() {
         String::new()
     } else {
-        format!("; of its arguments, these matter: {}", arguments.join(" "))
+        format!(
+            "; these arguments of dnsmasq matter: {}",
+            arguments.join(" ")
+        )
     }
 }
 
@@ -293,9 +296,9 @@ fn cached_text(detail: &NameDetail) -> String {
         .any(|answer| !answer.records.is_empty());
     match detail.dnsmasq.keeps_seconds {
         None => String::new(),
-        Some(0) if has_records => "; it does not cache this (ttl 0)".to_owned(),
-        Some(0) => "; it does not cache this (--no-negcache)".to_owned(),
-        Some(seconds) => format!("; it caches this for up to {seconds} s"),
+        Some(0) if has_records => "; dnsmasq does not cache the answer (ttl 0)".to_owned(),
+        Some(0) => "; dnsmasq does not cache the answer (--no-negcache)".to_owned(),
+        Some(seconds) => format!("; dnsmasq caches the answer for up to {seconds} s"),
     }
 }
 

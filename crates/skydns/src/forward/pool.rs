@@ -2,9 +2,10 @@
 //!
 //! A query uses a connection with few queries in flight. If no such connection exists, a new
 //! connection is opened; at the limit of connections, the least busy connection is used. If an
-//! upstream closes its connections after one reply, each query gets a connection of its own. A
-//! separate task opens each connection, and several queries may already wait for it. The task goes
-//! on when one of the callers stops waiting.
+//! upstream closes its connections after one reply, each query gets a connection of its own.
+//!
+//! A separate task opens each connection. Several queries may wait until the connection is open. If
+//! one of them stops waiting, the task still opens the connection.
 
 mod connection;
 
@@ -29,14 +30,14 @@ use super::tls::TlsClient;
 
 /// Maximum number of queries in flight on one connection.
 const DEPTH: usize = 256;
-/// Number of queries in flight on each connection at which another connection is opened.
+/// If each open connection has this number of queries in flight, another connection is opened.
 const FEW: usize = 8;
 /// Maximum number of connections to one upstream.
 const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of connections to an upstream that closes a connection after one reply.
 const MAX_SINGLE_QUERY_CONNECTIONS: usize = 16;
-/// Maximum number of upstreams whose state is kept. At this number, a further upstream removes the
-/// states without an open connection.
+/// Number of upstreams whose states are kept. When a state is added beyond this number, the states
+/// without an open connection are removed.
 const MAX_REMEMBERED: usize = 256;
 /// Timeout for connecting, including the TLS handshake.
 const CONNECTING: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! The current version of each zone, and the steps that lead to this version: the last differences
-//! between versions.
+//! The current version of each zone, and the latest steps that lead to it. A step has the
+//! difference between two successive versions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -140,8 +140,8 @@ impl<V> TransferHistory<V> {
         known.drop_steps(now);
     }
 
-    /// Replaces the view of a zone whose records are the same in `view`. The previous view would
-    /// keep replaced records of other zones in memory.
+    /// Replaces the view of a zone whose records are the same in `view`. If the previous view
+    /// stayed in use, it would keep outdated records of other zones in memory.
     pub(super) fn replace_view(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
             known.current = ZoneVersion::new(known.current.serial, Arc::clone(view));
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(
             kept_serials(&history),
             Vec::<u32>::new(),
-            "no step leads past a version without difference"
+            "no step leads to a version that was added without a difference"
         );
         push_step(&mut history, 11, 10, now);
         assert_eq!(kept_serials(&history), vec![10]);

@@ -60,8 +60,8 @@ fn probe_if_idle(subject: &Subject, address: SocketAddr) {
     subject.forwarder.probe_idle(&upstreams, IDLE);
 }
 
-/// Calls `probe_if_idle` each second, until the state of the upstream is `is_down`. Returns the
-/// number of seconds.
+/// Calls `probe_if_idle` each second until the upstream is down, or until it is up if `is_down` is
+/// false. Returns the number of seconds.
 async fn seconds_until(
     subject: &Subject,
     address: SocketAddr,

@@ -40,7 +40,7 @@ async fn late<T>(work: impl Future<Output = T>) -> T {
     pause();
     let outcome = tokio::select! {
         outcome = work => outcome,
-        () = time => unreachable!("time has no end"),
+        () = time => unreachable!("the clock advances until `work` ends"),
     };
     resume();
     outcome
