@@ -178,6 +178,7 @@ mod tests {
             "--selector=a=b",
             "--pods=verified",
             "--prefer-zone=a",
+            "--zonal-names",
             "--daemonset=a/b",
             "--external-zone=lb.example",
             "--external-headless",
